@@ -1,0 +1,47 @@
+//! Time as a seam: a monotonic count of milliseconds that a simulation can drive.
+//!
+//! Invariant: leases and timeouts only ever compare [`Ticks`] of the same process; the wall clock is never asked,
+//! so a clock that jumps cannot expire a lease.
+
+use std::ops::{Add, Sub};
+use std::time::{Duration, Instant};
+
+/// Milliseconds since an arbitrary start of this process. Monotonic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Ticks(pub u64);
+
+impl Add<Duration> for Ticks {
+    type Output = Ticks;
+    fn add(self, rhs: Duration) -> Ticks {
+        Ticks(self.0.saturating_add(rhs.as_millis() as u64))
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Duration;
+    fn sub(self, rhs: Ticks) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(rhs.0))
+    }
+}
+
+/// Where a role reads the time.
+pub trait Clock: Send + Sync + 'static {
+    /// Returns the time now; never less than an earlier answer.
+    fn now(&self) -> Ticks;
+}
+
+/// The machine's monotonic clock.
+#[derive(Debug, Clone)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Ticks {
+        Ticks(self.0.elapsed().as_millis() as u64)
+    }
+}

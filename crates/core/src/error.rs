@@ -1,0 +1,179 @@
+//! One error type that crosses crates, processes and languages without losing what its reader needs.
+//!
+//! An error has a [`kind`](ErrorKind) that says what the reader must do, a one-line message, and named context
+//! (`op`, `site`, `file`, `offset`, `sample`, `traceback`, `hint`, …) gathered on its way up. It is plain data, so the
+//! same error that a worker raised is what a Python user catches.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A result with Forebay's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the reader of an error must do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// Fix the pipeline or the argument.
+    Invalid,
+    /// Fix the name or path: it does not exist.
+    NotFound,
+    /// Get permission to read it.
+    PermissionDenied,
+    /// Pick another name, or end what holds it.
+    Conflict,
+    /// Fix the data: it is corrupt, or changed under the job.
+    Data,
+    /// Fix the user's function: it raised, returned the wrong thing, died or never returned.
+    Function,
+    /// Retry, or start what does not answer.
+    Unavailable,
+    /// Ask for less, or allow more.
+    Exhausted,
+    /// Install the same version on both sides.
+    Version,
+    /// What was asked for has ended: the job is finished, or was closed.
+    Closed,
+    /// Report a bug.
+    Internal,
+}
+
+/// What happened, where, and what to do. See the module's documentation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    context: Vec<(String, String)>,
+}
+
+impl Error {
+    /// Makes an error; `message` is lowercase, without a trailing period, and names the thing and the limit.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), context: Vec::new() }
+    }
+
+    /// Short for [`Error::new`] with [`ErrorKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Short for [`Error::new`] with [`ErrorKind::Data`].
+    pub fn data(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Data, message)
+    }
+
+    /// Short for [`Error::new`] with [`ErrorKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// Short for [`Error::new`] with [`ErrorKind::Unavailable`].
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// Adds named context, unless an inner layer, which knew better, has already named it.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
+        if self.get(key).is_none() {
+            self.context.push((key.to_owned(), value.to_string()));
+        }
+        self
+    }
+
+    /// Sets named context, whatever it was before.
+    #[must_use]
+    pub fn replace(mut self, key: &str, value: impl fmt::Display) -> Self {
+        match self.context.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value.to_string(),
+            None => self.context.push((key.to_owned(), value.to_string())),
+        }
+        self
+    }
+
+    /// Adds what the reader should do.
+    #[must_use]
+    pub fn hint(self, hint: impl fmt::Display) -> Self {
+        self.with("hint", hint)
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the one-line message without context.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the context in the order in which it was added.
+    pub fn context(&self) -> &[(String, String)] {
+        &self.context
+    }
+
+    /// Returns one piece of context.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.context.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+
+    /// Reads an error written by [`Error::to_json`]; anything else becomes the message of an internal error.
+    pub fn from_json(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_else(|_| Self::internal(text))
+    }
+
+    /// Writes the error for another process to read.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| self.message.clone())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        for (key, value) in &self.context {
+            if value.contains('\n') {
+                write!(f, "\n  {key}:\n    {}", value.trim_end().replace('\n', "\n    "))?;
+            } else {
+                write!(f, "\n  {key}: {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let kind = match e.kind() {
+            Io::NotFound => ErrorKind::NotFound,
+            Io::PermissionDenied => ErrorKind::PermissionDenied,
+            Io::StorageFull | Io::OutOfMemory | Io::QuotaExceeded => ErrorKind::Exhausted,
+            Io::UnexpectedEof | Io::InvalidData => ErrorKind::Data,
+            Io::ConnectionRefused | Io::ConnectionReset | Io::TimedOut | Io::BrokenPipe => ErrorKind::Unavailable,
+            _ => ErrorKind::Internal,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_context_wins_and_json_keeps_everything() {
+        let e = Error::data("bad crc").with("file", "a.tar").with("file", "outer").hint("rewrite it");
+        assert_eq!(e.get("file"), Some("a.tar"));
+        assert_eq!(Error::from_json(&e.to_json()), e);
+        assert_eq!(e.to_string(), "bad crc\n  file: a.tar\n  hint: rewrite it");
+    }
+
+    #[test]
+    fn unreadable_json_is_still_an_error() {
+        assert_eq!(Error::from_json("boom").kind(), ErrorKind::Internal);
+    }
+}

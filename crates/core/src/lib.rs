@@ -1,0 +1,17 @@
+//! The ground that every other crate stands on: error kinds, ids, and the seams for time and randomness.
+//!
+//! Why here: these are the only things that a pure crate (`plan`, `data`) and a role (`dispatcher`, `worker`,
+//! `client`) both have to name. Nothing in this crate does I/O, spawns or blocks.
+//! Invariant: whatever can reach a sample (ids, [`rng`]) is a pure function of its arguments.
+
+mod clock;
+mod error;
+mod ids;
+pub mod rng;
+
+pub use clock::{Clock, SystemClock, Ticks};
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, Seed, WorkerId};
+
+/// The version that every process announces; two processes speak only when it is the same.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

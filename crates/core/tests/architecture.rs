@@ -1,0 +1,91 @@
+//! The table of allowed edges in ARCHITECTURE.md is what the manifests say, and every module says why it exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The table "Who may know whom".
+fn allowed() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is an ARCHITECTURE.md");
+    let (_, table) = text.split_once("## Who may know whom").expect("the section is there");
+    let (table, _) = table.split_once("\n## ").expect("a section follows");
+    let rows = table.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| crate"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let uses = cells[2].split(", ").filter(|c| *c != "–").map(str::to_owned).collect();
+        (cells[1].to_owned(), uses)
+    })
+    .collect()
+}
+
+/// The crates of ours that a manifest depends on, tests aside.
+fn used(manifest: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(manifest).expect("the manifest reads");
+    let (_, rest) = text.split_once("[dependencies]").unwrap_or(("", ""));
+    let own = rest.split("\n[").next().unwrap_or_default();
+    let names = own.lines().filter_map(|l| l.strip_prefix("forebay-"));
+    names.map(|l| l.split(['.', ' ', '=']).next().unwrap_or("").to_owned()).collect()
+}
+
+fn manifests() -> Vec<(String, PathBuf)> {
+    let crates = fs::read_dir(root().join("crates")).expect("there are crates");
+    let mut all: Vec<_> = crates
+        .filter_map(Result::ok)
+        .map(|e| (e.file_name().to_string_lossy().into_owned(), e.path().join("Cargo.toml")))
+        .filter(|(_, m)| m.exists())
+        .collect();
+    all.push(("python".to_owned(), root().join("python/Cargo.toml")));
+    all
+}
+
+#[test]
+fn edges_are_those_of_the_table() {
+    let allowed = allowed();
+    for (name, manifest) in manifests() {
+        let mut uses = used(&manifest);
+        uses.remove("core");
+        let may = if name == "core" { BTreeSet::new() } else { allowed.get(&name).cloned().unwrap_or_default() };
+        let more: Vec<_> = uses.difference(&may).collect();
+        assert!(more.is_empty(), "{name} uses {more:?}, which ARCHITECTURE.md does not allow");
+    }
+}
+
+#[test]
+fn outside_libraries_stay_where_they_belong() {
+    for (name, manifest) in manifests() {
+        let text = fs::read_to_string(&manifest).expect("the manifest reads");
+        let starts = |l: &str, krate: &str| l.strip_prefix(krate).is_some_and(|rest| rest.starts_with(['.', ' ']));
+        let has = |krate: &str| text.lines().any(|l| starts(l, krate));
+        assert!(!has("pyo3") || name == "python", "{name} knows pyo3");
+        assert!(
+            !has("tonic") || !["core", "data", "plan", "io", "exec"].contains(&name.as_str()),
+            "{name} knows tonic"
+        );
+        assert!(!has("tokio") || !["core", "data", "plan"].contains(&name.as_str()), "{name} knows tokio");
+    }
+}
+
+#[test]
+fn every_module_says_why_it_exists() {
+    fn walk(dir: &Path, see: &mut impl FnMut(&Path)) {
+        for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, see);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                see(&path);
+            }
+        }
+    }
+    for (_, manifest) in manifests() {
+        walk(&manifest.with_file_name("src"), &mut |path| {
+            let text = fs::read_to_string(path).expect("the file reads");
+            let generated = path.components().any(|c| c.as_os_str() == "generated") || path.ends_with("tests.rs");
+            assert!(generated || text.starts_with("//!"), "{} has no module documentation", path.display());
+        });
+    }
+}

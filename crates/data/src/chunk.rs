@@ -1,0 +1,279 @@
+//! A run of rows, column by column, with the name of each row.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::DataType;
+use forebay_core::{Epoch, Error, Result, SampleId};
+
+use crate::{Field, Kind, Schema};
+
+/// Names one row of a chunk: the sample, and which time round (`repeat` makes an epoch see a sample several times).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RowId {
+    /// Which sample of the source.
+    pub sample: SampleId,
+    /// The epoch that randomness is keyed by; differs from the job's epoch under `repeat`.
+    pub epoch: Epoch,
+}
+
+/// A run of rows. Cheap to clone and to slice: columns are shared.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    schema: Arc<Schema>,
+    columns: Vec<ArrayRef>,
+    ids: Arc<[RowId]>,
+    /// Where this chunk begins in `ids`, so that a slice shares them.
+    first: usize,
+    rows: usize,
+}
+
+/// The columns that carry row names on the wire, where a later op needs them.
+const ID_COLUMNS: [&str; 2] = ["__sample_id", "__epoch"];
+
+impl Chunk {
+    /// Makes a chunk.
+    ///
+    /// # Errors
+    /// Internal when a column's length or Arrow type is not what the schema and the ids say.
+    pub fn new(schema: Arc<Schema>, columns: Vec<ArrayRef>, ids: Arc<[RowId]>) -> Result<Self> {
+        if columns.len() != schema.fields().len() {
+            return Err(Error::internal(format!("{} columns for schema {schema}", columns.len())));
+        }
+        for (field, column) in schema.fields().iter().zip(&columns) {
+            if column.len() != ids.len() || !same_storage(column.data_type(), &field.kind.arrow()) {
+                return Err(Error::internal(format!(
+                    "column {:?} should be {} rows of {}, and is {} rows of {}",
+                    field.name,
+                    ids.len(),
+                    field.kind,
+                    column.len(),
+                    column.data_type()
+                )));
+            }
+        }
+        let rows = ids.len();
+        Ok(Self { schema, columns, ids, first: 0, rows })
+    }
+
+    /// Returns the schema.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Returns the columns in the schema's order.
+    pub fn columns(&self) -> &[ArrayRef] {
+        &self.columns
+    }
+
+    /// Returns a column by name.
+    ///
+    /// # Errors
+    /// NotFound when there is none.
+    pub fn column(&self, name: &str) -> Result<&ArrayRef> {
+        self.schema.field(name)?;
+        Ok(&self.columns[self.schema.position(name).unwrap_or(0)])
+    }
+
+    /// Returns the number of rows.
+    pub fn num_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns the names of the rows.
+    pub fn ids(&self) -> &[RowId] {
+        &self.ids[self.first..self.first + self.rows]
+    }
+
+    /// Returns the bytes that its columns hold.
+    pub fn num_bytes(&self) -> usize {
+        self.columns.iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+    }
+
+    /// Returns rows `offset..offset + rows`, sharing memory.
+    #[must_use]
+    pub fn slice(&self, offset: usize, rows: usize) -> Self {
+        Self {
+            schema: self.schema.clone(),
+            columns: self.columns.iter().map(|c| c.slice(offset, rows)).collect(),
+            ids: self.ids.clone(),
+            first: self.first + offset,
+            rows,
+        }
+    }
+
+    /// Returns these columns alone, in this order.
+    ///
+    /// # Errors
+    /// NotFound when there is no such column.
+    pub fn project(&self, names: &[String]) -> Result<Self> {
+        let columns = names.iter().map(|n| self.column(n).cloned()).collect::<Result<Vec<_>>>()?;
+        let fields = names.iter().map(|n| self.schema.field(n).cloned()).collect::<Result<Vec<_>>>()?;
+        Ok(Self { schema: Arc::new(Schema::new(fields)?), columns, ..self.clone() })
+    }
+
+    /// Returns the chunk with other columns over the same rows.
+    ///
+    /// # Errors
+    /// As [`Chunk::new`].
+    pub fn with_columns(&self, schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Self> {
+        let ids = if self.first == 0 && self.rows == self.ids.len() { self.ids.clone() } else { self.ids().into() };
+        Self::new(schema, columns, ids)
+    }
+
+    /// Returns the chunk with `column` in place of the one of its name, or at the end.
+    ///
+    /// # Errors
+    /// As [`Chunk::new`].
+    pub fn with_column(&self, field: Field, column: ArrayRef) -> Result<Self> {
+        let mut columns = self.columns.clone();
+        match self.schema.position(&field.name) {
+            Some(i) => columns[i] = column,
+            None => columns.push(column),
+        }
+        self.with_columns(Arc::new(self.schema.with(field)), columns)
+    }
+
+    /// Returns the rows for which `keep` is true, in order.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn filter(&self, keep: &BooleanArray) -> Result<Self> {
+        let filtered = self.columns.iter().map(|c| arrow_select::filter::filter(c, keep)).collect::<Result<_, _>>();
+        let ids: Arc<[RowId]> =
+            self.ids().iter().zip(keep.iter()).filter(|(_, k)| *k == Some(true)).map(|(i, _)| *i).collect();
+        Self::new(self.schema.clone(), filtered.map_err(arrow)?, ids)
+    }
+
+    /// Returns the rows at `places`, in that order.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn take(&self, places: &[u32]) -> Result<Self> {
+        let index = UInt32Array::from(places.to_vec());
+        let taken = self.columns.iter().map(|c| arrow_select::take::take(c, &index, None)).collect::<Result<_, _>>();
+        let ids = places.iter().map(|&i| self.ids()[i as usize]).collect();
+        Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)
+    }
+
+    /// Joins chunks of one schema into one. A single chunk is returned as it is.
+    ///
+    /// # Errors
+    /// Internal when the schemas differ or there is no chunk.
+    pub fn concat(chunks: &[Chunk]) -> Result<Self> {
+        let [first, rest @ ..] = chunks else { return Err(Error::internal("no chunk to join")) };
+        if rest.is_empty() {
+            return Ok(first.clone());
+        }
+        let columns = (0..first.columns.len()).map(|i| {
+            let parts: Vec<&dyn Array> = chunks.iter().map(|c| c.columns[i].as_ref()).collect();
+            arrow_select::concat::concat(&parts)
+        });
+        let ids: Arc<[RowId]> = chunks.iter().flat_map(|c| c.ids().iter().copied()).collect();
+        Self::new(first.schema.clone(), columns.collect::<Result<_, _>>().map_err(arrow)?, ids)
+    }
+
+    /// Returns an Arrow record batch, with the row names as two more columns when `with_ids`.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn to_record_batch(&self, with_ids: bool) -> Result<RecordBatch> {
+        let mut fields = self.schema.arrow().fields().to_vec();
+        let mut columns = self.columns.clone();
+        if with_ids {
+            let samples = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.sample.0));
+            let epochs = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.epoch.0));
+            for (name, column) in ID_COLUMNS.into_iter().zip([samples, epochs]) {
+                fields.push(Arc::new(arrow_schema::Field::new(name, DataType::UInt64, false)));
+                columns.push(Arc::new(column));
+            }
+        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows));
+        RecordBatch::try_new_with_options(Arc::new(arrow_schema::Schema::new(fields)), columns, &options).map_err(arrow)
+    }
+
+    /// Reads a record batch whose columns are `schema`'s, in order, and perhaps the row names.
+    ///
+    /// # Errors
+    /// Data when the batch is not of that schema.
+    pub fn from_record_batch(schema: &Arc<Schema>, batch: &RecordBatch) -> Result<Self> {
+        let n = schema.fields().len();
+        let ids = batch.columns().get(n..n + 2).map(|c| {
+            let [a, b] = [0, 1].map(|i| c[i].as_any().downcast_ref::<UInt64Array>());
+            a.zip(b)
+        });
+        let ids: Arc<[RowId]> = match ids.flatten() {
+            Some((s, e)) => s
+                .values()
+                .iter()
+                .zip(e.values())
+                .map(|(&s, &e)| RowId { sample: SampleId(s), epoch: Epoch(e) })
+                .collect(),
+            None => vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; batch.num_rows()].into(),
+        };
+        let columns = batch.columns().get(..n).ok_or_else(|| Error::data("a record batch lacks columns"))?;
+        Self::new(schema.clone(), columns.to_vec(), ids).map_err(|e| Error::data(e.message()))
+    }
+
+    /// Says whether every column has exactly this chunk's bits (tests and verification).
+    pub fn same_bits(&self, other: &Chunk) -> bool {
+        self.schema == other.schema && self.columns.iter().zip(&other.columns).all(|(a, b)| a.to_data() == b.to_data())
+    }
+}
+
+/// Turns a bit-packed Arrow boolean column into one byte a row, as [`Kind::Scalar`] of bool stores it.
+pub(crate) fn bool8(column: &BooleanArray) -> Int8Array {
+    column.iter().map(|v| v.map(i8::from)).collect()
+}
+
+/// The same type but for the names and nullability of children, which writers choose as they like.
+fn same_storage(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::FixedSizeList(x, n), DataType::FixedSizeList(y, m)) => {
+            n == m && same_storage(x.data_type(), y.data_type())
+        }
+        (DataType::List(x), DataType::List(y)) => same_storage(x.data_type(), y.data_type()),
+        (DataType::Struct(x), DataType::Struct(y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_storage(x.data_type(), y.data_type()))
+        }
+        _ => a == b,
+    }
+}
+
+pub(crate) fn arrow(e: arrow_schema::ArrowError) -> Error {
+    Error::internal(format!("arrow: {e}"))
+}
+
+impl Chunk {
+    /// Takes columns as another Arrow writer made them: booleans become bytes, small offsets become large.
+    ///
+    /// # Errors
+    /// Data when a column cannot be stored as its field says, naming it.
+    pub fn from_foreign(schema: &Arc<Schema>, columns: &[ArrayRef], ids: Arc<[RowId]>) -> Result<Self> {
+        let adopt = |(field, column): (&Field, &ArrayRef)| -> Result<ArrayRef> {
+            if !field.nullable && column.null_count() > 0 {
+                return Err(Error::data(format!("column {:?} has missing values", field.name))
+                    .hint("fill or drop them when writing the file, or read another column"));
+            }
+            if let Some(bits) = column.as_any().downcast_ref::<BooleanArray>() {
+                return Ok(Arc::new(bool8(bits)));
+            }
+            let want = field.kind.arrow();
+            if same_storage(column.data_type(), &want) {
+                return Ok(column.clone());
+            }
+            if matches!(field.kind, Kind::Tensor { .. }) {
+                return Err(Error::data(format!(
+                    "column {:?} is {}, not {}",
+                    field.name,
+                    column.data_type(),
+                    field.kind
+                )));
+            }
+            arrow_cast::cast(column, &want)
+                .map_err(|e| Error::data(format!("column {:?} cannot be read as {}: {e}", field.name, field.kind)))
+        };
+        let columns = schema.fields().iter().zip(columns).map(adopt).collect::<Result<_>>()?;
+        Self::new(schema.clone(), columns, ids)
+    }
+}

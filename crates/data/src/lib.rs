@@ -1,0 +1,24 @@
+//! Columnar chunks over Arrow: what flows between ops, between threads and between processes.
+//!
+//! A [`Chunk`] is a run of rows, column by column; its [`Schema`] says each column's [`Kind`]. Columns are Arrow
+//! arrays, so that an Arrow library in any language reads what leaves a process:
+//!
+//! | kind | Arrow storage | extension |
+//! |---|---|---|
+//! | `Scalar(dtype)` | the primitive array | `arrow.bool8` for booleans (one byte each, so that NumPy can share it) |
+//! | `Bytes`, `Utf8` | `LargeBinary`, `LargeUtf8` | – |
+//! | `Tensor`, every dimension known | `FixedSizeList` of the primitive | `arrow.fixed_shape_tensor` |
+//! | `Tensor`, some dimension unknown | `Struct{data: List, shape: FixedSizeList<int32>}` | `arrow.variable_shape_tensor` |
+//!
+//! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type that its field names; numeric
+//! columns without `nullable` have no null.
+
+mod chunk;
+mod ipc;
+mod schema;
+mod tensor;
+
+pub use chunk::{Chunk, RowId};
+pub use ipc::{read_ipc, write_ipc};
+pub use schema::{DType, Field, Kind, Schema};
+pub use tensor::{FixedTensorBuilder, VariableTensorBuilder, tensor_shape_of_row, tensor_values};

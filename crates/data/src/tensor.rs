@@ -1,0 +1,190 @@
+//! Tensors as columns: one contiguous buffer of numbers, aligned to 64 bytes, that an op fills row by row.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, StructArray, make_array};
+use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayDataBuilder;
+use forebay_core::{Error, ErrorKind, Result};
+
+use crate::schema::item;
+use crate::{DType, Kind};
+
+/// Fills a column of equal tensors: each row has its slot in one buffer.
+#[derive(Debug)]
+pub struct FixedTensorBuilder {
+    dtype: DType,
+    row_len: usize,
+    rows: usize,
+    buffer: MutableBuffer,
+}
+
+impl FixedTensorBuilder {
+    /// Makes room for `rows` tensors of `shape`, all zero.
+    pub fn new(dtype: DType, shape: &[usize], rows: usize) -> Self {
+        let row_len = shape.iter().product();
+        Self { dtype, row_len, rows, buffer: MutableBuffer::from_len_zeroed(rows * row_len * dtype.size()) }
+    }
+
+    /// Returns the bytes of one row's slot, to be written.
+    pub fn slot(&mut self, row: usize) -> &mut [u8] {
+        let bytes = self.row_len * self.dtype.size();
+        &mut self.buffer.as_slice_mut()[row * bytes..(row + 1) * bytes]
+    }
+
+    /// Returns the whole buffer, all rows one after another.
+    pub fn all(&mut self) -> &mut [u8] {
+        self.buffer.as_slice_mut()
+    }
+
+    /// Ends the column.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn finish(self) -> Result<ArrayRef> {
+        let values = primitive(self.dtype, self.buffer.into(), self.rows * self.row_len)?;
+        fixed(self.dtype, self.row_len, values, self.rows)
+    }
+}
+
+/// Makes a primitive array over a buffer of `len` numbers.
+fn primitive(dtype: DType, buffer: Buffer, len: usize) -> Result<ArrayRef> {
+    let data = ArrayDataBuilder::new(dtype.arrow()).len(len).add_buffer(buffer).align_buffers(true).build();
+    Ok(make_array(data.map_err(crate::chunk::arrow)?))
+}
+
+fn fixed(dtype: DType, row_len: usize, values: ArrayRef, rows: usize) -> Result<ArrayRef> {
+    let list = FixedSizeListArray::try_new_with_length(item(dtype), row_len as i32, values, None, rows);
+    Ok(Arc::new(list.map_err(crate::chunk::arrow)?))
+}
+
+/// Fills a column of tensors whose shapes differ.
+#[derive(Debug)]
+pub struct VariableTensorBuilder {
+    dtype: DType,
+    ndim: usize,
+    bytes: Vec<u8>,
+    offsets: Vec<i32>,
+    shapes: Vec<i32>,
+}
+
+impl VariableTensorBuilder {
+    /// Starts an empty column of `ndim`-dimensional tensors.
+    pub fn new(dtype: DType, ndim: usize) -> Self {
+        Self { dtype, ndim, bytes: Vec::new(), offsets: vec![0], shapes: Vec::new() }
+    }
+
+    /// Appends one row.
+    ///
+    /// # Errors
+    /// Exhausted when the column would pass 2^31 numbers; Internal when bytes and shape disagree.
+    pub fn push(&mut self, shape: &[usize], bytes: &[u8]) -> Result<()> {
+        if shape.len() != self.ndim || shape.iter().product::<usize>() * self.dtype.size() != bytes.len() {
+            return Err(Error::internal(format!(
+                "{} bytes for a {} tensor of shape {shape:?}",
+                bytes.len(),
+                self.dtype
+            )));
+        }
+        self.bytes.extend_from_slice(bytes);
+        let end = i32::try_from(self.bytes.len() / self.dtype.size()).map_err(|_| {
+            Error::new(ErrorKind::Exhausted, "more than 2^31 numbers in one run of rows of a variable-shape column")
+                .hint("resize or crop to one shape, or use a smaller batch")
+        })?;
+        self.offsets.push(end);
+        self.shapes.extend(shape.iter().map(|&d| d as i32));
+        Ok(())
+    }
+
+    /// Ends the column.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn finish(self) -> Result<ArrayRef> {
+        let rows = self.offsets.len() - 1;
+        let len = self.bytes.len() / self.dtype.size();
+        let values = primitive(self.dtype, Buffer::from_vec(self.bytes), len)?;
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        let data = ListArray::try_new(item(self.dtype), offsets, values, None).map_err(crate::chunk::arrow)?;
+        let shapes = fixed(DType::Int32, self.ndim, Arc::new(Int32Array::from(self.shapes)), rows)?;
+        let kind = Kind::Tensor { dtype: self.dtype, shape: vec![None; self.ndim] };
+        let arrow_schema::DataType::Struct(fields) = kind.arrow() else {
+            return Err(Error::internal("a variable tensor is a struct"));
+        };
+        let array = StructArray::try_new(fields, vec![Arc::new(data), shapes], None).map_err(crate::chunk::arrow)?;
+        Ok(Arc::new(array))
+    }
+}
+
+/// Returns the bytes of the numbers of rows `0..column.len()` of a scalar or tensor column, and their buffer.
+///
+/// For a variable-shape tensor use [`tensor_shape_of_row`] and slice the column to one row first.
+///
+/// # Errors
+/// Internal when the column holds no numbers.
+pub fn tensor_values(kind: &Kind, column: &ArrayRef) -> Result<Buffer> {
+    let wrong = || Error::internal(format!("a column of {} has no numbers", column.data_type()));
+    let dtype = kind.dtype().ok_or_else(wrong)?;
+    let (values, start, len) = match kind {
+        Kind::Scalar { .. } => (column.to_data(), 0, column.len()),
+        _ => {
+            if let Some(list) = column.as_any().downcast_ref::<FixedSizeListArray>() {
+                let n = list.value_length() as usize;
+                (list.values().to_data(), list.offset() * n, list.len() * n)
+            } else {
+                let data = column.as_any().downcast_ref::<StructArray>().ok_or_else(wrong)?;
+                let list = data.column(0).as_any().downcast_ref::<ListArray>().ok_or_else(wrong)?;
+                let (a, b) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
+                (list.values().to_data(), a as usize, (b - a) as usize)
+            }
+        }
+    };
+    let from = (values.offset() + start) * dtype.size();
+    let buffer = values.buffers().first().ok_or_else(wrong)?;
+    Ok(buffer.slice_with_length(from, len * dtype.size()))
+}
+
+/// Returns the shape of one row of a tensor column.
+///
+/// # Errors
+/// Internal when the column is not a tensor.
+pub fn tensor_shape_of_row(kind: &Kind, column: &ArrayRef, row: usize) -> Result<Vec<usize>> {
+    if let Some(shape) = kind.known_shape() {
+        return Ok(shape);
+    }
+    let wrong = || Error::internal(format!("a column of {} is not a tensor", column.data_type()));
+    let data = column.as_any().downcast_ref::<StructArray>().ok_or_else(wrong)?;
+    let shapes = data.column(1).as_any().downcast_ref::<FixedSizeListArray>().ok_or_else(wrong)?;
+    let row = shapes.value(row);
+    let row = row.as_any().downcast_ref::<Int32Array>().ok_or_else(wrong)?;
+    Ok(row.values().iter().map(|&d| d as usize).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_slots_land_in_one_aligned_buffer() {
+        let mut builder = FixedTensorBuilder::new(DType::Uint8, &[2, 2], 3);
+        (0..3).for_each(|row| builder.slot(row).fill(row as u8 + 1));
+        let column = builder.finish().expect("valid");
+        let kind = Kind::fixed(DType::Uint8, &[2, 2]);
+        let values = tensor_values(&kind, &column).expect("numbers");
+        assert_eq!(values.as_slice(), [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
+        assert_eq!(values.as_ptr() as usize % 64, 0);
+        assert_eq!(tensor_values(&kind, &column.slice(1, 1)).expect("numbers").as_slice(), [2; 4]);
+    }
+
+    #[test]
+    fn variable_rows_keep_their_shapes_through_a_slice() {
+        let mut builder = VariableTensorBuilder::new(DType::Uint8, 2);
+        builder.push(&[1, 2], &[1, 2]).expect("fits");
+        builder.push(&[3, 1], &[3, 4, 5]).expect("fits");
+        assert!(builder.push(&[2, 2], &[0]).is_err());
+        let column = builder.finish().expect("valid").slice(1, 1);
+        let kind = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None] };
+        assert_eq!(tensor_shape_of_row(&kind, &column, 0).expect("tensor"), [3, 1]);
+        assert_eq!(tensor_values(&kind, &column).expect("numbers").as_slice(), [3, 4, 5]);
+    }
+}

@@ -1,0 +1,149 @@
+//! The pipeline for people: as written, as it runs, and where each part runs.
+
+use std::fmt::Write;
+
+use crate::epoch::EpochPlan;
+use crate::op::Op;
+use crate::stages::{Stages, TailStep, Work};
+
+/// Returns an op as the user would write it.
+pub fn describe(op: &Op) -> String {
+    let arguments = match op {
+        Op::Map { function, .. } | Op::FilterFunction { function } => {
+            format!("{}{}", function.name, if function.batched { ", batched=True" } else { "" })
+        }
+        Op::FilterExpr { predicate } => predicate.to_string(),
+        Op::Select { columns } | Op::Drop { columns } => columns.join(", "),
+        Op::Rename { columns } => columns.iter().map(|(a, b)| format!("{a}={b}")).collect::<Vec<_>>().join(", "),
+        Op::Cast { columns } => columns.iter().map(|(c, d)| format!("{c}={d}")).collect::<Vec<_>>().join(", "),
+        Op::WithColumn { column, value } => format!("{column}, {value}"),
+        Op::DecodeImage { column, mode } => {
+            format!("{column}, mode={}", if mode.channels() == 1 { "L" } else { "RGB" })
+        }
+        Op::Resize { column, height, width, antialias } => {
+            format!("{column}, ({height}, {width}){}", if *antialias { "" } else { ", antialias=False" })
+        }
+        Op::CenterCrop { column, height, width } => format!("{column}, ({height}, {width})"),
+        Op::RandomResizedCrop { column, height, width, scale, ratio, .. } => {
+            format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
+        }
+        Op::RandomFlip { column, probability } => format!("{column}, p={probability}"),
+        Op::Normalize { column, mean, std, layout } => {
+            format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
+        }
+        Op::Shuffle {} => String::new(),
+        Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
+        Op::Take { count } | Op::Skip { count } => count.to_string(),
+        Op::Shard { count, index } => format!("{count}, {index}"),
+        Op::Batch { size, drop_remainder } => {
+            format!("{size}{}", if *drop_remainder { ", drop_remainder=True" } else { "" })
+        }
+        Op::Prefetch { count } => count.to_string(),
+    };
+    format!("{}({arguments})", op.name())
+}
+
+/// Returns the explanation of a pipeline; with its plan, also how its epochs are cut.
+pub fn explain(stages: &Stages, plan: Option<&EpochPlan>) -> String {
+    let mut out = String::new();
+    as_written(&mut out, stages);
+    as_run(&mut out, stages);
+    if let Some(plan) = plan {
+        splits(&mut out, stages, plan);
+    }
+    out
+}
+
+fn as_written(out: &mut String, stages: &Stages) {
+    let graph = &stages.graph;
+    let _ = writeln!(out, "as written  (dataset {:.12})", graph.dataset_id().to_string());
+    let source = format!("{}({})", graph.source().name(), graph.source().describe());
+    let mut schema = graph.source().schema().unwrap_or_default();
+    let _ = writeln!(out, "  {source}\n      {schema}");
+    for node in graph.nodes() {
+        let after = node.op.apply(&schema).unwrap_or_default();
+        let site = node.site.as_ref().map_or(String::new(), |s| format!("    # {s}"));
+        let _ = writeln!(out, "  .{}{site}", describe(&node.op));
+        if after != schema {
+            let changed: Vec<_> = after
+                .fields()
+                .iter()
+                .filter(|f| !schema.fields().contains(f))
+                .map(|f| format!("{}: {}", f.name, f.kind))
+                .collect();
+            let gone =
+                schema.fields().iter().filter(|f| after.position(&f.name).is_none()).map(|f| format!("-{}", f.name));
+            let _ = writeln!(out, "      {}", changed.into_iter().chain(gone).collect::<Vec<_>>().join(", "));
+        }
+        schema = after;
+    }
+}
+
+fn as_run(out: &mut String, stages: &Stages) {
+    let graph = &stages.graph;
+    let _ = writeln!(out, "as it runs");
+    let how = match (stages.counted, graph.source().reads_files()) {
+        (true, true) => "rows are counted and read in any order",
+        (true, false) => "rows are read in any order",
+        (false, _) => "each block is read from its start",
+    };
+    let order: Vec<_> = stages.order.iter().map(|s| describe(&s.node.op)).collect();
+    let order = if order.is_empty() { "as stored".to_owned() } else { order.join(" -> ") };
+    let _ = writeln!(out, "  epoch plan (computed, no data moves): {order}");
+    let _ = writeln!(out, "  in each split, on a worker or here:");
+    let _ = writeln!(out, "    read {}: {how}", graph.source().name());
+    stages.split.iter().for_each(|w| {
+        let _ = writeln!(out, "    {}", work(w));
+    });
+    if let Some(b) = stages.aligned {
+        let _ = writeln!(out, "    batch({}): splits are whole batches", b.size);
+    }
+    if !stages.tail.is_empty() {
+        let _ = writeln!(out, "  after the merge, at the consumer (the number of rows is known only now):");
+    }
+    for step in &stages.tail {
+        let text = match step {
+            TailStep::Work(w) => work(w),
+            TailStep::Take(n) => format!("take({n})"),
+            TailStep::Skip(n) => format!("skip({n})"),
+            TailStep::Shard { count, index } => format!("shard({count}, {index})"),
+            TailStep::Batch(b) => format!("batch({})", b.size),
+        };
+        let _ = writeln!(out, "    {text}");
+    }
+}
+
+fn work(work: &Work) -> String {
+    match work {
+        Work::Image { column, steps } if steps.len() > 1 => {
+            let names: Vec<_> = steps.iter().map(|s| s.node.op.name()).collect();
+            format!("one pass over {column:?}: {}", names.join(" + "))
+        }
+        Work::Function(step) => {
+            let group = if step.per_batch { "for each batch" } else { "in python" };
+            format!("{}  ({group})", describe(&step.node.op))
+        }
+        other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
+    }
+}
+
+fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
+    let sizing = plan.sizing();
+    let count = |n: Option<u64>| n.map_or("endless".to_owned(), |n| n.to_string());
+    let n = plan.num_splits(forebay_core::ConsumerIndex(0));
+    let _ = writeln!(out, "splits");
+    if sizing.unit_rows == 0 {
+        let _ = writeln!(out, "  {} an epoch, one for each source block", count(n));
+        return;
+    }
+    let unit = if stages.aligned.is_some() { "batches" } else { "runs of rows" };
+    let _ = writeln!(
+        out,
+        "  {} rows an epoch in {} splits of {} {unit} of {} rows, computed {} at a time",
+        count(plan.rows()),
+        count(n),
+        sizing.split_units,
+        sizing.unit_rows,
+        sizing.morsel_units
+    );
+}

@@ -1,0 +1,421 @@
+//! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data.
+//!
+//! Types follow NumPy's arrays (`promote`), except that a Python number never widens the column it meets
+//! (NumPy 2's rule). Evaluation is in `exec`, with Arrow's kernels; here is only what an expression is and its dtype.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Kind, Schema};
+use serde::{Deserialize, Serialize};
+
+/// One expression over the columns of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "expr", rename_all = "snake_case")]
+pub enum Expr {
+    /// A column.
+    Col {
+        /// Its name.
+        name: String,
+    },
+    /// An integer.
+    Int {
+        /// Its value.
+        value: i64,
+    },
+    /// A floating point number.
+    Float {
+        /// Its value.
+        value: f64,
+    },
+    /// A truth value.
+    Bool {
+        /// Its value.
+        value: bool,
+    },
+    /// A string, for comparison with string columns.
+    Str {
+        /// Its value.
+        value: String,
+    },
+    /// Two expressions and what joins them.
+    Binary {
+        /// What joins them.
+        op: Binary,
+        /// The left one.
+        left: Box<Expr>,
+        /// The right one.
+        right: Box<Expr>,
+    },
+    /// A function of one expression.
+    Unary {
+        /// The function.
+        op: Unary,
+        /// Its argument.
+        arg: Box<Expr>,
+    },
+    /// `low` where smaller, `high` where larger.
+    Clip {
+        /// What is clipped.
+        arg: Box<Expr>,
+        /// The least value, if any.
+        low: Option<f64>,
+        /// The greatest value, if any.
+        high: Option<f64>,
+    },
+    /// `yes` where `cond`, else `no`.
+    Where {
+        /// A truth value.
+        cond: Box<Expr>,
+        /// Taken where it is true.
+        yes: Box<Expr>,
+        /// Taken where it is false.
+        no: Box<Expr>,
+    },
+    /// A well-mixed hash of the value, modulo `buckets`: int64 in `0..buckets`. Stable for ever.
+    HashMod {
+        /// A number, a string or bytes.
+        arg: Box<Expr>,
+        /// How many buckets; at least 1.
+        buckets: u64,
+    },
+    /// Another dtype, as NumPy's `astype`.
+    Cast {
+        /// What is cast.
+        arg: Box<Expr>,
+        /// To what.
+        dtype: DType,
+    },
+}
+
+/// What joins two expressions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "Python's operators, by their names")]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    TrueDiv,
+    FloorDiv,
+    Mod,
+    Pow,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    And,
+    Or,
+}
+
+/// A function of one expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "NumPy's functions, by their names; len is of bytes or characters")]
+pub enum Unary {
+    Neg,
+    Not,
+    Abs,
+    Log,
+    Log1p,
+    Exp,
+    Sqrt,
+    Floor,
+    Ceil,
+    Round,
+    IsNan,
+    IsNull,
+    Len,
+}
+
+/// What an expression gives, before it is a column: a literal takes the dtype of what it meets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// A column of this kind.
+    Column(Kind),
+    /// A Python integer.
+    Int,
+    /// A Python float.
+    Float,
+}
+
+impl ExprKind {
+    /// Returns the kind that a column of it has: int64 and float64 for literals.
+    pub fn column(self) -> Kind {
+        match self {
+            ExprKind::Column(kind) => kind,
+            ExprKind::Int => Kind::scalar(DType::Int64),
+            ExprKind::Float => Kind::scalar(DType::Float64),
+        }
+    }
+}
+
+/// Returns the dtype that holds both, as NumPy's `result_type`.
+pub fn promote(a: DType, b: DType) -> DType {
+    use DType::*;
+    if a == b {
+        return a;
+    }
+    let signed = |bits: usize| [Int8, Int16, Int32, Int64].into_iter().find(|d| d.size() * 8 >= bits);
+    let is_signed = |d| matches!(d, Int8 | Int16 | Int32 | Int64);
+    match (a, b) {
+        (Bool, other) | (other, Bool) => other,
+        (x, y) if x.is_float() && y.is_float() => {
+            if x.size() > y.size() {
+                x
+            } else {
+                y
+            }
+        }
+        (f, i) | (i, f) if f.is_float() => {
+            let need = match i.size() {
+                1 => Float16,
+                2 => Float32,
+                _ => Float64,
+            };
+            promote(f, need)
+        }
+        (x, y) if is_signed(x) == is_signed(y) => {
+            if x.size() > y.size() {
+                x
+            } else {
+                y
+            }
+        }
+        (x, y) => {
+            let (s, u) = if is_signed(x) { (x, y) } else { (y, x) };
+            if s.size() > u.size() { s } else { signed(u.size() * 16).unwrap_or(Float64) }
+        }
+    }
+}
+
+/// Returns the dtype of two numbers that meet in arithmetic; Python literals bend to the other side.
+pub fn meet(a: &ExprKind, b: &ExprKind) -> Result<DType> {
+    let number = |k: &ExprKind| match k {
+        ExprKind::Column(kind) => kind.dtype().ok_or_else(|| Error::invalid(format!("{kind} has no arithmetic"))),
+        ExprKind::Int => Ok(DType::Int64),
+        ExprKind::Float => Ok(DType::Float64),
+    };
+    let bend = |column: DType, literal: &ExprKind| match literal {
+        ExprKind::Float if !column.is_float() => DType::Float64,
+        ExprKind::Int if column == DType::Bool => DType::Int64,
+        _ => column,
+    };
+    Ok(match (a, b) {
+        (ExprKind::Column(_), ExprKind::Column(_)) => promote(number(a)?, number(b)?),
+        (ExprKind::Column(_), literal) => bend(number(a)?, literal),
+        (literal, ExprKind::Column(_)) => bend(number(b)?, literal),
+        _ => promote(number(a)?, number(b)?),
+    })
+}
+
+impl Expr {
+    /// Returns what the expression gives over rows of `schema`.
+    ///
+    /// # Errors
+    /// NotFound for a column that is not there; Invalid for operands that do not go together.
+    pub fn kind(&self, schema: &Schema) -> Result<ExprKind> {
+        let scalar = |dtype| Ok(ExprKind::Column(Kind::scalar(dtype)));
+        match self {
+            Expr::Col { name } => Ok(ExprKind::Column(schema.field(name)?.kind.clone())),
+            Expr::Int { .. } => Ok(ExprKind::Int),
+            Expr::Float { .. } => Ok(ExprKind::Float),
+            Expr::Bool { .. } => scalar(DType::Bool),
+            Expr::Str { .. } => Ok(ExprKind::Column(Kind::Utf8)),
+            Expr::Binary { op, left, right } => binary_kind(*op, &left.kind(schema)?, &right.kind(schema)?),
+            Expr::Unary { op, arg } => unary_kind(*op, arg.kind(schema)?),
+            Expr::Clip { arg, .. } => match arg.kind(schema)? {
+                ExprKind::Column(kind) if kind.dtype().is_none() => Err(Error::invalid(format!("cannot clip {kind}"))),
+                kind => Ok(kind),
+            },
+            Expr::Where { cond, yes, no } => {
+                truth(&cond.kind(schema)?)?;
+                let (yes, no) = (yes.kind(schema)?, no.kind(schema)?);
+                if yes == no { Ok(yes) } else { with_shape(meet(&yes, &no)?, &yes, &no) }
+            }
+            Expr::HashMod { arg, buckets } => {
+                if *buckets == 0 {
+                    return Err(Error::invalid("hash_mod needs at least 1 bucket"));
+                }
+                match arg.kind(schema)? {
+                    ExprKind::Column(kind @ Kind::Tensor { .. }) => {
+                        with_shape(DType::Int64, &ExprKind::Column(kind), &ExprKind::Int)
+                    }
+                    _ => scalar(DType::Int64),
+                }
+            }
+            Expr::Cast { arg, dtype } => match arg.kind(schema)? {
+                ExprKind::Column(Kind::Bytes) => Err(Error::invalid("cannot cast bytes to a number")),
+                kind => with_shape(*dtype, &kind, &ExprKind::Int),
+            },
+        }
+    }
+
+    /// Calls `see` with the name of each column that it reads.
+    pub fn columns(&self, see: &mut impl FnMut(&str)) {
+        match self {
+            Expr::Col { name } => see(name),
+            Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => {}
+            Expr::Binary { left, right, .. } => {
+                left.columns(see);
+                right.columns(see);
+            }
+            Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
+                arg.columns(see);
+            }
+            Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().for_each(|e| e.columns(see)),
+        }
+    }
+}
+
+fn is_bool(kind: &ExprKind) -> bool {
+    matches!(kind, ExprKind::Column(k) if k.dtype() == Some(DType::Bool))
+}
+
+fn truth(kind: &ExprKind) -> Result<()> {
+    if is_bool(kind) {
+        return Ok(());
+    }
+    let kind = kind.clone().column();
+    Err(Error::invalid(format!("{kind} is not a truth value")).hint("compare it with something, for example > 0"))
+}
+
+/// A column of `dtype` with the shape that the two sides have together: equal shapes, or one side a scalar.
+fn with_shape(dtype: DType, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
+    let shape = |k: &ExprKind| match k {
+        ExprKind::Column(Kind::Tensor { shape, .. }) => Some(shape.clone()),
+        _ => None,
+    };
+    Ok(ExprKind::Column(match (shape(a), shape(b)) {
+        (None, None) => Kind::scalar(dtype),
+        (Some(shape), None) | (None, Some(shape)) => Kind::Tensor { dtype, shape },
+        (Some(x), Some(y)) if x == y && x.iter().all(Option::is_some) => Kind::Tensor { dtype, shape: x },
+        _ => {
+            let (a, b) = (a.clone().column(), b.clone().column());
+            return Err(Error::invalid(format!("shapes do not match: {a} and {b}")).hint("crop or resize first"));
+        }
+    }))
+}
+
+fn binary_kind(op: Binary, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
+    let text = |k: &ExprKind| matches!(k, ExprKind::Column(Kind::Utf8 | Kind::Bytes));
+    match op {
+        Binary::And | Binary::Or => {
+            truth(a)?;
+            truth(b)?;
+            with_shape(DType::Bool, a, b)
+        }
+        Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
+            if !(text(a) && a == b) {
+                meet(a, b)?;
+            }
+            with_shape(DType::Bool, a, b)
+        }
+        _ => {
+            let dtype = match (op, meet(a, b)?) {
+                (Binary::TrueDiv, d) if !d.is_float() => DType::Float64,
+                (
+                    Binary::Sub | Binary::Pow | Binary::FloorDiv | Binary::Mod | Binary::Add | Binary::Mul,
+                    DType::Bool,
+                ) => {
+                    return Err(Error::invalid("truth values have no arithmetic").hint("cast them to a number first"));
+                }
+                (_, d) => d,
+            };
+            if let (ExprKind::Int, ExprKind::Int) = (a, b) {
+                return Ok(if dtype.is_float() { ExprKind::Float } else { ExprKind::Int });
+            }
+            with_shape(dtype, a, b)
+        }
+    }
+}
+
+fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
+    let kind = arg.clone().column();
+    let dtype = match op {
+        Unary::IsNull => return Ok(ExprKind::Column(Kind::scalar(DType::Bool))),
+        Unary::Len => {
+            return match kind {
+                Kind::Bytes | Kind::Utf8 => Ok(ExprKind::Column(Kind::scalar(DType::Int64))),
+                other => Err(Error::invalid(format!("{other} has no length"))),
+            };
+        }
+        _ => kind.dtype().ok_or_else(|| Error::invalid(format!("{kind} has no arithmetic")))?,
+    };
+    let dtype = match op {
+        Unary::Not => {
+            truth(&arg)?;
+            DType::Bool
+        }
+        Unary::IsNan => DType::Bool,
+        Unary::Log | Unary::Log1p | Unary::Exp | Unary::Sqrt if !dtype.is_float() => DType::Float64,
+        Unary::Neg | Unary::Abs if dtype == DType::Bool => {
+            return Err(Error::invalid("truth values have no arithmetic").hint("cast them to a number first"));
+        }
+        _ => dtype,
+    };
+    with_shape(dtype, &arg, &ExprKind::Int)
+}
+
+impl std::fmt::Display for Expr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Expr::Col { name } => f.write_str(name),
+            Expr::Int { value } => write!(f, "{value}"),
+            Expr::Float { value } => write!(f, "{value:?}"),
+            Expr::Bool { value } => write!(f, "{value}"),
+            Expr::Str { value } => write!(f, "{value:?}"),
+            Expr::Binary { op, left, right } => write!(f, "({left} {} {right})", op.symbol()),
+            Expr::Unary { op, arg } => write!(f, "{}({arg})", format!("{op:?}").to_lowercase()),
+            Expr::Clip { arg, low, high } => write!(f, "clip({arg}, {low:?}, {high:?})"),
+            Expr::Where { cond, yes, no } => write!(f, "where({cond}, {yes}, {no})"),
+            Expr::HashMod { arg, buckets } => write!(f, "hash_mod({arg}, {buckets})"),
+            Expr::Cast { arg, dtype } => write!(f, "{arg}.cast({dtype})"),
+        }
+    }
+}
+
+impl Binary {
+    /// Returns Python's operator.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Binary::Add => "+",
+            Binary::Sub => "-",
+            Binary::Mul => "*",
+            Binary::TrueDiv => "/",
+            Binary::FloorDiv => "//",
+            Binary::Mod => "%",
+            Binary::Pow => "**",
+            Binary::Eq => "==",
+            Binary::Ne => "!=",
+            Binary::Lt => "<",
+            Binary::Le => "<=",
+            Binary::Gt => ">",
+            Binary::Ge => ">=",
+            Binary::And => "&",
+            Binary::Or => "|",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promotion_is_numpys() {
+        use DType::*;
+        for (a, b, want) in [
+            (Uint8, Int8, Int16),
+            (Uint64, Int64, Float64),
+            (Int32, Float32, Float64),
+            (Int16, Float32, Float32),
+            (Uint8, Float16, Float16),
+            (Bool, Int8, Int8),
+            (Uint32, Int64, Int64),
+        ] {
+            assert_eq!(promote(a, b), want, "{a} {b}");
+            assert_eq!(promote(b, a), want, "{b} {a}");
+        }
+    }
+}

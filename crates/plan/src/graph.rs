@@ -1,0 +1,268 @@
+//! The pipeline as the user wrote it, checked as it is written, and its canonical name.
+//!
+//! Invariant: the dataset id depends on what is computed alone, never on where in the user's file it was written.
+
+use std::sync::Arc;
+
+use forebay_core::{DatasetId, Error, Result};
+use forebay_data::Schema;
+use serde::{Deserialize, Serialize};
+
+use crate::op::{Class, Op};
+use crate::source::Source;
+
+/// A line of the user's code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// An op in its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// What the user calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whether the optimiser must leave it where it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_position: bool,
+    /// Where the user wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<Site>,
+}
+
+impl Node {
+    /// Makes a node without label or site.
+    pub fn new(op: Op) -> Self {
+        Self { op, label: None, keep_position: false, site: None }
+    }
+
+    /// Adds to an error which op it came from and where that was written.
+    pub fn blame(&self, error: Error) -> Error {
+        let name = match &self.label {
+            Some(label) => format!("{} ({label})", self.op.name()),
+            None => self.op.name().to_owned(),
+        };
+        let error = error.with("op", name);
+        match &self.site {
+            Some(site) => error.with("line", site),
+            None => error,
+        }
+    }
+}
+
+/// A source and what is done to its rows. Immutable: adding an op gives a new graph that shares the old nodes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Wire", into = "Wire")]
+pub struct Graph {
+    source: Source,
+    site: Option<Site>,
+    nodes: Vec<Arc<Node>>,
+    schema: Schema,
+    /// Whether rows are in batches at the end.
+    batch: Option<(usize, bool)>,
+}
+
+/// What is written down of a graph. The version rises when an old reader could misunderstand.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    version: u32,
+    source: Source,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    site: Option<Site>,
+    nodes: Vec<Node>,
+}
+
+/// The version of the written form.
+const VERSION: u32 = 1;
+
+impl From<Graph> for Wire {
+    fn from(g: Graph) -> Self {
+        let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
+        Self { version: VERSION, source: g.source, site: g.site, nodes }
+    }
+}
+
+impl TryFrom<Wire> for Graph {
+    type Error = Error;
+
+    fn try_from(wire: Wire) -> Result<Self> {
+        if wire.version != VERSION {
+            return Err(Error::new(
+                forebay_core::ErrorKind::Version,
+                format!("a graph of version {} cannot be read: this is version {VERSION}", wire.version),
+            ));
+        }
+        wire.nodes.into_iter().try_fold(Graph::new(wire.source, wire.site)?, |g, n| g.then(n))
+    }
+}
+
+impl Graph {
+    /// Starts a pipeline.
+    ///
+    /// # Errors
+    /// Invalid when the source's columns clash or its arguments are out of range.
+    pub fn new(source: Source, site: Option<Site>) -> Result<Self> {
+        if matches!(source, Source::Range { step: 0, .. }) {
+            return Err(Error::invalid("range: step must not be 0"));
+        }
+        let schema = source.schema()?;
+        Ok(Self { source, site, nodes: Vec::new(), schema, batch: None })
+    }
+
+    /// Adds an op.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it, naming the op and the user's line.
+    pub fn then(&self, node: Node) -> Result<Self> {
+        let (schema, batch) = self.check(&node).map_err(|e| node.blame(e))?;
+        let mut graph = self.clone();
+        (graph.schema, graph.batch) = (schema, batch);
+        graph.nodes.push(Arc::new(node));
+        Ok(graph)
+    }
+
+    fn check(&self, node: &Node) -> Result<(Schema, Option<(usize, bool)>)> {
+        let schema = node.op.apply(&self.schema)?;
+        if self.batch.is_some() {
+            match node.op.class() {
+                Class::Hint | Class::RowWise => {}
+                _ => {
+                    return Err(Error::invalid(format!("{} comes after batch", node.op.name()))
+                        .hint("put it before batch, where it works on rows"));
+                }
+            }
+        }
+        if let Op::Batch { size, drop_remainder } = node.op {
+            if let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
+                return Err(Error::invalid(format!(
+                    "batch: column {:?} is {}, and rows of different shapes make no batch",
+                    field.name, field.kind
+                ))
+                .hint("resize or crop it to one shape first, or drop the column"));
+            }
+            return Ok((schema, Some((size, drop_remainder))));
+        }
+        if matches!(node.op.class(), Class::Order) {
+            self.check_order(&node.op)?;
+        }
+        Ok((schema, self.batch))
+    }
+
+    /// Order ops that the epoch plan does need a source that can be counted and no unknown count before them.
+    fn check_order(&self, op: &Op) -> Result<()> {
+        let streams = matches!(op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        if !self.source.can_index() && !streams {
+            return Err(Error::invalid(format!(
+                "{}: {} cannot be read in any other order",
+                op.name(),
+                self.source.name()
+            ))
+            .hint("use from_map_dataset, or write the samples to files first; epochs= repeats a generator"));
+        }
+        let cut = self.nodes.iter().position(|n| matches!(n.op.class(), Class::Filter));
+        let streamed = |n: &Arc<Node>| matches!(n.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. });
+        let from = if self.source.can_index() { cut } else { Some(0) };
+        if let (false, Some(cut)) = (streams, from)
+            && self.nodes[cut..].iter().any(streamed)
+        {
+            return Err(Error::invalid(format!(
+                "{} after take, skip or shard of a number of rows that is not known before it runs",
+                op.name()
+            ))
+            .hint(format!("put {} before the filter", op.name())));
+        }
+        Ok(())
+    }
+
+    /// Returns the source.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns where the source was written.
+    pub fn site(&self) -> Option<&Site> {
+        self.site.as_ref()
+    }
+
+    /// Returns the ops in order.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// Returns the columns of a row at the end.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Returns the batch size, and whether a short last one is dropped, if rows are in batches at the end.
+    pub fn batch(&self) -> Option<(usize, bool)> {
+        self.batch
+    }
+
+    /// Returns the name of what this graph computes.
+    pub fn dataset_id(&self) -> DatasetId {
+        let mut wire = Wire::from(self.clone());
+        wire.site = None;
+        wire.nodes.retain(|n| n.op.class() != Class::Hint);
+        for node in &mut wire.nodes {
+            (node.site, node.label) = (None, None);
+        }
+        let canonical = serde_json::to_vec(&wire).unwrap_or_default();
+        DatasetId(*blake3::hash(&canonical).as_bytes())
+    }
+
+    /// Returns the graph as it crosses processes.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads [`Graph::to_json`].
+    ///
+    /// # Errors
+    /// Invalid when it is not a graph, Version when it is a later one.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let wire: Wire = serde_json::from_str(text).map_err(|e| Error::invalid(format!("not a pipeline: {e}")))?;
+        wire.try_into()
+    }
+
+    /// Returns the blobs that travel with the graph.
+    pub fn blobs(&self) -> Vec<&crate::source::BlobId> {
+        let source = match &self.source {
+            Source::Memory { blob, .. } | Source::MapDataset { blob, .. } | Source::Generator { blob, .. } => {
+                Some(blob)
+            }
+            _ => None,
+        };
+        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.function()).map(|f| &f.blob)).collect()
+    }
+
+    /// Returns the first difference to another graph, for people.
+    pub fn difference(&self, other: &Graph) -> Option<String> {
+        if self.source != other.source {
+            let show = |s: &Source| format!("{}({})", s.name(), s.describe());
+            return Some(format!("the source is {}, and was {}", show(&other.source), show(&self.source)));
+        }
+        let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
+        let (ours, theirs) = (kept(self), kept(other));
+        let place =
+            (0..ours.len().max(theirs.len())).find(|&i| ours.get(i).map(|n| &n.op) != theirs.get(i).map(|n| &n.op))?;
+        let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
+        Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
+    }
+}
+
+fn is_ragged(kind: &forebay_data::Kind) -> bool {
+    matches!(kind, forebay_data::Kind::Tensor { .. }) && kind.known_shape().is_none()
+}

@@ -1,0 +1,110 @@
+//! What the image ops make of a schema, and which arguments they take.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind, Schema};
+
+use crate::op::{Layout, Op};
+
+/// The longest side that an op may make, in pixels.
+const SIDE_MAX: usize = 65_500;
+
+pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
+    let column = op.image_column().unwrap_or_default();
+    let field = input.field(column)?;
+    let kind = match op {
+        Op::DecodeImage { mode, .. } => match field.kind {
+            Kind::Bytes => Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(mode.channels())] },
+            ref other => {
+                return Err(Error::invalid(format!("decode_image: column {column:?} is {other}, not bytes"))
+                    .hint("name the column that holds the encoded image"));
+            }
+        },
+        Op::Resize { height, width, .. } | Op::CenterCrop { height, width, .. } => {
+            sides(op, *height, *width)?;
+            resized(op, field, *height, *width)?
+        }
+        Op::RandomResizedCrop { height, width, scale, ratio, .. } => {
+            sides(op, *height, *width)?;
+            interval(op, "scale", *scale, 1.0)?;
+            interval(op, "ratio", *ratio, f64::INFINITY)?;
+            resized(op, field, *height, *width)?
+        }
+        Op::RandomFlip { probability, .. } => {
+            if !(0.0..=1.0).contains(probability) {
+                return Err(range(op, "p", probability, "0 <= p <= 1"));
+            }
+            let (dtype, _) = image(op, field)?;
+            if dtype != DType::Uint8 {
+                return Err(Error::invalid(format!("random_flip: column {column:?} is {}", field.kind))
+                    .hint("put it before normalize: a flip of the pixels costs nothing there"));
+            }
+            field.kind.clone()
+        }
+        Op::Normalize { mean, std, layout, .. } => normalized(op, field, mean, std, *layout)?,
+        _ => return Err(Error::internal(format!("{} is no image op", op.name()))),
+    };
+    Ok(input.with(Field { kind, ..field.clone() }))
+}
+
+fn range(op: &Op, argument: &str, value: impl std::fmt::Display, want: &str) -> Error {
+    Error::invalid(format!("{}: {argument}={value} is out of range", op.name())).hint(format!("use {want}"))
+}
+
+fn sides(op: &Op, height: usize, width: usize) -> Result<()> {
+    if (1..=SIDE_MAX).contains(&height) && (1..=SIDE_MAX).contains(&width) {
+        return Ok(());
+    }
+    Err(range(op, "size", format!("({height}, {width})"), &format!("1..={SIDE_MAX} for each side")))
+}
+
+fn interval(op: &Op, argument: &str, (low, high): (f64, f64), max: f64) -> Result<()> {
+    if low > 0.0 && low <= high && high <= max && high.is_finite() {
+        return Ok(());
+    }
+    let most = if max.is_finite() { format!(" <= {max}") } else { String::new() };
+    Err(range(op, argument, format!("({low}, {high})"), &format!("0 < low <= high{most}")))
+}
+
+/// Returns dtype, height, width and channels of an image column in height, width, channels order.
+fn image(op: &Op, field: &Field) -> Result<(DType, Vec<Option<usize>>)> {
+    match &field.kind {
+        Kind::Tensor { dtype, shape } if shape.len() == 3 => Ok((*dtype, shape.clone())),
+        Kind::Bytes => Err(Error::invalid(format!("{}: column {:?} is not decoded yet", op.name(), field.name))
+            .hint(format!("put .decode_image({:?}) before it", field.name))),
+        other => Err(Error::invalid(format!("{}: column {:?} is {other}, not an image", op.name(), field.name))),
+    }
+}
+
+fn resized(op: &Op, field: &Field, height: usize, width: usize) -> Result<Kind> {
+    let (dtype, shape) = image(op, field)?;
+    if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
+        return Err(Error::invalid(format!("{}: column {:?} is {}", op.name(), field.name, field.kind))
+            .hint("resize and crop take uint8[height, width, 1 or 3]; put them before normalize"));
+    }
+    Ok(Kind::Tensor { dtype, shape: vec![Some(height), Some(width), shape[2]] })
+}
+
+fn normalized(op: &Op, field: &Field, mean: &[f64], std: &[f64], layout: Layout) -> Result<Kind> {
+    let (dtype, shape) = image(op, field)?;
+    let channels = shape[2].unwrap_or(0);
+    if dtype != DType::Uint8 || channels == 0 {
+        return Err(Error::invalid(format!("normalize: column {:?} is {}", field.name, field.kind))
+            .hint("normalize takes a uint8 image of known channels, once"));
+    }
+    for (name, values) in [("mean", mean), ("std", std)] {
+        if values.len() != channels {
+            return Err(Error::invalid(format!(
+                "normalize: {name} has {} values for {channels} channels",
+                values.len()
+            )));
+        }
+    }
+    if let Some(bad) = std.iter().find(|s| !(s.is_finite() && **s > 0.0)) {
+        return Err(range(op, "std", bad, "positive numbers"));
+    }
+    let shape = match layout {
+        Layout::Hwc => shape,
+        Layout::Chw => vec![shape[2], shape[0], shape[1]],
+    };
+    Ok(Kind::Tensor { dtype: DType::Float32, shape })
+}

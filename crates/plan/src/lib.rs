@@ -1,0 +1,30 @@
+//! The pipeline graph, its schema, its optimiser and the epoch plan: what to compute, never how or where.
+//!
+//! ```text
+//! Graph (as written, checked)  ->  Stages (what runs in a split, what after the merge)
+//!                              ->  EpochPlan (which rows, in which order, in which split)
+//! ```
+//!
+//! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
+//! nothing depends on the number of workers or threads.
+
+mod epoch;
+mod explain;
+mod expr;
+mod graph;
+mod image;
+mod op;
+mod order;
+mod permute;
+mod source;
+mod stages;
+
+pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
+pub use explain::{describe, explain};
+pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote};
+pub use graph::{Graph, Node, Site};
+pub use op::{Class, Function, ImageMode, Layout, Op};
+pub use order::Order;
+pub use permute::Permutation;
+pub use source::{BlobId, Source};
+pub use stages::{Batching, Stages, Step, TailStep, Work};

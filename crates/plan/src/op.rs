@@ -1,0 +1,349 @@
+//! The ops, as plain data: what each does, what it may see, and what it makes of a schema.
+//!
+//! An op belongs to one [`Class`], which decides where it runs (DESIGN: "Ops, by what they may see"): row ops run
+//! inside a split, order ops are done by the epoch plan, global ops run once after the merge.
+
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::expr::Expr;
+use crate::source::BlobId;
+
+/// Which colours an image is decoded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageMode {
+    /// One channel: ITU-R 601 luma, as Pillow's `convert("L")`.
+    #[serde(rename = "L")]
+    Grey,
+    /// Three channels.
+    #[serde(rename = "RGB")]
+    Rgb,
+}
+
+impl ImageMode {
+    /// Returns the number of channels.
+    pub fn channels(self) -> usize {
+        match self {
+            ImageMode::Grey => 1,
+            ImageMode::Rgb => 3,
+        }
+    }
+}
+
+/// The order of an image's dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Layout {
+    /// Channels first, as PyTorch.
+    Chw,
+    /// Channels last, as TensorFlow, JAX and files.
+    Hwc,
+}
+
+/// A user's Python function, pickled, and how it wants to be called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Function {
+    /// The pickle.
+    pub blob: BlobId,
+    /// Its name, for people.
+    pub name: String,
+    /// Called with columns instead of one row.
+    pub batched: bool,
+    /// Called with a NumPy generator of the row (or of the first row of a batch) as second argument.
+    pub with_rng: bool,
+    /// The columns it is given; `None` for all.
+    pub reads: Option<Vec<String>>,
+    /// Seconds one call may take. A function that takes longer is stopped.
+    pub timeout_s: f64,
+}
+
+/// One transformation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Op {
+    /// A Python function of a row, or of columns.
+    Map {
+        /// The function.
+        function: Function,
+        /// The columns that it writes, over the others when `writes` was given, else instead of them.
+        output: Vec<Field>,
+        /// Whether columns that it does not write stay.
+        keep_others: bool,
+    },
+    /// Keeps the rows for which a Python function is true.
+    FilterFunction {
+        /// The function.
+        function: Function,
+    },
+    /// Keeps the rows for which an expression is true; a missing value is not true.
+    FilterExpr {
+        /// The expression.
+        predicate: Expr,
+    },
+    /// Keeps these columns, in this order.
+    Select {
+        /// Their names.
+        columns: Vec<String>,
+    },
+    /// Leaves these columns out.
+    Drop {
+        /// Their names.
+        columns: Vec<String>,
+    },
+    /// Renames columns.
+    Rename {
+        /// From, to.
+        columns: Vec<(String, String)>,
+    },
+    /// Another dtype, as NumPy's `astype`.
+    Cast {
+        /// Column, dtype.
+        columns: Vec<(String, DType)>,
+    },
+    /// A column computed from others.
+    WithColumn {
+        /// Its name.
+        column: String,
+        /// Its value.
+        value: Expr,
+    },
+    /// Encoded bytes to an uint8 image of height, width, channels.
+    DecodeImage {
+        /// The column, decoded in place.
+        column: String,
+        /// To which colours.
+        mode: ImageMode,
+    },
+    /// To exactly this height and width, bilinear.
+    Resize {
+        /// The column.
+        column: String,
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+        /// Whether shrinking averages (as Pillow) or samples (as TensorFlow's and DALI's default).
+        antialias: bool,
+    },
+    /// The middle, padded with zeros where the image is smaller.
+    CenterCrop {
+        /// The column.
+        column: String,
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+    },
+    /// A random part, resized (torchvision's rule).
+    RandomResizedCrop {
+        /// The column.
+        column: String,
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+        /// Least and greatest share of the area.
+        scale: (f64, f64),
+        /// Least and greatest width / height.
+        ratio: (f64, f64),
+        /// As in `Resize`.
+        antialias: bool,
+    },
+    /// Left to right, at random.
+    RandomFlip {
+        /// The column.
+        column: String,
+        /// How likely.
+        probability: f64,
+    },
+    /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
+    Normalize {
+        /// The column.
+        column: String,
+        /// One for each channel.
+        mean: Vec<f64>,
+        /// One for each channel.
+        std: Vec<f64>,
+        /// The order of the result's dimensions.
+        layout: Layout,
+    },
+    /// A global permutation, another one each epoch.
+    Shuffle {},
+    /// The epoch's samples over again.
+    Repeat {
+        /// How often; `None` for ever.
+        count: Option<u64>,
+    },
+    /// The first rows only.
+    Take {
+        /// How many.
+        count: u64,
+    },
+    /// All but the first rows.
+    Skip {
+        /// How many.
+        count: u64,
+    },
+    /// Every `count`-th row, from `index`.
+    Shard {
+        /// Of how many shards.
+        count: u64,
+        /// Which one.
+        index: u64,
+    },
+    /// Rows together.
+    Batch {
+        /// How many.
+        size: usize,
+        /// Whether a short last batch is left out.
+        drop_remainder: bool,
+    },
+    /// How many batches (or rows) may wait for the consumer. Default without it: decided by the engine.
+    Prefetch {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// What an op may see, and so where it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Each row gives one row.
+    RowWise,
+    /// Each row gives one row or none.
+    Filter,
+    /// Decides which rows come in which order.
+    Order,
+    /// Puts rows together.
+    Group,
+    /// A hint; changes no row.
+    Hint,
+}
+
+impl Op {
+    /// Returns the name of the Python method that makes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Map { .. } => "map",
+            Op::FilterFunction { .. } | Op::FilterExpr { .. } => "filter",
+            Op::Select { .. } => "select",
+            Op::Drop { .. } => "drop",
+            Op::Rename { .. } => "rename",
+            Op::Cast { .. } => "cast",
+            Op::WithColumn { .. } => "with_column",
+            Op::DecodeImage { .. } => "decode_image",
+            Op::Resize { .. } => "resize",
+            Op::CenterCrop { .. } => "center_crop",
+            Op::RandomResizedCrop { .. } => "random_resized_crop",
+            Op::RandomFlip { .. } => "random_flip",
+            Op::Normalize { .. } => "normalize",
+            Op::Shuffle {} => "shuffle",
+            Op::Repeat { .. } => "repeat",
+            Op::Take { .. } => "take",
+            Op::Skip { .. } => "skip",
+            Op::Shard { .. } => "shard",
+            Op::Batch { .. } => "batch",
+            Op::Prefetch { .. } => "prefetch",
+        }
+    }
+
+    /// Returns its class.
+    pub fn class(&self) -> Class {
+        match self {
+            Op::FilterFunction { .. } | Op::FilterExpr { .. } => Class::Filter,
+            Op::Shuffle {} | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => Class::Order,
+            Op::Batch { .. } => Class::Group,
+            Op::Prefetch { .. } => Class::Hint,
+            _ => Class::RowWise,
+        }
+    }
+
+    /// Says whether it draws random numbers.
+    pub fn is_random(&self) -> bool {
+        match self {
+            Op::Shuffle {} | Op::RandomResizedCrop { .. } | Op::RandomFlip { .. } => true,
+            Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
+            _ => false,
+        }
+    }
+
+    /// Returns the user's Python function, if it has one.
+    pub fn function(&self) -> Option<&Function> {
+        match self {
+            Op::Map { function, .. } | Op::FilterFunction { function } => Some(function),
+            _ => None,
+        }
+    }
+
+    /// Returns the image column that it works on, if it is an image op.
+    pub fn image_column(&self) -> Option<&str> {
+        match self {
+            Op::DecodeImage { column, .. }
+            | Op::Resize { column, .. }
+            | Op::CenterCrop { column, .. }
+            | Op::RandomResizedCrop { column, .. }
+            | Op::RandomFlip { column, .. }
+            | Op::Normalize { column, .. } => Some(column),
+            _ => None,
+        }
+    }
+
+    /// Checks the arguments and returns the schema after this op over rows of `input`.
+    ///
+    /// # Errors
+    /// Invalid or NotFound, saying which argument or column is wrong and what would be right.
+    pub fn apply(&self, input: &Schema) -> Result<Schema> {
+        match self {
+            Op::Map { function, output, keep_others } => {
+                known(input, function.reads.iter().flatten())?;
+                let empty = Schema::default();
+                let base = if *keep_others { input } else { &empty };
+                Ok(Schema::new(output.clone())?.fields().iter().fold(base.clone(), |s, f| s.with(f.clone())))
+            }
+            Op::FilterFunction { function } => known(input, function.reads.iter().flatten()).map(|()| input.clone()),
+            Op::FilterExpr { predicate } => match predicate.kind(input)?.column() {
+                Kind::Scalar { dtype: DType::Bool } => Ok(input.clone()),
+                other => {
+                    Err(Error::invalid(format!("filter needs a truth value for each row, and {predicate} is {other}"))
+                        .hint("compare it with something, for example fb.col(\"x\") > 0"))
+                }
+            },
+            Op::Select { columns } => {
+                Schema::new(columns.iter().map(|c| input.field(c).cloned()).collect::<Result<_>>()?)
+            }
+            Op::Drop { columns } => {
+                known(input, columns)?;
+                Schema::new(input.fields().iter().filter(|f| !columns.contains(&f.name)).cloned().collect())
+            }
+            Op::Rename { columns } => rename(input, columns),
+            Op::Cast { columns } => columns.iter().try_fold(input.clone(), |schema, (column, dtype)| {
+                let kind =
+                    Expr::Cast { arg: Box::new(Expr::Col { name: column.clone() }), dtype: *dtype }.kind(input)?;
+                Ok(schema.with(Field { kind: kind.column(), ..input.field(column)?.clone() }))
+            }),
+            Op::WithColumn { column, value } => Ok(input.with(Field::new(column, value.kind(input)?.column()))),
+            Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
+            Op::Shard { count, index } if index >= count => {
+                Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))
+            }
+            Op::Batch { size: 0, .. } => Err(Error::invalid("batch: size must be at least 1")),
+            Op::Prefetch { count } if !(1..=4096).contains(count) => {
+                Err(Error::invalid(format!("prefetch: count {count} is out of range")).hint("use 1..=4096"))
+            }
+            _ if self.image_column().is_some() => crate::image::apply(self, input),
+            _ => Ok(input.clone()),
+        }
+    }
+}
+
+fn known<'a>(schema: &Schema, columns: impl IntoIterator<Item = &'a String>) -> Result<()> {
+    columns.into_iter().try_for_each(|c| schema.field(c).map(drop))
+}
+
+fn rename(input: &Schema, columns: &[(String, String)]) -> Result<Schema> {
+    known(input, columns.iter().map(|(from, _)| from))?;
+    let name =
+        |f: &Field| columns.iter().find(|(from, _)| *from == f.name).map_or(f.name.clone(), |(_, to)| to.clone());
+    Schema::new(input.fields().iter().map(|f| Field { name: name(f), ..f.clone() }).collect())
+}

@@ -1,0 +1,194 @@
+//! The order ops as one map from a place in the epoch to a row of the source. Computed, never stored.
+//!
+//! Each step maps a place after it to a place before it, so an epoch of any length costs no memory. `repeat` also
+//! tells which time round a place is in, and that keys all randomness before it: shuffles and augmentations differ
+//! from one repetition to the next exactly as they do between epochs.
+
+use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
+
+use crate::op::Op;
+use crate::permute::Permutation;
+
+/// How an infinite repeat counts in the numbering of repetitions.
+const FOREVER: u64 = 1 << 32;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Shuffle { random: u64, len: u64 },
+    Repeat { count: u64, len: u64 },
+    Skip { count: u64 },
+    Shard { count: u64, index: u64 },
+}
+
+/// The order ops of a pipeline over a source of known length.
+#[derive(Debug, Clone)]
+pub struct Order {
+    steps: Vec<Step>,
+    len: Option<u64>,
+    repetitions: u64,
+}
+
+impl Order {
+    /// Builds the map for a source of `rows`; each op comes with its number among the random ops.
+    ///
+    /// # Errors
+    /// Invalid when an op is no order op that the plan does, or comes after an endless repeat.
+    pub fn new<'a>(rows: u64, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
+        let mut order = Self { steps: Vec::new(), len: Some(rows), repetitions: 1 };
+        for (op, random) in ops {
+            let endless = || {
+                Error::invalid(format!("{} comes after an endless repeat", op.name()))
+                    .hint("put it before repeat, or give repeat a count")
+            };
+            match op {
+                Op::Shuffle {} => {
+                    let len = order.len.ok_or_else(endless)?;
+                    order.steps.push(Step::Shuffle { random, len });
+                }
+                Op::Repeat { count } => {
+                    let len = order.len.ok_or_else(endless)?;
+                    order.steps.push(Step::Repeat { count: count.unwrap_or(FOREVER), len });
+                    order.repetitions = order.repetitions.saturating_mul(count.unwrap_or(FOREVER));
+                    // Nothing repeated for ever is still nothing.
+                    order.len = match count {
+                        _ if len == 0 => Some(0),
+                        Some(n) => Some(len.checked_mul(*n).ok_or_else(|| {
+                            Error::invalid(format!("repeat: {len} rows {n} times is more than 2^64"))
+                        })?),
+                        None => None,
+                    };
+                }
+                Op::Take { count } => order.len = Some(order.len.map_or(*count, |len| len.min(*count))),
+                Op::Skip { count } => {
+                    order.len = order.len.map(|len| len.saturating_sub(*count));
+                    order.steps.push(Step::Skip { count: *count });
+                }
+                Op::Shard { count, index } => {
+                    order.len = order.len.map(|len| (len + count - 1 - index) / count);
+                    order.steps.push(Step::Shard { count: *count, index: *index });
+                }
+                other => return Err(Error::internal(format!("{} is no order op", other.name()))),
+            }
+        }
+        Ok(order)
+    }
+
+    /// Returns the places of an epoch; `None` is endless.
+    pub fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Says whether an epoch has no row.
+    pub fn is_empty(&self) -> bool {
+        self.len == Some(0)
+    }
+
+    /// Prepares the map of one epoch.
+    pub fn of_epoch(&self, seed: Seed, epoch: Epoch) -> EpochOrder<'_> {
+        EpochOrder { order: self, seed, epoch, permutations: vec![None; self.steps.len()] }
+    }
+}
+
+/// The map of one epoch. Keeps the permutations it made last: neighbours mostly share them.
+#[derive(Debug)]
+pub struct EpochOrder<'a> {
+    order: &'a Order,
+    seed: Seed,
+    epoch: Epoch,
+    permutations: Vec<Option<(Epoch, Permutation)>>,
+}
+
+impl EpochOrder<'_> {
+    /// Returns the source row at `place`, and the epoch that keys its randomness.
+    pub fn at(&mut self, mut place: u64) -> (u64, Epoch) {
+        let base = self.epoch.0.wrapping_mul(self.order.repetitions);
+        let mut repetition = 0u64;
+        for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
+            match *step {
+                Step::Shuffle { random, len } => {
+                    let epoch = Epoch(base.wrapping_add(repetition));
+                    let fresh = kept.as_ref().is_none_or(|(e, _)| *e != epoch);
+                    if fresh {
+                        *kept = Some((epoch, Permutation::new(len, op_key(self.seed, epoch, random))));
+                    }
+                    if let Some((_, permutation)) = kept {
+                        place = permutation.at(place);
+                    }
+                }
+                Step::Repeat { count, len } => {
+                    repetition = repetition.wrapping_mul(count).wrapping_add(place / len);
+                    place %= len;
+                }
+                Step::Skip { count } => place += count,
+                Step::Shard { count, index } => place = place * count + index,
+            }
+        }
+        (place, Epoch(base.wrapping_add(repetition)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows(n: u64, ops: &[Op], seed: u64, epoch: u64) -> Vec<u64> {
+        let order = Order::new(n, ops.iter().zip(0..)).expect("legal");
+        let mut at = order.of_epoch(Seed(seed), Epoch(epoch));
+        (0..order.len().expect("finite")).map(|p| at.at(p).0).collect()
+    }
+
+    /// What the ops mean, on lists.
+    fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
+        ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
+            Op::Shuffle {} => shuffled(i, list),
+            Op::Repeat { count } => list.repeat(count.unwrap_or(1) as usize),
+            Op::Take { count } => list.into_iter().take(*count as usize).collect(),
+            Op::Skip { count } => list.into_iter().skip(*count as usize).collect(),
+            Op::Shard { count, index } => list.into_iter().skip(*index as usize).step_by(*count as usize).collect(),
+            _ => list,
+        })
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1u64..4).prop_map(|n| Op::Repeat { count: Some(n) }),
+            (0u64..40).prop_map(|count| Op::Take { count }),
+            (0u64..10).prop_map(|count| Op::Skip { count }),
+            (1u64..4).prop_flat_map(|count| (0..count).prop_map(move |index| Op::Shard { count, index })),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn without_shuffle_it_is_what_lists_do(n in 0u64..30, ops in prop::collection::vec(op(), 0..5)) {
+            prop_assert_eq!(rows(n, &ops, 1, 2), model(n, &ops, |_, l| l));
+        }
+
+        #[test]
+        fn a_shuffle_only_permutes(n in 0u64..200, after in prop::collection::vec(op(), 0..2), seed: u64, epoch in 0u64..1 << 40) {
+            let mut got = rows(n, &[&after[..], &[Op::Shuffle {}]].concat(), seed, epoch);
+            let mut want = model(n, &after, |_, l| l);
+            got.sort_unstable();
+            want.sort_unstable();
+            prop_assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn epochs_and_repetitions_are_shuffled_differently() {
+        let once = |epoch| rows(50, &[Op::Shuffle {}], 3, epoch);
+        assert_ne!(once(0), once(1));
+        let twice = rows(50, &[Op::Shuffle {}, Op::Repeat { count: Some(2) }], 3, 0);
+        assert_ne!(twice[..50], twice[50..]);
+    }
+
+    #[test]
+    fn an_endless_repeat_takes_no_order_op_but_take() {
+        let endless = Op::Repeat { count: None };
+        assert!(Order::new(3, [(&endless, 0), (&Op::Shuffle {}, 1)]).is_err());
+        let taken = Order::new(3, [(&endless, 0), (&Op::Take { count: 7 }, 0)]).expect("legal");
+        assert_eq!(taken.len(), Some(7));
+        assert_eq!(Order::new(0, [(&endless, 0)]).expect("legal").len(), Some(0));
+    }
+}

@@ -1,0 +1,209 @@
+//! What a pipeline reads, as plain data: enough to open it anywhere, and nothing about this machine.
+//!
+//! A source is resolved in three steps, none of them here: its schema is looked up when the user writes it (`io`),
+//! its files are listed and pinned when it runs (a `SourceIndex`), and its rows are read by place.
+
+use forebay_data::{Field, Schema};
+use serde::{Deserialize, Serialize};
+
+/// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BlobId(pub String);
+
+impl BlobId {
+    /// Names `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(blake3::hash(bytes).to_hex().to_string())
+    }
+}
+
+/// Where samples come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "source", rename_all = "snake_case")]
+pub enum Source {
+    /// Whole files, one a sample: columns `path` (string) and `bytes`.
+    Files {
+        /// Paths, urls, globs and `{a..b}` braces.
+        paths: Vec<String>,
+    },
+    /// A folder with one folder a class: columns `image` (bytes), `label` (int64, the class's place among the sorted
+    /// folder names) and `path`.
+    ImageFolder {
+        /// The folder.
+        root: String,
+    },
+    /// Tar shards with WebDataset naming: members with the same base name are one sample; columns `__key__` (string)
+    /// and one bytes column for each extension.
+    Tar {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The extensions, sorted.
+        extensions: Vec<String>,
+    },
+    /// TFRecord files: column `record` (bytes), or the features of a `tf.train.Example`.
+    Tfrecord {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The features to parse; `None` gives the raw record.
+        features: Option<Vec<Field>>,
+        /// Whether checksums are verified.
+        verify: bool,
+    },
+    /// Parquet files.
+    Parquet {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The columns to read.
+        fields: Vec<Field>,
+    },
+    /// Lines of text files, without their line ends: column `text`.
+    Text {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+    },
+    /// JSON objects, one a line.
+    Jsonl {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The fields to read.
+        fields: Vec<Field>,
+    },
+    /// Arrays that travel with the graph, as an Arrow IPC stream.
+    Memory {
+        /// The arrays.
+        blob: BlobId,
+        /// Their rows.
+        rows: u64,
+        /// Their columns.
+        fields: Vec<Field>,
+    },
+    /// A Python object with `__len__` and `__getitem__`, pickled.
+    MapDataset {
+        /// The object.
+        blob: BlobId,
+        /// Its length.
+        rows: u64,
+        /// What an item holds.
+        fields: Vec<Field>,
+    },
+    /// A Python function that returns an iterator, pickled. Read from its start, once an epoch.
+    Generator {
+        /// The function.
+        blob: BlobId,
+        /// What it yields.
+        fields: Vec<Field>,
+    },
+    /// The integers `start, start + step, …` below (or above) `stop`: one int64 column, `id`.
+    Range {
+        /// The first.
+        start: i64,
+        /// The end, not included.
+        stop: i64,
+        /// The step; not 0.
+        step: i64,
+    },
+}
+
+impl Source {
+    /// Returns the name of the Python function that makes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Source::Files { .. } => "from_files",
+            Source::ImageFolder { .. } => "from_image_folder",
+            Source::Tar { .. } => "from_tar",
+            Source::Tfrecord { .. } => "from_tfrecord",
+            Source::Parquet { .. } => "from_parquet",
+            Source::Text { .. } => "from_text",
+            Source::Jsonl { .. } => "from_jsonl",
+            Source::Memory { .. } => "from_numpy",
+            Source::MapDataset { .. } => "from_map_dataset",
+            Source::Generator { .. } => "from_generator",
+            Source::Range { .. } => "range",
+        }
+    }
+
+    /// Returns the columns that it gives.
+    ///
+    /// # Errors
+    /// Invalid when two have the same name.
+    pub fn schema(&self) -> forebay_core::Result<Schema> {
+        use forebay_data::{DType, Kind};
+        let bytes = |name: &str| Field::new(name, Kind::Bytes);
+        let text = |name: &str| Field::new(name, Kind::Utf8);
+        Schema::new(match self {
+            Source::Files { .. } => vec![text("path"), bytes("bytes")],
+            Source::ImageFolder { .. } => {
+                vec![bytes("image"), Field::new("label", Kind::scalar(DType::Int64)), text("path")]
+            }
+            Source::Tar { extensions, .. } => {
+                std::iter::once(text("__key__")).chain(extensions.iter().map(|e| bytes(e))).collect()
+            }
+            Source::Tfrecord { features: None, .. } => vec![bytes("record")],
+            Source::Text { .. } => vec![text("text")],
+            Source::Tfrecord { features: Some(fields), .. }
+            | Source::Parquet { fields, .. }
+            | Source::Jsonl { fields, .. }
+            | Source::Memory { fields, .. }
+            | Source::MapDataset { fields, .. }
+            | Source::Generator { fields, .. } => fields.clone(),
+            Source::Range { .. } => vec![Field::new("id", Kind::scalar(DType::Int64))],
+        })
+    }
+
+    /// Returns the rows when they are known without looking at any file.
+    pub fn rows(&self) -> Option<u64> {
+        match self {
+            Source::Memory { rows, .. } | Source::MapDataset { rows, .. } => Some(*rows),
+            Source::Range { start, stop, step } => {
+                let (span, step) = (i128::from(*stop) - i128::from(*start), i128::from(*step));
+                Some(if span.signum() == step.signum() { (span + step - step.signum()) / step } else { 0 } as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Says whether it reads files, which are listed and pinned before they are read.
+    pub fn reads_files(&self) -> bool {
+        self.rows().is_none() && !matches!(self, Source::Generator { .. })
+    }
+
+    /// Says whether rows can be counted and read in any order, which `shuffle` and the other order ops need.
+    pub fn can_index(&self) -> bool {
+        !matches!(self, Source::Generator { .. })
+    }
+
+    /// Returns what it reads, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Source::Files { paths }
+            | Source::Tar { paths, .. }
+            | Source::Tfrecord { paths, .. }
+            | Source::Parquet { paths, .. }
+            | Source::Text { paths }
+            | Source::Jsonl { paths, .. } => match paths.as_slice() {
+                [one] => format!("{one:?}"),
+                many => format!("{} paths", many.len()),
+            },
+            Source::ImageFolder { root } => format!("{root:?}"),
+            Source::Memory { rows, .. } | Source::MapDataset { rows, .. } => format!("{rows} rows"),
+            Source::Generator { .. } => "python generator".to_owned(),
+            Source::Range { start, stop, step: 1 } => format!("{start}..{stop}"),
+            Source::Range { start, stop, step } => format!("{start}..{stop} by {step}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_lengths_are_pythons() {
+        let rows = |start, stop, step| Source::Range { start, stop, step }.rows();
+        assert_eq!(rows(0, 10, 3), Some(4));
+        assert_eq!(rows(10, 0, -3), Some(4));
+        assert_eq!(rows(0, -5, 1), Some(0));
+        assert_eq!(rows(i64::MIN, i64::MAX, 1), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,240 @@
+//! Where each op runs: in the epoch plan, inside a split, or once after the merge.
+//!
+//! The rule: order ops move to the epoch plan as long as the number of rows is known; from the first op that needs
+//! the merged stream (`take` after a filter, `batch` over an unknown count) on, everything is tail. Row ops of one
+//! image column are fused into one piece of work, which decodes only what it needs and writes its result once.
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_data::Schema;
+
+use crate::graph::{Graph, Node};
+use crate::op::{Class, Op};
+use crate::source::Source;
+
+/// One op where it runs.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The op as written.
+    pub node: Arc<Node>,
+    /// Its number among the random ops as written: names its random stream, wherever it runs.
+    pub random: u64,
+    /// The columns after it.
+    pub schema: Arc<Schema>,
+    /// Whether it is called once for each batch.
+    pub per_batch: bool,
+}
+
+/// A piece of work that a thread does in one go.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// Consecutive ops on one image column, fused.
+    Image {
+        /// The column.
+        column: String,
+        /// The ops.
+        steps: Vec<Step>,
+    },
+    /// A vectorised op on columns.
+    Table(Step),
+    /// A user's Python function.
+    Function(Step),
+}
+
+impl Work {
+    /// Returns the ops in it.
+    pub fn steps(&self) -> &[Step] {
+        match self {
+            Work::Image { steps, .. } => steps,
+            Work::Table(step) | Work::Function(step) => std::slice::from_ref(step),
+        }
+    }
+}
+
+/// An op on the merged, ordered stream of one consumer.
+#[derive(Debug, Clone)]
+pub enum TailStep {
+    /// Row ops.
+    Work(Work),
+    /// The first rows only.
+    Take(u64),
+    /// All but the first rows.
+    Skip(u64),
+    /// Every `count`-th row, from `index`.
+    Shard {
+        /// Of how many.
+        count: u64,
+        /// Which one.
+        index: u64,
+    },
+    /// Rows together; what follows sees whole batches.
+    Batch(Batching),
+}
+
+/// How rows are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// Rows in a batch.
+    pub size: usize,
+    /// Whether a short last batch is left out.
+    pub drop_remainder: bool,
+}
+
+/// A graph, divided by where its ops run.
+#[derive(Debug, Clone)]
+pub struct Stages {
+    /// The graph as written.
+    pub graph: Graph,
+    /// Whether the source's rows are counted before it is read.
+    pub counted: bool,
+    /// Order ops that the epoch plan does.
+    pub order: Vec<Step>,
+    /// What runs inside a split.
+    pub split: Vec<Work>,
+    /// How the rows of a split go into batches, when the plan aligns splits with batches.
+    pub aligned: Option<Batching>,
+    /// What runs after the merge.
+    pub tail: Vec<TailStep>,
+    /// How many batches may wait for the consumer, if the user said.
+    pub prefetch: Option<usize>,
+}
+
+impl Stages {
+    /// Divides a graph.
+    ///
+    /// # Errors
+    /// Invalid when the ops do not go together in this order.
+    pub fn new(graph: &Graph) -> Result<Self> {
+        let counted = is_counted(graph);
+        let mut stages = Self {
+            graph: graph.clone(),
+            counted,
+            order: Vec::new(),
+            split: Vec::new(),
+            aligned: None,
+            tail: Vec::new(),
+            prefetch: None,
+        };
+        let mut exact = counted;
+        let mut random = 0;
+        let mut batched = false;
+        let mut schema = graph.source().schema()?;
+        for node in graph.nodes() {
+            schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
+            let per_batch = batched && matches!(node.op, Op::Map { .. });
+            let step = Step { node: node.clone(), random, schema: Arc::new(schema.clone()), per_batch };
+            random += u64::from(node.op.is_random());
+            let in_plan = stages.tail.is_empty() && exact;
+            match &node.op {
+                Op::Prefetch { count } => stages.prefetch = Some(*count),
+                Op::Shuffle {} | Op::Repeat { .. } => stages.order.push(step),
+                Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
+                Op::Take { count } => stages.tail.push(TailStep::Take(*count)),
+                Op::Skip { count } => stages.tail.push(TailStep::Skip(*count)),
+                Op::Shard { count, index } => stages.tail.push(TailStep::Shard { count: *count, index: *index }),
+                Op::Batch { size, drop_remainder } => {
+                    let batching = Batching { size: *size, drop_remainder: *drop_remainder };
+                    batched = true;
+                    if in_plan {
+                        stages.aligned = Some(batching);
+                    } else {
+                        stages.tail.push(TailStep::Batch(batching));
+                    }
+                }
+                _ => {
+                    check_random_groups(node, &step, batched)?;
+                    exact &= node.op.class() != Class::Filter;
+                    if stages.tail.is_empty() {
+                        push(&mut stages.split, step);
+                    } else {
+                        push_tail(&mut stages.tail, step);
+                    }
+                }
+            }
+        }
+        Ok(stages)
+    }
+
+    /// Returns the columns of what a split gives.
+    pub fn split_schema(&self) -> Result<Arc<Schema>> {
+        match self.split.last().and_then(|w| w.steps().last()) {
+            Some(step) => Ok(step.schema.clone()),
+            None => Ok(Arc::new(self.graph.source().schema()?)),
+        }
+    }
+
+    /// Returns how rows go into batches in the end, wherever that happens.
+    pub fn batching(&self) -> Option<Batching> {
+        let tail = self.tail.iter().find_map(|t| if let TailStep::Batch(b) = t { Some(*b) } else { None });
+        self.aligned.or(tail)
+    }
+
+    /// Says whether the tail has to know which sample each row is.
+    pub fn tail_needs_ids(&self) -> bool {
+        !self.tail.is_empty()
+    }
+}
+
+/// A group of rows that only the engine chose must not decide random numbers.
+fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
+    if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
+        return Err(node.blame(
+            forebay_core::Error::invalid(
+                "a batched function with rng comes before batch, where its groups are not fixed",
+            )
+            .hint("put it after .batch(...), or leave batched=True out"),
+        ));
+    }
+    Ok(())
+}
+
+/// Counting is free for some sources, and needed where the plan has to know the last place.
+fn is_counted(graph: &Graph) -> bool {
+    let before_filter = |op: &Op| {
+        let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
+        graph.nodes()[..place].iter().all(|n| n.op.class() != Class::Filter)
+    };
+    match graph.source() {
+        Source::Generator { .. } => false,
+        Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. } => {
+            graph.nodes().iter().any(|n| match &n.op {
+                Op::Shuffle {} | Op::Repeat { .. } => true,
+                op @ Op::Shard { .. } => before_filter(op),
+                _ => false,
+            })
+        }
+        _ => true,
+    }
+}
+
+/// Adds a step, fusing it with an image step of the same column before it.
+fn push(works: &mut Vec<Work>, step: Step) {
+    if let (Some(Work::Image { column, steps }), Some(next)) = (works.last_mut(), step.node.op.image_column())
+        && column == next
+        && !step.per_batch
+    {
+        steps.push(step);
+        return;
+    }
+    works.push(work(step));
+}
+
+fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
+    if let (Some(TailStep::Work(Work::Image { column, steps })), Some(next)) =
+        (tail.last_mut(), step.node.op.image_column())
+        && column == next
+    {
+        steps.push(step);
+        return;
+    }
+    tail.push(TailStep::Work(work(step)));
+}
+
+fn work(step: Step) -> Work {
+    match (step.node.op.image_column(), step.node.op.function()) {
+        (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
+        (None, Some(_)) => Work::Function(step),
+        (None, None) => Work::Table(step),
+    }
+}

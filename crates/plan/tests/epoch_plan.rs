@@ -1,0 +1,140 @@
+//! The promises of the epoch plan, over random pipelines and sources.
+
+use std::collections::HashMap;
+
+use forebay_core::{ConsumerIndex, Epoch, Ordinal, Seed};
+use forebay_plan::{BlobId, EpochPlan, Expr, Extent, Graph, Node, Op, Source, Stages};
+use proptest::prelude::*;
+
+fn memory(rows: u64) -> Source {
+    let fields = vec![forebay_data::Field::new("x", forebay_data::Kind::scalar(forebay_data::DType::Float32))];
+    Source::Memory { blob: BlobId("b".into()), rows, fields }
+}
+
+fn stages(rows: u64, ops: Vec<Op>) -> Stages {
+    let graph = Graph::new(memory(rows), None).expect("a source");
+    let graph = ops.into_iter().try_fold(graph, |g, op| g.then(Node::new(op))).expect("legal");
+    Stages::new(&graph).expect("legal")
+}
+
+fn plan(rows: u64, ops: Vec<Op>, consumers: u32, seed: u64) -> EpochPlan {
+    let extent = Extent { rows: Some(rows), blocks: 1, bytes: rows * 4 };
+    EpochPlan::new(&stages(rows, ops), extent, Seed(seed), consumers, None).expect("a plan")
+}
+
+/// The rows of an epoch as its consumers see them, split by split, morsel by morsel.
+fn rows(plan: &EpochPlan, epoch: u64, consumer: u32) -> Vec<u64> {
+    let consumer = ConsumerIndex(consumer);
+    let mut all = Vec::new();
+    for split in 0..plan.num_splits(consumer).expect("finite") {
+        for morsel in plan.morsels(consumer, Ordinal(split)) {
+            plan.places(Epoch(epoch), consumer, morsel, |row, _| all.push(row));
+        }
+    }
+    all
+}
+
+fn batch(size: usize, drop_remainder: bool) -> Op {
+    Op::Batch { size, drop_remainder }
+}
+
+proptest! {
+    #[test]
+    fn every_row_is_in_exactly_one_split_of_one_consumer(
+        n in 0u64..3000, consumers in 1u32..5, size in 1usize..90, batched: bool, seed: u64, epoch in 0u64..9,
+    ) {
+        let mut ops = vec![Op::Shuffle {}];
+        if batched {
+            ops.push(batch(size, false));
+        }
+        let plan = plan(n, ops, consumers, seed);
+        let mut all: Vec<u64> = (0..consumers).flat_map(|c| rows(&plan, epoch, c)).collect();
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(0..n));
+    }
+
+    /// What each consumer gets, dealt back together, is the stream of one consumer: batches do not depend on how many read.
+    #[test]
+    fn the_global_sequence_of_batches_is_the_same_for_any_number_of_consumers(
+        n in 0u64..2000, consumers in 2u32..5, size in 1usize..70, seed: u64,
+    ) {
+        let ops = || vec![Op::Shuffle {}, batch(size, false)];
+        let alone = rows(&plan(n, ops(), 1, seed), 3, 0);
+        let shared = plan(n, ops(), consumers, seed);
+        let each: Vec<Vec<u64>> = (0..consumers).map(|c| rows(&shared, 3, c)).collect();
+        let mut taken = HashMap::new();
+        for (i, want) in alone.chunks(size).enumerate() {
+            let consumer = i % consumers as usize;
+            let start: &mut usize = taken.entry(consumer).or_default();
+            prop_assert_eq!(&each[consumer][*start..*start + want.len()], want);
+            *start += want.len();
+        }
+    }
+
+    #[test]
+    fn a_dropped_remainder_leaves_whole_batches(n in 0u64..500, size in 1usize..60) {
+        let got = rows(&plan(n, vec![batch(size, true)], 1, 0), 0, 0);
+        prop_assert_eq!(got.len() as u64, n - n % size as u64);
+    }
+}
+
+#[test]
+fn epochs_differ_and_repeat_exactly() {
+    let plan = plan(1000, vec![Op::Shuffle {}, batch(10, false)], 1, 5);
+    assert_ne!(rows(&plan, 0, 0), rows(&plan, 1, 0));
+    assert_eq!(rows(&plan, 1, 0), rows(&plan, 1, 0));
+}
+
+/// 10^12 rows cost what ten cost: a split in the middle is found at once.
+#[test]
+fn a_split_of_a_trillion_rows_is_computed_alone() {
+    let n = 1_000_000_000_000;
+    let plan = plan(n, vec![Op::Shuffle {}, batch(256, false)], 1, 1);
+    let split = Ordinal(plan.num_splits(ConsumerIndex(0)).expect("finite") / 2);
+    let morsel = plan.morsels(ConsumerIndex(0), split).next().expect("a morsel");
+    let mut seen = Vec::new();
+    plan.places(Epoch(0), ConsumerIndex(0), morsel, |row, _| seen.push(row));
+    assert!(!seen.is_empty() && seen.iter().all(|&r| r < n));
+}
+
+/// The order that users' jobs see is fixed for ever: these rows were written down once.
+#[test]
+fn the_order_of_a_seed_is_what_it_was() {
+    let got = rows(&plan(20, vec![Op::Shuffle {}, batch(7, false)], 1, 42), 3, 0);
+    assert_eq!(got, GOLDEN);
+}
+
+const GOLDEN: [u64; 20] = [0, 11, 14, 10, 2, 15, 4, 9, 18, 19, 6, 13, 8, 17, 7, 5, 16, 12, 3, 1];
+
+#[test]
+fn order_ops_move_to_the_plan_only_where_counts_are_known() {
+    let filter = || Op::FilterExpr {
+        predicate: Expr::Binary {
+            op: forebay_plan::Binary::Gt,
+            left: Box::new(Expr::Col { name: "x".into() }),
+            right: Box::new(Expr::Int { value: 0 }),
+        },
+    };
+    let before = stages(10, vec![Op::Take { count: 3 }, filter(), batch(2, false)]);
+    assert_eq!((before.order.len(), before.tail.len(), before.aligned), (1, 1, None));
+    let after = stages(10, vec![filter(), Op::Shuffle {}, Op::Take { count: 3 }]);
+    assert_eq!((after.order.len(), after.tail.len()), (1, 1));
+    let graph = Graph::new(memory(10), None).expect("a source").then(Node::new(filter())).expect("legal");
+    let graph = graph.then(Node::new(Op::Take { count: 3 })).expect("legal");
+    let error = graph.then(Node::new(Op::Shuffle {})).expect_err("the count is not known");
+    assert!(error.message().starts_with("shuffle after take"), "{error}");
+}
+
+#[test]
+fn where_an_op_was_written_is_not_part_of_its_name() {
+    let site = Some(forebay_plan::Site { file: "a.py".into(), line: 3 });
+    let plain = Graph::new(memory(10), None).expect("a source").then(Node::new(Op::Shuffle {})).expect("legal");
+    let there = Graph::new(memory(10), site.clone()).expect("a source");
+    let there = there.then(Node { site, label: Some("mix".into()), ..Node::new(Op::Shuffle {}) }).expect("legal");
+    assert_eq!(plain.dataset_id(), there.dataset_id());
+    let read = Graph::from_json(&there.to_json()).expect("reads back");
+    assert_eq!(read.to_json(), there.to_json());
+    let other = plain.then(Node::new(Op::Take { count: 1 })).expect("legal");
+    assert_ne!(plain.dataset_id(), other.dataset_id());
+    assert_eq!(plain.difference(&other).as_deref(), Some("op 2 is take(1), and was nothing"));
+}
