@@ -322,7 +322,10 @@ impl Op {
                     Expr::Cast { arg: Box::new(Expr::Col { name: column.clone() }), dtype: *dtype }.kind(input)?;
                 Ok(schema.with(Field { kind: kind.column(), ..input.field(column)?.clone() }))
             }),
-            Op::WithColumn { column, value } => Ok(input.with(Field::new(column, value.kind(input)?.column()))),
+            Op::WithColumn { column, value } => {
+                let field = Field::new(column, value.kind(input)?.column());
+                Ok(input.with(Field { nullable: value.is_nullable(input), ..field }))
+            }
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
             Op::Shard { count, index } if index >= count => {
                 Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))

@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh machine with Rust and Python 3.11+:
+#   make demo    set up, build, and run the main job on real input, through the death of a worker
+#   make test    set up, build, and run every test
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+export PATH := $(BIN):$(PATH)
+export VIRTUAL_ENV := $(VENV)
+# One profile for the wheel, the tests and the benches, so that each dependency is built once.
+CARGO_FLAGS := --release --locked
+RUST_CRATES := --workspace --exclude forebay-python
+
+.PHONY: help setup build demo test test-rust test-python check fmt docs bench clean
+
+help:
+	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+setup: $(VENV)/.ready ## a venv in the tree with what building and testing need
+
+# libjpeg-turbo is built from source: cmake comes from PyPI; nasm, which only makes it faster, from the system.
+$(VENV)/.ready: requirements-dev.txt
+	@command -v cargo >/dev/null || { echo "forebay needs Rust: https://rustup.rs" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forebay needs Python 3.11 or later" >&2; exit 1; }
+	@command -v nasm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update && apt-get -qq install -y nasm >/dev/null; } || echo "no nasm: JPEG decoding will be slower" >&2
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+build: setup ## the Python package with its native module and the forebay command, into .venv
+	$(BIN)/maturin develop --quiet --release --locked
+
+demo: build ## the main job on real input
+	$(BIN)/python examples/digits.py
+
+test: test-rust test-python ## every test
+
+test-rust: setup
+	cargo test $(CARGO_FLAGS) $(RUST_CRATES) --quiet
+
+test-python: build
+	$(BIN)/python -m pytest -q
+
+check: build ## what CI checks besides the tests
+	cargo fmt --all --check
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) $(RUST_CRATES) --no-deps --quiet
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fmt: setup
+	cargo fmt --all
+	$(BIN)/ruff format .
+
+bench: build ## Forebay's own figures; bench/README.md says how to run the rivals beside it
+	$(BIN)/forebay bench
+
+clean:
+	rm -rf $(VENV) target

@@ -1,0 +1,90 @@
+"""Forebay beside its rivals: the workloads W1 (JPEG) and W2 (small records), in process and through a service.
+
+Runs on the same harness as the rivals (`peerlib.py`): copy it next to theirs and add its lines to `SETS` in
+`run_all.py`; bench/README.md has the commands. Antialiasing is off, as in DALI's and tf.data's pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import forebay as fb
+import numpy as np
+import peerlib as P  # the rivals' harness
+
+
+def w1(data: str) -> fb.Dataset:
+    """JPEG, random resized crop 224, flip, normalise to float32, batches of 64."""
+    return (
+        fb.from_image_folder(data + "/files")
+        .drop("path")
+        .shuffle()
+        .repeat()
+        .decode_image("image", mode="RGB")
+        .random_resized_crop("image", 224, antialias=False)
+        .random_flip("image")
+        .normalize("image", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD, layout="HWC")
+        .batch(64, drop_remainder=True)
+    )
+
+
+def w2(data: str) -> fb.Dataset:
+    """A million records of 4 float32 and a label: scale, shuffle, batches of 256."""
+    records = {"x": np.load(data + "/w2/x.npy"), "y": np.load(data + "/w2/y.npy")}
+    return (
+        fb.from_numpy(records)
+        .shuffle()
+        .repeat()
+        .with_column("x", fb.col("x") * 2.0 + 1.0)
+        .batch(256, drop_remainder=True)
+    )
+
+
+def w2_python(data: str) -> fb.Dataset:
+    """The same, scaled by a Python function of each row."""
+    records = {"x": np.load(data + "/w2/x.npy"), "y": np.load(data + "/w2/y.npy")}
+    return fb.from_numpy(records).shuffle().repeat().map(scale).batch(256, drop_remainder=True)
+
+
+def scale(row: dict[str, Any]) -> dict[str, Any]:
+    """A user's function of one record."""
+    return {"x": row["x"] * np.float32(2) + np.float32(1), "y": row["y"]}
+
+
+def local(make: Any, key: str, label: str) -> Any:
+    """A run in this process, with default settings."""
+
+    def run(ctx: Any) -> Iterator[dict[str, Any]]:
+        ctx.to_np = lambda batch: (batch[key], batch[label])
+        return iter(make(ctx.data).iter(seed=1))
+
+    return run
+
+
+def service(make: Any, key: str, label: str) -> Any:
+    """A run through a dispatcher and one worker on this machine."""
+
+    def run(ctx: Any) -> Iterator[dict[str, Any]]:
+        ctx.to_np = lambda batch: (batch[key], batch[label])
+        up = fb.up(workers=1)
+        ctx.cleanup = up.close
+        return iter(make(ctx.data).distribute(up, job="bench", seed=1))
+
+    return run
+
+
+if __name__ == "__main__":
+    image, record = ("image", "label"), ("x", "y")
+    P.run(
+        "forebay",
+        {
+            "W1": {"local": local(w1, *image), "service": service(w1, *image)},
+            "W2": {
+                "local": local(w2, *record),
+                "service": service(w2, *record),
+                "python": local(w2_python, *record),
+            },
+        },
+        P.ver("forebay", "numpy"),
+    )

@@ -1,0 +1,227 @@
+//! Every command and option, with its help.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  it worked                      4  no such job or file, or no permission
+  1  it failed: the message says    5  the data is corrupt, or changed
+  2  the command line is wrong      6  a function of yours raised
+  3  something did not answer       7  the two sides are of different versions
+
+Logs go to stderr; FOREBAY_LOG=debug says more. NO_COLOR=1 takes the colours away.";
+
+/// Input data processing as a service for machine learning.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a whole service on this machine, until Ctrl-C
+    Up(Up),
+    /// Run a dispatcher
+    Dispatcher(Dispatcher),
+    /// Run a worker
+    Worker(Worker),
+    /// List the jobs of a service
+    Jobs(List),
+    /// List the workers of a service
+    Workers(List),
+    /// Run a Python script, its datasets on a service if one is named
+    Run(Run),
+    /// Show what the datasets of a Python script do, and why
+    Explain(Explain),
+    /// Print the version
+    Version(Version),
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  forebay up                          one worker for every core
+  forebay up --workers 4 --threads 2  four workers of two threads
+  forebay up --state-dir ./state      jobs survive a restart
+
+Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
+
+#[derive(Debug, Args)]
+#[command(after_help = UP_EXAMPLES)]
+pub(crate) struct Up {
+    /// Workers [default: 1]
+    #[arg(long, env = "FOREBAY_WORKERS", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) workers: Option<u32>,
+    /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
+    #[arg(long, env = "FOREBAY_PORT", default_value_t = 7070)]
+    pub(crate) port: u16,
+    /// Folder of the dispatcher's state [default: a temporary one]
+    #[arg(long, env = "FOREBAY_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Threads that compute, in each worker; 0 shares out the cores
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Print the addresses and processes as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End when stdin ends
+    #[arg(long, hide = true)]
+    pub(crate) exit_with_parent: bool,
+}
+
+const DISPATCHER_EXAMPLES: &str = "\
+Examples:
+  forebay dispatcher --state-dir /var/lib/forebay
+  forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state";
+
+#[derive(Debug, Args)]
+#[command(after_help = DISPATCHER_EXAMPLES)]
+pub(crate) struct Dispatcher {
+    /// Where it listens; port 0 takes any free one
+    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070")]
+    pub(crate) listen: SocketAddr,
+    /// Folder of its state; one dispatcher at a time
+    #[arg(long, env = "FOREBAY_STATE_DIR", default_value = "forebay-state")]
+    pub(crate) state_dir: PathBuf,
+    /// Silence, in milliseconds, after which a worker's splits go to others
+    #[arg(long, env = "FOREBAY_LEASE_MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub(crate) lease_ms: u64,
+    /// How often, in milliseconds, a worker says that it lives [default: a fifth of the lease]
+    #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) heartbeat_ms: Option<u64>,
+    #[command(flatten)]
+    pub(crate) process: Process,
+}
+
+const WORKER_EXAMPLES: &str = "\
+Examples:
+  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080
+  forebay worker --dispatcher forebay://dispatcher:7070 --listen 0.0.0.0:7080 --advertise $POD_IP:7080";
+
+#[derive(Debug, Args)]
+#[command(after_help = WORKER_EXAMPLES)]
+pub(crate) struct Worker {
+    /// The dispatcher: forebay://host:port or host:port
+    #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
+    pub(crate) dispatcher: String,
+    /// Where its Flight service listens; port 0 takes any free one
+    #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// What consumers are told to connect to [default: where it listens]
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// Threads that compute; 0 is one for each core
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Splits that wait or are computed at once; 0 is twice the threads and two
+    #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
+    pub(crate) slots: usize,
+    #[command(flatten)]
+    pub(crate) process: Process,
+}
+
+/// How a process relates to the one that started it. For `up`.
+#[derive(Debug, Args)]
+pub(crate) struct Process {
+    #[arg(long, hide = true)]
+    pub(crate) announce: bool,
+    #[arg(long, hide = true)]
+    pub(crate) exit_with_parent: bool,
+}
+
+impl From<Process> for forebay_server::Process {
+    fn from(process: Process) -> Self {
+        Self { announce: process.announce, exit_with_parent: process.exit_with_parent }
+    }
+}
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  forebay jobs
+  forebay workers --service forebay://10.0.0.5:7070 --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(crate) struct List {
+    /// The service: forebay://host:port or host:port
+    #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS")]
+    pub(crate) service: String,
+    /// How long to wait for it, in seconds
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) timeout: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  forebay run train.py --epochs 3
+  forebay run --service forebay://10.0.0.5:7070 train.py
+  forebay run --workers 2 train.py    with a service that ends with the script";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// The service that the script finds in FOREBAY_SERVICE
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "workers")]
+    pub(crate) service: Option<String>,
+    /// Start a service with this many workers for the script
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) workers: Option<u32>,
+    /// The script
+    pub(crate) file: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  forebay explain train.py
+  forebay explain train.py --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct Explain {
+    /// The script
+    pub(crate) file: PathBuf,
+    /// Also show how an epoch is cut into splits, which indexes the source
+    #[arg(long)]
+    pub(crate) splits: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  forebay version\n  forebay version --json")]
+pub(crate) struct Version {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        use clap::CommandFactory;
+        for command in Arguments::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{}", command.get_name());
+        }
+    }
+}

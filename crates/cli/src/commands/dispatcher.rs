@@ -1,0 +1,20 @@
+//! `forebay dispatcher`
+
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_server::{DispatcherConfig, Timing, dispatcher_main, init_logs};
+
+use crate::arguments::Dispatcher;
+
+pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
+    init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" });
+    let lease = Duration::from_millis(arguments.lease_ms);
+    let heartbeat = arguments.heartbeat_ms.map_or(lease / 5, Duration::from_millis);
+    dispatcher_main(DispatcherConfig {
+        listen: arguments.listen,
+        state_dir: arguments.state_dir,
+        timing: Timing { heartbeat, lease, ..Timing::default() },
+        process: arguments.process.into(),
+    })
+}

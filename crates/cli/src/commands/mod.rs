@@ -1,0 +1,29 @@
+//! One command a file.
+
+pub(crate) mod dispatcher;
+pub(crate) mod explain;
+pub(crate) mod jobs;
+pub(crate) mod run;
+pub(crate) mod up;
+pub(crate) mod version;
+pub(crate) mod worker;
+pub(crate) mod workers;
+
+use std::time::Duration;
+
+use forebay_core::{Error, Result};
+use forebay_server::Service;
+
+use crate::arguments::List;
+
+/// Ctrl-C ends a command that only asks, so nothing has to be looked at while it waits.
+fn go_on() -> Result<()> {
+    Ok(())
+}
+
+/// Connects to the service that a command names.
+fn connect(list: &List) -> Result<Service> {
+    let deadline = Duration::try_from_secs_f64(list.timeout)
+        .map_err(|_| Error::invalid(format!("--timeout {} is no number of seconds", list.timeout)))?;
+    Service::connect(&list.service, deadline, &mut go_on)
+}

@@ -1,0 +1,49 @@
+//! `forebay up`
+
+use forebay_core::Result;
+use forebay_server::{UpOptions, init_logs, wait_for_stop};
+
+use crate::arguments::Up;
+use crate::host::Host;
+use crate::output;
+
+/// What was started.
+#[derive(serde::Serialize)]
+struct Started {
+    service: String,
+    dispatcher: u32,
+    workers: Vec<u32>,
+}
+
+pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
+    init_logs("warn");
+    if arguments.exit_with_parent {
+        forebay_server::exit_with_parent()?;
+    }
+    let options = UpOptions {
+        workers: arguments.workers.unwrap_or(1) as usize,
+        threads: arguments.threads,
+        port: arguments.port,
+        state_dir: arguments.state_dir,
+        respawn: true,
+        ..UpOptions::new(host.command())
+    };
+    // Children end with this process, so a Ctrl-C before they are ready may simply end it.
+    let up = forebay_server::Up::start(options, &mut super::go_on)?;
+    let service = format!("forebay://{}", up.address());
+    let started = Started { service, dispatcher: up.dispatcher_pid(), workers: up.worker_pids() };
+    if arguments.json {
+        let line = serde_json::to_string(&started).map_err(|e| forebay_core::Error::internal(e.to_string()))?;
+        output::line(&line)?;
+    } else {
+        output::line(&format!("service     {}", started.service))?;
+        output::line(&format!("dispatcher  process {}", started.dispatcher))?;
+        for (number, pid) in started.workers.iter().enumerate() {
+            output::line(&format!("worker {number:<4} process {pid}"))?;
+        }
+        eprintln!("Ctrl-C ends it");
+    }
+    let stopped = wait_for_stop(|| up.check());
+    up.close();
+    stopped
+}

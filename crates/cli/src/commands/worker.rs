@@ -1,0 +1,20 @@
+//! `forebay worker`
+
+use forebay_core::Result;
+use forebay_server::{WorkerConfig, init_logs, worker_main};
+
+use crate::arguments::Worker;
+use crate::host::Host;
+
+pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<()> {
+    init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" });
+    let config = WorkerConfig {
+        dispatcher: arguments.dispatcher,
+        listen: arguments.listen,
+        advertise: arguments.advertise,
+        threads: arguments.threads,
+        slots: arguments.slots,
+        process: arguments.process.into(),
+    };
+    worker_main(config, host.functions())
+}

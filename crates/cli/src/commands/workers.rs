@@ -1,0 +1,54 @@
+//! `forebay workers`
+
+use forebay_client::WorkerStatus;
+use forebay_core::Result;
+use serde::Serialize;
+
+use super::{connect, go_on};
+use crate::arguments::List;
+use crate::output;
+
+#[derive(Serialize)]
+struct Worker<'a> {
+    worker: &'a str,
+    address: &'a str,
+    state: &'a str,
+    threads: u32,
+    leases: u32,
+    splits_done: u64,
+    rows_done: u64,
+    silent_ms: u64,
+}
+
+fn of(worker: &WorkerStatus) -> Worker<'_> {
+    Worker {
+        worker: &worker.worker,
+        address: &worker.address,
+        state: &worker.state,
+        threads: worker.threads,
+        leases: worker.leases,
+        splits_done: worker.splits_done,
+        rows_done: worker.rows_done,
+        silent_ms: worker.silent_ms,
+    }
+}
+
+pub(crate) fn run(arguments: &List) -> Result<()> {
+    let workers = connect(arguments)?.workers(&mut go_on)?;
+    let workers: Vec<_> = workers.iter().map(of).collect();
+    if arguments.json {
+        return output::json(&workers);
+    }
+    if workers.is_empty() {
+        eprintln!("no workers");
+        return Ok(());
+    }
+    let row = |w: &Worker<'_>| {
+        let id = w.worker.get(..8).unwrap_or(w.worker).to_owned();
+        let counts = [w.threads.to_string(), w.leases.to_string(), w.splits_done.to_string(), w.rows_done.to_string()];
+        let [threads, leases, splits, rows] = counts;
+        [id, w.address.to_owned(), w.state.to_owned(), threads, leases, splits, rows]
+    };
+    let headings = ["WORKER", "ADDRESS", "STATE", "THREADS", "LEASES", "SPLITS", "ROWS"];
+    output::table(headings, &workers.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,55 @@
+//! Exit codes, and the one place where an error becomes one.
+
+use std::io::{IsTerminal, Write};
+
+use forebay_core::{Error, ErrorKind};
+
+/// What the command's exit code says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Exit {
+    /// It worked.
+    Ok = 0,
+    /// It did not: the message says why.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// A service, a worker or a storage did not answer: try again.
+    Unavailable = 3,
+    /// A job, a file or a column of that name does not exist, or may not be read.
+    NotFound = 4,
+    /// The data is corrupt, or changed.
+    Data = 5,
+    /// A user's function raised.
+    Function = 6,
+    /// The two sides are of different versions.
+    Version = 7,
+}
+
+impl Exit {
+    /// Returns the code of an error.
+    pub fn of(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unavailable => Self::Unavailable,
+            ErrorKind::NotFound | ErrorKind::PermissionDenied => Self::NotFound,
+            ErrorKind::Data => Self::Data,
+            ErrorKind::Function => Self::Function,
+            ErrorKind::Version => Self::Version,
+            ErrorKind::Invalid
+            | ErrorKind::Conflict
+            | ErrorKind::Exhausted
+            | ErrorKind::Closed
+            | ErrorKind::Internal => Self::Failed,
+        }
+    }
+}
+
+/// Tells people what went wrong, and returns the exit code.
+pub(crate) fn report(error: &Error) -> i32 {
+    let mut stderr = std::io::stderr();
+    let colour = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let label = if colour { "\u{1b}[1;31merror:\u{1b}[0m" } else { "error:" };
+    // Nobody is left to be told when stderr is closed.
+    let _ = writeln!(stderr, "{label} {error}");
+    Exit::of(error) as i32
+}

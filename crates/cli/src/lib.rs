@@ -1,0 +1,45 @@
+//! The `forebay` command line: arguments in, an exit code out.
+//!
+//! Data goes to stdout, everything else to stderr; `--json` wherever data is printed; every option can be set by the
+//! `FOREBAY_*` variable that its help names. What needs Python comes through [`Host`].
+//!
+//! Not here: what the commands do (`server`, `client`). One command a file, under `commands`.
+
+mod arguments;
+mod commands;
+mod exit;
+mod host;
+mod output;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+pub use exit::Exit;
+pub use host::{Host, Native};
+
+/// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
+pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
+    let args = std::iter::once(OsString::from("forebay")).chain(args);
+    let command = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments.command,
+        Err(help) => {
+            // Help and version are data, and go to stdout; mistakes to stderr. Clap knows which is which.
+            let _ = help.print();
+            return if help.use_stderr() { Exit::Usage as i32 } else { Exit::Ok as i32 };
+        }
+    };
+    let outcome = match command {
+        Command::Up(up) => commands::up::run(up, host),
+        Command::Dispatcher(dispatcher) => commands::dispatcher::run(dispatcher),
+        Command::Worker(worker) => commands::worker::run(worker, host),
+        Command::Jobs(jobs) => commands::jobs::run(&jobs),
+        Command::Workers(workers) => commands::workers::run(&workers),
+        Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
+        Command::Explain(explain) => commands::explain::run(&explain, host),
+        Command::Version(version) => commands::version::run(&version),
+    };
+    outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)
+}

@@ -1,0 +1,56 @@
+//! Data on stdout: tables for people, JSON for programs.
+
+use std::io::Write;
+
+use forebay_core::{Error, Result};
+use serde::Serialize;
+
+/// Prints a line.
+///
+/// # Errors
+/// What writing gives; a reader that has enough (`| head`) is not an error.
+pub(crate) fn line(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON.
+///
+/// # Errors
+/// As [`line`].
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    line(&serde_json::to_string_pretty(value).map_err(|e| Error::internal(e.to_string()))?)
+}
+
+/// Prints rows under their headings, columns aligned.
+///
+/// # Errors
+/// As [`line`].
+pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Result<()> {
+    line(&layout(headings, rows))
+}
+
+fn layout<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).chain([headings[i].len()]).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let show = |cells: [&str; N]| {
+        let cells = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let body = rows.iter().map(|row| show(std::array::from_fn(|i| row[i].as_str())));
+    std::iter::once(show(headings)).chain(body).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
+        let table = layout(["NAME", "N"], &[row("résumé", "1"), row("x", "100")]);
+        assert_eq!(table, "NAME    N\nrésumé  1\nx       100");
+    }
+}

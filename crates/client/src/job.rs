@@ -1,0 +1,185 @@
+//! A job: what is asked for, and what was opened.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Result, Seed, VERSION};
+use forebay_exec::{Environment, Executable, Functions};
+use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
+use forebay_proto::open_job_event::Event;
+use forebay_proto::{JobDefinition, OpenJobRequest, client, to_error};
+
+use crate::blobs::{TailBlobs, upload};
+use crate::options::POLL;
+use crate::runtime::runtime;
+use crate::service::Service;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct JobSpec {
+    /// The name that readers share.
+    pub name: String,
+    /// The pipeline.
+    pub graph: Graph,
+    /// What everything random follows from.
+    pub seed: Seed,
+    /// Passes over the pipeline; `None` is without end.
+    pub epochs: Option<u64>,
+    /// How many readers share it; at least 1.
+    pub consumers: u32,
+}
+
+/// A job that the dispatcher has recorded.
+#[derive(Clone)]
+pub struct OpenedJob {
+    pub(crate) address: String,
+    definition: JobDefinition,
+    stages: Arc<Stages>,
+    plan: Arc<EpochPlan>,
+    blobs: Arc<TailBlobs>,
+}
+
+impl OpenedJob {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Returns its number at the dispatcher.
+    pub fn id(&self) -> u64 {
+        self.definition.job
+    }
+
+    /// Returns the seed that it was created with.
+    pub fn seed(&self) -> Seed {
+        Seed(self.definition.seed)
+    }
+
+    /// Returns how many epochs it has; `None` is without end.
+    pub fn epochs(&self) -> Option<u64> {
+        Some(self.definition.epochs).filter(|&n| n > 0)
+    }
+
+    /// Returns how many readers share it.
+    pub fn consumers(&self) -> u32 {
+        self.definition.consumers
+    }
+
+    /// Returns where each op runs.
+    pub fn stages(&self) -> &Arc<Stages> {
+        &self.stages
+    }
+
+    /// Returns which rows make which split.
+    pub fn plan(&self) -> &Arc<EpochPlan> {
+        &self.plan
+    }
+
+    /// Prepares what runs in this process.
+    pub(crate) fn tail(&self, functions: Arc<dyn Functions>) -> Result<Arc<Executable>> {
+        let environment = Environment { blobs: self.blobs.clone(), functions };
+        Executable::for_tail(self.stages.clone(), self.plan.clone(), &environment)
+    }
+}
+
+/// What comes from the task that opens a job.
+enum News {
+    Progress(u64, u64),
+    Done(Result<JobDefinition>),
+}
+
+pub(crate) fn open(
+    service: &Service,
+    spec: &JobSpec,
+    blobs: &dyn Fn(&BlobId) -> Option<Bytes>,
+    progress: &mut dyn FnMut(u64, u64),
+    poll: &mut dyn FnMut() -> Result<()>,
+) -> Result<OpenedJob> {
+    if spec.epochs == Some(0) {
+        return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
+    }
+    let stages = Arc::new(Stages::new(&spec.graph)?);
+    upload(service, &spec.graph.blobs(), blobs, poll)?;
+    let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
+    let request = OpenJobRequest {
+        version: VERSION.to_owned(),
+        name: spec.name.clone(),
+        graph: spec.graph.to_json(),
+        seed: spec.seed.0,
+        epochs: spec.epochs.unwrap_or(0),
+        consumers: spec.consumers,
+    };
+    let definition = ask_again(service, &request, progress, poll)?;
+    let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
+    let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
+    let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.consumers, Some(sizing))?;
+    Ok(OpenedJob { address: service.address().to_owned(), definition, stages, plan: Arc::new(plan), blobs: tail })
+}
+
+/// Opening is idempotent, so a dispatcher that restarts meanwhile is simply asked again.
+fn ask_again(
+    service: &Service,
+    request: &OpenJobRequest,
+    progress: &mut dyn FnMut(u64, u64),
+    poll: &mut dyn FnMut() -> Result<()>,
+) -> Result<JobDefinition> {
+    let start = Instant::now();
+    loop {
+        match ask(service, request.clone(), progress, poll) {
+            Err(e) if is_broken(&e, service) && start.elapsed() < service.deadline() => {
+                poll()?;
+                std::thread::sleep(POLL);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// A storage that does not answer the dispatcher is Unavailable too, but names no dispatcher.
+fn is_broken(error: &Error, service: &Service) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.get("address") == Some(service.address())
+}
+
+fn ask(
+    service: &Service,
+    request: OpenJobRequest,
+    progress: &mut dyn FnMut(u64, u64),
+    poll: &mut dyn FnMut() -> Result<()>,
+) -> Result<JobDefinition> {
+    let (channel, address) = (service.channel()?, service.address().to_owned());
+    // Progress is sent at a person's pace; the channel holds what one slow callback lets pile up.
+    let (tell, news) = mpsc::channel();
+    let task = runtime()?.spawn(async move {
+        let failed = |status: tonic::Status| to_error(&status, &address);
+        let opened = async {
+            let mut events = client(channel).open_job(request).await.map_err(failed)?.into_inner();
+            while let Some(event) = events.message().await.map_err(failed)? {
+                match event.event {
+                    Some(Event::Progress(p)) => drop(tell.send(News::Progress(p.done, p.total))),
+                    Some(Event::Opened(definition)) => return Ok(definition),
+                    None => {}
+                }
+            }
+            Err(Error::internal("the dispatcher ended without opening the job"))
+        };
+        let done = opened.await;
+        let _ = tell.send(News::Done(done));
+    });
+    let outcome = loop {
+        match news.recv_timeout(POLL) {
+            Ok(News::Progress(done, total)) => progress(done, total),
+            Ok(News::Done(done)) => break done,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break Err(Error::internal("a task of the client failed")),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if let Err(error) = poll() {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    task.abort();
+    outcome
+}

@@ -1,0 +1,52 @@
+//! How a stream reads, and the bounds that it keeps.
+
+use std::time::Duration;
+
+use forebay_core::ConsumerIndex;
+use forebay_data::Schema;
+use forebay_exec::Position;
+use forebay_plan::EpochPlan;
+
+/// Chunks that wait for their turn, over all splits but the first; and what the chosen window of splits adds up to.
+pub(crate) const BUFFER_BYTES_MAX: usize = 256 << 20;
+/// Splits that a stream chooses to have ahead.
+const WINDOW_MIN: u64 = 2;
+const WINDOW_CHOSEN_MAX: u64 = 16;
+/// Splits that a user may ask to have ahead. Each has one stream of its own on a connection.
+pub(crate) const WINDOW_MAX: u32 = 64;
+/// What may be on its way on one such stream, and on the connection: no split that waits for its turn can take what
+/// the first one needs.
+pub(crate) const STREAM_BYTES: u32 = 8 << 20;
+pub(crate) const CONNECTION_BYTES: u32 = STREAM_BYTES * WINDOW_MAX;
+/// A split whose size is not known until it is read is taken to be this large.
+const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
+/// How often a waiting call asks whether it should go on.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
+
+/// How one consumer reads a job.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    /// Which of the job's readers this is. Default: 0.
+    pub consumer: ConsumerIndex,
+    /// Splits that may be ahead of what was consumed, at most 64. Default: 2 to 16, by their size.
+    pub window: Option<u32>,
+    /// Where to go on from. Default: from the start.
+    pub from: Option<Position>,
+    /// How long to wait for a dispatcher that does not answer, once there is nothing left to read. Default: 60 s.
+    pub deadline: Duration,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { consumer: ConsumerIndex(0), window: None, from: None, deadline: Duration::from_secs(60) }
+    }
+}
+
+/// Chooses how many splits to have ahead: as many as [`BUFFER_BYTES_MAX`] takes, within reason.
+pub(crate) fn window(plan: &EpochPlan, schema: &Schema) -> u32 {
+    let sizing = plan.sizing();
+    let row = schema.fields().iter().map(|f| f.kind.row_bytes().map(|b| b as u64)).sum::<Option<u64>>();
+    let rows = sizing.unit_rows.saturating_mul(sizing.split_units);
+    let split = row.filter(|_| rows > 0).map_or(SPLIT_BYTES_UNKNOWN, |row| row.saturating_mul(rows)).max(1);
+    (BUFFER_BYTES_MAX as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX) as u32
+}

@@ -1,0 +1,59 @@
+//! Connections to workers: one for each, shared by the splits that are fetched from it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use forebay_core::{Error, Result};
+use forebay_proto::endpoint;
+use tonic::transport::Channel;
+
+use crate::lock::lock;
+use crate::options::{CONNECTION_BYTES, STREAM_BYTES};
+use crate::reach::innermost;
+
+/// Connections that are kept. Beyond, all are made anew: those in use live on with their streams.
+const WORKERS_MAX: usize = 256;
+
+/// The workers of one stream.
+#[derive(Default)]
+pub(crate) struct Workers(Mutex<HashMap<String, Channel>>);
+
+impl Workers {
+    /// Returns a worker's Flight client, connected.
+    ///
+    /// # Errors
+    /// Unavailable, at once when nobody listens there: another worker is sooner found than this one waited for.
+    pub(crate) async fn client(&self, address: &str) -> Result<FlightServiceClient<Channel>> {
+        let known = lock(&self.0).get(address).cloned();
+        let channel = match known {
+            Some(channel) => channel,
+            None => {
+                let endpoint = endpoint(address)?
+                    .initial_stream_window_size(STREAM_BYTES)
+                    .initial_connection_window_size(CONNECTION_BYTES);
+                let channel = endpoint.connect().await.map_err(|e| unreachable(address, &e))?;
+                let mut workers = lock(&self.0);
+                if workers.len() >= WORKERS_MAX {
+                    workers.clear();
+                }
+                workers.insert(address.to_owned(), channel.clone());
+                channel
+            }
+        };
+        Ok(FlightServiceClient::new(channel)
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX))
+    }
+
+    /// Forgets a connection that broke.
+    pub(crate) fn forget(&self, address: &str) {
+        lock(&self.0).remove(address);
+    }
+}
+
+fn unreachable(address: &str, error: &tonic::transport::Error) -> Error {
+    Error::unavailable(format!("the worker at {address} cannot be reached"))
+        .with("address", address)
+        .with("cause", innermost(error))
+}

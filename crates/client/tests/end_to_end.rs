@@ -1,0 +1,341 @@
+//! A service gives the same batches, in the same order, as this process: whatever dies on the way.
+
+mod cluster;
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
+use cluster::{BLOB, Cluster, assert_same, batch, drain, graph, patient, range, reference};
+use forebay_client::StreamOptions;
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
+use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema};
+use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
+use forebay_plan::{Binary, BlobId, Expr, Function, Op, Source};
+use proptest::prelude::*;
+
+fn col(name: &str) -> Expr {
+    Expr::Col { name: name.to_owned() }
+}
+
+fn binary(op: Binary, left: Expr, value: i64) -> Expr {
+    Expr::Binary { op, left: Box::new(left), right: Box::new(Expr::Int { value }) }
+}
+
+/// Keeps two rows in three.
+fn some_rows() -> Op {
+    let rest = binary(Binary::Mod, col("id"), 3);
+    Op::FilterExpr { predicate: binary(Binary::Ne, rest, 1) }
+}
+
+fn doubled() -> Op {
+    Op::WithColumn { column: "twice".to_owned(), value: binary(Binary::Mul, col("id"), 2) }
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<i64> {
+    let of = |d: &Delivery| {
+        let column = d.chunk.column("id").expect("a column").clone();
+        column.as_any().downcast_ref::<Int64Array>().expect("int64").values().to_vec()
+    };
+    deliveries.iter().flat_map(of).collect()
+}
+
+/// Pipelines with every kind of op: by the plan, in the split, after the merge.
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let order = prop_oneof![
+        Just(vec![]),
+        Just(vec![Op::Shuffle {}]),
+        (1u64..40).prop_map(|count| vec![Op::Skip { count }]),
+        Just(vec![Op::Repeat { count: Some(2) }, Op::Shuffle {}]),
+    ];
+    let row =
+        prop_oneof![Just(vec![]), Just(vec![doubled()]), Just(vec![some_rows()]), Just(vec![some_rows(), doubled()])];
+    let tail = prop_oneof![Just(vec![]), (0u64..300).prop_map(|count| vec![Op::Take { count }])];
+    let end = prop_oneof![
+        Just(vec![]),
+        (1usize..70, any::<bool>()).prop_map(|(size, drop_remainder)| vec![Op::Batch { size, drop_remainder }]),
+    ];
+    (order, row, tail, end).prop_map(|(a, b, c, d)| [a, b, c, d].concat())
+}
+
+#[test]
+fn a_service_gives_what_this_process_gives() {
+    let cluster = Cluster::start(2);
+    let number = std::cell::Cell::new(0);
+    let cases = (1i64..1500, ops(), 1u32..3);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 32, ..ProptestConfig::default() });
+    let property = |(rows, ops, consumers): (i64, Vec<Op>, u32)| {
+        number.set(number.get() + 1);
+        let job = cluster.open(&format!("job {}", number.get()), &range(rows, ops), 2, consumers).expect("a job");
+        for consumer in 0..consumers {
+            let options = StreamOptions { consumer: ConsumerIndex(consumer), ..StreamOptions::default() };
+            let found = drain(&mut cluster.stream(&job, options)).expect("deliveries");
+            assert_same(&found, &reference(&job, Arc::new(NoFunctions), consumer).expect("a reference"));
+        }
+        Ok(())
+    };
+    runner.run(&cases, property).expect("every pipeline");
+}
+
+#[test]
+fn a_source_of_unknown_length_is_read_block_by_block() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for file in 0..3 {
+        let lines: String = (0..20_000).map(|i| format!("line {i} of file {file}\n")).collect();
+        std::fs::write(dir.path().join(format!("{file}.txt")), lines).expect("a file");
+    }
+    let source = Source::Text { paths: vec![format!("{}/*.txt", dir.path().display())] };
+    let cluster = Cluster::start(2);
+    let job = cluster.open("text", &graph(source, vec![batch(1000)]), 2, 1).expect("a job");
+    let found = drain(&mut cluster.stream(&job, StreamOptions::default())).expect("deliveries");
+    assert_eq!(found.len(), 120);
+    assert_same(&found, &reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
+}
+
+#[test]
+fn a_batch_may_need_more_splits_than_the_window_has() {
+    let cluster = Cluster::start(1);
+    let rare = Op::FilterExpr { predicate: binary(Binary::Eq, binary(Binary::Mod, col("id"), 97), 0) };
+    let job = cluster.open("rare", &range(20_000, vec![rare, batch(64)]), 1, 1).expect("a job");
+    let options = StreamOptions { window: Some(2), ..StreamOptions::default() };
+    let found = drain(&mut cluster.stream(&job, options)).expect("deliveries");
+    assert_same(&found, &reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
+}
+
+/// Reads a job of many splits, doing something to the cluster on the way.
+fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
+    let mut cluster = Cluster::start(workers);
+    let pipeline = range(8000, vec![Op::Shuffle {}, doubled(), batch(16)]);
+    let job = cluster.open("job", &pipeline, 2, 1).expect("a job");
+    let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
+    let mut stream = cluster.stream(&job, StreamOptions::default());
+    let (mut found, mut poll) = (Vec::new(), patient());
+    while let Some(delivery) = stream.next(&mut poll).expect("a delivery") {
+        found.push(delivery);
+        disturb(found.len(), &mut cluster);
+    }
+    assert_same(&found, &wanted);
+}
+
+#[test]
+fn a_worker_that_dies_is_not_noticed_in_the_data() {
+    read_while(2, |n, cluster| {
+        if n == 200 {
+            cluster.kill_worker(0);
+        }
+    });
+}
+
+#[test]
+fn all_workers_die_and_another_comes() {
+    read_while(2, |n, cluster| {
+        if n == 300 {
+            cluster.kill_worker(0);
+            cluster.kill_worker(1);
+            cluster.add_worker();
+        }
+    });
+}
+
+#[test]
+fn a_dispatcher_that_restarts_is_not_noticed_in_the_data() {
+    read_while(2, |n, cluster| {
+        if n == 150 || n == 700 {
+            cluster.kill_dispatcher();
+            cluster.start_dispatcher();
+        }
+    });
+}
+
+#[test]
+fn everything_dies_but_the_consumer() {
+    read_while(1, |n, cluster| {
+        if n == 400 {
+            cluster.kill_dispatcher();
+            cluster.kill_worker(0);
+            cluster.start_dispatcher();
+            cluster.add_worker();
+        }
+    });
+}
+
+#[test]
+fn consumers_share_a_job_without_gap_or_overlap() {
+    let cluster = Cluster::start(2);
+    let job = cluster.open("shared", &range(5000, vec![Op::Shuffle {}, batch(32)]), 1, 3).expect("a job");
+    let read = |consumer| {
+        let options = StreamOptions { consumer: ConsumerIndex(consumer), ..StreamOptions::default() };
+        ids(&drain(&mut cluster.stream(&job, options)).expect("deliveries"))
+    };
+    let mut all: Vec<i64> = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|consumer| scope.spawn(move || read(consumer))).collect();
+        readers.into_iter().flat_map(|r| r.join().expect("a reader")).collect()
+    });
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..5000));
+}
+
+#[test]
+fn a_stream_goes_on_from_any_position() {
+    let cluster = Cluster::start(2);
+    for stop in [0, 1, 7, 39, 40, 41, 80] {
+        let pipeline = range(3000, vec![Op::Shuffle {}, some_rows(), batch(50)]);
+        let job = cluster.open(&format!("stopped after {stop}"), &pipeline, 2, 1).expect("a job");
+        let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
+        let mut stream = cluster.stream(&job, StreamOptions::default());
+        let mut poll = patient();
+        let mut from = Position::default();
+        for delivery in &wanted[..stop] {
+            let found = stream.next(&mut poll).expect("a delivery").expect("not the end");
+            assert!(found.chunk.same_bits(&delivery.chunk));
+            from = found.position_after(found.chunk.num_rows());
+        }
+        drop(stream);
+        let options = StreamOptions { from: Some(from), ..StreamOptions::default() };
+        let rest = drain(&mut cluster.stream(&job, options)).expect("the rest");
+        assert_same(&rest, &wanted[stop..]);
+    }
+}
+
+#[test]
+fn a_stream_of_single_rows_goes_on_from_any_row() {
+    let cluster = Cluster::start(2);
+    let job = cluster.open("rows", &range(3000, vec![Op::Shuffle {}, some_rows()]), 1, 1).expect("a job");
+    let wanted = ids(&reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
+    let (mut from, mut found, mut poll) = (None, Vec::new(), patient());
+    // Each stream uses some rows of its third delivery, and the next one goes on from there.
+    loop {
+        let mut stream = cluster.stream(&job, StreamOptions { from: from.take(), ..StreamOptions::default() });
+        for used_in_three in [3, 3, 1] {
+            let Some(delivery) = stream.next(&mut poll).expect("a delivery") else {
+                assert_eq!(found, wanted);
+                return;
+            };
+            let rows = (delivery.chunk.num_rows() * used_in_three).div_ceil(3);
+            found.extend(&ids(std::slice::from_ref(&delivery))[..rows]);
+            from = Some(delivery.position_after(rows));
+        }
+    }
+}
+
+#[test]
+fn the_smallest_epochs_end_without_anyone_being_asked() {
+    let cluster = Cluster::start(1);
+    for rows in [0, 1] {
+        let job = cluster.open(&format!("of {rows}"), &range(rows, vec![batch(8)]), 3, 1).expect("a job");
+        let mut stream = cluster.stream(&job, StreamOptions::default());
+        assert_eq!(drain(&mut stream).expect("deliveries").len() as i64, 3 * rows);
+        assert!(stream.next(&mut patient()).expect("an end").is_none(), "the end stays the end");
+    }
+}
+
+#[test]
+fn a_job_that_was_read_is_finished() {
+    let cluster = Cluster::start(1);
+    let job = cluster.open("once", &range(100, vec![batch(8)]), 1, 1).expect("a job");
+    drain(&mut cluster.stream(&job, StreamOptions::default())).expect("deliveries");
+    let jobs = cluster.service().jobs(&mut patient()).expect("jobs");
+    assert_eq!(jobs.iter().map(|j| (j.name.as_str(), j.state.as_str())).collect::<Vec<_>>(), [("once", "finished")]);
+    let error = drain(&mut cluster.stream(&job, StreamOptions::default())).expect_err("finished");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+}
+
+#[test]
+fn a_cancelled_job_ends_its_readers_and_a_taken_consumer_is_refused() {
+    let cluster = Cluster::start(1);
+    let job = cluster.open("long", &range(100_000, vec![batch(8)]), 10, 1).expect("a job");
+    let mut stream = cluster.stream(&job, StreamOptions::default());
+    let mut poll = patient();
+    assert!(stream.next(&mut poll).expect("a delivery").is_some());
+    let error = drain(&mut cluster.stream(&job, StreamOptions::default())).expect_err("taken");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    cluster.service().cancel("long", &mut poll).expect("cancelled");
+    let error = drain(&mut stream).expect_err("cancelled");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+}
+
+#[test]
+fn a_dispatcher_that_stays_away_is_named_after_the_deadline() {
+    let mut cluster = Cluster::start(1);
+    let job = cluster.open("lost", &range(100_000, vec![batch(8)]), 10, 1).expect("a job");
+    let deadline = std::time::Duration::from_millis(200);
+    let mut stream = cluster.stream(&job, StreamOptions { deadline, ..StreamOptions::default() });
+    assert!(stream.next(&mut patient()).expect("a delivery").is_some());
+    cluster.kill_dispatcher();
+    let error = drain(&mut stream).expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.message().contains(&cluster.address.to_string()), "{error}");
+}
+
+/// A function that raises at one row, and panics at another.
+struct Raises(i64, i64);
+
+impl Functions for Raises {
+    fn map(
+        &self,
+        _: &Function,
+        pickle: &Pickle,
+        input: &Chunk,
+        _: Option<Randomness>,
+        _: &Arc<Schema>,
+    ) -> Result<Vec<ArrayRef>> {
+        assert_eq!(pickle.bytes, BLOB);
+        let ids = input.columns()[0].as_any().downcast_ref::<Int64Array>().expect("int64");
+        assert!(!ids.values().contains(&self.1), "a bug of ours");
+        match ids.values().contains(&self.0) {
+            true => Err(Error::new(ErrorKind::Function, "ValueError: bad row").with("traceback", "line 1\nline 2")),
+            false => Ok(vec![input.columns()[0].clone()]),
+        }
+    }
+
+    fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
+        Err(Error::internal("not here"))
+    }
+
+    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
+        Err(Error::internal("not here"))
+    }
+
+    fn generate(
+        &self,
+        _: &Pickle,
+        _: usize,
+        _: &Arc<Schema>,
+        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
+    ) -> Result<()> {
+        Err(Error::internal("not here"))
+    }
+}
+
+fn mapped() -> Op {
+    let function = Function {
+        blob: BlobId::of(BLOB),
+        name: "f".to_owned(),
+        batched: false,
+        with_rng: false,
+        reads: None,
+        timeout_s: 10.0,
+    };
+    Op::Map { function, output: vec![Field::new("id", Kind::scalar(DType::Int64))], keep_others: false }
+}
+
+#[test]
+fn a_split_that_fails_is_raised_in_its_turn_with_everything_known_of_it() {
+    for (functions, kind) in [(Raises(3000, -1), ErrorKind::Function), (Raises(-1, 3000), ErrorKind::Internal)] {
+        let cluster = Cluster::with(2, Arc::new(functions));
+        let job = cluster.open("raises", &range(5000, vec![mapped(), batch(10)]), 1, 1).expect("a job");
+        let mut stream = cluster.stream(&job, StreamOptions::default());
+        let (mut found, mut poll) = (Vec::new(), patient());
+        let error = loop {
+            match stream.next(&mut poll) {
+                Ok(Some(delivery)) => found.push(delivery),
+                Ok(None) => panic!("the error was lost"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.get("traceback").is_some(), kind == ErrorKind::Function, "{error}");
+        let before = ids(&found);
+        assert!(before.len() > 2000 && before.iter().copied().eq(0..before.len() as i64), "{} rows", before.len());
+        assert_eq!(stream.next(&mut poll).expect_err("it stays"), error);
+    }
+}

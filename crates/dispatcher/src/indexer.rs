@@ -1,0 +1,52 @@
+//! How a job's source is listed and pinned. A seam, so that tests need no files.
+
+use std::path::PathBuf;
+
+use forebay_core::Result;
+use forebay_plan::{Extent, Source};
+
+/// What there is to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Indexed {
+    /// The source index, as every worker and consumer of the job will read it.
+    pub bytes: Vec<u8>,
+    /// Its size.
+    pub extent: Extent,
+}
+
+/// Lists and pins a source. Blocking.
+pub trait Indexer: Send + Sync + 'static {
+    /// Indexes a source; when `counted`, finds every row. MUST call `progress` (done, total) often, and return the
+    /// error that it returns.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from being read, naming the file; what `progress` returns.
+    fn index(
+        &self,
+        source: &Source,
+        counted: bool,
+        progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
+    ) -> Result<Indexed>;
+}
+
+/// Indexes the user's files.
+#[derive(Debug, Clone)]
+pub struct FileIndexer {
+    /// Where to keep what was found in a file.
+    pub cache: PathBuf,
+    /// Files that are looked at together.
+    pub threads: usize,
+}
+
+impl Indexer for FileIndexer {
+    fn index(
+        &self,
+        source: &Source,
+        counted: bool,
+        progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
+    ) -> Result<Indexed> {
+        let index = forebay_io::index(source, counted, Some(&self.cache), self.threads, progress)?;
+        let extent = Extent { rows: index.rows(), blocks: index.blocks(), bytes: index.bytes() };
+        Ok(Indexed { bytes: index.to_bytes(), extent })
+    }
+}

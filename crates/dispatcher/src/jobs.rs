@@ -1,0 +1,176 @@
+//! Opening a job: attach to the one of that name, or check, index, size and record a new one.
+//!
+//! Invariants: all that open a name at once get the same job, indexed once; a job is never opened as something else
+//! than it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
+use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_proto::{IndexProgress, OpenJobRequest, check_version};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::actor::Handle;
+use crate::indexer::{Indexed, Indexer};
+use crate::records::JobRecord;
+use crate::store::BlobStore;
+
+const NAME_BYTES_MAX: usize = 200;
+const CONSUMERS_MAX: u32 = 1 << 16;
+/// Sources that are indexed together; others wait.
+const INDEXING_MAX: usize = 4;
+
+/// Opens jobs.
+pub(crate) struct Opener {
+    actor: Handle,
+    blobs: BlobStore,
+    indexer: Arc<dyn Indexer>,
+    /// One lock for each name that is being opened.
+    names: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    indexing: Semaphore,
+}
+
+impl Opener {
+    pub(crate) fn new(actor: Handle, blobs: BlobStore, indexer: Arc<dyn Indexer>) -> Self {
+        Self { actor, blobs, indexer, names: Mutex::default(), indexing: Semaphore::new(INDEXING_MAX) }
+    }
+
+    /// Opens a job, reporting progress while its source is indexed.
+    ///
+    /// # Errors
+    /// Version; Invalid for what can never be a job, or when blobs are missing, naming them; Conflict, naming the
+    /// difference; what indexing finds; Closed when nobody listens to `progress` any more.
+    pub(crate) async fn open(
+        &self,
+        request: OpenJobRequest,
+        progress: mpsc::Sender<IndexProgress>,
+    ) -> Result<Arc<JobRecord>> {
+        check_version("this client", &request.version)?;
+        check_request(&request)?;
+        let graph = Graph::from_json(&request.graph)?;
+        let name = request.name.clone();
+        let lock = self.names().entry(name.clone()).or_default().clone();
+        let opened = {
+            let _first = lock.lock().await;
+            self.open_alone(request, graph, progress).await
+        };
+        drop(lock);
+        // Whoever is last takes the lock out: two are left, the map's and the one looked at.
+        self.names().retain(|_, lock| Arc::strong_count(lock) > 1);
+        opened
+    }
+
+    fn names(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<()>>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open_alone(
+        &self,
+        request: OpenJobRequest,
+        graph: Graph,
+        progress: mpsc::Sender<IndexProgress>,
+    ) -> Result<Arc<JobRecord>> {
+        if let Some(job) = self.actor.find(&request.name).await? {
+            compare(&job, &graph, &request)?;
+            return Ok(job);
+        }
+        let missing: Vec<_> =
+            graph.blobs().into_iter().filter(|id| !self.blobs.has(id)).map(|id| id.0.as_str()).collect();
+        if !missing.is_empty() {
+            return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
+                .with("blobs", missing.join(", ")));
+        }
+        let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
+        let (indexer, blobs) = (self.indexer.clone(), self.blobs.clone());
+        let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
+        let (record, splits) =
+            tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(format!("indexing ended: {e}")))??;
+        tracing::info!(job = record.name, dataset = record.dataset, extent = record.extent, "a new job");
+        self.actor.create(record, splits).await
+    }
+}
+
+fn check_request(request: &OpenJobRequest) -> Result<()> {
+    let name = &request.name;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("{name:?} is no job name"))
+            .hint(format!("use 1 to {NAME_BYTES_MAX} bytes without control characters")));
+    }
+    if request.consumers == 0 || request.consumers > CONSUMERS_MAX {
+        return Err(Error::invalid(format!("a job has 1 to {CONSUMERS_MAX} consumers, not {}", request.consumers)));
+    }
+    Ok(())
+}
+
+/// Attaching to a job by name is right only when it is the same job.
+fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<()> {
+    let number = |what: &str, is: u64, was: u64| (is != was).then(|| format!("{what} is {is}, and was {was}"));
+    let pipeline = || {
+        let was = Graph::from_json(&job.graph).ok()?;
+        (job.dataset != graph.dataset_id().to_string())
+            .then(|| was.difference(graph).unwrap_or_else(|| "the pipeline is another".to_owned()))
+    };
+    let difference = pipeline()
+        .or_else(|| number("seed", request.seed, job.seed))
+        .or_else(|| number("epochs", request.epochs, job.epochs))
+        .or_else(|| number("consumers", request.consumers.into(), job.consumers.into()));
+    match difference {
+        None => Ok(()),
+        Some(difference) => Err(Error::new(
+            ErrorKind::Conflict,
+            format!("there is a job {:?} already, and it is another: {difference}", job.name),
+        )
+        .hint("use another job name, or cancel that job")),
+    }
+}
+
+/// Blocking: lists and indexes the source, and fixes the sizes.
+fn prepare(
+    indexer: &dyn Indexer,
+    blobs: &BlobStore,
+    graph: &Graph,
+    request: &OpenJobRequest,
+    progress: &mpsc::Sender<IndexProgress>,
+) -> Result<(JobRecord, Vec<Option<u64>>)> {
+    let stages = Stages::new(graph)?;
+    let tell = |done, total| match progress.try_send(IndexProgress { done, total }) {
+        Err(mpsc::error::TrySendError::Closed(_)) => {
+            Err(Error::new(ErrorKind::Closed, "nobody waits for this job any more"))
+        }
+        // A slow reader misses some steps of the progress.
+        _ => Ok(()),
+    };
+    let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
+    let index = blobs.put(&bytes)?;
+    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.consumers, None)?.sizing();
+    let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
+    let record = JobRecord {
+        id: 0,
+        name: request.name.clone(),
+        dataset: graph.dataset_id().to_string(),
+        graph: request.graph.clone(),
+        seed: request.seed,
+        epochs: request.epochs,
+        consumers: request.consumers,
+        extent: serde_json::to_string(&extent).map_err(json)?,
+        sizing: serde_json::to_string(&sizing).map_err(json)?,
+        index: index.0,
+        cancelled: false,
+    };
+    let splits = splits(&record)?;
+    Ok((record, splits))
+}
+
+/// Returns how many splits an epoch of each consumer has; `None` is without end.
+///
+/// # Errors
+/// Data when the record cannot be read.
+pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
+    let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", record.name));
+    let extent: Extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
+    let sizing: Sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
+    let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
+    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.consumers, Some(sizing))?;
+    Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
+}

@@ -1,0 +1,25 @@
+//! Grants splits, keeps the ledger, detects loss.
+//!
+//! ```text
+//! sessions (service) --commands--> actor: owns State --batches--> committer: owns the ledger file
+//!                    <--events---         (pure)      <--done----
+//! ```
+//!
+//! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
+//! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
+//! Not here: how many workers there should be, and where (a policy); what a split computes (the worker).
+
+mod actor;
+mod dispatcher;
+mod indexer;
+mod jobs;
+mod options;
+mod outbox;
+mod records;
+mod service;
+mod state;
+mod store;
+
+pub use dispatcher::Dispatcher;
+pub use indexer::{FileIndexer, Indexed, Indexer};
+pub use options::{Options, Timing};

@@ -1,0 +1,58 @@
+//! What can be set of a dispatcher. Plain data.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of a dispatcher.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens. Default: 127.0.0.1:7070; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// The folder of its ledger and blobs. One dispatcher at a time.
+    pub state_dir: PathBuf,
+    /// How fast loss is noticed.
+    pub timing: Timing,
+    /// The most bytes of one blob. Default: 16 GiB.
+    pub blob_bytes_max: u64,
+    /// How many files are looked at together while a source is indexed. Default: 8.
+    pub index_threads: usize,
+}
+
+impl Options {
+    /// Returns the defaults for a state folder.
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, forebay_proto::PORT)),
+            state_dir: state_dir.into(),
+            timing: Timing::default(),
+            blob_bytes_max: 16 << 30,
+            index_threads: 8,
+        }
+    }
+}
+
+/// How fast loss is noticed. Compared with a monotonic clock only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How often a worker says that it lives. Default: 400 ms.
+    pub heartbeat: Duration,
+    /// Silence after which a worker's leases go to others. Default: 2 s.
+    pub lease: Duration,
+    /// How long a worker whose connection broke may take to come back before its leases go to others.
+    /// Default: 0, because a broken connection is nearly always a dead process, and splits are cheap to compute again.
+    pub reconnect_grace: Duration,
+    /// How long the splits of a consumer that is gone stay on their workers. Default: 10 s.
+    pub consumer_timeout: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(400),
+            lease: Duration::from_secs(2),
+            reconnect_grace: Duration::ZERO,
+            consumer_timeout: Duration::from_secs(10),
+        }
+    }
+}

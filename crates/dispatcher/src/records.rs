@@ -1,0 +1,166 @@
+//! What the dispatcher remembers beyond its own life, and nothing else.
+//!
+//! A change is an [`Update`]; a [`Batch`] is what many updates come to, so that what is written depends on how much
+//! is outstanding and never on how often it changed. A [`Ledger`] is everything that has been written.
+//! Invariant: `ledger.apply(batch)` is what the store does with a batch, so tests replay without a disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_core::WorkerId;
+use forebay_proto::JobDefinition;
+use serde::{Deserialize, Serialize};
+
+/// A place among a consumer's splits: those before it come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub(crate) struct Position {
+    pub(crate) epoch: u64,
+    pub(crate) ordinal: u64,
+}
+
+impl Position {
+    pub(crate) fn new(epoch: u64, ordinal: u64) -> Self {
+        Self { epoch, ordinal }
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of epoch {}", self.ordinal, self.epoch)
+    }
+}
+
+/// A consumer of a job.
+pub(crate) type ConsumerKey = (u64, u32);
+/// A split of a consumer.
+pub(crate) type SplitKey = (ConsumerKey, Position);
+
+/// A job as it was opened. Only `cancelled` ever changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobRecord {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    /// The dataset id.
+    pub(crate) dataset: String,
+    pub(crate) graph: String,
+    pub(crate) seed: u64,
+    pub(crate) epochs: u64,
+    pub(crate) consumers: u32,
+    pub(crate) extent: String,
+    pub(crate) sizing: String,
+    pub(crate) index: String,
+    #[serde(default)]
+    pub(crate) cancelled: bool,
+}
+
+impl JobRecord {
+    pub(crate) fn definition(&self) -> JobDefinition {
+        JobDefinition {
+            job: self.id,
+            name: self.name.clone(),
+            graph: self.graph.clone(),
+            seed: self.seed,
+            epochs: self.epochs,
+            consumers: self.consumers,
+            extent: self.extent.clone(),
+            sizing: self.sizing.clone(),
+            index: self.index.clone(),
+        }
+    }
+}
+
+/// Who holds a split, and under which fencing token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) token: u64,
+    pub(crate) worker: WorkerId,
+    pub(crate) address: Arc<str>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Update {
+    Job(Arc<JobRecord>),
+    JobGone(u64),
+    Frontier(ConsumerKey, Position),
+    Grant(SplitKey, Grant),
+    Released(SplitKey),
+}
+
+/// What many changes come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Batch {
+    /// `None` removes the job with all that belongs to it, before anything else of the batch is written.
+    pub(crate) jobs: BTreeMap<u64, Option<Arc<JobRecord>>>,
+    pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
+    pub(crate) grants: BTreeMap<SplitKey, Option<Grant>>,
+    /// One more than the highest token of the batch.
+    pub(crate) next_token: Option<u64>,
+    /// One more than the highest job.
+    pub(crate) next_job: Option<u64>,
+}
+
+impl Batch {
+    pub(crate) fn add(&mut self, update: Update) {
+        match update {
+            Update::Job(job) => {
+                self.next_job = self.next_job.max(Some(job.id + 1));
+                self.jobs.insert(job.id, Some(job));
+            }
+            Update::JobGone(id) => {
+                self.frontiers.retain(|(job, _), _| *job != id);
+                self.grants.retain(|((job, _), _), _| *job != id);
+                self.jobs.insert(id, None);
+            }
+            Update::Frontier(key, position) => {
+                self.frontiers.insert(key, position);
+            }
+            Update::Grant(key, grant) => {
+                self.next_token = self.next_token.max(Some(grant.token + 1));
+                self.grants.insert(key, Some(grant));
+            }
+            Update::Released(key) => {
+                self.grants.insert(key, None);
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty()
+    }
+}
+
+/// Everything that has been written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Ledger {
+    pub(crate) jobs: BTreeMap<u64, Arc<JobRecord>>,
+    pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
+    pub(crate) grants: BTreeMap<SplitKey, Grant>,
+    pub(crate) next_token: u64,
+    pub(crate) next_job: u64,
+}
+
+#[cfg(test)]
+impl Ledger {
+    pub(crate) fn apply(&mut self, batch: &Batch) {
+        for (id, job) in &batch.jobs {
+            match job {
+                Some(job) => drop(self.jobs.insert(*id, job.clone())),
+                None => {
+                    self.jobs.remove(id);
+                    self.frontiers.retain(|(job, _), _| job != id);
+                    self.grants.retain(|((job, _), _), _| job != id);
+                }
+            }
+        }
+        self.frontiers.extend(batch.frontiers.iter().map(|(k, v)| (*k, *v)));
+        for (key, grant) in &batch.grants {
+            match grant {
+                Some(grant) => drop(self.grants.insert(*key, grant.clone())),
+                None => drop(self.grants.remove(key)),
+            }
+        }
+        self.next_token = self.next_token.max(batch.next_token.unwrap_or(0));
+        self.next_job = self.next_job.max(batch.next_job.unwrap_or(0));
+    }
+}

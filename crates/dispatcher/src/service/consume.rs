@@ -1,0 +1,77 @@
+//! A consumer's session: messages to the actor, events back, until either side ends it.
+
+use forebay_core::Error;
+use forebay_proto::consumer_message::Message;
+use forebay_proto::{Attach, ConsumerEvent, ConsumerMessage, check_version};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use super::{first, refuse};
+use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::records::Position;
+use crate::state::{Input, SessionId};
+
+pub(super) async fn begin(
+    actor: &Handle,
+    mut inbound: Streaming<ConsumerMessage>,
+) -> Result<ReceiverStream<Result<ConsumerEvent, Status>>, Status> {
+    let Some(Message::Attach(attach)) = first(&mut inbound).await?.message else {
+        return Err(refuse(Error::invalid("a consumer's first message is attach")));
+    };
+    check_version("this client", &attach.version).map_err(refuse)?;
+    let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
+    let (session, ended) = (actor.session(), CancellationToken::new());
+    let input = attached(session, &attach);
+    let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
+    actor.send(begin).await.map_err(refuse)?;
+    tokio::spawn(run(actor.clone(), session, inbound, ended));
+    Ok(ReceiverStream::new(events))
+}
+
+fn attached(session: SessionId, attach: &Attach) -> Input {
+    Input::Attach {
+        session,
+        consumer: (attach.job, attach.consumer),
+        position: Position::new(attach.epoch, attach.ordinal),
+        resume: attach.resume,
+        window: attach.window,
+    }
+}
+
+async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<ConsumerMessage>, ended: CancellationToken) {
+    loop {
+        let message = tokio::select! {
+            () = ended.cancelled() => break,
+            message = inbound.message() => message,
+        };
+        // A broken connection and an ended stream are the same here: the reader is gone.
+        let Ok(Some(message)) = message else { break };
+        let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
+        if actor.send(Command::Input(input)).await.is_err() {
+            return;
+        }
+    }
+    // The actor may be gone, too.
+    let _ = actor.send(Command::Input(Input::ConsumerGone { session })).await;
+}
+
+fn input(session: SessionId, message: Message) -> Option<Input> {
+    Some(match message {
+        // Only the first message of a session attaches.
+        Message::Attach(_) => return None,
+        Message::Ack(ack) => Input::Ack { session, position: Position::new(ack.epoch, ack.ordinal) },
+        Message::Unreachable(lost) => Input::Unreachable {
+            session,
+            position: Position::new(lost.epoch, lost.ordinal),
+            token: lost.token,
+            error: match lost.error.as_str() {
+                "" => Error::unavailable("a split could not be fetched from any worker"),
+                json => Error::from_json(json),
+            },
+        },
+        Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
+        Message::Heartbeat(_) => Input::ConsumerHeartbeat { session },
+    })
+}

@@ -1,0 +1,141 @@
+//! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
+
+mod blobs;
+mod consume;
+mod work;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, Result, VERSION};
+use forebay_proto::{
+    BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, GetBlobRequest,
+    GetVersionRequest, GetVersionResponse, ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse,
+    MissingBlobsRequest, MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, WorkerEvent,
+    WorkerMessage, open_job_event, to_status,
+};
+use futures::Stream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::actor::Handle;
+use crate::jobs::Opener;
+use crate::store::BlobStore;
+
+/// How long a session may take to say its first message.
+const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
+/// Progress events that may wait for a client.
+const PROGRESS_MAX: usize = 16;
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What answers requests.
+pub(crate) struct Service {
+    actor: Handle,
+    blobs: BlobStore,
+    opener: Arc<Opener>,
+}
+
+impl Service {
+    pub(crate) fn new(actor: Handle, blobs: BlobStore, opener: Opener) -> Self {
+        Self { actor, blobs, opener: Arc::new(opener) }
+    }
+}
+
+#[tonic::async_trait]
+impl Dispatcher for Service {
+    type GetBlobStream = Events<BlobPart>;
+    type OpenJobStream = Events<OpenJobEvent>;
+    type ConsumeStream = Events<ConsumerEvent>;
+    type WorkStream = Events<WorkerEvent>;
+
+    async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
+        Ok(Response::new(GetVersionResponse { version: VERSION.to_owned() }))
+    }
+
+    async fn missing_blobs(
+        &self,
+        request: Request<MissingBlobsRequest>,
+    ) -> Result<Response<MissingBlobsResponse>, Status> {
+        let ids = request.into_inner().ids;
+        Ok(Response::new(MissingBlobsResponse { ids: blobs::missing(&self.blobs, ids).await.map_err(refuse)? }))
+    }
+
+    async fn put_blob(&self, request: Request<Streaming<BlobPart>>) -> Result<Response<PutBlobResponse>, Status> {
+        blobs::put(&self.blobs, request.into_inner()).await?;
+        Ok(Response::new(PutBlobResponse {}))
+    }
+
+    async fn get_blob(&self, request: Request<GetBlobRequest>) -> Result<Response<Self::GetBlobStream>, Status> {
+        Ok(Response::new(Box::pin(blobs::get(&self.blobs, request.into_inner().id))))
+    }
+
+    async fn open_job(&self, request: Request<OpenJobRequest>) -> Result<Response<Self::OpenJobStream>, Status> {
+        let (events, stream) = mpsc::channel(PROGRESS_MAX);
+        let opener = self.opener.clone();
+        tokio::spawn(open(opener, request.into_inner(), events));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn consume(
+        &self,
+        request: Request<Streaming<ConsumerMessage>>,
+    ) -> Result<Response<Self::ConsumeStream>, Status> {
+        Ok(Response::new(Box::pin(consume::begin(&self.actor, request.into_inner()).await?)))
+    }
+
+    async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
+        Ok(Response::new(Box::pin(work::begin(&self.actor, request.into_inner()).await?)))
+    }
+
+    async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
+        Ok(Response::new(ListJobsResponse { jobs: self.actor.list_jobs().await.map_err(refuse)? }))
+    }
+
+    async fn list_workers(&self, _: Request<ListWorkersRequest>) -> Result<Response<ListWorkersResponse>, Status> {
+        Ok(Response::new(ListWorkersResponse { workers: self.actor.list_workers().await.map_err(refuse)? }))
+    }
+
+    async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
+        self.actor.cancel(request.into_inner().name).await.map_err(refuse)?;
+        Ok(Response::new(CancelJobResponse {}))
+    }
+}
+
+/// Opens a job, and says how far it is as often as the client listens.
+async fn open(opener: Arc<Opener>, request: OpenJobRequest, events: mpsc::Sender<Result<OpenJobEvent, Status>>) {
+    let (progress, mut steps) = mpsc::channel(1);
+    let opening = opener.open(request, progress);
+    tokio::pin!(opening);
+    let event = |event| Ok(OpenJobEvent { event: Some(event) });
+    let opened = loop {
+        tokio::select! {
+            opened = &mut opening => break opened,
+            Some(step) = steps.recv() => {
+                if events.send(event(open_job_event::Event::Progress(step))).await.is_err() {
+                    steps.close();
+                }
+            }
+            () = events.closed(), if !steps.is_closed() => steps.close(),
+        }
+    };
+    let last = match opened {
+        Ok(record) => event(open_job_event::Event::Opened(record.definition())),
+        Err(error) => Err(to_status(&error)),
+    };
+    // A client that is gone does not mind.
+    let _ = events.send(last).await;
+}
+
+fn refuse(error: Error) -> Status {
+    to_status(&error)
+}
+
+/// Waits for the first message of a session.
+async fn first<T>(inbound: &mut Streaming<T>) -> Result<T, Status> {
+    let message = tokio::time::timeout(FIRST_MESSAGE_MAX, inbound.message()).await;
+    let late = || refuse(Error::invalid("a session begins with a message, and none came"));
+    message.map_err(|_| late())??.ok_or_else(late)
+}

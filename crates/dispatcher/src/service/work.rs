@@ -1,0 +1,68 @@
+//! A worker's session: messages to the actor, events back, until either side ends it.
+
+use forebay_core::{Error, Result, WorkerId};
+use forebay_proto::worker_message::Message;
+use forebay_proto::{Address, Hello, WorkerEvent, WorkerMessage, check_version};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use super::{first, refuse};
+use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::state::{Input, SessionId};
+
+pub(super) async fn begin(
+    actor: &Handle,
+    mut inbound: Streaming<WorkerMessage>,
+) -> Result<ReceiverStream<Result<WorkerEvent, Status>>, Status> {
+    let Some(Message::Hello(hello)) = first(&mut inbound).await?.message else {
+        return Err(refuse(Error::invalid("a worker's first message is hello")));
+    };
+    let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
+    let (session, ended) = (actor.session(), CancellationToken::new());
+    let input = arrived(session, hello).map_err(refuse)?;
+    let begin = Command::Begin { session, port: Port::Worker(port), ended: ended.clone(), input };
+    actor.send(begin).await.map_err(refuse)?;
+    tokio::spawn(run(actor.clone(), session, inbound, ended));
+    Ok(ReceiverStream::new(events))
+}
+
+fn arrived(session: SessionId, hello: Hello) -> Result<Input> {
+    check_version("this worker", &hello.version)?;
+    let id: [u8; 16] = hello.worker.try_into().map_err(|_| Error::invalid("a worker's id has 16 bytes"))?;
+    // Consumers are sent this address: what is none is refused here, where it can be mended.
+    let address: Address = hello.address.parse()?;
+    Ok(Input::Hello {
+        session,
+        worker: WorkerId(u128::from_be_bytes(id)),
+        address: address.to_string().into(),
+        threads: hello.threads,
+        held: hello.held,
+    })
+}
+
+async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<WorkerMessage>, ended: CancellationToken) {
+    loop {
+        let message = tokio::select! {
+            () = ended.cancelled() => break,
+            message = inbound.message() => message,
+        };
+        // A broken connection and an ended stream are the same here: the worker is gone.
+        let Ok(Some(message)) = message else { break };
+        let input = match message.message {
+            Some(Message::Want(want)) => Input::Want { session, splits: want.splits },
+            Some(Message::Heartbeat(h)) => {
+                Input::WorkerHeartbeat { session, splits_done: h.splits_done, rows_done: h.rows_done }
+            }
+            Some(Message::Leaving(_)) => Input::Leaving { session },
+            // Only the first message of a session says hello.
+            Some(Message::Hello(_)) | None => continue,
+        };
+        if actor.send(Command::Input(input)).await.is_err() {
+            return;
+        }
+    }
+    // The actor may be gone, too.
+    let _ = actor.send(Command::Input(Input::WorkerGone { session })).await;
+}

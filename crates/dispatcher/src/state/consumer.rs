@@ -1,0 +1,213 @@
+//! One consumer's splits: where it has got to, what is leased above that, and what comes next.
+//!
+//! Epochs follow each other without a gap: the split after the last of an epoch is the first of the next. Arithmetic
+//! only; who gets a split is decided in `grant`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_core::{Error, Result, Ticks, WorkerId};
+
+use super::SessionId;
+use crate::records::Position;
+
+/// The most splits that a consumer may ask to have ahead.
+const WINDOW_MAX: u32 = 4096;
+/// Positions beyond these are nonsense, and would overflow.
+const EPOCH_MAX: u64 = 1 << 48;
+const ORDINAL_MAX: u64 = 1 << 62;
+/// Epochs that may be ended ahead of the frontier.
+const ENDED_MAX: usize = 4096;
+
+/// Who holds a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) token: u64,
+    pub(super) worker: WorkerId,
+}
+
+/// What went wrong with a split so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trouble {
+    /// Times that the consumer could not fetch it.
+    pub(super) failures: u32,
+    /// Times that a worker died while it held it.
+    pub(super) losses: u32,
+    /// The worker it failed at last, and when.
+    pub(super) avoid: Option<(WorkerId, Ticks)>,
+}
+
+/// A reader that is connected.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader {
+    pub(super) session: SessionId,
+    pub(super) window: u32,
+    pub(super) heard: Ticks,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Consumer {
+    /// Splits of an epoch; `None` is without end.
+    splits: Option<u64>,
+    /// 0 is without end.
+    epochs: u64,
+    frontier: Position,
+    leases: BTreeMap<Position, Holder>,
+    /// Epochs of which no more is needed.
+    ended: BTreeSet<u64>,
+    /// Every split from the frontier to here is leased.
+    cursor: Position,
+    pub(super) trouble: BTreeMap<Position, Trouble>,
+    pub(super) reader: Option<Reader>,
+    /// When the reader was lost.
+    pub(super) gone: Ticks,
+}
+
+impl Consumer {
+    pub(super) fn new(splits: Option<u64>, epochs: u64, frontier: Position, now: Ticks) -> Self {
+        Self {
+            splits,
+            epochs,
+            frontier,
+            leases: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            cursor: frontier,
+            trouble: BTreeMap::new(),
+            reader: None,
+            gone: now,
+        }
+    }
+
+    pub(super) fn frontier(&self) -> Position {
+        self.frontier
+    }
+
+    pub(super) fn leases(&self) -> &BTreeMap<Position, Holder> {
+        &self.leases
+    }
+
+    pub(super) fn splits(&self) -> Option<u64> {
+        self.splits
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.end().is_some_and(|end| self.frontier >= end)
+    }
+
+    fn end(&self) -> Option<Position> {
+        (self.epochs > 0).then(|| Position::new(self.epochs, 0))
+    }
+
+    /// Checks a position that came from outside, and writes the end of an epoch as the start of the next.
+    pub(super) fn check(&self, p: Position) -> Result<Position> {
+        let splits_max = self.splits.unwrap_or(ORDINAL_MAX);
+        let end = self.end().unwrap_or(Position::new(EPOCH_MAX, 0));
+        if p > end || p.ordinal > splits_max {
+            return Err(Error::invalid(format!("split {p} is not in this job"))
+                .with("splits in an epoch", splits_max)
+                .with("epochs", self.epochs));
+        }
+        Ok(self.normal(p))
+    }
+
+    fn normal(&self, p: Position) -> Position {
+        match self.splits {
+            Some(n) if p.ordinal >= n && p.ordinal > 0 => Position::new(p.epoch + 1, 0),
+            _ => p,
+        }
+    }
+
+    /// Returns the first split that is wanted from `p` on.
+    fn wanted_from(&self, p: Position) -> Option<Position> {
+        if self.splits == Some(0) {
+            return None;
+        }
+        let mut p = self.normal(p);
+        while self.ended.contains(&p.epoch) {
+            p = Position::new(p.epoch + 1, 0);
+        }
+        self.end().is_none_or(|end| p < end).then_some(p)
+    }
+
+    fn after(p: Position) -> Position {
+        Position::new(p.epoch, p.ordinal + 1)
+    }
+
+    /// A number for each place, rising by one from split to split.
+    fn index(&self, p: Position) -> u128 {
+        let splits = self.splits.map_or(1 << 64, u128::from);
+        u128::from(p.epoch) * splits + u128::from(p.ordinal)
+    }
+
+    /// How many splits lie from the frontier to `p`, without those of ended epochs.
+    pub(super) fn distance(&self, p: Position) -> u128 {
+        let (from, to) = (self.index(self.frontier), self.index(p));
+        let inside = |e: &u64| {
+            let first = self.index(Position::new(*e, 0)).max(from);
+            self.index(Position::new(e + 1, 0)).min(to).saturating_sub(first)
+        };
+        to.saturating_sub(from) - self.ended.range(self.frontier.epoch..=p.epoch).map(inside).sum::<u128>()
+    }
+
+    fn window(&self) -> u128 {
+        self.reader.map_or(0, |r| u128::from(r.window))
+    }
+
+    /// Returns the splits that may be granted now, the first first. At most a window of them.
+    pub(super) fn free(&self) -> impl Iterator<Item = Position> {
+        let mut at = self.wanted_from(self.cursor);
+        std::iter::from_fn(move || {
+            let p = at.filter(|p| self.distance(*p) < self.window())?;
+            at = self.wanted_from(Self::after(p));
+            Some(p)
+        })
+        .filter(|p| !self.leases.contains_key(p))
+    }
+
+    pub(super) fn lease(&mut self, p: Position, holder: Holder) {
+        self.leases.insert(p, holder);
+        while let Some(next) = self.wanted_from(self.cursor)
+            && self.leases.contains_key(&next)
+        {
+            self.cursor = Self::after(next);
+        }
+    }
+
+    pub(super) fn release(&mut self, p: Position) -> Option<Holder> {
+        let holder = self.leases.remove(&p)?;
+        self.cursor = self.cursor.min(p);
+        Some(holder)
+    }
+
+    /// Moves the frontier; returns the leases that are no longer wanted: those before it.
+    pub(super) fn move_to(&mut self, p: Position) -> Vec<(Position, Holder)> {
+        self.cursor = if p < self.frontier { p } else { self.cursor.max(p) };
+        self.frontier = p;
+        let kept = self.leases.split_off(&p);
+        let dropped = std::mem::replace(&mut self.leases, kept);
+        self.trouble = self.trouble.split_off(&p);
+        self.ended = self.ended.split_off(&p.epoch);
+        dropped.into_iter().collect()
+    }
+
+    /// A reader begins, at the frontier; returns the leases outside of its window. What an earlier one said of epochs
+    /// that it needed no more of, and of splits that it could not fetch, is forgotten.
+    pub(super) fn attach(&mut self, reader: Reader) -> Vec<(Position, Holder)> {
+        self.reader = Some(Reader { window: reader.window.clamp(1, WINDOW_MAX), ..reader });
+        self.ended.clear();
+        self.trouble.clear();
+        self.cursor = self.frontier;
+        let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
+        outside.into_iter().filter_map(|p| self.release(p).map(|h| (p, h))).collect()
+    }
+
+    /// Nothing more of `epoch` is wanted; returns its leases.
+    pub(super) fn end_epoch(&mut self, epoch: u64) -> Vec<(Position, Holder)> {
+        if epoch < self.frontier.epoch || epoch >= EPOCH_MAX || self.ended.len() >= ENDED_MAX {
+            return Vec::new();
+        }
+        self.ended.insert(epoch);
+        let range = Position::new(epoch, 0)..Position::new(epoch + 1, 0);
+        let places: Vec<_> = self.leases.range(range).map(|(p, _)| *p).collect();
+        places.into_iter().filter_map(|p| self.release(p).map(|h| (p, h))).collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! What consumers say: where they read, what they have consumed, what they could not fetch.
+
+use std::collections::BTreeSet;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, consumer_event, worker_event};
+
+use super::consumer::Reader;
+use super::{Effect, SessionId, State, assigned_event};
+use crate::records::{ConsumerKey, Grant, Position, Update};
+
+/// A split that could not be fetched this often is not tried again.
+const FAILURES_MAX: u32 = 4;
+
+impl State {
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    pub(super) fn attach(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        key: ConsumerKey,
+        position: Position,
+        resume: bool,
+        window: u32,
+        out: &mut Vec<Effect>,
+    ) -> Result<()> {
+        let silence_max = self.timing.lease;
+        let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
+        let (name, finished) = (job.record.name.clone(), job.is_finished());
+        if job.record.cancelled {
+            return Err(cancelled(&name));
+        }
+        let count = job.consumers.len();
+        let Some(consumer) = job.consumers.get_mut(key.1 as usize) else {
+            return Err(Error::invalid(format!("consumer {} of job {name:?}: it has {count}, from 0", key.1)));
+        };
+        if finished && !resume {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                format!("job {name:?} is finished: all {} epochs were read", job.record.epochs),
+            )
+            .hint("use another job name, or load_state_dict to read a part again"));
+        }
+        let position = consumer.check(position)?;
+        if let Some(other) = consumer.reader {
+            if now - other.heard <= silence_max {
+                let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);
+                return Err(Error::new(ErrorKind::Conflict, message)
+                    .hint("give each reader its own consumers=(index, count), or end the other reader"));
+            }
+            self.readers.remove(&other.session);
+            out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
+        }
+        self.readers.insert(session, key);
+        out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
+        // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
+        self.advance(key, position, out);
+        let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
+        let dropped = consumer.attach(Reader { session, window, heard: now });
+        self.revoke_all(key, dropped, out);
+        self.assign_again(key, out);
+        Ok(())
+    }
+
+    /// Tells a reader everything that is leased to it.
+    fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let Some((consumer, reader)) = self.consumer(key).and_then(|c| Some((c, c.reader?))) else { return };
+        for (position, holder) in consumer.leases() {
+            let Some(worker) = self.workers.get(&holder.worker) else { continue };
+            let grant = Grant { token: holder.token, worker: holder.worker, address: worker.address.clone() };
+            out.push(Effect::Consumer(reader.session, assigned_event(*position, &grant)));
+        }
+    }
+
+    /// Moves a frontier, forwards or backwards, and says so to the workers that held what is now consumed.
+    fn advance(&mut self, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.frontier() == to {
+            return;
+        }
+        let consumed = consumer.move_to(to);
+        let finished = consumer.is_finished();
+        let mut holders = BTreeSet::new();
+        for (position, holder) in consumed {
+            out.push(Effect::Remember(Update::Released((key, position))));
+            if let Some(worker) = self.workers.get_mut(&holder.worker) {
+                worker.leases.remove(&holder.token);
+                holders.extend(worker.session);
+            }
+        }
+        let (epoch, ordinal) = (to.epoch, to.ordinal);
+        let event = worker_event::Event::Consumed(Consumed { job: key.0, consumer: key.1, epoch, ordinal });
+        out.extend(holders.into_iter().map(|session| Effect::Worker(session, event.clone())));
+        let update = Update::Frontier(key, to);
+        out.push(if finished { Effect::Persist(update) } else { Effect::Remember(update) });
+        if finished && self.jobs.get(&key.0).is_some_and(super::Job::is_finished) {
+            self.forget(key.0, out);
+        }
+    }
+
+    /// Lets every worker forget a job.
+    pub(super) fn forget(&mut self, job: u64, out: &mut Vec<Effect>) {
+        for worker in self.workers.values_mut() {
+            if let (true, Some(session)) = (worker.jobs.remove(&job), worker.session) {
+                out.push(Effect::Worker(session, worker_event::Event::Forget(Forget { job })));
+            }
+        }
+    }
+
+    /// Returns whose session it is, if it still is one, and notes that it lives.
+    fn heard_reader(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+        let key = *self.readers.get(&session)?;
+        self.consumer_mut(key)?.reader.as_mut()?.heard = now;
+        Some(key)
+    }
+
+    /// Ends a reader's session with an error.
+    pub(super) fn end_reader(&mut self, now: Ticks, key: ConsumerKey, error: Error, out: &mut Vec<Effect>) {
+        let Some(reader) = self.consumer_mut(key).and_then(|c| c.reader) else { return };
+        self.consumer_gone(now, reader.session);
+        out.push(Effect::End(reader.session, error));
+    }
+
+    pub(super) fn ack(&mut self, now: Ticks, session: SessionId, position: Position, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(consumer) = self.consumer(key) else { return };
+        match consumer.check(position) {
+            // An old ack says nothing new; only a new session moves back.
+            Ok(position) if position > consumer.frontier() => self.advance(key, position, out),
+            Ok(_) => {}
+            Err(error) => self.end_reader(now, key, error, out),
+        }
+    }
+
+    pub(super) fn end_epoch(&mut self, now: Ticks, session: SessionId, epoch: u64, out: &mut Vec<Effect>) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let dropped = self.consumer_mut(key).map(|c| c.end_epoch(epoch)).unwrap_or_default();
+        self.revoke_all(key, dropped, out);
+    }
+
+    pub(super) fn unreachable(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        position: Position,
+        token: u64,
+        error: &Error,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(key) = self.heard_reader(now, session) else { return };
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        let Some(holder) = consumer.leases().get(&position).copied() else { return };
+        if holder.token != token {
+            // It speaks of an older lease: perhaps it never heard of this one.
+            let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
+            let grant = Grant { token: holder.token, worker: holder.worker, address };
+            out.push(Effect::Consumer(session, assigned_event(position, &grant)));
+            return;
+        }
+        consumer.release(position);
+        let trouble = consumer.trouble.entry(position).or_default();
+        trouble.failures += 1;
+        trouble.avoid = Some((holder.worker, now));
+        let failures = trouble.failures;
+        self.revoke((key, position), holder, out);
+        if failures >= FAILURES_MAX {
+            let error = error.clone().with("split", position).with("attempts", failures);
+            self.end_reader(now, key, error, out);
+        }
+    }
+
+    pub(super) fn consumer_heartbeat(&mut self, now: Ticks, session: SessionId, out: &mut Vec<Effect>) {
+        if self.heard_reader(now, session).is_some() {
+            out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(ConsumerHeartbeatReply {})));
+        }
+    }
+
+    pub(super) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
+        let Some(consumer) = self.readers.remove(&session).and_then(|key| self.consumer_mut(key)) else { return };
+        (consumer.reader, consumer.gone) = (None, now);
+    }
+}
+
+pub(super) fn no_job(id: u64) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
+        .hint("the dispatcher may have been started with another state folder")
+}
+
+pub(super) fn cancelled(name: &str) -> Error {
+    Error::new(ErrorKind::Closed, format!("job {name:?} was cancelled"))
+}

@@ -1,0 +1,88 @@
+//! Who gets what: splits in their order, consumers in turn, workers by how little they hold.
+//!
+//! Fair: of the readers that could use a split, the one with the fewest leases is served first, so a slow reader
+//! cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
+//! little for another worker to have room.
+
+use std::collections::BTreeSet;
+
+use forebay_core::{Ticks, WorkerId};
+use forebay_proto::{Lease, worker_event};
+
+use super::consumer::{Consumer, Holder, Trouble};
+use super::{Effect, State, assigned_event};
+use crate::records::{ConsumerKey, Grant, Position, Update};
+
+/// Workers with room, those that hold least first.
+type Room = BTreeSet<(usize, WorkerId)>;
+
+impl State {
+    /// Grants splits until workers or readers have no more room.
+    pub(crate) fn schedule(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
+        let mut room: Room = has_room.map(|(id, w)| (w.leases.len(), *id)).collect();
+        if room.is_empty() {
+            return;
+        }
+        let mut ready = self.ready();
+        while let Some((leases, key)) = ready.pop_first() {
+            let Some((position, worker)) = self.pick(now, key, &room) else { continue };
+            room.remove(&worker);
+            if self.grant(key, position, worker.1, out) {
+                room.insert((worker.0 + 1, worker.1));
+            }
+            if room.is_empty() {
+                return;
+            }
+            ready.insert((leases + 1, key));
+        }
+    }
+
+    /// Returns the consumers that are read, those with the fewest leases first.
+    fn ready(&self) -> BTreeSet<(usize, ConsumerKey)> {
+        let consumer =
+            |id: u64, i: usize, c: &Consumer| Some((c.leases().len(), (id, i as u32))).filter(|_| c.reader.is_some());
+        let of_job = |(id, job): (&u64, &super::Job)| {
+            let id = *id;
+            job.consumers.iter().enumerate().filter_map(move |(i, c)| consumer(id, i, c)).collect::<Vec<_>>()
+        };
+        self.jobs.iter().flat_map(of_job).collect()
+    }
+
+    fn pick(&self, now: Ticks, key: ConsumerKey, room: &Room) -> Option<(Position, (usize, WorkerId))> {
+        let consumer = self.consumer(key)?;
+        consumer.free().find_map(|p| {
+            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t));
+            room.iter().find(|(_, worker)| Some(*worker) != avoided).map(|worker| (p, *worker))
+        })
+    }
+
+    /// Returns the worker that must not get a split now, because it failed there and another may have room soon.
+    fn avoided(&self, now: Ticks, trouble: &Trouble) -> Option<WorkerId> {
+        let (worker, at) = trouble.avoid?;
+        let others = || self.workers.iter().any(|(id, w)| *id != worker && w.is_live());
+        (now - at < self.timing.lease && others()).then_some(worker)
+    }
+
+    /// Returns whether the worker has room for more.
+    fn grant(&mut self, key: ConsumerKey, position: Position, id: WorkerId, out: &mut Vec<Effect>) -> bool {
+        let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
+        let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
+            return false;
+        };
+        let token = self.next_token;
+        self.next_token += 1;
+        let grant = Grant { token, worker: id, address: worker.address.clone() };
+        consumer.lease(position, Holder { token, worker: id });
+        worker.leases.insert(token, (key, position));
+        if worker.jobs.insert(key.0) {
+            out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
+        }
+        let lease = Lease { job: key.0, epoch: position.epoch, consumer: key.1, ordinal: position.ordinal, token };
+        let assigned = consumer.reader.map(|r| Effect::Consumer(r.session, assigned_event(position, &grant)));
+        out.push(Effect::Persist(Update::Grant((key, position), grant)));
+        out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
+        out.extend(assigned);
+        worker.take_room()
+    }
+}

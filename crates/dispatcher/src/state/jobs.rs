@@ -1,0 +1,76 @@
+//! Jobs begin and end.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+
+use super::consumer::Consumer;
+use super::consumers::cancelled;
+use super::{Effect, Job, State};
+use crate::records::{JobRecord, Position, Update};
+
+impl State {
+    /// Returns the job of a name, unless it was cancelled: then the name is free.
+    pub(crate) fn job(&self, name: &str) -> Option<&Arc<JobRecord>> {
+        let record = &self.jobs.get(self.names.get(name)?)?.record;
+        (!record.cancelled).then_some(record)
+    }
+
+    /// Begins a job with `splits` for each consumer's epoch; gives it its number.
+    ///
+    /// # Errors
+    /// Conflict when the name is taken.
+    pub(crate) fn create(
+        &mut self,
+        now: Ticks,
+        mut record: JobRecord,
+        splits: &[Option<u64>],
+        out: &mut Vec<Effect>,
+    ) -> Result<Arc<JobRecord>> {
+        if self.job(&record.name).is_some() {
+            return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
+        }
+        if let Some(old) = self.names.remove(&record.name) {
+            self.jobs.remove(&old);
+            out.push(Effect::Persist(Update::JobGone(old)));
+        }
+        record.id = self.next_job;
+        let record = Arc::new(record);
+        self.add(now, record.clone(), splits);
+        out.push(Effect::Persist(Update::Job(record.clone())));
+        Ok(record)
+    }
+
+    pub(super) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
+        let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
+        self.next_job = self.next_job.max(record.id + 1);
+        self.names.insert(record.name.clone(), record.id);
+        self.jobs.insert(record.id, Job { record, consumers });
+    }
+
+    /// Ends a job for good.
+    ///
+    /// # Errors
+    /// NotFound when there is none of that name; Closed when it was cancelled before.
+    pub(crate) fn cancel(&mut self, now: Ticks, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+        let missing =
+            || Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`");
+        let id = *self.names.get(name).ok_or_else(missing)?;
+        let job = self.jobs.get_mut(&id).ok_or_else(missing)?;
+        if job.record.cancelled {
+            return Err(cancelled(name));
+        }
+        job.record = Arc::new(JobRecord { cancelled: true, ..(*job.record).clone() });
+        out.push(Effect::Persist(Update::Job(job.record.clone())));
+        for index in 0..job.consumers.len() as u32 {
+            let key = (id, index);
+            self.end_reader(now, key, cancelled(name), out);
+            let Some(consumer) = self.consumer_mut(key) else { continue };
+            let places: Vec<_> = consumer.leases().keys().copied().collect();
+            let dropped = places.into_iter().filter_map(|p| consumer.release(p).map(|h| (p, h))).collect();
+            self.revoke_all(key, dropped, out);
+        }
+        self.forget(id, out);
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Every decision of the dispatcher, without I/O and without a clock: inputs and the time come in, effects go out.
+//!
+//! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
+//!
+//! Invariants, checked by [`State::check`] after every step of the property tests:
+//! SP-1 a split has at most one current token, and its worker knows it;
+//! SP-2 tokens rise, for ever;
+//! SP-3 nothing before a consumer's frontier is leased;
+//! SP-4 a consumer's leases lie within its window;
+//! SP-5 while a worker has room and a reader has room, splits are granted;
+//! SP-6 replaying what was persisted gives the same jobs, frontiers and leases.
+
+mod consumer;
+mod consumers;
+mod grant;
+mod inspect;
+mod jobs;
+mod recover;
+#[cfg(test)]
+mod tests;
+mod tick;
+mod worker;
+mod workers;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use forebay_core::{Error, Ticks, WorkerId};
+use forebay_proto::{Lease, consumer_event, worker_event};
+
+use crate::options::Timing;
+use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
+use consumer::{Consumer, Holder};
+use worker::Worker;
+
+/// One connection of a consumer or a worker. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SessionId(pub(crate) u64);
+
+/// What happens to the dispatcher.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    Attach { session: SessionId, consumer: ConsumerKey, position: Position, resume: bool, window: u32 },
+    Ack { session: SessionId, position: Position },
+    Unreachable { session: SessionId, position: Position, token: u64, error: Error },
+    EndEpoch { session: SessionId, epoch: u64 },
+    ConsumerHeartbeat { session: SessionId },
+    ConsumerGone { session: SessionId },
+    Hello { session: SessionId, worker: WorkerId, address: Arc<str>, threads: u32, held: Vec<Lease> },
+    Want { session: SessionId, splits: u32 },
+    WorkerHeartbeat { session: SessionId, splits_done: u64, rows_done: u64 },
+    Leaving { session: SessionId },
+    WorkerGone { session: SessionId },
+    Tick,
+}
+
+/// What the dispatcher must do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Effect {
+    /// Make it durable before any later effect is seen.
+    Persist(Update),
+    /// Make it durable some time soon.
+    Remember(Update),
+    /// Tell a consumer.
+    Consumer(SessionId, consumer_event::Event),
+    /// Tell a worker.
+    Worker(SessionId, worker_event::Event),
+    /// End a session with an error.
+    End(SessionId, Error),
+}
+
+/// A job with its consumers.
+#[derive(Debug, Clone)]
+struct Job {
+    record: Arc<JobRecord>,
+    consumers: Vec<Consumer>,
+}
+
+impl Job {
+    fn is_finished(&self) -> bool {
+        self.consumers.iter().all(Consumer::is_finished)
+    }
+}
+
+/// Jobs, consumers, workers and leases.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    timing: Timing,
+    jobs: BTreeMap<u64, Job>,
+    names: HashMap<String, u64>,
+    workers: BTreeMap<WorkerId, Worker>,
+    readers: HashMap<SessionId, ConsumerKey>,
+    sessions: HashMap<SessionId, WorkerId>,
+    next_token: u64,
+    next_job: u64,
+    ticked: Ticks,
+}
+
+impl State {
+    /// Takes one input. Grants nothing: see [`State::schedule`].
+    pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Attach { session, consumer, position, resume, window } => {
+                if let Err(error) = self.attach(now, session, consumer, position, resume, window, out) {
+                    out.push(Effect::End(session, error));
+                }
+            }
+            Input::Ack { session, position } => self.ack(now, session, position, out),
+            Input::Unreachable { session, position, token, error } => {
+                self.unreachable(now, session, position, token, &error, out);
+            }
+            Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
+            Input::ConsumerHeartbeat { session } => self.consumer_heartbeat(now, session, out),
+            Input::ConsumerGone { session } => self.consumer_gone(now, session),
+            Input::Hello { session, worker, address, threads, held } => {
+                self.hello(now, session, worker, address, threads, &held, out);
+            }
+            Input::Want { session, splits } => self.want(now, session, splits),
+            Input::WorkerHeartbeat { session, splits_done, rows_done } => {
+                self.worker_heartbeat(now, session, splits_done, rows_done, out);
+            }
+            Input::Leaving { session } => self.leaving(now, session),
+            Input::WorkerGone { session } => self.worker_gone(now, session, out),
+            Input::Tick => self.tick(now, out),
+        }
+    }
+
+    fn consumer(&self, key: ConsumerKey) -> Option<&Consumer> {
+        self.jobs.get(&key.0)?.consumers.get(key.1 as usize)
+    }
+
+    fn consumer_mut(&mut self, key: ConsumerKey) -> Option<&mut Consumer> {
+        self.jobs.get_mut(&key.0)?.consumers.get_mut(key.1 as usize)
+    }
+
+    /// Lets go of a lease that the consumer has already dropped, and takes it from its worker.
+    fn revoke(&mut self, key: SplitKey, holder: Holder, out: &mut Vec<Effect>) {
+        out.push(Effect::Remember(Update::Released(key)));
+        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
+        worker.leases.remove(&holder.token);
+        if let Some(session) = worker.session {
+            out.push(Effect::Worker(session, revoke_event(holder.token)));
+        }
+    }
+
+    fn revoke_all(&mut self, key: ConsumerKey, dropped: Vec<(Position, Holder)>, out: &mut Vec<Effect>) {
+        for (position, holder) in dropped {
+            self.revoke((key, position), holder, out);
+        }
+    }
+}
+
+fn revoke_event(token: u64) -> worker_event::Event {
+    worker_event::Event::Revoke(forebay_proto::Revoke { token })
+}
+
+fn assigned_event(position: Position, grant: &Grant) -> consumer_event::Event {
+    consumer_event::Event::Assigned(forebay_proto::Assigned {
+        epoch: position.epoch,
+        ordinal: position.ordinal,
+        token: grant.token,
+        address: grant.address.to_string(),
+    })
+}

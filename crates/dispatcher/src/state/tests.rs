@@ -1,0 +1,374 @@
+//! Random histories of the state against its invariants, with a model of workers, readers, disk and crashes.
+//!
+//! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
+use forebay_proto::{Lease, consumer_event, worker_event};
+use proptest::prelude::*;
+
+use super::{Effect, Input, SessionId, State};
+use crate::options::Timing;
+use crate::outbox::Outbox;
+use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+
+const WORKERS: usize = 3;
+/// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
+const JOBS: [(&[Option<u64>], u64); 4] = [(&[Some(3), Some(2)], 3), (&[None], 1), (&[Some(0)], 2), (&[Some(1)], 0)];
+
+fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
+    Ok(JOBS[record.seed as usize].0.to_vec())
+}
+
+fn record(job: usize) -> JobRecord {
+    JobRecord {
+        id: 0,
+        name: format!("job {job}"),
+        dataset: String::new(),
+        graph: String::new(),
+        seed: job as u64,
+        epochs: JOBS[job].1,
+        consumers: JOBS[job].0.len() as u32,
+        extent: String::new(),
+        sizing: String::new(),
+        index: String::new(),
+        cancelled: false,
+    }
+}
+
+#[derive(Default)]
+struct WorkerModel {
+    session: Option<SessionId>,
+    held: BTreeMap<u64, Lease>,
+}
+
+struct ReaderModel {
+    key: ConsumerKey,
+    session: Option<SessionId>,
+    position: Position,
+    assigned: BTreeMap<Position, u64>,
+    consumed: Vec<Position>,
+    refused: Option<Error>,
+}
+
+struct World {
+    state: State,
+    now: Ticks,
+    outbox: Outbox<Effect>,
+    writing: VecDeque<crate::records::Batch>,
+    disk: Ledger,
+    workers: Vec<WorkerModel>,
+    readers: Vec<ReaderModel>,
+    sessions: u64,
+    token_seen: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Ticks(1000);
+        let state = State::recover(Timing::default(), now, &Ledger::default(), splits, &mut Vec::new()).expect("empty");
+        let mut world = Self {
+            state,
+            now,
+            outbox: Outbox::default(),
+            writing: VecDeque::new(),
+            disk: Ledger::default(),
+            workers: (0..WORKERS).map(|_| WorkerModel::default()).collect(),
+            readers: Vec::new(),
+            sessions: 0,
+            token_seen: 0,
+        };
+        for (job, (consumers, _)) in JOBS.iter().enumerate() {
+            let mut out = Vec::new();
+            let id = world.state.create(now, record(job), consumers, &mut out).expect("a new name").id;
+            world.take(out);
+            let reader = |i| ReaderModel {
+                key: (id, i as u32),
+                session: None,
+                position: Position::default(),
+                assigned: BTreeMap::new(),
+                consumed: Vec::new(),
+                refused: None,
+            };
+            world.readers.extend((0..consumers.len()).map(reader));
+        }
+        world.flush();
+        world
+    }
+
+    fn session(&mut self) -> SessionId {
+        self.sessions += 1;
+        SessionId(self.sessions)
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.state.handle(self.now, input, &mut out);
+        self.state.check();
+        self.state.schedule(self.now, &mut out);
+        self.state.check();
+        self.check_progress();
+        self.take(out);
+    }
+
+    /// SP-5: room on both sides is used, but for splits that wait for another worker.
+    fn check_progress(&self) {
+        if !self.state.workers.values().any(|w| w.has_room()) {
+            return;
+        }
+        for consumer in self.state.jobs.values().flat_map(|j| &j.consumers) {
+            let waiting = consumer.free().filter(|p| consumer.trouble.get(p).is_none_or(|t| t.avoid.is_none()));
+            assert_eq!(waiting.collect::<Vec<_>>(), [], "SP-5");
+        }
+    }
+
+    fn take(&mut self, out: Vec<Effect>) {
+        for effect in out {
+            match effect {
+                Effect::Persist(update) => self.outbox.update(self.now, update, true),
+                Effect::Remember(update) => self.outbox.update(self.now, update, false),
+                effect => {
+                    if let Some(effect) = self.outbox.say(effect) {
+                        self.deliver(effect);
+                    }
+                }
+            }
+        }
+        self.writing.extend(self.outbox.next(self.now));
+    }
+
+    /// The disk finishes the batch that it is at.
+    fn write(&mut self) {
+        let Some(batch) = self.writing.pop_front() else { return };
+        self.disk.apply(&batch);
+        self.outbox.written().into_iter().for_each(|e| self.deliver(e));
+        self.writing.extend(self.outbox.next(self.now));
+    }
+
+    fn flush(&mut self) {
+        while self.outbox.is_writing() {
+            self.write();
+        }
+        if let Some(batch) = self.outbox.rest() {
+            self.writing.push_back(batch);
+            self.flush();
+        }
+    }
+
+    fn deliver(&mut self, effect: Effect) {
+        match effect {
+            Effect::Worker(session, event) => self.deliver_worker(session, event),
+            Effect::Consumer(session, consumer_event::Event::Assigned(a)) => {
+                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
+                    reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
+                }
+            }
+            Effect::End(session, error) => {
+                for reader in self.readers.iter_mut().filter(|r| r.session == Some(session)) {
+                    (reader.session, reader.refused) = (None, Some(error.clone()));
+                }
+                self.workers.iter_mut().filter(|w| w.session == Some(session)).for_each(|w| w.session = None);
+            }
+            _ => {}
+        }
+    }
+
+    fn deliver_worker(&mut self, session: SessionId, event: worker_event::Event) {
+        let Some(worker) = self.workers.iter_mut().find(|w| w.session == Some(session)) else { return };
+        match event {
+            worker_event::Event::Lease(lease) => {
+                assert!(lease.token > self.token_seen, "SP-2: {} after {}", lease.token, self.token_seen);
+                assert!(lease.token < self.disk.next_token, "a lease was heard of before it was durable");
+                self.token_seen = lease.token;
+                worker.held.insert(lease.token, lease);
+            }
+            worker_event::Event::Revoke(revoke) => drop(worker.held.remove(&revoke.token)),
+            worker_event::Event::Consumed(c) => worker.held.retain(|_, l| {
+                (l.job, l.consumer) != (c.job, c.consumer) || (l.epoch, l.ordinal) >= (c.epoch, c.ordinal)
+            }),
+            _ => {}
+        }
+    }
+
+    fn hello(&mut self, i: usize) {
+        let session = self.session();
+        self.workers[i].session = Some(session);
+        let held = self.workers[i].held.values().cloned().collect();
+        let address = Arc::from(format!("worker-{i}:1"));
+        self.input(Input::Hello { session, worker: WorkerId(i as u128 + 1), address, threads: 1, held });
+    }
+
+    fn attach(&mut self, i: usize, back: u64, window: u32) {
+        let session = self.session();
+        let reader = &mut self.readers[i];
+        let resume = !reader.consumed.is_empty();
+        for _ in 0..back {
+            reader.position = reader.consumed.pop().unwrap_or_default();
+        }
+        reader.assigned.clear();
+        (reader.session, reader.refused) = (Some(session), None);
+        let (consumer, position) = (reader.key, reader.position);
+        self.input(Input::Attach { session, consumer, position, resume, window });
+    }
+
+    /// A reader consumes the split at its position, if it was told who holds it.
+    fn consume(&mut self, i: usize) {
+        let reader = &mut self.readers[i];
+        let (job, c) = (&JOBS[self.state.jobs[&reader.key.0].record.seed as usize], reader.key.1 as usize);
+        let splits = job.0[c];
+        if splits == Some(0) {
+            reader.position = Position::new(job.1, 0);
+        } else if reader.assigned.remove(&reader.position).is_some() {
+            reader.consumed.push(reader.position);
+            let next = Position::new(reader.position.epoch, reader.position.ordinal + 1);
+            reader.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
+        }
+        if let (Some(session), position) = (reader.session, reader.position) {
+            self.input(Input::Ack { session, position });
+        }
+    }
+
+    /// The process dies: what was not durable, and what was not said, is lost. Everybody's connection breaks.
+    fn crash(&mut self) {
+        self.now = self.now + Duration::from_millis(1);
+        (self.outbox, self.writing) = (Outbox::default(), VecDeque::new());
+        self.workers.iter_mut().for_each(|w| w.session = None);
+        self.readers.iter_mut().for_each(|r| r.session = None);
+        let mut out = Vec::new();
+        self.state = State::recover(Timing::default(), self.now, &self.disk, splits, &mut out).expect("readable");
+        self.state.check();
+        self.take(out);
+    }
+
+    /// Time passes, in ticks; those who live say so.
+    fn pass(&mut self, by: Duration, silent: Option<usize>) {
+        for _ in 0..by.as_millis() / 50 {
+            self.now = self.now + Duration::from_millis(50);
+            for i in (0..WORKERS).filter(|i| Some(*i) != silent) {
+                if let Some(session) = self.workers[i].session {
+                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0 });
+                }
+            }
+            for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
+                self.input(Input::ConsumerHeartbeat { session });
+            }
+            self.input(Input::Tick);
+        }
+    }
+
+    fn step(&mut self, (kind, a, b): (u8, u8, u8)) {
+        let (w, r) = (a as usize % WORKERS, a as usize % self.readers.len());
+        let worker = self.workers[w].session;
+        let reader = self.readers[r].session;
+        match (kind % 16, worker, reader) {
+            (0, None, _) => self.hello(w),
+            (1, None, _) => {
+                // A new process with the old one's number: it holds nothing.
+                self.workers[w].held.clear();
+                self.hello(w);
+            }
+            (0..=3, Some(session), _) => self.input(Input::Want { session, splits: 1 + u32::from(b % 4) }),
+            (4, Some(session), _) => {
+                self.workers[w].session = None;
+                self.input(Input::WorkerGone { session });
+            }
+            (5, Some(session), _) => self.input(Input::Leaving { session }),
+            (6 | 7, _, None) => self.attach(r, u64::from(b % 3), 1 + u32::from(b % 5)),
+            (6..=9, _, Some(_)) => self.consume(r),
+            (10, _, Some(session)) => {
+                self.readers[r].session = None;
+                self.input(Input::ConsumerGone { session });
+            }
+            (11, _, Some(session)) => {
+                let nth = self.readers[r].assigned.iter().nth(b as usize % 3);
+                if let Some((position, token)) = nth.map(|(p, t)| (*p, *t)) {
+                    let error = Error::unavailable("refused");
+                    self.input(Input::Unreachable { session, position, token, error });
+                }
+            }
+            (12, _, Some(session)) => {
+                let epoch = self.readers[r].position.epoch + u64::from(b % 2);
+                self.input(Input::EndEpoch { session, epoch });
+            }
+            (13, _, _) => self.pass(Duration::from_millis(u64::from(b) * 50), Some(w).filter(|_| b % 2 == 0)),
+            (14, _, _) if b < 64 => self.crash(),
+            _ => self.write(),
+        }
+    }
+
+    /// SP-6: what was written is what there is.
+    fn check_replay(&mut self) {
+        self.flush();
+        let tidy = |mut ledger: Ledger| {
+            ledger.frontiers.retain(|_, p| *p != Position::default());
+            ledger.next_token = ledger.next_token.max(1);
+            ledger
+        };
+        let again = State::recover(Timing::default(), self.now, &self.disk, splits, &mut Vec::new()).expect("readable");
+        let (now, disk, again) = (self.state.ledger(), tidy(self.disk.clone()), again.ledger());
+        // Tokens that nobody ever heard of may be used again.
+        assert!(now.next_token >= disk.next_token);
+        assert_eq!((&now.jobs, &now.frontiers, &now.grants), (&disk.jobs, &disk.frontiers, &disk.grants), "SP-6");
+        assert_eq!(again, disk, "SP-6");
+        // SP-1, as the workers see it: who is connected holds what is leased to it, and nothing else.
+        for (i, worker) in self.workers.iter().enumerate().filter(|(_, w)| w.session.is_some()) {
+            let leased = self.state.workers[&WorkerId(i as u128 + 1)].leases.keys();
+            assert!(worker.held.keys().eq(leased), "SP-1: worker {i} holds {:?}", worker.held.keys());
+        }
+    }
+
+    /// Everybody is well again: every split is consumed, in order.
+    fn heal(&mut self) {
+        for i in 0..WORKERS {
+            self.hello(i);
+        }
+        for i in 0..self.readers.len() {
+            if let Some(session) = self.readers[i].session.take() {
+                self.input(Input::ConsumerGone { session });
+            }
+            self.attach(i, 0, 3);
+        }
+        for _ in 0..40 {
+            for i in 0..WORKERS {
+                let session = self.workers[i].session.expect("SP-5: a worker was turned away");
+                self.input(Input::Want { session, splits: 2 });
+            }
+            self.flush();
+            for i in 0..self.readers.len() {
+                self.consume(i);
+            }
+        }
+        self.flush();
+        for reader in &self.readers {
+            let refused = reader.refused.as_ref().map(Error::kind);
+            let job = &self.state.jobs[&reader.key.0];
+            let (splits, epochs) = JOBS[job.record.seed as usize];
+            match splits[reader.key.1 as usize] {
+                Some(n) if epochs > 0 => {
+                    let all: Vec<_> = (0..epochs).flat_map(|e| (0..n).map(move |o| Position::new(e, o))).collect();
+                    let got = &reader.consumed;
+                    assert!(*got == all || refused == Some(ErrorKind::Closed), "SP-5: {got:?}, {refused:?}");
+                }
+                _ => assert!(reader.consumed.len() >= 30, "SP-5: {:?} {:?}", reader.consumed, reader.refused),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_history_breaks_an_invariant(steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.check_replay();
+        world.heal();
+        world.check_replay();
+    }
+}

@@ -1,0 +1,70 @@
+//! What time alone brings about: silent workers, readers that do not come back.
+
+use std::time::Duration;
+
+use forebay_core::{Error, Ticks};
+
+use super::{Effect, State};
+
+/// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
+const STALL: Duration = Duration::from_millis(500);
+
+impl State {
+    pub(super) fn tick(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let gap = now - self.ticked;
+        self.ticked = now;
+        if gap >= STALL {
+            self.forgive(gap);
+        }
+        let lease = self.timing.lease;
+        let lost = self.workers.iter().filter(|(_, w)| match w.session {
+            Some(_) => now - w.heard >= lease,
+            None => now >= w.until,
+        });
+        let lost: Vec<_> = lost.map(|(id, _)| *id).collect();
+        for id in lost {
+            self.lose(now, id, out);
+        }
+        self.tick_readers(now, out);
+    }
+
+    fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let timeout = self.timing.consumer_timeout;
+        let keys: Vec<_> =
+            self.jobs.iter().flat_map(|(id, job)| (0..job.consumers.len() as u32).map(move |i| (*id, i))).collect();
+        for key in keys {
+            let Some(consumer) = self.consumer_mut(key) else { continue };
+            match consumer.reader {
+                Some(reader) if now - reader.heard >= timeout => {
+                    let silent = (now - reader.heard).as_secs_f64();
+                    self.end_reader(
+                        now,
+                        key,
+                        Error::unavailable(format!("this reader was silent for {silent:.1} s")),
+                        out,
+                    );
+                }
+                None if !consumer.leases().is_empty() && now - consumer.gone >= timeout => {
+                    // The workers' room goes to other jobs. When the reader returns, it is granted them again.
+                    let places: Vec<_> = consumer.leases().keys().copied().collect();
+                    let dropped = places.into_iter().filter_map(|p| consumer.release(p).map(|h| (p, h))).collect();
+                    self.revoke_all(key, dropped, out);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// This process was stopped for a while: nobody could make itself heard, so nobody was silent.
+    fn forgive(&mut self, gap: Duration) {
+        for worker in self.workers.values_mut() {
+            (worker.heard, worker.until) = (worker.heard + gap, worker.until + gap);
+        }
+        for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
+            consumer.gone = consumer.gone + gap;
+            if let Some(reader) = &mut consumer.reader {
+                reader.heard = reader.heard + gap;
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! One worker: its session, the room it said it has, and the leases it holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use forebay_core::Ticks;
+
+use super::SessionId;
+use crate::records::SplitKey;
+
+/// The most splits that a worker may ask for.
+const CREDIT_MAX: u32 = 1 << 16;
+
+#[derive(Debug, Clone)]
+pub(super) struct Worker {
+    pub(super) address: Arc<str>,
+    pub(super) threads: u32,
+    pub(super) session: Option<SessionId>,
+    /// When it last said anything; without a session, when that was lost.
+    pub(super) heard: Ticks,
+    /// Without a session: when its leases go to others.
+    pub(super) until: Ticks,
+    /// Splits that it has asked for and not been given.
+    credit: u32,
+    pub(super) leaving: bool,
+    /// By token.
+    pub(super) leases: BTreeMap<u64, SplitKey>,
+    /// Jobs whose definition this session has been sent.
+    pub(super) jobs: BTreeSet<u64>,
+    pub(super) splits_done: u64,
+    pub(super) rows_done: u64,
+}
+
+impl Worker {
+    /// A worker that holds leases and has not said hello yet.
+    pub(super) fn absent(address: Arc<str>, now: Ticks, until: Ticks) -> Self {
+        Self {
+            address,
+            threads: 0,
+            session: None,
+            heard: now,
+            until,
+            credit: 0,
+            leaving: false,
+            leases: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            splits_done: 0,
+            rows_done: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
+        (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
+        (self.credit, self.leaving) = (0, false);
+        self.jobs.clear();
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.session.is_some() && !self.leaving
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.is_live() && self.credit > 0
+    }
+
+    pub(super) fn want(&mut self, splits: u32) {
+        self.credit = self.credit.saturating_add(splits).min(CREDIT_MAX);
+    }
+
+    pub(super) fn take_room(&mut self) -> bool {
+        self.credit = self.credit.saturating_sub(1);
+        self.credit > 0
+    }
+}

@@ -1,0 +1,154 @@
+//! What workers say: that they are there, what they hold, how much room they have.
+//!
+//! A worker that was silent or lost is not trusted with what it held: whoever came back with a token that is not the
+//! current one is told so, lease by lease.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
+use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
+
+use super::worker::Worker;
+use super::{Effect, SessionId, State, assigned_event, revoke_event};
+use crate::records::{Grant, Position, SplitKey, Update};
+
+/// A split whose holders died this often is taken for the cause.
+const LOSSES_MAX: u32 = 8;
+
+impl State {
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    pub(super) fn hello(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        id: WorkerId,
+        address: Arc<str>,
+        threads: u32,
+        held: &[Lease],
+        out: &mut Vec<Effect>,
+    ) {
+        let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
+        if let Some(old) = worker.session {
+            self.sessions.remove(&old);
+            let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
+            out.push(Effect::End(old, error));
+        }
+        let moved = worker.address != address;
+        worker.begin(session, address, threads, now);
+        self.sessions.insert(session, id);
+        out.push(Effect::Worker(
+            session,
+            worker_event::Event::Welcome(Welcome {
+                heartbeat_ms: self.timing.heartbeat.as_millis() as u64,
+                lease_ms: self.timing.lease.as_millis() as u64,
+            }),
+        ));
+        let mut kept = BTreeSet::new();
+        let mut unknown = BTreeSet::new();
+        for lease in held {
+            match self.workers.get(&id).and_then(|w| w.leases.get(&lease.token)) {
+                Some(key) if *key == key_of(lease) => drop(kept.insert(lease.token)),
+                _ => out.push(Effect::Worker(session, revoke_event(lease.token))),
+            }
+            if self.jobs.get(&lease.job).is_none_or(|j| j.record.cancelled) && unknown.insert(lease.job) {
+                out.push(Effect::Worker(session, worker_event::Event::Forget(Forget { job: lease.job })));
+            }
+        }
+        self.keep_only(id, &kept, moved, out);
+    }
+
+    /// After a hello: leases that the worker does not hold (it never heard of them) go to others.
+    fn keep_only(&mut self, id: WorkerId, kept: &BTreeSet<u64>, moved: bool, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let address = worker.address.clone();
+        let (same, lost): (Vec<_>, Vec<_>) =
+            worker.leases.iter().map(|(t, k)| (*t, *k)).partition(|(t, _)| kept.contains(t));
+        worker.leases.retain(|token, _| kept.contains(token));
+        for (_, key) in lost {
+            self.consumer_mut(key.0).map(|c| c.release(key.1));
+            out.push(Effect::Remember(Update::Released(key)));
+        }
+        for (token, key) in same.into_iter().filter(|_| moved) {
+            let grant = Grant { token, worker: id, address: address.clone() };
+            if let Some(reader) = self.consumer(key.0).and_then(|c| c.reader) {
+                out.push(Effect::Consumer(reader.session, assigned_event(key.1, &grant)));
+            }
+            out.push(Effect::Remember(Update::Grant(key, grant)));
+        }
+    }
+
+    /// Returns whose session it is, if it still is one, and notes that it lives.
+    fn heard_worker(&mut self, now: Ticks, session: SessionId) -> Option<&mut Worker> {
+        let worker = self.workers.get_mut(self.sessions.get(&session)?)?;
+        worker.heard = now;
+        Some(worker)
+    }
+
+    pub(super) fn want(&mut self, now: Ticks, session: SessionId, splits: u32) {
+        if let Some(worker) = self.heard_worker(now, session) {
+            worker.want(splits);
+        }
+    }
+
+    pub(super) fn worker_heartbeat(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        splits_done: u64,
+        rows_done: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(worker) = self.heard_worker(now, session) {
+            (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
+            out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
+        }
+    }
+
+    pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
+        if let Some(worker) = self.heard_worker(now, session) {
+            worker.leaving = true;
+        }
+    }
+
+    pub(super) fn worker_gone(&mut self, now: Ticks, session: SessionId, out: &mut Vec<Effect>) {
+        let grace = self.timing.reconnect_grace;
+        let Some(id) = self.sessions.remove(&session) else { return };
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        (worker.session, worker.until) = (None, now + grace);
+        if grace.is_zero() {
+            self.lose(now, id, out);
+        }
+    }
+
+    /// A worker is lost: its leases go to others, under new tokens.
+    pub(super) fn lose(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.remove(&id) else { return };
+        if let Some(session) = worker.session {
+            self.sessions.remove(&session);
+            let silent = (now - worker.heard).as_secs_f64();
+            out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
+        }
+        for key in worker.leases.into_values() {
+            out.push(Effect::Remember(Update::Released(key)));
+            let Some(consumer) = self.consumer_mut(key.0) else { continue };
+            consumer.release(key.1);
+            // Without a reader nothing is granted, and nobody could be told.
+            if consumer.reader.is_none() || worker.leaving {
+                continue;
+            }
+            let trouble = consumer.trouble.entry(key.1).or_default();
+            trouble.losses += 1;
+            if trouble.losses >= LOSSES_MAX {
+                let losses = trouble.losses;
+                let error = Error::unavailable(format!("split {} was lost with its worker {losses} times", key.1))
+                    .hint("look at the workers' logs: computing it may be what ends them (memory, a crash)");
+                self.end_reader(now, key.0, error, out);
+            }
+        }
+    }
+}
+
+fn key_of(lease: &Lease) -> SplitKey {
+    ((lease.job, lease.consumer), Position::new(lease.epoch, lease.ordinal))
+}

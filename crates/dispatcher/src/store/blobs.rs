@@ -1,0 +1,228 @@
+//! Blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder.
+//!
+//! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
+//! again on its way out; one that rotted is removed, so that whoever has it hands it in again.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_plan::BlobId;
+use forebay_proto::BLOB_PART_BYTES_MAX;
+
+/// The folder of the blobs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct BlobStore {
+    dir: PathBuf,
+    bytes_max: u64,
+}
+
+impl BlobStore {
+    /// Opens the folder, and removes what a crash left behind.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
+        let dir = state_dir.join("blobs");
+        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
+        for entry in std::fs::read_dir(&dir).map_err(|e| at(&dir, e))? {
+            let path = entry.map_err(|e| at(&dir, e))?.path();
+            if path.extension().is_some_and(|e| e == "part") {
+                std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+            }
+        }
+        Ok(Self { dir, bytes_max })
+    }
+
+    /// Says whether a blob is kept.
+    pub(crate) fn has(&self, id: &BlobId) -> bool {
+        check(&id.0).is_ok() && self.path(id).exists()
+    }
+
+    /// Keeps bytes that are at hand.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
+        let id = BlobId::of(bytes);
+        if !self.has(&id) {
+            let mut incoming = self.receive(&id.0)?;
+            incoming.write(bytes)?;
+            incoming.finish()?;
+        }
+        Ok(id)
+    }
+
+    /// Begins to take a blob in.
+    ///
+    /// # Errors
+    /// Invalid when `id` is no hash; what the disk says.
+    pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
+        check(id)?;
+        let part = self.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
+        let file = File::create_new(&part).map_err(|e| at(&part, e))?;
+        let store = self.clone();
+        Ok(Incoming { store, id: BlobId(id.to_owned()), part, file, hasher: blake3::Hasher::new(), bytes: 0 })
+    }
+
+    /// Calls `see` with the parts of a blob, until it says false.
+    ///
+    /// # Errors
+    /// NotFound when it is not kept; Data, after the last part, when it is not what its name says.
+    pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
+        check(&id.0)?;
+        let path = self.path(id);
+        let mut file = File::open(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => missing(&id.0),
+            _ => at(&path, e),
+        })?;
+        let mut hasher = blake3::Hasher::new();
+        loop {
+            let mut part = Vec::with_capacity(BLOB_PART_BYTES_MAX);
+            let read = (&mut file).take(BLOB_PART_BYTES_MAX as u64).read_to_end(&mut part).map_err(|e| at(&path, e))?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&part);
+            if !see(Bytes::from(part)) {
+                return Ok(());
+            }
+        }
+        if hasher.finalize().to_hex().as_str() == id.0 {
+            return Ok(());
+        }
+        // The next reader is told that it is missing, and not given it again.
+        std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+        Err(Error::data(format!("blob {} rotted on the dispatcher's disk and was removed", id.0))
+            .with("file", path.display())
+            .hint("open the job again: what is missing is then handed in anew"))
+    }
+
+    fn path(&self, id: &BlobId) -> PathBuf {
+        self.dir.join(&id.0)
+    }
+}
+
+/// A blob on its way in. Dropped before its end, it leaves nothing behind.
+pub(crate) struct Incoming {
+    store: BlobStore,
+    id: BlobId,
+    part: PathBuf,
+    file: File,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Incoming {
+    /// Takes the next part.
+    ///
+    /// # Errors
+    /// Exhausted when the blob is too large; what the disk says.
+    pub(crate) fn write(&mut self, part: &[u8]) -> Result<()> {
+        self.bytes += part.len() as u64;
+        if self.bytes > self.store.bytes_max {
+            let max = self.store.bytes_max;
+            return Err(Error::new(ErrorKind::Exhausted, format!("a blob is larger than {max} bytes"))
+                .hint("put the data in files that every worker can read, or raise the dispatcher's blob limit"));
+        }
+        self.hasher.update(part);
+        self.file.write_all(part).map_err(|e| at(&self.part, e))
+    }
+
+    /// Puts the blob in its place.
+    ///
+    /// # Errors
+    /// Data when the bytes are not what the id says; what the disk says.
+    pub(crate) fn finish(self) -> Result<()> {
+        let hash = self.hasher.finalize().to_hex();
+        if hash.as_str() != self.id.0 {
+            return Err(Error::data(format!("the bytes of blob {} have the hash {hash}", self.id.0))
+                .hint("they were changed on the way: try again"));
+        }
+        let path = self.store.path(&self.id);
+        let save = || {
+            self.file.sync_all()?;
+            std::fs::rename(&self.part, &path)?;
+            File::open(&self.store.dir)?.sync_all()
+        };
+        save().map_err(|e| at(&path, e))
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // After a rename there is nothing here to remove.
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+/// An id from outside becomes a file name only when it is a hash.
+fn check(id: &str) -> Result<()> {
+    if id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(Error::invalid("a blob's id has 64 lowercase hexadecimal digits"))
+}
+
+fn missing(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("the dispatcher keeps no blob {id}"))
+}
+
+fn at(path: &Path, e: std::io::Error) -> Error {
+    let message = format!("cannot write or read a blob: {e}");
+    Error::new(Error::from(e).kind(), message).with("file", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(store: &BlobStore, id: &BlobId) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        store.send(id, |part| {
+            bytes.extend_from_slice(&part);
+            true
+        })?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_blob_is_there_whole_or_not_at_all() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 4 << 20)?;
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        let id = store.put(&bytes)?;
+        assert_eq!(read(&store, &id)?, bytes);
+        let empty = store.put(&[])?;
+        assert_eq!(read(&store, &empty)?, [0; 0]);
+
+        let mut wrong = store.receive(&BlobId::of(b"right").0)?;
+        wrong.write(b"wrong")?;
+        assert_eq!(wrong.finish().err().map(|e| e.kind()), Some(ErrorKind::Data));
+        let mut large = store.receive(&id.0)?;
+        assert_eq!(large.write(&vec![0; 5 << 20]).err().map(|e| e.kind()), Some(ErrorKind::Exhausted));
+        drop(large);
+        let half = store.receive(&id.0)?;
+        std::mem::forget(half);
+        BlobStore::open(dir.path(), 1)?;
+        assert_eq!(std::fs::read_dir(dir.path().join("blobs"))?.count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn rot_is_noticed_once_and_ids_are_no_paths() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 1 << 20)?;
+        let id = store.put(b"bytes")?;
+        std::fs::write(dir.path().join("blobs").join(&id.0), b"bytez")?;
+        assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::Data));
+        assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+        for id in ["../ledger.redb", "", &"A".repeat(64)] {
+            assert_eq!(store.receive(id).err().map(|e| e.kind()), Some(ErrorKind::Invalid));
+            assert!(!store.has(&BlobId(id.to_owned())));
+        }
+        Ok(())
+    }
+}

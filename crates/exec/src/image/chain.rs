@@ -1,0 +1,240 @@
+//! A chain of image steps as one kernel: it decodes the region it needs, reads it once and writes the result once.
+//!
+//! Invariant: the result is the same bits as running each step as a chain of its own, with whole images of u8 (f32 after
+//! `Normalize`) between them. Decoding and the first crop are one; a resize reads the crop in place, and writes to the
+//! output when nothing but spent flips follows; flips and `Normalize` are the one pass that fills the output.
+
+use forebay_core::rng::SampleRng;
+use forebay_core::{Error, Result};
+use forebay_data::DType;
+
+use super::decode::Mode;
+pub use super::flow::Scratch;
+use super::flow::{Flow, Target};
+use super::geometry::{center_crop, random_resized_crop, shorter_side};
+use super::normalize::{Layout, Normalizer, flip_floats};
+use super::step::Step;
+use super::view::Image;
+
+/// Steps that have been checked to fit each other.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    decode: Option<Mode>,
+    steps: Vec<Step>,
+    normalizer: Option<Normalizer>,
+}
+
+/// What a chain is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The bytes of a file, for a chain that decodes.
+    Encoded(&'a [u8]),
+    /// Pixels of 8-bit channels, channels together, no gaps.
+    Pixels {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// Channels; 1 to 4 to be resized.
+        channels: usize,
+        /// `height * width * channels` bytes.
+        pixels: &'a [u8],
+    },
+    /// An image that was normalised before, which can only be flipped.
+    Floats {
+        /// The shape in the order that `layout` says.
+        shape: [usize; 3],
+        /// The order.
+        layout: Layout,
+        /// f32 in the machine's byte order.
+        bytes: &'a [u8],
+    },
+}
+
+/// Where a chain writes: u8, or f32 in the machine's byte order.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// A row's slot in a batch, of exactly the result's size.
+    Slot(&'a mut [u8]),
+    /// A buffer that takes the result's size.
+    Vec(&'a mut Vec<u8>),
+}
+
+impl Output<'_> {
+    fn take(&mut self, shape: Shape) -> Result<&mut [u8]> {
+        let len = shape.bytes();
+        match self {
+            Self::Slot(slot) => {
+                if slot.len() != len {
+                    let (dims, dtype, got) = (shape.dims, shape.dtype, slot.len());
+                    return Err(Error::invalid(format!("an image of {dtype} {dims:?} in a slot of {got} bytes"))
+                        .hint("resize or crop images to one size before they are batched"));
+                }
+                Ok(slot)
+            }
+            Self::Vec(vec) => {
+                vec.resize(len, 0);
+                Ok(vec)
+            }
+        }
+    }
+}
+
+/// What a chain has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Height, width, channels; or channels first after `Normalize` with [`Layout::Chw`].
+    pub dims: [usize; 3],
+    /// Uint8, or Float32 after `Normalize`.
+    pub dtype: DType,
+}
+
+impl Shape {
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.dims.iter().product::<usize>() * self.dtype.size()
+    }
+}
+
+impl Chain {
+    /// Checks the steps and makes a chain of them. `decode` is the mode for encoded input, none for pixels.
+    ///
+    /// # Errors
+    /// Invalid when an argument is out of range, or when anything but flips follows a `Normalize`.
+    pub fn new(decode: Option<Mode>, steps: Vec<Step>) -> Result<Self> {
+        let mut normalizer: Option<Normalizer> = None;
+        for step in &steps {
+            step.check()?;
+            if normalizer.is_some() && !matches!(step, Step::Flip { .. }) {
+                return Err(Error::invalid(format!("{} after normalize", step.name()))
+                    .hint("move normalize behind the steps that work on 8-bit pixels"));
+            }
+            if let Step::Normalize { mean, std, layout } = step {
+                normalizer = Some(Normalizer::new(mean, std, *layout)?);
+            }
+        }
+        if let (Some(mode), Some(n)) = (decode, &normalizer)
+            && n.channels() != mode.channels()
+        {
+            let (a, b) = (n.channels(), mode.channels());
+            return Err(Error::invalid(format!("normalize has {a} channels, the decoded image has {b}")));
+        }
+        Ok(Self { decode, steps, normalizer })
+    }
+
+    /// Returns the shape of every result when it does not depend on the input; `input` is the height, width and
+    /// channels of the input when these are known.
+    pub fn fixed_shape(&self, input: Option<[usize; 3]>) -> Option<Shape> {
+        let mut size = if self.decode.is_some() { None } else { input.map(|[h, w, _]| (w, h)) };
+        for step in &self.steps {
+            size = match *step {
+                Step::Resize { height, width, .. }
+                | Step::CenterCrop { height, width }
+                | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
+                Step::ResizeShorter { size: shorter, .. } => size.map(|size| shorter_side(size, shorter)),
+                Step::Flip { .. } | Step::Normalize { .. } => size,
+            };
+        }
+        let channels = match self.decode {
+            Some(mode) => Some(mode.channels()),
+            None => self.normalizer.as_ref().map(Normalizer::channels).or(input.map(|[_, _, c]| c)),
+        };
+        Some(self.shape(size?, channels?))
+    }
+
+    /// Runs the chain on one image. `rng` opens the stream of the op that it is given, for this sample.
+    ///
+    /// # Errors
+    /// Data when the image is damaged; Exhausted when it passes a limit; Invalid when the input or the output is not
+    /// what the chain takes.
+    pub fn run(
+        &self,
+        input: Input<'_>,
+        rng: impl Fn(u64) -> SampleRng,
+        scratch: &mut Scratch,
+        out: &mut Output<'_>,
+    ) -> Result<Shape> {
+        let mut flow = match (input, self.decode) {
+            (Input::Encoded(bytes), Some(mode)) => Flow::encoded(bytes, mode, scratch)?,
+            (Input::Pixels { height, width, channels, pixels }, None) => {
+                Flow::given(Image::packed(pixels, width, height, channels)?, scratch)
+            }
+            (Input::Floats { shape, layout, bytes }, None) => return self.flip_only(shape, layout, bytes, rng, out),
+            (Input::Encoded(_), None) => {
+                return Err(Error::invalid("an encoded image for steps that do not decode it"));
+            }
+            (_, Some(_)) => return Err(Error::invalid("pixels where an encoded image is to be decoded")),
+        };
+        for (i, step) in self.steps.iter().enumerate() {
+            let (size, antialias) = match *step {
+                Step::Flip { p, key_op } => {
+                    flow.flip ^= heads(p, rng(key_op));
+                    continue;
+                }
+                Step::Normalize { .. } => continue,
+                Step::CenterCrop { height, width } => {
+                    flow.center_crop(center_crop(flow.size(), (width, height)), (width, height))?;
+                    continue;
+                }
+                Step::Resize { height, width, antialias } => ((width, height), antialias),
+                Step::ResizeShorter { size, antialias } => (shorter_side(flow.size(), size), antialias),
+                Step::RandomResizedCrop { height, width, scale, ratio, antialias, key_op } => {
+                    flow.crop(random_resized_crop(flow.size(), scale, ratio, &mut rng(key_op)));
+                    ((width, height), antialias)
+                }
+            };
+            if self.ends_at(i, &rng) {
+                let shape = self.shape(size, flow.channels());
+                flow.resize(size, antialias, Target::Out(out.take(shape)?))?;
+                return Ok(shape);
+            }
+            flow.resize(size, antialias, Target::Buffer)?;
+        }
+        let shape = self.shape(flow.size(), flow.channels());
+        flow.finish(self.normalizer.as_ref(), out.take(shape)?)?;
+        Ok(shape)
+    }
+
+    /// Says whether the pixels after step `i` are the result: flips may follow, if they cancel out.
+    fn ends_at(&self, i: usize, rng: &impl Fn(u64) -> SampleRng) -> bool {
+        let mut flip = false;
+        for step in &self.steps[i + 1..] {
+            let Step::Flip { p, key_op } = *step else { return false };
+            flip ^= heads(p, rng(key_op));
+        }
+        !flip
+    }
+
+    fn flip_only(
+        &self,
+        shape: [usize; 3],
+        layout: Layout,
+        bytes: &[u8],
+        rng: impl Fn(u64) -> SampleRng,
+        out: &mut Output<'_>,
+    ) -> Result<Shape> {
+        let mut flip = false;
+        for step in &self.steps {
+            let Step::Flip { p, key_op } = *step else {
+                return Err(Error::invalid(format!("{} of an image of floats", step.name())));
+            };
+            flip ^= heads(p, rng(key_op));
+        }
+        let result = Shape { dims: shape, dtype: DType::Float32 };
+        flip_floats(bytes, shape, layout, flip, out.take(result)?)?;
+        Ok(result)
+    }
+
+    fn shape(&self, (width, height): (usize, usize), channels: usize) -> Shape {
+        let (layout, dtype) = match &self.normalizer {
+            Some(normalizer) => (normalizer.layout(), DType::Float32),
+            None => (Layout::Hwc, DType::Uint8),
+        };
+        Shape { dims: layout.shape(width, height, channels), dtype }
+    }
+}
+
+/// Tosses the coin of a flip.
+fn heads(p: f64, mut rng: SampleRng) -> bool {
+    rng.unit() < p
+}

@@ -1,0 +1,169 @@
+//! An image on its way through a chain: crops and flips are only noted, until a step needs the pixels.
+//!
+//! Invariant: the image that a flow stands for is `region` of its base, then mirrored if `flip`. A crop or a flip changes
+//! those two; a resize or a padding reads the region of the base once, and its result is the new base.
+//! A resize does not commute with mirroring to the last bit, so a mirrored base is written out before it.
+
+use forebay_core::{Error, Result};
+
+use super::decode::{Decoder, Limits, Mode};
+use super::geometry::CenterCrop;
+use super::header::header;
+use super::normalize::{Normalizer, copy_hwc};
+use super::resize::Resizer;
+use super::view::{Image, Region, room};
+
+/// What one thread keeps from image to image.
+#[derive(Debug)]
+pub struct Scratch {
+    pub(super) limits: Limits,
+    decoder: Decoder,
+    resizer: Resizer,
+    buffers: [Vec<u8>; 2],
+}
+
+impl Scratch {
+    /// Makes a scratch that holds decoded and resized images to `limits`.
+    ///
+    /// # Errors
+    /// Exhausted when memory is.
+    pub fn new(limits: Limits) -> Result<Self> {
+        Ok(Self { limits, decoder: Decoder::new()?, resizer: Resizer::new(), buffers: [Vec::new(), Vec::new()] })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Base<'a> {
+    Encoded(&'a [u8], Mode),
+    Given(Image<'a>),
+    /// Without gaps in one of the scratch's two buffers.
+    Buffer(usize),
+}
+
+pub(super) struct Flow<'a, 's> {
+    base: Base<'a>,
+    /// Columns and rows of the base.
+    size: (usize, usize),
+    channels: usize,
+    region: Region,
+    pub(super) flip: bool,
+    scratch: &'s mut Scratch,
+}
+
+/// Where a step writes: its own buffer, or the end of the chain.
+pub(super) enum Target<'o> {
+    Buffer,
+    Out(&'o mut [u8]),
+}
+
+impl<'a, 's> Flow<'a, 's> {
+    pub(super) fn encoded(bytes: &'a [u8], mode: Mode, scratch: &'s mut Scratch) -> Result<Self> {
+        let (_, width, height) = header(bytes)?;
+        scratch.limits.check(width, height)?;
+        Ok(Self::new(Base::Encoded(bytes, mode), (width as usize, height as usize), mode.channels(), scratch))
+    }
+
+    pub(super) fn given(image: Image<'a>, scratch: &'s mut Scratch) -> Self {
+        Self::new(Base::Given(image), (image.width(), image.height()), image.channels(), scratch)
+    }
+
+    fn new(base: Base<'a>, size: (usize, usize), channels: usize, scratch: &'s mut Scratch) -> Self {
+        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: false, scratch }
+    }
+
+    /// Returns the columns and rows of the image as it now is.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.region.width, self.region.height)
+    }
+
+    pub(super) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Narrows the image to a region of itself.
+    pub(super) fn crop(&mut self, to: Region) {
+        let x = if self.flip { self.region.width - to.width - to.x } else { to.x };
+        self.region = Region { x: self.region.x + x, y: self.region.y + to.y, ..to };
+    }
+
+    /// Crops, and pads with zeros to `width` x `height` when the image is smaller.
+    pub(super) fn center_crop(&mut self, crop: CenterCrop, (width, height): (usize, usize)) -> Result<()> {
+        self.crop(crop.region);
+        if self.size() == (width, height) {
+            return Ok(());
+        }
+        self.check(width, height)?;
+        let (flip, channels) = (self.flip, self.channels);
+        self.step((width, height), Target::Buffer, |image, _, out| {
+            out.fill(0);
+            let (row, kept) = (width * channels, image.width() * channels);
+            for y in 0..image.height() {
+                let line = image.crop(Region { x: 0, y, width: image.width(), height: 1 })?;
+                copy_hwc(line, flip, &mut out[(crop.top + y) * row + crop.left * channels..][..kept])?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn resize(
+        &mut self,
+        (width, height): (usize, usize),
+        antialias: bool,
+        target: Target<'_>,
+    ) -> Result<()> {
+        self.check(width, height)?;
+        if self.flip {
+            self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))?;
+        }
+        self.step((width, height), target, |image, resizer, out| resizer.resize(image, width, height, antialias, out))
+    }
+
+    /// Writes the image as it now is.
+    pub(super) fn finish(self, normalizer: Option<&Normalizer>, out: &mut [u8]) -> Result<()> {
+        let flip = self.flip;
+        let Scratch { limits, decoder, buffers, .. } = self.scratch;
+        let image = match self.base {
+            Base::Encoded(bytes, mode) => decoder.decode_region(bytes, mode, limits, self.region)?,
+            Base::Given(image) => image.crop(self.region)?,
+            Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
+        };
+        match normalizer {
+            Some(normalizer) => normalizer.write(image, flip, out),
+            None => copy_hwc(image, flip, out),
+        }
+    }
+
+    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip`.
+    fn step(
+        &mut self,
+        size: (usize, usize),
+        target: Target<'_>,
+        f: impl FnOnce(Image<'_>, &mut Resizer, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Scratch { limits, decoder, resizer, buffers: [first, second] } = &mut *self.scratch;
+        let (image, spare, spare_index) = match self.base {
+            Base::Encoded(bytes, mode) => (decoder.decode_region(bytes, mode, limits, self.region)?, first, 0),
+            Base::Given(image) => (image.crop(self.region)?, first, 0),
+            Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
+            Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),
+        };
+        match target {
+            Target::Buffer => f(image, resizer, room(spare, size.0 * size.1 * self.channels))?,
+            Target::Out(out) => f(image, resizer, out)?,
+        }
+        self.base = Base::Buffer(spare_index);
+        self.size = size;
+        self.region = Region::whole(size.0, size.1);
+        self.flip = false;
+        Ok(())
+    }
+
+    fn check(&self, width: usize, height: usize) -> Result<()> {
+        let side = |n: usize| u32::try_from(n).map_err(|_| Error::invalid(format!("an image side of {n} pixels")));
+        self.scratch.limits.check(side(width)?, side(height)?)
+    }
+}
+
+fn buffer(bytes: &[u8], (width, height): (usize, usize), channels: usize) -> Result<Image<'_>> {
+    Image::packed(&bytes[..width * height * channels], width, height, channels)
+}

@@ -1,0 +1,168 @@
+//! Where to crop and how large to resize: torchvision's rules, with our own draws.
+//!
+//! The exponential and the logarithm are written out here because a platform's own may differ in the last bit, and a bit
+//! of an aspect ratio can become a pixel of a crop.
+
+use forebay_core::rng::SampleRng;
+
+use super::view::Region;
+
+/// A crop that may be larger than its image: `region` of the image goes to (`left`, `top`) of an output of zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CenterCrop {
+    /// The pixels that are kept.
+    pub region: Region,
+    /// Columns of zeros left of them.
+    pub left: usize,
+    /// Rows of zeros above them.
+    pub top: usize,
+}
+
+/// Places a central crop, as torchvision's `center_crop`: what the image lacks is zeros around it.
+pub fn center_crop(image: (usize, usize), crop: (usize, usize)) -> CenterCrop {
+    let ((width, height), (crop_width, crop_height)) = (image, crop);
+    let (x, left, width) = center(width, crop_width);
+    let (y, top, height) = center(height, crop_height);
+    CenterCrop { region: Region { x, y, width, height }, left, top }
+}
+
+/// One axis: what is skipped of the image, what is padded before it, what is kept.
+fn center(image: usize, crop: usize) -> (usize, usize, usize) {
+    if crop > image {
+        return (0, (crop - image) / 2, image);
+    }
+    // Python's round(): a half goes to the even side.
+    let spare = image - crop;
+    let skipped = if spare % 4 == 3 { spare / 2 + 1 } else { spare / 2 };
+    (skipped, 0, crop)
+}
+
+/// Draws torchvision's `RandomResizedCrop` region of an image of `width` x `height`.
+///
+/// Ten tries of a share of the area within `scale` and an aspect ratio (width by height) log-uniform within `ratio`; when
+/// none fits, the largest central crop whose ratio is allowed. Both ranges must be positive, finite and not reversed.
+pub fn random_resized_crop(
+    (width, height): (usize, usize),
+    scale: (f64, f64),
+    ratio: (f64, f64),
+    rng: &mut SampleRng,
+) -> Region {
+    let area = width as f64 * height as f64;
+    let log_ratio = (ln(ratio.0), ln(ratio.1));
+    for _ in 0..10 {
+        let target = area * rng.uniform(scale.0, scale.1);
+        let aspect = exp(rng.uniform(log_ratio.0, log_ratio.1));
+        let w = (target * aspect).sqrt().round_ties_even() as usize;
+        let h = (target / aspect).sqrt().round_ties_even() as usize;
+        let region = Region { x: 0, y: 0, width: w, height: h };
+        if region.fits(width, height) {
+            let y = rng.up_to((height - h) as u32) as usize;
+            let x = rng.up_to((width - w) as u32) as usize;
+            return Region { x, y, ..region };
+        }
+    }
+    let whole = width as f64 / height as f64;
+    let round = |v: f64, most: usize| (v.round_ties_even() as usize).clamp(1, most);
+    let (w, h) = if whole < ratio.0 {
+        (width, round(width as f64 / ratio.0, height))
+    } else if whole > ratio.1 {
+        (round(height as f64 * ratio.1, width), height)
+    } else {
+        (width, height)
+    };
+    Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
+}
+
+/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size)`: the
+/// longer side is rounded down.
+pub fn shorter_side((width, height): (usize, usize), size: usize) -> (usize, usize) {
+    let longer = |long: usize, short: usize| (size as u128 * long as u128 / short as u128) as usize;
+    if width <= height { (size, longer(height, width)) } else { (longer(width, height), size) }
+}
+
+/// e to the power of `x`, for |x| < 700, to 2 units of the last place.
+fn exp(x: f64) -> f64 {
+    // x = n ln 2 + r, the first in two parts so that r is exact enough.
+    const LN2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEE0_0000);
+    const LN2_LOW: f64 = f64::from_bits(0x3DEA_39EF_3579_3C76);
+    let n = (x * std::f64::consts::LOG2_E).round_ties_even();
+    let r = x - n * LN2_HIGH - n * LN2_LOW;
+    let series = (1..=14).rev().fold(1.0, |sum, i| 1.0 + sum * r / f64::from(i));
+    series * f64::from_bits(((1023 + n as i64) as u64) << 52)
+}
+
+/// The natural logarithm of a normal positive number, to 2 units of the last place of the larger of 1 and the result.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    if mantissa > std::f64::consts::SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1;
+    }
+    // ln m = 2 atanh((m - 1) / (m + 1)); |s| < 0.172, so that s^24 is below the last place.
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let series = (0..12).rev().fold(0.0, |sum, i| sum * s * s + 1.0 / f64::from(2 * i + 1));
+    2.0 * s * series + exponent as f64 * std::f64::consts::LN_2
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::SampleId;
+
+    use super::*;
+
+    #[test]
+    fn exponential_and_logarithm_are_right() {
+        for i in -4000..=4000 {
+            let x = f64::from(i) / 400.0;
+            assert!((exp(x) / x.exp() - 1.0).abs() < 5e-16, "exp({x})");
+            let y = x.exp();
+            assert!((ln(y) - y.ln()).abs() < 5e-16 * x.abs().max(1.0), "ln({y})");
+        }
+        assert_eq!((exp(0.0), ln(1.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn center_crop_rounds_halves_to_even_and_pads() {
+        // int(round(1 / 2)) = 0, int(round(3 / 2)) = 2, int(round(5 / 2)) = 2, int(round(7 / 2)) = 4.
+        let skipped: Vec<_> = (0..=8).map(|spare| center(10 + spare, 10).0).collect();
+        assert_eq!(skipped, [0, 0, 1, 2, 2, 2, 3, 4, 4]);
+        let crop = center_crop((5, 20), (8, 10));
+        let region = Region { x: 0, y: 5, width: 5, height: 10 };
+        assert_eq!(crop, CenterCrop { region, left: 1, top: 0 });
+    }
+
+    #[test]
+    fn random_crops_stay_inside_and_spread_as_asked() {
+        let (mut shares, mut ratios) = (0.0, 0.0);
+        for sample in 0..20_000 {
+            let mut rng = SampleRng::new(7, SampleId(sample));
+            let r = random_resized_crop((500, 400), (0.08, 0.5), (3.0 / 4.0, 4.0 / 3.0), &mut rng);
+            assert!(r.fits(500, 400), "{r:?}");
+            let share = (r.width * r.height) as f64 / 200_000.0;
+            assert!((0.075..0.505).contains(&share), "{share}");
+            shares += share;
+            ratios += (r.width as f64 / r.height as f64).ln();
+        }
+        assert!((shares / 20_000.0 - 0.29).abs() < 0.003, "{shares}");
+        assert!((ratios / 20_000.0).abs() < 0.003, "{ratios}");
+    }
+
+    #[test]
+    fn a_crop_that_cannot_fit_falls_back_to_the_centre() {
+        let mut rng = SampleRng::new(1, SampleId(1));
+        let wide = random_resized_crop((1000, 10), (0.9, 1.0), (0.75, 4.0 / 3.0), &mut rng);
+        assert_eq!(wide, Region { x: 493, y: 0, width: 13, height: 10 });
+        let tall = random_resized_crop((10, 1000), (0.9, 1.0), (0.75, 4.0 / 3.0), &mut rng);
+        assert_eq!(tall, Region { x: 0, y: 493, width: 10, height: 13 });
+        assert_eq!(random_resized_crop((1, 1), (0.01, 0.02), (1.0, 1.0), &mut rng), Region::whole(1, 1));
+    }
+
+    #[test]
+    fn shorter_side_keeps_the_shape() {
+        assert_eq!(shorter_side((500, 375), 256), (341, 256));
+        assert_eq!(shorter_side((375, 500), 256), (256, 341));
+        assert_eq!(shorter_side((7, 7), 9), (9, 9));
+    }
+}

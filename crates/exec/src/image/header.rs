@@ -1,0 +1,96 @@
+//! What an encoded image says about itself before anything is decoded: its format and its size.
+//!
+//! Sizes come from a few bytes at known places, so that a limit can be checked before any memory is taken.
+
+use std::io::Cursor;
+
+use forebay_core::{Error, Result};
+
+/// An encoding that can be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JPEG: baseline, extended or progressive, 8 bits.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP, lossy or lossless.
+    Webp,
+}
+
+impl Format {
+    /// Tells the format by its first bytes.
+    ///
+    /// # Errors
+    /// Data when it is none of them.
+    pub fn sniff(bytes: &[u8]) -> Result<Self> {
+        match bytes {
+            [0xFF, 0xD8, 0xFF, ..] => Ok(Self::Jpeg),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Ok(Self::Png),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::Webp),
+            [] => Err(Error::data("no image: zero bytes")),
+            _ => {
+                let start = &bytes[..bytes.len().min(8)];
+                Err(Error::data(format!("not a jpeg, png or webp image: it starts with {start:02x?}")))
+            }
+        }
+    }
+}
+
+/// Reads the format, the width and the height.
+///
+/// # Errors
+/// Data when the header is damaged or says that there are no pixels.
+pub fn header(bytes: &[u8]) -> Result<(Format, u32, u32)> {
+    let format = Format::sniff(bytes)?;
+    let (width, height) = match format {
+        Format::Jpeg => jpeg(bytes)?.0,
+        Format::Png => png(bytes)?,
+        Format::Webp => image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(super::webp::broken)?.dimensions(),
+    };
+    if width == 0 || height == 0 {
+        return Err(Error::data(format!("an image of {width}x{height} has no pixels")));
+    }
+    Ok((format, width, height))
+}
+
+fn png(bytes: &[u8]) -> Result<(u32, u32)> {
+    let Some((b"IHDR", size)) = bytes.get(12..24).and_then(|chunk| chunk.split_first_chunk()) else {
+        return Err(Error::data("damaged png: no header"));
+    };
+    let number = |at: usize| u32::from_be_bytes([size[at], size[at + 1], size[at + 2], size[at + 3]]);
+    Ok((number(0), number(4)))
+}
+
+/// Reads a JPEG's width and height, and where its coded pixels start.
+pub(super) fn jpeg(bytes: &[u8]) -> Result<((u32, u32), usize)> {
+    let damaged = || Error::data("truncated jpeg: it ends inside its header");
+    let mut size = None;
+    let mut at = 2;
+    loop {
+        // Any number of 0xFF may stand before a marker; what is between segments is skipped, as libjpeg does.
+        while *bytes.get(at).ok_or_else(damaged)? != 0xFF {
+            at += 1;
+        }
+        while *bytes.get(at).ok_or_else(damaged)? == 0xFF {
+            at += 1;
+        }
+        let marker = bytes[at];
+        at += 1;
+        if matches!(marker, 0x00 | 0x01 | 0xD0..=0xD8) {
+            continue;
+        }
+        if marker == 0xD9 {
+            return Err(Error::data("damaged jpeg: it has no pixels"));
+        }
+        let segment = bytes.get(at..).ok_or_else(damaged)?;
+        let len = usize::from(u16::from_be_bytes(*segment.first_chunk().ok_or_else(damaged)?));
+        if matches!(marker, 0xC0..=0xCF) && !matches!(marker, 0xC4 | 0xC8 | 0xCC) {
+            let [_, _, _, h1, h0, w1, w0] = *segment.first_chunk().ok_or_else(damaged)?;
+            size = Some((u32::from(u16::from_be_bytes([w1, w0])), u32::from(u16::from_be_bytes([h1, h0]))));
+        }
+        at += len;
+        if marker == 0xDA {
+            return size.map(|size| (size, at)).ok_or_else(|| Error::data("damaged jpeg: no frame before its pixels"));
+        }
+    }
+}

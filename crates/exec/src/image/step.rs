@@ -1,0 +1,116 @@
+//! The steps that a chain can have, and what each accepts.
+
+use forebay_core::{Error, Result};
+
+use super::normalize::Layout;
+
+/// The longest side of an image that a step makes, in pixels.
+const SIDE_MAX: usize = 1 << 20;
+
+/// One image op. Random steps draw from the stream that their `key_op` names, so that what one step draws does not
+/// depend on the others.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Resize to an exact size, bilinear.
+    Resize {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// Filter over all source pixels when shrinking, see [`super::Resizer`].
+        antialias: bool,
+    },
+    /// Resize so that the shorter side has `size` pixels and the shape stays.
+    ResizeShorter {
+        /// The shorter side, in pixels.
+        size: usize,
+        /// As in `Resize`.
+        antialias: bool,
+    },
+    /// Keep the centre; what the image lacks is zeros around it.
+    CenterCrop {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// Resize a random part of the image, by torchvision's rule.
+    RandomResizedCrop {
+        /// Rows of the result.
+        height: usize,
+        /// Columns of the result.
+        width: usize,
+        /// The least and the greatest share of the image's area.
+        scale: (f64, f64),
+        /// The least and the greatest width by height of the part.
+        ratio: (f64, f64),
+        /// As in `Resize`.
+        antialias: bool,
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Mirror left to right.
+    Flip {
+        /// The probability.
+        p: f64,
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow.
+    Normalize {
+        /// One for each channel.
+        mean: Vec<f32>,
+        /// One for each channel, not zero.
+        std: Vec<f32>,
+        /// The order of the numbers.
+        layout: Layout,
+    },
+}
+
+impl Step {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Resize { .. } => "resize",
+            Self::ResizeShorter { .. } => "resize shorter side",
+            Self::CenterCrop { .. } => "center crop",
+            Self::RandomResizedCrop { .. } => "random resized crop",
+            Self::Flip { .. } => "flip",
+            Self::Normalize { .. } => "normalize",
+        }
+    }
+
+    /// Checks the arguments.
+    pub(super) fn check(&self) -> Result<()> {
+        let name = self.name();
+        match *self {
+            Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
+            Self::ResizeShorter { size, .. } => side(name, size, size),
+            Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
+                side(name, height, width)?;
+                range(name, "scale", scale)?;
+                range(name, "ratio", ratio)
+            }
+            Self::Flip { p, .. } if !(0.0..=1.0).contains(&p) => {
+                Err(Error::invalid(format!("{name} with probability {p}, not within 0 and 1")))
+            }
+            Self::Flip { .. } | Self::Normalize { .. } => Ok(()),
+        }
+    }
+}
+
+fn side(name: &str, height: usize, width: usize) -> Result<()> {
+    match [height, width].into_iter().find(|side| !(1..=SIDE_MAX).contains(side)) {
+        Some(side) => Err(Error::invalid(format!("{name} to {side} pixels, not within 1 and {SIDE_MAX}"))),
+        None => Ok(()),
+    }
+}
+
+/// Far enough from the ends of f64 that areas and ratios stay normal numbers.
+fn range(name: &str, what: &str, (low, high): (f64, f64)) -> Result<()> {
+    if 1e-9 <= low && low <= high && high <= 1e9 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name} with {what} ({low}, {high}): two numbers within 1e-9 and 1e9, the lesser first"
+    )))
+}

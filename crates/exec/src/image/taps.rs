@@ -1,0 +1,92 @@
+//! The weights of a resize along one axis: which source pixels make an output pixel, and how much of each.
+//!
+//! Weights are computed in f64 with `+ - * /` only and then rounded to fixed point, so they are the same everywhere.
+
+/// Fraction bits of antialiased weights: 32, less 8 for a pixel and 2 for sums, as Pillow has it.
+pub(super) const BITS: u32 = 22;
+
+/// Fraction bits of a weight between two pixels: one weight for each axis and a pixel fill 30 bits.
+pub(super) const LINEAR_BITS: u32 = 11;
+
+/// The weights of each output pixel of one axis; kept from call to call for their memory.
+#[derive(Debug, Default)]
+pub(super) struct Taps {
+    /// Each output pixel's first source pixel and number of source pixels.
+    bounds: Vec<(u32, u32)>,
+    weights: Vec<i32>,
+    /// Room for each output pixel in `weights`; what a pixel does not use is zero.
+    room: usize,
+    /// The most that any output pixel uses.
+    count: usize,
+    real: Vec<f64>,
+}
+
+impl Taps {
+    /// Sets up Pillow's triangle filter, stretched by the scale when shrinking.
+    pub(super) fn triangle(&mut self, from: usize, to: usize) {
+        let scale = from as f64 / to as f64;
+        let stretch = scale.max(1.0);
+        self.room = stretch.ceil() as usize * 2 + 1;
+        self.count = 2;
+        self.bounds.clear();
+        self.weights.clear();
+        self.weights.resize(to * self.room, 0);
+        for (i, weights) in self.weights.chunks_exact_mut(self.room).enumerate() {
+            let centre = (i as f64 + 0.5) * scale;
+            let first = (centre - stretch + 0.5).max(0.0) as usize;
+            let end = ((centre + stretch + 0.5) as usize).min(from);
+            self.real.clear();
+            let inverse = 1.0 / stretch;
+            self.real.extend((first..end).map(|x| {
+                let distance = ((x as f64 - centre + 0.5) * inverse).abs();
+                if distance < 1.0 { 1.0 - distance } else { 0.0 }
+            }));
+            let mut sum = 0.0;
+            self.real.iter().for_each(|w| sum += w);
+            for (weight, real) in weights.iter_mut().zip(&self.real) {
+                *weight = (0.5 + real / sum * f64::from(1 << BITS)) as i32;
+            }
+            // A last weight of zero costs a multiplication and changes nothing.
+            let used = weights.iter().rposition(|&w| w != 0).map_or(1, |last| last + 1);
+            self.count = self.count.max(used);
+            self.bounds.push((first as u32, used as u32));
+        }
+    }
+
+    /// Returns the most weights that an output pixel has, at least 2.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns every output pixel's first source pixel and [`Taps::count`] weights, the last of which may be zero for
+    /// pixels behind the end.
+    #[inline(always)]
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, &[i32])> {
+        let weights = self.weights.chunks_exact(self.room).map(|weights| &weights[..self.count]);
+        self.bounds.iter().map(|bounds| bounds.0 as usize).zip(weights)
+    }
+
+    /// Sets up the two nearest pixels of each output pixel, half-pixel centres, edges repeated.
+    pub(super) fn linear(&mut self, from: usize, to: usize) {
+        let scale = from as f64 / to as f64;
+        (self.room, self.count) = (2, 2);
+        self.bounds.clear();
+        self.weights.clear();
+        for i in 0..to {
+            let at = ((i as f64 + 0.5) * scale - 0.5).clamp(0.0, (from - 1) as f64);
+            let first = at as usize;
+            let second = ((at - first as f64) * f64::from(1 << LINEAR_BITS) + 0.5) as i32;
+            // The last pixel has no second; its weight is then zero.
+            let count = if first + 1 < from { 2 } else { 1 };
+            self.bounds.push((first as u32, count));
+            self.weights.extend([(1 << LINEAR_BITS) - second, second]);
+        }
+    }
+
+    /// Returns an output pixel's first source pixel and weights; there is at least one.
+    #[inline(always)]
+    pub(super) fn of(&self, i: usize) -> (usize, &[i32]) {
+        let (first, count) = self.bounds[i];
+        (first as usize, &self.weights[i * self.room..][..count as usize])
+    }
+}

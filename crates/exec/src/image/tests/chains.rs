@@ -1,0 +1,126 @@
+//! A chain gives the same bits as its steps one by one.
+
+use forebay_core::rng::{SampleRng, op_key};
+use forebay_core::{Epoch, ErrorKind, Seed};
+use forebay_data::DType;
+
+use super::{any_jpeg, draw, picture, rng};
+use crate::image::{Chain, Input, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+
+fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
+    let antialias = draw(rng, 0, 2) > 0;
+    let (height, width) = (draw(rng, 1, 90), draw(rng, 1, 90));
+    match draw(rng, 0, 6) {
+        0 => Step::Resize { height, width, antialias },
+        1 => Step::ResizeShorter { size: draw(rng, 5, 60), antialias },
+        2 | 3 => Step::CenterCrop { height, width },
+        4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), antialias, key_op },
+        _ => Step::Flip { p: 0.5, key_op },
+    }
+}
+
+fn any_chain(rng: &mut SampleRng, channels: usize) -> Vec<Step> {
+    let mut steps: Vec<_> = (0..draw(rng, 0, 5)).map(|op| any_step(rng, op as u64)).collect();
+    if draw(rng, 0, 1) == 0 {
+        let layout = [Layout::Hwc, Layout::Chw][draw(rng, 0, 1)];
+        let (mean, std) = (vec![0.485, 0.456, 0.406], vec![0.229, 0.224, 0.225]);
+        steps.push(Step::Normalize { mean: mean[..channels].to_vec(), std: std[..channels].to_vec(), layout });
+        (0..draw(rng, 0, 2)).for_each(|op| steps.push(Step::Flip { p: 0.5, key_op: 100 + op as u64 }));
+    }
+    steps
+}
+
+fn pixels([height, width, channels]: [usize; 3], pixels: &[u8]) -> Input<'_> {
+    Input::Pixels { height, width, channels, pixels }
+}
+
+fn run(chain: &Chain, input: Input<'_>, draws: &impl Fn(u64) -> SampleRng, scratch: &mut Scratch) -> (Shape, Vec<u8>) {
+    let mut out = Vec::new();
+    let shape = chain.run(input, draws, scratch, &mut Output::Vec(&mut out)).expect("a good image");
+    assert_eq!(shape.bytes(), out.len());
+    (shape, out)
+}
+
+#[test]
+fn fused_and_unfused_chains_give_the_same_bits() {
+    let mut rng = rng(31);
+    let mut scratch = Scratch::new(Limits::default()).expect("memory");
+    for case in 0..500 {
+        let (width, height) = (draw(&mut rng, 1, 120), draw(&mut rng, 1, 120));
+        let mode = [Mode::Rgb, Mode::Rgb, Mode::Grey][draw(&mut rng, 0, 2)];
+        let encoded = draw(&mut rng, 0, 3) > 0;
+        let bytes = match encoded {
+            true => any_jpeg(&mut rng, width, height),
+            false => picture(&mut rng, width, height, mode.channels()),
+        };
+        let given = [height, width, mode.channels()];
+        let input = if encoded { Input::Encoded(&bytes) } else { pixels(given, &bytes) };
+        let steps = any_chain(&mut rng, mode.channels());
+        let key = rng.next_u64();
+        let draws = |op| super::rng(op_key(Seed(key), Epoch(0), op));
+
+        let decode = encoded.then_some(mode);
+        let chain = Chain::new(decode, steps.clone()).expect("valid");
+        let (shape, fused) = run(&chain, input, &draws, &mut scratch);
+        let told = chain.fixed_shape((!encoded).then_some(given));
+        assert!(told.is_none_or(|told| told == shape), "case {case}: {told:?}, {shape:?} by {steps:?}");
+        let mut slot = vec![9; shape.bytes()];
+        chain.run(input, draws, &mut scratch, &mut Output::Slot(&mut slot)).expect("the same");
+        assert_eq!(slot, fused);
+
+        let mut now = run(&Chain::new(decode, vec![]).expect("valid"), input, &draws, &mut scratch);
+        let mut order = Layout::Hwc;
+        for step in &steps {
+            let one = Chain::new(None, vec![step.clone()]).expect("valid");
+            let input = match now.0.dtype {
+                DType::Uint8 => pixels(now.0.dims, &now.1),
+                _ => Input::Floats { shape: now.0.dims, layout: order, bytes: &now.1 },
+            };
+            now = run(&one, input, &draws, &mut scratch);
+            if let Step::Normalize { layout, .. } = step {
+                order = *layout;
+            }
+        }
+        assert_eq!((shape, &fused), (now.0, &now.1), "case {case}: {width}x{height} {decode:?} {steps:?}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_when_it_is_built() {
+    let normalize = || Step::Normalize { mean: vec![0.5], std: vec![0.5], layout: Layout::Chw };
+    let crop = Step::CenterCrop { height: 2, width: 2 };
+    let message = |decode, steps| Chain::new(decode, steps).expect_err("refused").message().to_owned();
+    assert_eq!(message(None, vec![normalize(), crop]), "center crop after normalize");
+    assert_eq!(message(Some(Mode::Rgb), vec![normalize()]), "normalize has 1 channels, the decoded image has 3");
+    assert_eq!(message(None, vec![Step::Flip { p: 1.5, key_op: 0 }]), "flip with probability 1.5, not within 0 and 1");
+    assert_eq!(
+        message(None, vec![Step::ResizeShorter { size: 0, antialias: true }]),
+        "resize shorter side to 0 pixels, not within 1 and 1048576"
+    );
+    let reversed = Step::RandomResizedCrop {
+        height: 2,
+        width: 2,
+        scale: (0.5, 0.1),
+        ratio: (1.0, 1.0),
+        antialias: true,
+        key_op: 0,
+    };
+    assert!(message(None, vec![reversed]).starts_with("random resized crop with scale (0.5, 0.1)"));
+}
+
+#[test]
+fn what_does_not_fit_the_slot_or_the_limits_is_an_error() {
+    let mut scratch = Scratch::new(Limits { pixels_max: 10_000 }).expect("memory");
+    let thin = [0; 2 * 900];
+    let input = Input::Pixels { height: 900, width: 2, channels: 1, pixels: &thin };
+    let chain = Chain::new(None, vec![Step::ResizeShorter { size: 50, antialias: true }]).expect("valid");
+    let mut out = Vec::new();
+    let e = chain.run(input, super::rng, &mut scratch, &mut Output::Vec(&mut out)).expect_err("too large");
+    assert_eq!(e.kind(), ErrorKind::Exhausted);
+    let chain = Chain::new(None, vec![Step::CenterCrop { height: 4, width: 4 }]).expect("valid");
+    let e = chain.run(input, super::rng, &mut scratch, &mut Output::Slot(&mut [0; 15])).expect_err("too small");
+    assert_eq!(e.message(), "an image of uint8 [4, 4, 1] in a slot of 15 bytes");
+    let e =
+        chain.run(Input::Encoded(&thin), super::rng, &mut scratch, &mut Output::Vec(&mut out)).expect_err("encoded");
+    assert_eq!(e.kind(), ErrorKind::Invalid);
+}

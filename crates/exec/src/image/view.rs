@@ -1,0 +1,125 @@
+//! A view of pixels: 8 bits a channel, channels together, rows a stride apart.
+//!
+//! Invariant: every row of a view lies inside its slice, so a kernel that walks [`Image::row`] cannot read outside.
+//! A crop is a view of the same bytes: nothing is copied.
+
+use forebay_core::{Error, Result};
+
+/// A rectangle of pixels; `x` and `y` are its left and upper edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// Columns left of it.
+    pub x: usize,
+    /// Rows above it.
+    pub y: usize,
+    /// Its columns.
+    pub width: usize,
+    /// Its rows.
+    pub height: usize,
+}
+
+impl Region {
+    /// The whole of an image.
+    pub fn whole(width: usize, height: usize) -> Self {
+        Self { x: 0, y: 0, width, height }
+    }
+
+    /// Says whether it has pixels and all of them lie inside an image of this size.
+    pub fn fits(&self, width: usize, height: usize) -> bool {
+        let inside = |from: usize, len: usize, of: usize| len > 0 && from.checked_add(len).is_some_and(|end| end <= of);
+        inside(self.x, self.width, width) && inside(self.y, self.height, height)
+    }
+}
+
+/// A borrowed image, see the module's documentation.
+#[derive(Debug, Clone, Copy)]
+pub struct Image<'a> {
+    pixels: &'a [u8],
+    width: usize,
+    height: usize,
+    channels: usize,
+    stride: usize,
+}
+
+impl<'a> Image<'a> {
+    /// Views `pixels` as rows without gaps.
+    ///
+    /// # Errors
+    /// Invalid when the size is not `height * width * channels`, or zero.
+    pub fn packed(pixels: &'a [u8], width: usize, height: usize, channels: usize) -> Result<Self> {
+        let len = width.checked_mul(channels).and_then(|row| row.checked_mul(height));
+        if len != Some(pixels.len()) || pixels.is_empty() {
+            let got = pixels.len();
+            return Err(Error::invalid(format!(
+                "{got} bytes are not an image of shape [{height}, {width}, {channels}]"
+            )));
+        }
+        Ok(Self { pixels, width, height, channels, stride: width * channels })
+    }
+
+    /// Returns the columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns the rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Returns the bytes of a pixel.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Returns the bytes of row `y`.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[inline]
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        &self.pixels[y * self.stride..][..self.width * self.channels]
+    }
+
+    /// Returns the rows in order.
+    pub fn rows(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let image = *self;
+        (0..image.height).map(move |y| image.row(y))
+    }
+
+    /// Returns the bytes when rows have no gaps between them.
+    pub fn as_packed(&self) -> Option<&'a [u8]> {
+        let row = self.width * self.channels;
+        (self.stride == row).then(|| &self.pixels[..row * self.height])
+    }
+
+    /// Views a part.
+    ///
+    /// # Errors
+    /// Invalid when the region is empty or not inside.
+    pub fn crop(&self, region: Region) -> Result<Self> {
+        let Region { x, y, width, height } = region;
+        if !region.fits(self.width, self.height) {
+            let (w, h) = (self.width, self.height);
+            return Err(Error::invalid(format!(
+                "a crop of {width}x{height} at ({x}, {y}) is not inside an image of {w}x{h}"
+            )));
+        }
+        let pixels = &self.pixels[y * self.stride + x * self.channels..];
+        Ok(Self { pixels, width, height, ..*self })
+    }
+}
+
+/// Returns the first `len` bytes of a buffer that is kept from call to call; what they hold is unspecified.
+///
+/// One huge image must not pin its memory for ever: a buffer much larger than needed is given back.
+pub(super) fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    const KEPT_BYTES: usize = 64 << 20;
+    if buffer.len() > KEPT_BYTES && buffer.len() / 4 > len {
+        *buffer = Vec::new();
+    }
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}

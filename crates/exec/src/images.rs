@@ -1,0 +1,143 @@
+//! Fused image ops over a column: each row goes through the whole chain once, straight into its slot of the batch.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, LargeBinaryArray};
+use arrow_buffer::Buffer;
+use forebay_core::rng::{SampleRng, op_key};
+use forebay_core::{Error, Result, Seed};
+use forebay_data::{
+    Chunk, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
+};
+use forebay_plan::{ImageMode, Layout, Op, Step};
+
+use crate::image::{self, Chain, Input, Mode, Output, Scratch};
+
+pub(crate) struct ImageWork {
+    column: String,
+    steps: Vec<Step>,
+    chain: Chain,
+    seed: Seed,
+    schema: Arc<Schema>,
+}
+
+impl ImageWork {
+    pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed) -> Result<Self> {
+        let mut decode = None;
+        let mut chain = Vec::new();
+        for step in steps {
+            match &step.node.op {
+                Op::DecodeImage { mode: ImageMode::Grey, .. } => decode = Some(Mode::Grey),
+                Op::DecodeImage { mode: ImageMode::Rgb, .. } => decode = Some(Mode::Rgb),
+                op => chain.push(kernel(op, step.random)?),
+            }
+        }
+        let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?;
+        let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
+        Ok(Self { column: column.to_owned(), steps: steps.to_vec(), chain, seed, schema })
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
+        let field = self.schema.field(&self.column)?.clone();
+        let source = Rows::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)?;
+        let dtype = field.kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
+        let mut run = |row: usize, out: &mut Output<'_>| -> Result<image::Shape> {
+            let id = chunk.ids()[row];
+            let rng = |op| self.rng(op, id);
+            let result = source.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
+            result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
+        };
+        let rows = chunk.num_rows();
+        let column = match field.kind.known_shape() {
+            Some(shape) => {
+                let mut builder = FixedTensorBuilder::new(dtype, &shape, rows);
+                for row in 0..rows {
+                    run(row, &mut Output::Slot(builder.slot(row)))?;
+                }
+                builder.finish()?
+            }
+            None => {
+                let mut builder = VariableTensorBuilder::new(dtype, 3);
+                let mut bytes = Vec::new();
+                for row in 0..rows {
+                    let shape = run(row, &mut Output::Vec(&mut bytes))?;
+                    builder.push(&shape.dims, &bytes[..shape.bytes()])?;
+                }
+                builder.finish()?
+            }
+        };
+        chunk.with_column(field, column)
+    }
+
+    fn rng(&self, op: u64, id: RowId) -> SampleRng {
+        SampleRng::new(op_key(self.seed, id.epoch, op), id.sample)
+    }
+}
+
+/// The kernel of an op.
+fn kernel(op: &Op, random: u64) -> Result<image::Step> {
+    Ok(match op {
+        Op::Resize { height, width, antialias, .. } => {
+            image::Step::Resize { height: *height, width: *width, antialias: *antialias }
+        }
+        Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
+        Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
+            height: *height,
+            width: *width,
+            scale: *scale,
+            ratio: *ratio,
+            antialias: *antialias,
+            key_op: random,
+        },
+        Op::RandomFlip { probability, .. } => image::Step::Flip { p: *probability, key_op: random },
+        Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
+            mean: mean.iter().map(|&m| m as f32).collect(),
+            std: std.iter().map(|&s| s as f32).collect(),
+            layout: match layout {
+                Layout::Chw => image::Layout::Chw,
+                Layout::Hwc => image::Layout::Hwc,
+            },
+        },
+        other => return Err(Error::internal(format!("{} is no image op", other.name()))),
+    })
+}
+
+/// The images of a column, one by one.
+enum Rows<'a> {
+    Encoded(&'a LargeBinaryArray),
+    Pixels { values: Buffer, images: Vec<([usize; 3], usize)> },
+}
+
+impl<'a> Rows<'a> {
+    fn new(kind: &Kind, column: &'a ArrayRef) -> Result<Self> {
+        if *kind == Kind::Bytes {
+            let bytes = column.as_any().downcast_ref().ok_or_else(|| Error::internal("bytes are large binary"))?;
+            return Ok(Rows::Encoded(bytes));
+        }
+        let mut images = Vec::with_capacity(column.len());
+        let mut start = 0;
+        for row in 0..column.len() {
+            let shape = tensor_shape_of_row(kind, column, row)?;
+            let shape: [usize; 3] = shape.try_into().map_err(|_| Error::internal("an image has 3 dimensions"))?;
+            images.push((shape, start));
+            start += shape.iter().product::<usize>();
+        }
+        Ok(Rows::Pixels { values: tensor_values(kind, column)?, images })
+    }
+
+    fn row(&self, row: usize) -> Result<Input<'_>> {
+        match self {
+            Rows::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
+            Rows::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
+            Rows::Pixels { values, images } => {
+                let ([height, width, channels], start) = images[row];
+                let pixels = &values.as_slice()[start..start + height * width * channels];
+                Ok(Input::Pixels { height, width, channels, pixels })
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Runs splits on this machine: morsels in, chunks out, batches in order.
+//!
+//! ```text
+//! Stages + EpochPlan + SourceIndex -> Executable   one pipeline, shared by threads
+//! Executable.morsel()                              the pure function: rows of a morsel
+//! Merge                                            ordered chunks -> exact batches, with their positions
+//! LocalStream                                      threads + Merge: the iterator of this process
+//! ```
+//!
+//! A worker runs the same `Executable`, and a client of a service the same `Merge`.
+
+mod executable;
+mod functions;
+pub mod image;
+mod images;
+mod local;
+mod merge;
+mod rows;
+pub mod table;
+mod work;
+
+pub use executable::{Environment, Executable, extent};
+pub use functions::{Functions, NoFunctions, Pickle, Randomness};
+pub use local::{LocalOptions, LocalStream};
+pub use merge::{Delivery, Merge, Position};
+pub use work::Scratch;
+
+/// Makes an error of a panic: a bug of ours, told without a backtrace.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> forebay_core::Error {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    forebay_core::Error::internal(format!("a part of forebay failed: {text}")).hint("please report this as a bug")
+}

@@ -1,0 +1,71 @@
+//! Where the rows come from: files and arrays through `io`, or a user's Python object.
+
+use std::sync::Arc;
+
+use forebay_core::{Epoch, Error, Result, SampleId};
+use forebay_data::{Chunk, RowId, Schema};
+use forebay_io::{Place, Reader, SourceIndex};
+use forebay_plan::{BlobId, Source};
+
+use crate::executable::{Environment, numbered};
+use crate::functions::{Functions, Pickle};
+
+/// Rows of a chunk read from a block of unknown length. Fixed: it decides what a batched function sees.
+const STREAM_ROWS: usize = 64;
+
+pub(crate) enum Rows {
+    Files(Arc<dyn Reader>),
+    Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
+    Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
+}
+
+impl Rows {
+    pub(crate) fn open(source: &Source, index: Option<SourceIndex>, env: &Environment) -> Result<Self> {
+        let schema = Arc::new(source.schema()?);
+        let pickle = |id: &BlobId| Ok::<_, Error>(Pickle { id: id.clone(), bytes: env.blobs.get(id)? });
+        let functions = env.functions.clone();
+        match source {
+            Source::MapDataset { blob, .. } => Ok(Rows::Items { dataset: pickle(blob)?, schema, functions }),
+            Source::Generator { blob, .. } => Ok(Rows::Generator { generator: pickle(blob)?, schema, functions }),
+            _ => {
+                let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
+                Ok(Rows::Files(forebay_io::open(source, index, env.blobs.as_ref())?))
+            }
+        }
+    }
+
+    pub(crate) fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        match self {
+            Rows::Files(reader) => reader.gather(places),
+            Rows::Items { dataset, schema, functions } => {
+                let rows: Vec<u64> = places.iter().map(|p| p.row).collect();
+                functions.items(dataset, &rows, numbered(places), schema)
+            }
+            Rows::Generator { .. } => Err(Error::internal("a generator has no rows to pick")),
+        }
+    }
+
+    pub(crate) fn stream(&self, block: u64, epoch: Epoch, see: &mut dyn FnMut(Result<Chunk>) -> Result<()>) -> Result<()> {
+        match self {
+            Rows::Files(reader) => {
+                let chunks = match reader.stream(block, epoch, STREAM_ROWS) {
+                    Ok(chunks) => chunks,
+                    Err(e) => return see(Err(e)),
+                };
+                for chunk in chunks {
+                    see(chunk)?;
+                }
+                Ok(())
+            }
+            Rows::Items { .. } => Err(Error::internal("a map dataset is not read as a block")),
+            Rows::Generator { generator, schema, functions } => {
+                let mut row = 0u64;
+                functions.generate(generator, STREAM_ROWS, schema, &mut |columns, rows| {
+                    let ids = (row..row + rows as u64).map(|r| RowId { sample: SampleId::new(0, r), epoch }).collect();
+                    row += rows as u64;
+                    see(Chunk::new(schema.clone(), columns, ids))
+                })
+            }
+        }
+    }
+}

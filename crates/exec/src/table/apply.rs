@@ -1,0 +1,41 @@
+//! Table ops over a chunk: columns chosen, renamed, cast and computed; rows dropped.
+//!
+//! Invariant: columns that an op does not compute are shared, never copied.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use forebay_core::{Error, Result};
+use forebay_data::{Chunk, Schema};
+use forebay_plan::{Expr, Op};
+
+use super::{evaluate, filter};
+
+/// Runs a table op; `output_schema` is what [`Op::apply`] gives for the schema of `input`.
+///
+/// # Errors
+/// As [`evaluate`]; Internal for any other op.
+pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
+    let columns: Vec<ArrayRef> = match op {
+        Op::FilterExpr { predicate } => return filter(predicate, input),
+        Op::Rename { .. } => input.columns().to_vec(),
+        Op::Select { .. } | Op::Drop { .. } => each(output_schema, |name| input.column(name).cloned())?,
+        Op::Cast { columns } => each(output_schema, |name| match columns.iter().rfind(|(column, _)| column == name) {
+            Some((_, dtype)) => {
+                let arg = Box::new(Expr::Col { name: name.to_owned() });
+                evaluate(&Expr::Cast { arg, dtype: *dtype }, input)
+            }
+            None => input.column(name).cloned(),
+        })?,
+        Op::WithColumn { column, value } => {
+            let computed = evaluate(value, input)?;
+            each(output_schema, |name| if name == column { Ok(computed.clone()) } else { input.column(name).cloned() })?
+        }
+        other => return Err(Error::internal(format!("{} is not a table op", other.name()))),
+    };
+    input.with_columns(output_schema.clone(), columns)
+}
+
+fn each(schema: &Schema, column: impl Fn(&str) -> Result<ArrayRef>) -> Result<Vec<ArrayRef>> {
+    schema.fields().iter().map(|f| column(&f.name)).collect()
+}

@@ -1,0 +1,88 @@
+//! Another dtype, as NumPy's `astype`, with one defined result on every processor.
+//!
+//! | from, to | result |
+//! |---|---|
+//! | integer → integer | the low bits (wraps) |
+//! | float → integer | truncated, then the nearest that fits (saturates); not-a-number becomes 0 |
+//! | anything → bool | whether it is not 0; not-a-number is true |
+//! | anything → float | the nearest, ties to even, in one rounding |
+//! | string → number | as written, spaces around it aside; anything else is an error that names the text |
+
+use std::str::FromStr;
+
+use arrow_array::{Array, LargeStringArray};
+use arrow_buffer::Buffer;
+use forebay_core::{Error, Result};
+use forebay_data::DType;
+
+use super::kernel::{map, native};
+use super::number::{Element, Number};
+use super::shape::{Layout, Numbers};
+use super::value::Value;
+
+/// Casts a value.
+///
+/// # Errors
+/// Data when a string is not a number that `dtype` holds; Invalid for bytes.
+pub(super) fn cast(value: Value, dtype: DType) -> Result<Value> {
+    Ok(Value::Numbers(match value {
+        Value::Word(word) => Numbers { layout: Layout::Once, ..parse(&LargeStringArray::from(vec![word]), dtype)? },
+        Value::Text(column) => match column.as_any().downcast_ref::<LargeStringArray>() {
+            Some(strings) => parse(strings, dtype)?,
+            None => return Err(Error::invalid("cannot cast bytes to a number")),
+        },
+        other => convert(other.numbers()?, dtype),
+    }))
+}
+
+/// Returns numbers as another dtype.
+pub(super) fn convert(numbers: Numbers, dtype: DType) -> Numbers {
+    let from = numbers.dtype;
+    if from == dtype {
+        return numbers;
+    }
+    let values = match (from, dtype) {
+        (_, DType::Bool) => native!(from, S => map::<S, i8>(&numbers.values, |x| i8::from(x != S::default()))),
+        (DType::Bool, _) => native!(dtype, T => map::<i8, T>(&numbers.values, |x| T::of(i8::from(x != 0)))),
+        _ => native!(from, S => native!(dtype, T => map::<S, T>(&numbers.values, T::of))),
+    };
+    numbers.with(dtype, values)
+}
+
+fn parse(strings: &LargeStringArray, dtype: DType) -> Result<Numbers> {
+    let values = match dtype {
+        DType::Bool => parse_as(strings, dtype, |text| match text {
+            "True" | "true" | "1" => Some(1i8),
+            "False" | "false" | "0" => Some(0),
+            _ => None,
+        }),
+        DType::Float16 => parse_as(strings, dtype, |t| f64::from_str(t).ok().map(Number::half)),
+        DType::Int8 => parse_as(strings, dtype, |t| i8::from_str(t).ok()),
+        DType::Int16 => parse_as(strings, dtype, |t| i16::from_str(t).ok()),
+        DType::Int32 => parse_as(strings, dtype, |t| i32::from_str(t).ok()),
+        DType::Int64 => parse_as(strings, dtype, |t| i64::from_str(t).ok()),
+        DType::Uint8 => parse_as(strings, dtype, |t| u8::from_str(t).ok()),
+        DType::Uint16 => parse_as(strings, dtype, |t| u16::from_str(t).ok()),
+        DType::Uint32 => parse_as(strings, dtype, |t| u32::from_str(t).ok()),
+        DType::Uint64 => parse_as(strings, dtype, |t| u64::from_str(t).ok()),
+        DType::Float32 => parse_as(strings, dtype, |t| f32::from_str(t).ok()),
+        DType::Float64 => parse_as(strings, dtype, |t| f64::from_str(t).ok()),
+    }?;
+    Ok(Numbers { dtype, values, nulls: strings.nulls().cloned(), layout: Layout::Rows })
+}
+
+fn parse_as<T: Element>(strings: &LargeStringArray, dtype: DType, read: impl Fn(&str) -> Option<T>) -> Result<Buffer> {
+    let mut numbers = Vec::with_capacity(strings.len());
+    for text in strings {
+        let Some(text) = text else {
+            numbers.push(T::default().store());
+            continue;
+        };
+        let number = read(text.trim()).ok_or_else(|| {
+            let start: String = text.chars().take(40).collect();
+            Error::data(format!("cannot read {start:?} as {dtype}")).hint("filter such rows out before the cast")
+        })?;
+        numbers.push(number.store());
+    }
+    Ok(Buffer::from_vec(numbers))
+}

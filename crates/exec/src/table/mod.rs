@@ -1,0 +1,96 @@
+//! Table ops: expressions over columns, and the ops that only move, drop or recompute columns.
+//!
+//! Why here: `plan` says what an expression is and which dtype it gives; this is the one place that computes it, a
+//! whole column at a time. Semantics are NumPy 2's on arrays, fixed where NumPy leaves them to the processor:
+//!
+//! - integers wrap; `//` and `%` have Python's sign rule, and give 0 where an integer is divided by 0;
+//! - float to integer truncates and saturates, not-a-number becomes 0 (NumPy leaves both to the processor);
+//! - a missing row stays missing through arithmetic, comparisons, functions and casts; `&` and `|` are Kleene's (false
+//!   and missing is false); `where` takes `no` where its condition is missing, as a filter drops such a row.
+//!
+//! Invariants: T-1 [`evaluate`] gives exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
+//! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is asked for.
+//! Memory: the first step over a column makes a buffer; each further step writes over it in place.
+//! Not here: which expressions are allowed and their dtypes (`plan`).
+
+mod apply;
+mod arithmetic;
+mod cast;
+mod choose;
+mod compare;
+mod hash;
+mod kernel;
+mod logic;
+mod math;
+mod number;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod text;
+mod value;
+
+use arrow_array::{ArrayRef, BooleanArray};
+use forebay_core::{Error, Result};
+use forebay_data::Chunk;
+use forebay_plan::{Binary, Expr, Unary};
+
+pub use apply::apply;
+use value::Value;
+
+/// Returns the column that `expr` gives over the rows of `chunk`.
+///
+/// # Errors
+/// Those of [`Expr::kind`]; Data when a value has no result (text that is no number, a negative integer power).
+pub fn evaluate(expr: &Expr, chunk: &Chunk) -> Result<ArrayRef> {
+    let kind = expr.kind(chunk.schema())?.column();
+    value(expr, chunk)?.into_array(&kind, chunk.num_rows())
+}
+
+/// Returns the rows for which `predicate` is true; a missing value is not true.
+///
+/// # Errors
+/// As [`evaluate`]; Invalid when the predicate is not one truth value for each row.
+pub fn filter(predicate: &Expr, chunk: &Chunk) -> Result<Chunk> {
+    let rows = chunk.num_rows();
+    let keep = match value(predicate, chunk)? {
+        Value::Numbers(truth) => logic::mask(truth, rows)?,
+        _ => return Err(Error::invalid(format!("filter needs a truth value for each row, not {predicate}"))),
+    };
+    chunk.filter(&BooleanArray::new(keep, None))
+}
+
+fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
+    let rows = chunk.num_rows();
+    match expr {
+        Expr::Col { name } => Value::load(&chunk.schema().field(name)?.kind, chunk.column(name)?),
+        Expr::Int { value } => Ok(Value::Int(*value)),
+        Expr::Float { value } => Ok(Value::Float(*value)),
+        Expr::Bool { value } => Ok(Value::truth(*value)),
+        Expr::Str { value } => Ok(Value::Word(value.clone())),
+        Expr::Binary { op, left, right } => {
+            let (a, b) = (value(left, chunk)?, value(right, chunk)?);
+            match op {
+                Binary::And | Binary::Or => logic::join(*op, a, b, rows),
+                Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
+                    compare::compare(*op, a, b, rows)
+                }
+                _ => arithmetic::join(*op, a, b, rows),
+            }
+        }
+        Expr::Unary { op, arg } => {
+            let arg = value(arg, chunk)?;
+            match op {
+                Unary::Not => logic::not(arg),
+                Unary::IsNull => Ok(logic::is_null(&arg)),
+                Unary::Len => text::len(&arg, rows),
+                _ => math::function(*op, arg),
+            }
+        }
+        Expr::Clip { arg, low, high } => choose::clip(value(arg, chunk)?, *low, *high),
+        Expr::Where { cond, yes, no } => {
+            choose::choose(value(cond, chunk)?, value(yes, chunk)?, value(no, chunk)?, rows)
+        }
+        Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
+        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype),
+    }
+}

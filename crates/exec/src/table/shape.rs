@@ -1,0 +1,164 @@
+//! The numbers of a column, flat, and how rows lie in them; broadcasting one layout to another.
+//!
+//! Everything element-wise works on the flat buffer and so needs no shapes: a scalar column is a tensor of one number
+//! a row. Invariant: `values` holds exactly the layout's numbers, `nulls` one bit for each row.
+
+use arrow_array::ArrayRef;
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
+use forebay_core::{Error, Result};
+use forebay_data::DType;
+
+use super::kernel::bits;
+use super::number::Element;
+
+/// How rows lie in a flat buffer.
+#[derive(Debug, Clone)]
+pub(super) enum Layout {
+    /// One number for all rows.
+    Once,
+    /// One number for each row.
+    Rows,
+    /// The same number of numbers for each row.
+    Fixed(Vec<usize>),
+    /// A different number of numbers for each row.
+    Variable {
+        /// The dimensions, for the kind.
+        shape: Vec<Option<usize>>,
+        /// Where each row begins and ends.
+        offsets: OffsetBuffer<i32>,
+        /// The shape of each row, as the column stores it.
+        shapes: ArrayRef,
+    },
+}
+
+/// The numbers of a column.
+#[derive(Debug, Clone)]
+pub(super) struct Numbers {
+    pub(super) dtype: DType,
+    pub(super) values: Buffer,
+    pub(super) nulls: Option<NullBuffer>,
+    pub(super) layout: Layout,
+}
+
+impl Layout {
+    /// Returns where the numbers of each of `rows` rows lie.
+    pub(super) fn ranges(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
+        match self {
+            Layout::Once => vec![0..1; rows],
+            Layout::Rows => (0..rows).map(|i| i..i + 1).collect(),
+            Layout::Fixed(shape) => {
+                let n: usize = shape.iter().product();
+                (0..rows).map(|i| i * n..(i + 1) * n).collect()
+            }
+            Layout::Variable { offsets, .. } => offsets.windows(2).map(|w| w[0] as usize..w[1] as usize).collect(),
+        }
+    }
+
+    /// Returns how many numbers `rows` rows have.
+    pub(super) fn len(&self, rows: usize) -> usize {
+        match self {
+            Layout::Once => 1,
+            Layout::Rows => rows,
+            Layout::Fixed(shape) => rows * shape.iter().product::<usize>(),
+            Layout::Variable { offsets, .. } => offsets.last() as usize,
+        }
+    }
+
+    fn rank(&self) -> usize {
+        match self {
+            Layout::Once => 0,
+            Layout::Rows => 1,
+            Layout::Fixed(_) | Layout::Variable { .. } => 2,
+        }
+    }
+}
+
+impl Numbers {
+    /// Makes one number that stands for every row.
+    pub(super) fn once<T: Element>(dtype: DType, value: T) -> Self {
+        Self { dtype, values: Buffer::from_vec(vec![value.store()]), nulls: None, layout: Layout::Once }
+    }
+
+    /// Returns the number, if one stands for every row.
+    pub(super) fn single<T: Element>(&self) -> Option<T> {
+        matches!(self.layout, Layout::Once).then(|| self.at(0))
+    }
+
+    /// Returns one number of the flat buffer.
+    pub(super) fn at<T: Element>(&self, i: usize) -> T {
+        T::load(self.values.typed_data::<T::Stored>()[i])
+    }
+
+    /// Returns other numbers in the same places.
+    pub(super) fn with(self, dtype: DType, values: Buffer) -> Self {
+        Self { dtype, values, ..self }
+    }
+
+    /// Repeats numbers until they lie as `layout` says.
+    pub(super) fn expand(self, layout: &Layout, rows: usize) -> Self {
+        if self.layout.rank() >= layout.rank() {
+            return self;
+        }
+        let values = bits!(self.dtype, T => {
+            let from = self.values.typed_data::<T>();
+            Buffer::from_vec(match (&self.layout, layout) {
+                (Layout::Once, _) => vec![from[0]; layout.len(rows)],
+                (_, Layout::Fixed(shape)) => {
+                    let n = shape.iter().product();
+                    from.iter().flat_map(|&x| std::iter::repeat_n(x, n)).collect::<Vec<T>>()
+                }
+                _ => {
+                    let mut to = Vec::with_capacity(layout.len(rows));
+                    for (range, &x) in layout.ranges(rows).iter().zip(from) {
+                        to.extend(std::iter::repeat_n(x, range.len()));
+                    }
+                    to
+                }
+            })
+        });
+        Self { values, layout: layout.clone(), ..self }
+    }
+}
+
+/// Returns the layout that the operands have together.
+///
+/// # Errors
+/// Internal when two shapes differ, which [`forebay_plan::Expr::kind`] refuses before.
+pub(super) fn common(operands: &[&Numbers]) -> Result<Layout> {
+    let mut widest = &Layout::Once;
+    for operand in operands {
+        match (widest, &operand.layout) {
+            (Layout::Fixed(a), Layout::Fixed(b)) if a == b => {}
+            (a, b) if a.rank() == 2 && b.rank() == 2 => return Err(Error::internal("two shapes that differ")),
+            (a, b) if b.rank() > a.rank() => widest = b,
+            _ => {}
+        }
+    }
+    Ok(widest.clone())
+}
+
+/// Lays two operands out alike; single numbers stay single.
+///
+/// # Errors
+/// As [`common`].
+pub(super) fn align(a: Numbers, b: Numbers, rows: usize) -> Result<(Numbers, Numbers, Place)> {
+    let layout = common(&[&a, &b])?;
+    let nulls = NullBuffer::union(a.nulls.as_ref(), b.nulls.as_ref());
+    let expand = |x: Numbers| if matches!(x.layout, Layout::Once) { x } else { x.expand(&layout, rows) };
+    let (a, b) = (expand(a), expand(b));
+    Ok((a, b, Place { layout, nulls }))
+}
+
+/// Where a result goes: the layout and the missing rows of its operands together.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) layout: Layout,
+    pub(super) nulls: Option<NullBuffer>,
+}
+
+impl Place {
+    /// Puts numbers there.
+    pub(super) fn fill(self, dtype: DType, values: Buffer) -> Numbers {
+        Numbers { dtype, values, nulls: self.nulls, layout: self.layout }
+    }
+}

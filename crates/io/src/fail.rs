@@ -1,0 +1,60 @@
+//! Errors of files, said for the person who named them.
+
+use forebay_core::{Error, ErrorKind};
+
+/// An operating system's error about `uri`.
+pub(crate) fn io(uri: &str, e: std::io::Error) -> Error {
+    use std::io::ErrorKind as Io;
+    match e.kind() {
+        Io::NotFound => missing(uri),
+        Io::PermissionDenied => denied(uri, "give this user read permission on the file and its folders"),
+        Io::IsADirectory => folder(uri),
+        Io::UnexpectedEof => truncated(uri, "the file ends before the data that it should hold"),
+        _ => {
+            let kind = Error::from(std::io::Error::from(e.kind())).kind();
+            let kind = if kind == ErrorKind::Internal { ErrorKind::Unavailable } else { kind };
+            Error::new(kind, format!("cannot read a file: {e}")).with("file", uri)
+        }
+    }
+}
+
+/// There is nothing at `uri`.
+pub(crate) fn missing(uri: &str) -> Error {
+    Error::new(ErrorKind::NotFound, "there is no such file").with("file", uri).hint("check the path")
+}
+
+/// There is something at `uri` that this user may not read.
+pub(crate) fn denied(uri: &str, hint: &str) -> Error {
+    Error::new(ErrorKind::PermissionDenied, "not allowed to read this file").with("file", uri).hint(hint)
+}
+
+/// `uri` is a folder where a file is wanted.
+pub(crate) fn folder(uri: &str) -> Error {
+    Error::invalid("this is a folder, not a file")
+        .with("file", uri)
+        .hint(format!("name the files in it, for example {:?}", format!("{}/*", uri.trim_end_matches('/'))))
+}
+
+/// The file at `uri` is shorter than its own content says.
+pub(crate) fn truncated(uri: &str, what: &str) -> Error {
+    Error::data(what).with("file", uri).hint("the file is truncated or corrupt: write or fetch it again")
+}
+
+/// The bytes of `uri` at `offset` are not what the format allows.
+pub(crate) fn corrupt(uri: &str, offset: u64, what: impl Into<String>) -> Error {
+    Error::data(what).with("file", uri).with("offset", offset)
+}
+
+/// The file is not the one that was indexed.
+pub(crate) fn changed(uri: &str, was: impl std::fmt::Display, is: impl std::fmt::Display) -> Error {
+    Error::data("this file changed since it was indexed")
+        .with("file", uri)
+        .with("was", was)
+        .with("is", is)
+        .hint("start a new job, which reads the new files; or put the old file back")
+}
+
+/// What Arrow refused although this crate made it.
+pub(crate) fn arrow(e: arrow_schema::ArrowError) -> Error {
+    Error::internal(format!("arrow: {e}"))
+}

@@ -1,0 +1,37 @@
+//! A folder of images with one sub-folder a class.
+
+use forebay_core::{Error, ErrorKind, Result};
+
+use crate::store::{self, Found};
+
+/// The file name endings that count as images, in lower case.
+const ENDINGS: [&str; 9] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff", "ppm"];
+
+/// Returns the images below the class folders, sorted by path, and each one's class: the place of its folder among the
+/// sorted names.
+pub(crate) fn list(root: &str) -> Result<(Vec<Found>, Vec<u64>)> {
+    let root = root.trim_end_matches('/');
+    let (classes, files) = store::walk(if root.is_empty() { "/" } else { root })?;
+    let base = root.strip_prefix("file://").unwrap_or(root).len();
+    let mut images = Vec::new();
+    let mut labels = Vec::new();
+    for file in files {
+        let Some((class, name)) = file.uri.get(base..).and_then(|t| t.trim_start_matches('/').split_once('/')) else {
+            continue;
+        };
+        let ending = name.rsplit_once('.').map(|(_, e)| e.to_ascii_lowercase()).unwrap_or_default();
+        if let (true, Ok(label)) =
+            (ENDINGS.contains(&ending.as_str()), classes.binary_search_by(|c| c.as_str().cmp(class)))
+        {
+            images.push(file);
+            labels.push(label as u64);
+        }
+    }
+    if images.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, "there is no image in any class folder")
+            .with("file", root)
+            .with("classes", classes.len())
+            .hint(format!("a sub-folder is a class, and holds files ending in {}", ENDINGS.join(", "))));
+    }
+    Ok((images, labels))
+}

@@ -1,0 +1,325 @@
+//! JSON objects, one a line, as columns.
+//!
+//! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
+//! JSON text, for no column holds it. Integers and reals meet in float64. A value that is null or not there is missing.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use arrow_array::ArrayRef;
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::columns::Column;
+
+/// The leaves of an object, in the order in which they are written, under their dotted names.
+type Leaves = Vec<(String, Value)>;
+
+fn parse(line: &[u8]) -> Result<Leaves> {
+    let mut leaves = Leaves::new();
+    let mut from = serde_json::Deserializer::from_slice(line);
+    let read = Walk { name: String::new(), leaves: &mut leaves }.deserialize(&mut from).and_then(|()| from.end());
+    read.map_err(|e| Error::data(format!("a line is not json: {e}")))?;
+    match leaves.as_slice() {
+        [(name, _)] if name.is_empty() => Err(Error::data("a line is json, but not an object")),
+        _ => Ok(leaves),
+    }
+}
+
+/// Reads one value: an object's members go on under its name, anything else is a leaf.
+struct Walk<'l> {
+    name: String,
+    leaves: &'l mut Leaves,
+}
+
+impl Walk<'_> {
+    fn leaf(self, value: Value) {
+        self.leaves.push((self.name, value));
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.leaf(Value::Null);
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.leaf(value.into());
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.leaf(value.into());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.leaf(value.into());
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.leaf(value.into());
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.leaf(value.into());
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        self.leaf(Value::Array(items));
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let name = if self.name.is_empty() { key } else { format!("{}.{key}", self.name) };
+            if name.is_empty() {
+                return Err(serde::de::Error::custom("a field has an empty name"));
+            }
+            map.next_value_seed(Walk { name, leaves: self.leaves })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a value is by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Int,
+    Real,
+    Bool,
+    Text,
+    /// A list of numbers: their type, if there is any number, and how many.
+    List(Option<DType>, Option<usize>),
+    /// A list that no column holds as it is.
+    Json,
+}
+
+fn shape(value: &Value) -> Option<Shape> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(_) => Shape::Bool,
+        Value::Number(n) if n.is_i64() => Shape::Int,
+        Value::Number(_) => Shape::Real,
+        Value::String(_) => Shape::Text,
+        Value::Array(items) if items.iter().all(Value::is_number) => {
+            let real = items.iter().any(|n| !n.is_i64());
+            let dtype = if real { DType::Float64 } else { DType::Int64 };
+            Shape::List((!items.is_empty()).then_some(dtype), Some(items.len()))
+        }
+        _ => Shape::Json,
+    })
+}
+
+/// Returns what holds both, if anything does.
+fn meet(a: Shape, b: Shape) -> Option<Shape> {
+    use Shape::{Int, Json, List, Real};
+    Some(match (a, b) {
+        _ if a == b => a,
+        (Int | Real, Int | Real) => Real,
+        (List(x, n), List(y, m)) => {
+            let dtype = if x.is_none() || y.is_none() || x == y { x.or(y) } else { Some(DType::Float64) };
+            List(dtype, n.filter(|_| n == m))
+        }
+        (List(..) | Json, List(..) | Json) => Json,
+        _ => return None,
+    })
+}
+
+/// What was seen among the first lines.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    columns: Vec<(String, Option<Shape>, usize)>,
+    lines: usize,
+}
+
+impl Seen {
+    /// Looks at one line.
+    pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
+        let leaves = parse(line)?;
+        for (at, (name, value)) in leaves.iter().enumerate() {
+            if leaves[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(Error::data(format!("field {name:?} is there twice")));
+            }
+            let i = self.columns.iter().position(|c| c.0 == *name).unwrap_or_else(|| {
+                self.columns.push((name.clone(), None, 0));
+                self.columns.len() - 1
+            });
+            let (_, had, count) = &mut self.columns[i];
+            let Some(now) = shape(value) else { continue };
+            *count += 1;
+            *had = Some(
+                had.map_or(Some(now), |had| meet(had, now))
+                    .ok_or_else(|| Error::data(format!("field {name:?} has two types")).with("value", brief(value)))?,
+            );
+        }
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Returns the fields in the order in which they were met. A field that is null throughout is text.
+    pub(crate) fn fields(self) -> Vec<Field> {
+        let field = |(name, shape, count): (String, Option<Shape>, usize)| {
+            let kind = match shape {
+                Some(Shape::Int) => Kind::scalar(DType::Int64),
+                Some(Shape::Real) => Kind::scalar(DType::Float64),
+                Some(Shape::Bool) => Kind::scalar(DType::Bool),
+                Some(Shape::List(dtype, len)) => {
+                    Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![len.filter(|&n| n > 0)] }
+                }
+                Some(Shape::Text | Shape::Json) | None => Kind::Utf8,
+            };
+            Field { name, kind, nullable: count < self.lines }
+        };
+        self.columns.into_iter().map(field).collect()
+    }
+}
+
+/// Parses lines into columns.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    columns: Vec<Column>,
+    places: HashMap<String, usize>,
+    seen: Vec<bool>,
+    scratch: Vec<u8>,
+}
+
+impl Parser {
+    pub(crate) fn new(fields: &[Field], rows: usize) -> Self {
+        Self {
+            columns: fields.iter().map(|f| Column::new(f, rows)).collect(),
+            places: fields.iter().enumerate().map(|(i, f)| (f.name.clone(), i)).collect(),
+            seen: vec![false; fields.len()],
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// Data when it is not a JSON object, or a field is missing or of another type. The parser must then be dropped.
+    pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
+        let Self { columns, places, seen, scratch } = self;
+        seen.fill(false);
+        for (name, value) in &parse(line)? {
+            let Some(&i) = places.get(name) else { continue };
+            if value.is_null() {
+                continue;
+            }
+            if std::mem::replace(&mut seen[i], true) {
+                return Err(Error::data(format!("field {name:?} is there twice")));
+            }
+            scratch.clear();
+            if !encode(&columns[i].field.kind, value, scratch) {
+                return Err(Error::data(format!("field {name:?} should be {}", columns[i].field.kind))
+                    .with("value", brief(value))
+                    .hint("fields and types are taken from the first 100 lines"));
+            }
+            columns[i].push(scratch)?;
+        }
+        for (column, _) in columns.iter_mut().zip(seen).filter(|(_, seen)| !**seen) {
+            column.push_missing().map_err(|_| {
+                Error::data(format!("a line has no field {:?}", column.field.name))
+                    .hint("fields are taken from the first 100 lines, all of which had it")
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<Vec<ArrayRef>> {
+        self.columns.into_iter().map(Column::finish).collect()
+    }
+}
+
+/// The beginning of a value's text.
+fn brief(value: &Value) -> String {
+    value.to_string().chars().take(80).collect()
+}
+
+/// Writes a value as its column stores it, or says that it is of another type.
+fn encode(kind: &Kind, value: &Value, to: &mut Vec<u8>) -> bool {
+    let number = |dtype: DType, value: &Value, to: &mut Vec<u8>| -> bool {
+        match (dtype, value) {
+            (DType::Int64, v) => v.as_i64().map(|n| to.extend_from_slice(&n.to_le_bytes())),
+            (DType::Float64, v) => v.as_f64().map(|n| to.extend_from_slice(&n.to_le_bytes())),
+            (DType::Bool, v) => v.as_bool().map(|b| to.push(u8::from(b))),
+            _ => None,
+        }
+        .is_some()
+    };
+    match (kind, value) {
+        (Kind::Utf8, Value::String(text)) => to.extend_from_slice(text.as_bytes()),
+        (Kind::Utf8, Value::Array(_)) => to.extend_from_slice(value.to_string().as_bytes()),
+        (Kind::Scalar { dtype }, value) => return number(*dtype, value, to),
+        (Kind::Tensor { dtype, shape }, Value::Array(items)) => {
+            let fits = shape.first().is_some_and(|n| n.is_none_or(|n| n == items.len()));
+            return fits && items.iter().all(|item| number(*dtype, item, to));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Says whether lines can fill a field.
+pub(crate) fn check(field: &Field) -> Result<()> {
+    let ok = match &field.kind {
+        Kind::Utf8 => true,
+        Kind::Scalar { dtype } => matches!(dtype, DType::Int64 | DType::Float64 | DType::Bool),
+        Kind::Tensor { dtype, shape } => shape.len() == 1 && matches!(dtype, DType::Int64 | DType::Float64),
+        Kind::Bytes => false,
+    };
+    if ok { Ok(()) } else { Err(Error::invalid(format!("json field {:?} cannot be {}", field.name, field.kind))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn infer(lines: &[&str]) -> Vec<String> {
+        let mut seen = Seen::default();
+        lines.iter().for_each(|l| seen.push(l.as_bytes()).expect("valid"));
+        seen.fields().iter().map(|f| format!("{}: {}{}", f.name, f.kind, if f.nullable { "?" } else { "" })).collect()
+    }
+
+    #[test]
+    fn fields_meet_over_lines() {
+        let lines = [
+            r#"{"a":1,"b":{"c":"x","d":[1,2]},"e":[],"f":true,"g":null,"h":[[1]]}"#,
+            r#"{"a":2.5,"b":{"c":null,"d":[3,4]},"e":[1,2.5],"f":false,"h":[]}"#,
+        ];
+        let want =
+            ["a: float64", "b.c: string?", "b.d: int64[2]", "e: float64[?]", "f: bool", "g: string?", "h: string"];
+        assert_eq!(infer(&lines), want);
+    }
+
+    #[test]
+    fn two_types_of_one_field_are_an_error() {
+        let mut seen = Seen::default();
+        seen.push(br#"{"a":1}"#).expect("valid");
+        assert_eq!(seen.push(br#"{"a":"x"}"#).expect_err("two types").message(), "field \"a\" has two types");
+    }
+}

@@ -1,0 +1,64 @@
+//! Lines of text: ended by `\n` or `\r\n`; a last line without an end counts.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_core::Result;
+
+use crate::fail;
+use crate::store::{Forward, Object};
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: usize = 1 << 30;
+/// How much is looked at in one go.
+const WINDOW: usize = 64 << 10;
+
+/// Returns the length of the line at `offset` with its end, or `None` at the end of the file.
+pub(crate) fn next(forward: &mut Forward, offset: u64, line: u64) -> Result<Option<u64>> {
+    let mut seen = 0;
+    let mut window = 256;
+    loop {
+        let bytes = forward.at(offset, window)?;
+        if let Some(i) = memchr::memchr(b'\n', &bytes[seen..]) {
+            return Ok(Some((seen + i + 1) as u64));
+        }
+        seen = bytes.len();
+        if seen < window {
+            return Ok((seen > 0).then_some(seen as u64));
+        }
+        if seen >= LINE_BYTES_MAX {
+            return Err(fail::corrupt(forward.object().uri(), offset, "a line is longer than 1 GiB")
+                .with("line", line + 1)
+                .hint("this may not be a text file"));
+        }
+        window *= 4;
+    }
+}
+
+/// Takes the line's end off.
+pub(crate) fn trim(line: &[u8]) -> &[u8] {
+    match line {
+        [text @ .., b'\r', b'\n'] | [text @ .., b'\n'] => text,
+        text => text,
+    }
+}
+
+/// Finds where every line begins, and where the last ends.
+pub(crate) fn starts(object: Arc<Object>, stop: &AtomicBool) -> Result<Vec<u64>> {
+    let mut forward = Forward::reading(object);
+    let mut starts = vec![0];
+    let mut at = 0;
+    loop {
+        crate::index::check(stop)?;
+        let bytes = forward.at(at, WINDOW)?;
+        if bytes.is_empty() {
+            break;
+        }
+        starts.extend(memchr::memchr_iter(b'\n', bytes).map(|i| at + i as u64 + 1));
+        at += bytes.len() as u64;
+    }
+    if starts.last() != Some(&at) {
+        starts.push(at);
+    }
+    Ok(starts)
+}

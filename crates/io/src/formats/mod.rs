@@ -1,0 +1,9 @@
+//! File formats, each in one file: where rows begin and end, and what a row's bytes mean.
+
+pub(crate) mod example;
+pub(crate) mod image_folder;
+pub(crate) mod json;
+pub(crate) mod lines;
+pub(crate) mod parquet;
+pub(crate) mod tar;
+pub(crate) mod tfrecord;

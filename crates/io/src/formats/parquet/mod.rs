@@ -1,0 +1,139 @@
+//! Parquet: footers, which columns there are, and columns as this project stores them.
+
+mod convert;
+mod object;
+mod schema;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::Field;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+
+use crate::fail;
+use crate::store::Object;
+pub(crate) use convert::columns;
+use object::Ranges;
+pub(crate) use schema::fields;
+
+/// A file's footer, read.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    object: Arc<Object>,
+    footer: ArrowReaderMetadata,
+}
+
+impl File {
+    /// Reads the footer.
+    ///
+    /// # Errors
+    /// Data when it is not a Parquet file.
+    pub(crate) fn open(object: Arc<Object>) -> Result<Self> {
+        let footer = guarded(object.uri(), || {
+            ArrowReaderMetadata::load(&Ranges::tail(object.clone())?, ArrowReaderOptions::new())
+        })?;
+        Ok(Self { object, footer })
+    }
+
+    /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
+    pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
+        fields(self.footer.schema())
+    }
+
+    /// Returns the rows of each row group.
+    pub(crate) fn group_rows(&self) -> Vec<u64> {
+        self.footer.metadata().row_groups().iter().map(|g| u64::try_from(g.num_rows()).unwrap_or(0)).collect()
+    }
+
+    /// Refuses a file whose columns are not those of the source.
+    pub(crate) fn check(&self, wanted: &[Field]) -> Result<()> {
+        let here = self.fields();
+        for field in wanted {
+            let uri = self.object.uri();
+            let found = here.iter().find(|(name, _)| *name == field.name).map(|(_, f)| f.clone());
+            let is = match found {
+                Some(Ok(found)) if found.kind == field.kind => continue,
+                Some(Ok(found)) => found.kind.to_string(),
+                Some(Err(e)) => return Err(e.with("file", uri)),
+                None => "not there".to_owned(),
+            };
+            return Err(Error::data(format!(
+                "column {:?} is {is} in this file, and {} in the first",
+                field.name, field.kind
+            ))
+            .with("file", uri)
+            .hint("read files of one schema together, or name columns= that all have"));
+        }
+        Ok(())
+    }
+
+    /// Opens a row group: reads the wanted columns' bytes, and decodes them as they are asked for.
+    pub(crate) fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
+        let uri = self.object.uri();
+        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), self.leaves(wanted));
+        guarded(uri, || {
+            let bytes = Ranges::of_group(self.object.clone(), self.footer.metadata(), group, &mask)?;
+            ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
+                .with_row_groups(vec![group])
+                .with_projection(mask.clone())
+                .with_batch_size(batch_rows.max(1))
+                .build()
+        })
+        .map_err(|e| e.with("row group", group))
+    }
+
+    /// Returns the places of the file's leaf columns that the wanted columns are made of.
+    fn leaves(&self, wanted: &[Field]) -> Vec<usize> {
+        let within =
+            |path: &str, name: &str| path.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+        let leaves = self.footer.parquet_schema().columns().iter().enumerate();
+        leaves
+            .filter(|(_, leaf)| wanted.iter().any(|f| within(&leaf.path().parts().join("."), &f.name)))
+            .map(|(i, _)| i)
+            .collect()
+    }
+}
+
+/// Returns the rows of each row group of a file.
+pub(crate) fn group_rows(object: Arc<Object>) -> Result<Vec<u64>> {
+    Ok(File::open(object)?.group_rows())
+}
+
+/// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
+pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
+    let corrupt = |what: String| {
+        Error::data(format!("not a parquet file that can be read: {what}"))
+            .with("file", uri)
+            .hint("the file is truncated, corrupt or of another format: write or fetch it again")
+    };
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(parquet::errors::ParquetError::External(e))) => match e.downcast::<Error>() {
+            Ok(ours) => Err(*ours),
+            Err(e) => Err(corrupt(e.to_string())),
+        },
+        Ok(Err(e)) => Err(corrupt(e.to_string())),
+        Err(_) => Err(corrupt("the decoder gave up".to_owned())),
+    }
+}
+
+/// Decodes the next batch, if there is one.
+pub(crate) fn next_batch(
+    uri: &str,
+    batches: &mut ParquetRecordBatchReader,
+) -> Result<Option<arrow_array::RecordBatch>> {
+    guarded(uri, || Ok(batches.next().transpose()?)).map_err(|e| e.with("file", uri))
+}
+
+/// Makes one batch of several.
+pub(crate) fn joined(batches: &[arrow_array::RecordBatch]) -> Result<Option<arrow_array::RecordBatch>> {
+    match batches {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        [first, ..] => arrow_select::concat::concat_batches(&first.schema(), batches).map(Some).map_err(fail::arrow),
+    }
+}

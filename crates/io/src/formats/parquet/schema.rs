@@ -1,0 +1,60 @@
+//! Which columns a file has, as this project's fields.
+
+use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
+use forebay_core::{Error, Result};
+use forebay_data::{DType, Field, Kind};
+
+/// Returns every column, nested ones under dotted names; one of a type that no column holds is an error of its own.
+pub(crate) fn fields(schema: &ArrowSchema) -> Vec<(String, Result<Field>)> {
+    let mut found = Vec::new();
+    for field in schema.fields() {
+        flatten(field, String::new(), false, &mut found);
+    }
+    found
+}
+
+fn flatten(field: &ArrowField, prefix: String, nullable: bool, found: &mut Vec<(String, Result<Field>)>) {
+    let name = if prefix.is_empty() { field.name().clone() } else { format!("{prefix}.{}", field.name()) };
+    let nullable = nullable || field.is_nullable();
+    if let DataType::Struct(children) = field.data_type() {
+        children.iter().for_each(|child| flatten(child, name.clone(), nullable, found));
+        return;
+    }
+    let field =
+        kind(field, field.data_type()).map(|kind| Field { name: name.clone(), kind, nullable }).ok_or_else(|| {
+            Error::invalid(format!("column {name:?} is {}, which cannot be read", field.data_type()))
+                .hint("name the columns to read, without this one; or write it as numbers, text or bytes")
+        });
+    found.push((name, field));
+}
+
+fn kind(field: &ArrowField, ty: &DataType) -> Option<Kind> {
+    let extension = field.metadata().get("ARROW:extension:name").map(String::as_str);
+    Some(match ty {
+        DataType::Int8 if extension == Some("arrow.bool8") => Kind::scalar(DType::Bool),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Utf8,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Bytes,
+        DataType::Dictionary(_, values) if !matches!(**values, DataType::Dictionary(..)) => kind(field, values)?,
+        DataType::FixedSizeList(item, n) => {
+            let n = usize::try_from(*n).ok()?;
+            let shape = extension.filter(|e| *e == "arrow.fixed_shape_tensor").and_then(|_| shape(field));
+            Kind::fixed(
+                DType::from_arrow(item.data_type())?,
+                &shape.filter(|s| s.iter().product::<usize>() == n).unwrap_or(vec![n]),
+            )
+        }
+        DataType::List(item) | DataType::LargeList(item) => {
+            Kind::Tensor { dtype: DType::from_arrow(item.data_type())?, shape: vec![None] }
+        }
+        ty => Kind::scalar(DType::from_arrow(ty)?),
+    })
+}
+
+/// The shape that a tensor's writer noted.
+fn shape(field: &ArrowField) -> Option<Vec<usize>> {
+    let note: serde_json::Value = serde_json::from_str(field.metadata().get("ARROW:extension:metadata")?).ok()?;
+    if note.get("permutation").is_some() {
+        return None;
+    }
+    note.get("shape")?.as_array()?.iter().map(|n| usize::try_from(n.as_u64()?).ok()).collect()
+}

@@ -1,0 +1,304 @@
+//! Tar archives (ustar, GNU, PAX) with WebDataset naming, walked header by header without reading payloads.
+//!
+//! A member's key is its path up to the first dot of the last component, its extension the rest, both as they are
+//! written; members of one key that follow each other are one sample. Folders, links, devices and names without a dot
+//! or beginning with one are passed over, as the webdataset library does.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_core::{Error, Result};
+
+use crate::fail;
+use crate::index::table::{Span, TarTable};
+use crate::store::{Forward, Object};
+
+const BLOCK: u64 = 512;
+/// The longest PAX header or GNU long name that is read.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// One regular file of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) span: Span,
+    /// Where its headers begin.
+    pub(crate) header: u64,
+}
+
+/// What PAX and GNU headers say of the next member.
+#[derive(Debug, Default)]
+struct Override {
+    name: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+/// Walks an archive.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) forward: Forward,
+    at: u64,
+}
+
+impl Walk {
+    pub(crate) fn new(forward: Forward) -> Self {
+        Self { forward, at: 0 }
+    }
+
+    /// Returns the next regular file, or `None` at the end of the archive.
+    ///
+    /// # Errors
+    /// Data when a header is broken or the file ends within a member, with file, offset and member.
+    pub(crate) fn next(&mut self) -> Result<Option<Member>> {
+        let mut ahead = Override::default();
+        let first = self.at;
+        loop {
+            let at = self.at;
+            let object = self.forward.object();
+            let uri = object.uri();
+            let header = match self.forward.at(at, BLOCK as usize)? {
+                [] => return Ok(None),
+                block => match <[u8; 512]>::try_from(block) {
+                    Ok(block) => block,
+                    Err(_) => return Err(fail::truncated(uri, "the archive ends within a header").with("offset", at)),
+                },
+            };
+            if header.iter().all(|&b| b == 0) {
+                return Ok(None);
+            }
+            let broken = |what: &str| {
+                fail::corrupt(uri, at, format!("broken tar header: {what}"))
+                    .hint("the archive is truncated or corrupt: write or fetch it again")
+            };
+            if !sum_is_right(&header) {
+                return Err(broken("its checksum differs"));
+            }
+            let kind = header[156];
+            let mut size = number(&header[124..136]).ok_or_else(|| broken("its size is not a number"))?;
+            let extended = matches!(kind, b'x' | b'g' | b'L' | b'K');
+            if !extended {
+                size = ahead.size.unwrap_or(size);
+            }
+            if matches!(kind, b'1'..=b'6') {
+                size = 0;
+            }
+            let name = || ahead.name.clone().unwrap_or_else(|| name_of(&header));
+            let data = at + BLOCK;
+            if data.checked_add(size).is_none_or(|end| end > object.size()) {
+                return Err(fail::truncated(uri, "the archive ends within a member")
+                    .with("offset", at)
+                    .with("member", String::from_utf8_lossy(&name())));
+            }
+            self.at = data + size.div_ceil(BLOCK) * BLOCK;
+            if extended {
+                if kind == b'x' || kind == b'L' {
+                    if size > HEADER_BYTES_MAX {
+                        return Err(broken("an extended header of more than 1 MiB"));
+                    }
+                    let bytes = self.forward.at(data, size as usize)?;
+                    let read = if kind == b'L' { long_name(bytes, &mut ahead) } else { pax(bytes, &mut ahead) };
+                    read.ok_or_else(|| broken("its extended header cannot be read"))?;
+                }
+                continue;
+            }
+            if kind == b'S' {
+                return Err(
+                    broken("a sparse file, which is not supported").with("member", String::from_utf8_lossy(&name()))
+                );
+            }
+            if matches!(kind, b'0' | 0 | b'7') {
+                let name = String::from_utf8(name()).map_err(|_| broken("a name that is not utf-8"))?;
+                if !name.ends_with('/') {
+                    return Ok(Some(Member { name, span: Span { offset: data, len: size }, header: first }));
+                }
+            }
+            ahead = Override::default();
+        }
+    }
+}
+
+/// The sum of the bytes, taking the sum's own field as spaces; old writers summed signed bytes.
+fn sum_is_right(header: &[u8; 512]) -> bool {
+    let Some(want) = number(&header[148..156]) else { return false };
+    let byte = |i: usize| if (148..156).contains(&i) { b' ' } else { header[i] };
+    let unsigned: u64 = (0..512).map(|i| u64::from(byte(i))).sum();
+    let signed: i64 = (0..512).map(|i| i64::from(byte(i) as i8)).sum();
+    want == unsigned || i64::try_from(want) == Ok(signed)
+}
+
+/// Reads an octal number, or a big-endian one when the first bit is set.
+fn number(field: &[u8]) -> Option<u64> {
+    if field[0] & 0x80 != 0 {
+        let high = field.len().saturating_sub(8);
+        if field[0] != 0x80 || field[1..high].iter().any(|&b| b != 0) {
+            return None;
+        }
+        return Some(field[high..].iter().fold(0, |n, &b| n << 8 | u64::from(b)));
+    }
+    let text = std::str::from_utf8(field).ok()?.trim_matches(|c| c == ' ' || c == '\0');
+    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+}
+
+fn until_nul(field: &[u8]) -> &[u8] {
+    &field[..field.iter().position(|&b| b == 0).unwrap_or(field.len())]
+}
+
+fn name_of(header: &[u8; 512]) -> Vec<u8> {
+    let name = until_nul(&header[..100]);
+    let prefix = until_nul(&header[345..500]);
+    if header[257..263] != *b"ustar\0" || prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
+}
+
+fn long_name(bytes: &[u8], ahead: &mut Override) -> Option<()> {
+    ahead.name = Some(until_nul(bytes).to_vec());
+    Some(())
+}
+
+/// Reads PAX records: `length key=value\n`, where the length counts itself.
+fn pax(mut bytes: &[u8], ahead: &mut Override) -> Option<()> {
+    while !bytes.is_empty() && bytes[0] != 0 {
+        let space = bytes.iter().position(|&b| b == b' ')?;
+        let len: usize = std::str::from_utf8(&bytes[..space]).ok()?.parse().ok()?;
+        let record = bytes.get(space + 1..len)?.strip_suffix(b"\n")?;
+        let equals = record.iter().position(|&b| b == b'=')?;
+        let (key, value) = (&record[..equals], &record[equals + 1..]);
+        match key {
+            b"path" => ahead.name = Some(value.to_vec()),
+            b"size" => ahead.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
+            _ if key.starts_with(b"GNU.sparse.") => return None,
+            _ => {}
+        }
+        bytes = &bytes[len..];
+    }
+    Some(())
+}
+
+/// Splits a name into key and extension, if it is part of a sample.
+pub(crate) fn split_name(name: &str) -> Option<(&str, &str)> {
+    let last = name.rfind('/').map_or(0, |i| i + 1);
+    let dot = last + name[last..].find('.').filter(|&d| d > 0)?;
+    Some((&name[..dot], &name[dot + 1..]))
+}
+
+/// A sample: its key and the members that it has of the wanted extensions.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    pub(crate) key: String,
+    pub(crate) spans: Vec<Option<Span>>,
+    pub(crate) header: u64,
+}
+
+/// Groups a walk's members into samples.
+#[derive(Debug)]
+pub(crate) struct Samples<'a> {
+    pub(crate) walk: Walk,
+    extensions: &'a [String],
+    next: Option<Member>,
+}
+
+impl<'a> Samples<'a> {
+    pub(crate) fn new(forward: Forward, extensions: &'a [String]) -> Self {
+        Self { walk: Walk::new(forward), extensions, next: None }
+    }
+
+    /// Returns the next sample; `visit` sees each wanted member (extension and place) as it is passed, in file order.
+    pub(crate) fn next(
+        &mut self,
+        mut visit: impl FnMut(&mut Forward, usize, Span) -> Result<()>,
+    ) -> Result<Option<Sample>> {
+        let mut sample: Option<Sample> = None;
+        loop {
+            let member = match self.next.take() {
+                Some(member) => member,
+                None => match self.walk.next()? {
+                    Some(member) => member,
+                    None => return Ok(sample),
+                },
+            };
+            let Some((key, extension)) = split_name(&member.name) else { continue };
+            if sample.as_ref().is_some_and(|s| s.key != key) {
+                self.next = Some(member);
+                return Ok(sample);
+            }
+            let sample = sample.get_or_insert_with(|| Sample {
+                key: key.to_owned(),
+                spans: vec![None; self.extensions.len()],
+                header: member.header,
+            });
+            let Some(place) = self.extensions.iter().position(|e| e == extension) else { continue };
+            if sample.spans[place].replace(member.span).is_some() {
+                return Err(fail::corrupt(
+                    self.walk.forward.object().uri(),
+                    member.header,
+                    "a sample holds the same extension twice",
+                )
+                .with("member", &member.name)
+                .hint("members of one sample differ in what follows the first dot; write the shard again"));
+            }
+            visit(&mut self.walk.forward, place, member.span)?;
+        }
+    }
+}
+
+/// Finds every sample of an archive.
+pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBool) -> Result<TarTable> {
+    let mut samples = Samples::new(Forward::skipping(object), extensions);
+    let mut table = TarTable::default();
+    while let Some(sample) = samples.next(|_, _, _| Ok(()))? {
+        crate::index::check(stop)?;
+        table.push(&sample.key, &sample.spans);
+    }
+    Ok(table)
+}
+
+/// Returns the extensions of the first sample, sorted; none in an archive without samples.
+pub(crate) fn first_extensions(object: Arc<Object>) -> Result<Vec<String>> {
+    let mut walk = Walk::new(Forward::skipping(object));
+    let mut first: Option<String> = None;
+    let mut extensions = Vec::new();
+    while let Some(member) = walk.next()? {
+        let Some((key, extension)) = split_name(&member.name) else { continue };
+        if first.get_or_insert_with(|| key.to_owned()) != key {
+            break;
+        }
+        extensions.push(extension.to_owned());
+    }
+    extensions.sort();
+    extensions.dedup();
+    Ok(extensions)
+}
+
+/// A sample lacks an extension that the source has.
+pub(crate) fn lacks(uri: &str, key: &str, extension: &str) -> Error {
+    Error::data(format!("a sample has no {extension:?}"))
+        .with("file", uri)
+        .with("member", format!("{key}.{extension}"))
+        .with("key", key)
+        .hint(
+            "name only the extensions that every sample has, write the shard again, or skip such samples with on_error",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_split_at_the_first_dot_of_the_last_component() {
+        assert_eq!(split_name("a.b/c.d.jpg"), Some(("a.b/c", "d.jpg")));
+        assert_eq!(split_name("0001.JPG"), Some(("0001", "JPG")));
+        assert_eq!(split_name("x."), Some(("x", "")));
+        for other in ["a.b/c", "._x.jpg", "a/.hidden", "noext", ""] {
+            assert_eq!(split_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_octal_or_base_256() {
+        assert_eq!(number(b"0000644\0"), Some(0o644));
+        assert_eq!(number(b"   17 \0\0"), Some(0o17));
+        assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]), Some(2 << 32 | 1));
+        assert_eq!(number(&[0xff; 12]), None);
+        assert_eq!(number(b"12x4"), None);
+    }
+}

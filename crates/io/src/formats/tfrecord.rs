@@ -1,0 +1,86 @@
+//! TFRecord framing: length, its masked CRC32C, payload, its masked CRC32C; little-endian.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_core::{Error, Result};
+
+use crate::fail;
+use crate::store::{Forward, Object};
+
+/// The bytes before a payload, and after it.
+pub(crate) const HEADER: usize = 12;
+pub(crate) const FOOTER: usize = 4;
+
+/// The checksum that TensorFlow writes: rotated and shifted, so that a checksum of data that holds checksums is no fixed point.
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+fn bad(uri: &str, offset: u64, record: u64, what: &str) -> Error {
+    fail::corrupt(uri, offset, what)
+        .with("record", record)
+        .hint("the file is corrupt: write or fetch it again; verify=False reads on without checksums")
+}
+
+/// Returns the length of the record at `offset`, framing included, or `None` at the end of the file.
+///
+/// # Errors
+/// Data when the file ends within the record, is compressed, or (with `verify`) the length's checksum differs.
+pub(crate) fn next(forward: &mut Forward, offset: u64, record: u64, verify: bool) -> Result<Option<u64>> {
+    let object = forward.object();
+    let (uri, size) = (object.uri(), object.size());
+    let header = forward.at(offset, HEADER)?;
+    if offset == 0
+        && header.starts_with(&[0x1f, 0x8b])
+        && (header.len() < HEADER || masked(&header[..8]) != word(&header[8..]))
+    {
+        return Err(fail::corrupt(uri, 0, "this tfrecord file is compressed with gzip, which is not supported")
+            .hint("decompress it: rows of a compressed file cannot be read in any order"));
+    }
+    if header.is_empty() {
+        return Ok(None);
+    }
+    let cut = || fail::truncated(uri, "the file ends within a record").with("offset", offset).with("record", record);
+    let Some(len) = header.first_chunk::<8>().filter(|_| header.len() == HEADER) else { return Err(cut()) };
+    if verify && masked(&header[..8]) != word(&header[8..]) {
+        return Err(bad(uri, offset, record, "the checksum of a record's length differs"));
+    }
+    let frame = u64::from_le_bytes(*len).checked_add((HEADER + FOOTER) as u64);
+    frame.filter(|&n| n <= size - offset).map(Some).ok_or_else(cut)
+}
+
+/// Checks a whole frame and returns its payload.
+pub(crate) fn payload<'f>(frame: &'f [u8], uri: &str, offset: u64, record: u64, verify: bool) -> Result<&'f [u8]> {
+    let len = frame.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
+    if frame.len() < HEADER + FOOTER || len != Some((frame.len() - HEADER - FOOTER) as u64) {
+        return Err(bad(uri, offset, record, "a record is not as long as it was"));
+    }
+    if verify && masked(&frame[..8]) != word(&frame[8..]) {
+        return Err(bad(uri, offset, record, "the checksum of a record's length differs"));
+    }
+    let (payload, sum) = frame[HEADER..].split_at(frame.len() - HEADER - FOOTER);
+    if verify && masked(payload) != word(sum) {
+        return Err(bad(uri, offset, record, "the checksum of a record differs"));
+    }
+    Ok(payload)
+}
+
+/// Finds where every record begins, and where the last ends.
+pub(crate) fn starts(object: Arc<Object>, verify: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
+    let mut forward = Forward::skipping(object);
+    let mut starts = vec![0];
+    let mut at = 0;
+    while let Some(len) = next(&mut forward, at, starts.len() as u64 - 1, verify)? {
+        at += len;
+        starts.push(at);
+        if starts.len() % 1024 == 0 {
+            crate::index::check(stop)?;
+        }
+    }
+    Ok(starts)
+}

@@ -1,0 +1,48 @@
+//! Tables kept on disk between jobs, one small file each.
+//!
+//! Invariants: an entry is used only when it is whole (checksum) and of the same uri, format and identity; whatever is
+//! wrong with the cache, indexing goes on without it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::codec::{Decoder, Encoder};
+use super::table::Table;
+use crate::store::Stat;
+
+const MAGIC: [u8; 4] = *b"FBTB";
+const VERSION: u8 = 1;
+
+fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
+    let mut hash = blake3::Hasher::new();
+    hash.update(format.as_bytes()).update(&[0]).update(uri.as_bytes());
+    folder.join(format!("{}.table", hash.finalize().to_hex()))
+}
+
+/// Returns the table of a file, if it was kept and the file is still the same.
+pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Arc<Table>> {
+    let bytes = std::fs::read(entry(folder, uri, format)).ok()?;
+    let mut from = Decoder::open(&bytes, MAGIC, VERSION).ok()?;
+    let same = from.text().ok()? == uri && from.text().ok()? == format && from.stat().ok()? == *stat;
+    if same { Table::decode(&mut from).ok() } else { None }
+}
+
+/// Keeps a table. A full or read-only disk only means that the next job looks again.
+pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, table: &Table) {
+    static UNIQUE: AtomicU64 = AtomicU64::new(0);
+    let mut to = Encoder::new(MAGIC, VERSION);
+    to.text(uri);
+    to.text(format);
+    to.stat(stat);
+    table.encode(&mut to);
+    let path = entry(folder, uri, format);
+    let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{unique}.tmp", std::process::id()));
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&temporary, to.seal()))
+        .and_then(|()| std::fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+}

@@ -1,0 +1,331 @@
+//! What a job pins of a source: which files, which content, and where every row is.
+//!
+//! Invariants: an index is plain data, the same on every machine that it is sent to; a row's place in it never moves
+//! while the files stay the same, for files keep the order of the user's patterns.
+
+mod build;
+mod cache;
+pub(crate) mod codec;
+pub(crate) mod table;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result, SampleId};
+
+use crate::store::Stat;
+pub(crate) use build::{build, check};
+use codec::{Decoder, Encoder};
+use table::Table;
+
+/// Files of one block of `Files` and `ImageFolder`.
+pub(crate) const FILES_IN_BLOCK: u64 = 1024;
+/// Rows of one block of `Memory`, `Range` and `MapDataset`.
+pub(crate) const ROWS_IN_BLOCK: u64 = 65_536;
+
+const MAGIC: [u8; 4] = *b"FBIX";
+const VERSION: u8 = 1;
+
+/// A file that the index pins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRef<'a> {
+    /// Its path or url.
+    pub uri: &'a str,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// The pinned files of a source and, when counted, the place of every row. Cheap to clone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceIndex(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Default)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) uris: Vec<Box<str>>,
+    pub(crate) stats: Vec<Stat>,
+    /// Of `ImageFolder`: each file's class.
+    pub(crate) labels: Vec<u64>,
+    /// Of counted files that hold many rows: where they are.
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// The first row of each block, and the number of rows; empty when it is computed or not counted.
+    starts: Vec<u64>,
+}
+
+/// How rows lie in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Layout {
+    /// Nothing is known: one block that is read from its start (a generator).
+    #[default]
+    Unknown,
+    /// Rows that are computed, in blocks of [`ROWS_IN_BLOCK`]: nothing is stored.
+    Computed { rows: u64, row_bytes: u64 },
+    /// One row a file, in blocks of [`FILES_IN_BLOCK`].
+    Files,
+    /// One block a file.
+    PerFile { counted: bool },
+    /// One block for each row group of each file.
+    Groups,
+}
+
+impl SourceIndex {
+    pub(crate) fn new(mut inner: Inner) -> Result<Self> {
+        inner.starts = match inner.layout {
+            Layout::PerFile { counted: true } => sums(inner.tables.iter().map(|t| t.rows()))?,
+            Layout::Groups => sums(inner.tables.iter().flat_map(|t| match &**t {
+                Table::Groups(rows) => rows.iter().copied(),
+                _ => [].iter().copied(),
+            }))?,
+            _ => Vec::new(),
+        };
+        let index = Self(Arc::new(inner));
+        let blocks = index.blocks();
+        if blocks > SampleId::BLOCKS_MAX {
+            return Err(Error::invalid(format!(
+                "the source has {blocks} blocks, and at most {} can be named",
+                SampleId::BLOCKS_MAX
+            ))
+            .hint("read fewer files or rows in one pipeline, or put more rows into each file"));
+        }
+        Ok(index)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Returns the number of rows, when they are counted.
+    pub fn rows(&self) -> Option<u64> {
+        match self.0.layout {
+            Layout::Unknown | Layout::PerFile { counted: false } => None,
+            Layout::Computed { rows, .. } => Some(rows),
+            Layout::Files => Some(self.0.uris.len() as u64),
+            Layout::PerFile { counted: true } | Layout::Groups => self.0.starts.last().copied(),
+        }
+    }
+
+    /// Returns the number of source blocks.
+    pub fn blocks(&self) -> u64 {
+        let files = self.0.uris.len() as u64;
+        match self.0.layout {
+            Layout::Unknown => 1,
+            Layout::Computed { rows, .. } => rows.div_ceil(ROWS_IN_BLOCK),
+            Layout::Files => files.div_ceil(FILES_IN_BLOCK),
+            Layout::PerFile { .. } => files,
+            Layout::Groups => self.0.starts.len().saturating_sub(1) as u64,
+        }
+    }
+
+    /// Returns the bytes of the source: of its files, or of its arrays in memory.
+    pub fn bytes(&self) -> u64 {
+        match self.0.layout {
+            Layout::Computed { rows, row_bytes } => rows.saturating_mul(row_bytes),
+            _ => self.0.stats.iter().fold(0, |sum, s| sum.saturating_add(s.size)),
+        }
+    }
+
+    /// Returns the pinned files in order.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = FileRef<'_>> {
+        self.0.uris.iter().zip(&self.0.stats).map(|(uri, stat)| FileRef { uri, size: stat.size })
+    }
+
+    /// Returns the rows of a block, as the global numbers of its first and of the first after it.
+    ///
+    /// `None` when rows are not counted or there is no such block.
+    pub fn block_rows(&self, block: u64) -> Option<std::ops::Range<u64>> {
+        let rows = self.rows()?;
+        let even = |n: u64| (block < rows.div_ceil(n)).then(|| block * n..rows.min((block + 1) * n));
+        match self.0.layout {
+            Layout::Computed { .. } => even(ROWS_IN_BLOCK),
+            Layout::Files => even(FILES_IN_BLOCK),
+            _ => {
+                let at = usize::try_from(block).ok()?;
+                Some(*self.0.starts.get(at)?..*self.0.starts.get(at + 1)?)
+            }
+        }
+    }
+
+    /// Returns the name of a row by its number. A row that is not counted, or past the end, is row 0 of block 0.
+    pub fn locate(&self, row: u64) -> SampleId {
+        match self.0.layout {
+            Layout::Unknown | Layout::PerFile { counted: false } => SampleId(0),
+            Layout::Computed { rows, .. } if row < rows => SampleId::new(row / ROWS_IN_BLOCK, row % ROWS_IN_BLOCK),
+            Layout::Files if row < self.0.uris.len() as u64 => {
+                SampleId::new(row / FILES_IN_BLOCK, row % FILES_IN_BLOCK)
+            }
+            Layout::Computed { .. } | Layout::Files => SampleId(0),
+            Layout::PerFile { counted: true } | Layout::Groups => {
+                let after = self.0.starts.partition_point(|&s| s <= row);
+                if after == 0 || after == self.0.starts.len() {
+                    return SampleId(0);
+                }
+                SampleId::new(after as u64 - 1, row - self.0.starts[after - 1])
+            }
+        }
+    }
+
+    /// Returns the file of a block of [`Layout::PerFile`] or [`Layout::Groups`], and which row group of it.
+    pub(crate) fn file_of(&self, block: u64) -> (usize, usize) {
+        if self.0.layout != Layout::Groups {
+            return (block as usize, 0);
+        }
+        let mut group = block as usize;
+        for (file, table) in self.0.tables.iter().enumerate() {
+            let Table::Groups(rows) = &**table else { continue };
+            if group < rows.len() {
+                return (file, group);
+            }
+            group -= rows.len();
+        }
+        (0, 0)
+    }
+
+    /// Says where a sample is, for people: `shards/train-000.tar#17 (key 00017)`.
+    pub fn describe_sample(&self, sample: SampleId) -> String {
+        let (block, row) = (sample.block(), sample.row());
+        let inner = &self.0;
+        let uri = |file: usize| inner.uris.get(file).map_or("(no such file)", |u| u);
+        match inner.layout {
+            Layout::Unknown => format!("row {row}"),
+            Layout::Computed { .. } => format!("row {}", block * ROWS_IN_BLOCK + row),
+            Layout::Files => uri((block * FILES_IN_BLOCK + row) as usize).to_owned(),
+            Layout::Groups => {
+                let (file, group) = self.file_of(block);
+                format!("{}#{row} (row group {group})", uri(file))
+            }
+            Layout::PerFile { .. } => {
+                let name = format!("{}#{row}", uri(block as usize));
+                match inner.tables.get(block as usize).map(|t| &**t) {
+                    Some(Table::Tar(tar)) => format!("{name} (key {})", tar.key(row as usize)),
+                    _ => name,
+                }
+            }
+        }
+    }
+
+    /// Writes the index: versioned, checksummed, offsets as differences.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let inner = &self.0;
+        let mut to = Encoder::new(MAGIC, VERSION);
+        let (tag, rows, row_bytes) = match inner.layout {
+            Layout::Unknown => (0, 0, 0),
+            Layout::Computed { rows, row_bytes } => (1, rows, row_bytes),
+            Layout::Files => (2, 0, 0),
+            Layout::PerFile { counted: false } => (3, 0, 0),
+            Layout::PerFile { counted: true } => (4, 0, 0),
+            Layout::Groups => (5, 0, 0),
+        };
+        [tag, rows, row_bytes, inner.uris.len() as u64].into_iter().for_each(|n| to.int(n));
+        let mut before = "";
+        for (uri, stat) in inner.uris.iter().zip(&inner.stats) {
+            to.text_after(before, uri);
+            to.stat(stat);
+            before = uri;
+        }
+        to.rising(&inner.labels);
+        inner.tables.iter().for_each(|t| t.encode(&mut to));
+        to.seal()
+    }
+
+    /// Reads [`SourceIndex::to_bytes`].
+    ///
+    /// # Errors
+    /// Data when a bit of it differs, Version when another version wrote it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut from = Decoder::open(bytes, MAGIC, VERSION)?;
+        let (tag, rows, row_bytes) = (from.int()?, from.int()?, from.int()?);
+        let layout = match tag {
+            0 => Layout::Unknown,
+            1 => Layout::Computed { rows, row_bytes },
+            2 => Layout::Files,
+            3 => Layout::PerFile { counted: false },
+            4 => Layout::PerFile { counted: true },
+            5 => Layout::Groups,
+            other => return Err(Error::data(format!("an index holds an unknown layout {other}"))),
+        };
+        let files = from.count()?;
+        let mut inner = Inner { layout, ..Inner::default() };
+        for _ in 0..files {
+            let uri = from.text_after(inner.uris.last().map_or("", |u| u))?;
+            inner.uris.push(uri.into());
+            inner.stats.push(from.stat()?);
+        }
+        inner.labels = from.rising()?;
+        if matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) {
+            inner.tables = (0..files).map(|_| Table::decode(&mut from)).collect::<Result<_>>()?;
+        }
+        Self::new(inner)
+    }
+}
+
+/// Returns the running sums of `counts`, from 0.
+fn sums(counts: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
+    let mut starts = vec![0u64];
+    let mut sum = 0u64;
+    for rows in counts {
+        if rows > SampleId::ROWS_MAX {
+            return Err(Error::invalid(format!(
+                "a block has {rows} rows, and at most {} can be named",
+                SampleId::ROWS_MAX
+            )));
+        }
+        sum = sum.checked_add(rows).ok_or_else(|| Error::invalid("the source has more than 2^64 rows"))?;
+        starts.push(sum);
+    }
+    Ok(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Mark;
+    use table::{Span, TarTable};
+
+    fn tars() -> SourceIndex {
+        let mut tar = TarTable::default();
+        tar.push("a/00", &[Some(Span { offset: 512, len: 9 }), None]);
+        tar.push("a/01", &[Some(Span { offset: 2048, len: 0 }), Some(Span { offset: 4096, len: 3 })]);
+        let tables = [Table::Tar(tar), Table::Tar(TarTable::default()), Table::Frames(vec![0, 7, 9])].map(Arc::new);
+        let stat = |size, mark| Stat { size, mark };
+        SourceIndex::new(Inner {
+            layout: Layout::PerFile { counted: true },
+            uris: ["/d/t-é0.tar", "/d/t-è1.tar", "s3://b/t"].map(Into::into).into(),
+            stats: vec![stat(9, Mark::Mtime(-3)), stat(0, Mark::Mtime(i64::MAX)), stat(7, Mark::Etag("\"x\"".into()))],
+            tables: tables.into(),
+            ..Inner::default()
+        })
+        .expect("valid")
+    }
+
+    #[test]
+    fn an_index_reads_back_what_it_wrote_and_refuses_every_flipped_bit() {
+        let bytes = tars().to_bytes();
+        assert_eq!(SourceIndex::from_bytes(&bytes).expect("valid"), tars());
+        for i in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[i / 8] ^= 1 << (i % 8);
+            assert!(SourceIndex::from_bytes(&bad).is_err(), "bit {i}");
+            assert!(SourceIndex::from_bytes(&bytes[..i / 8]).is_err(), "first {} bytes", i / 8);
+        }
+    }
+
+    #[test]
+    fn rows_are_named_by_block_and_described() {
+        let index = tars();
+        let names: Vec<_> = (0..4).map(|row| index.locate(row).to_string()).collect();
+        assert_eq!(names, ["0:0", "0:1", "2:0", "2:1"]);
+        assert_eq!(index.describe_sample(index.locate(1)), "/d/t-é0.tar#1 (key a/01)");
+        assert_eq!((index.rows(), index.blocks(), index.bytes()), (Some(4), 3, 16));
+        assert_eq!(index.block_rows(1), Some(2..2));
+    }
+
+    #[test]
+    fn computed_rows_take_no_memory_and_their_limit_is_said() {
+        let range =
+            |rows| SourceIndex::new(Inner { layout: Layout::Computed { rows, row_bytes: 8 }, ..Inner::default() });
+        let index = range(1_000_000_000_000).expect("fits");
+        assert!(index.to_bytes().len() < 64);
+        assert_eq!(index.locate(999_999_999_999).to_string(), "15258789:4095");
+        let e = range(u64::MAX).expect_err("too many");
+        assert!(e.message().contains("at most 16777216 can be named"), "{e}");
+    }
+}

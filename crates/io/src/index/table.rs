@@ -1,0 +1,107 @@
+//! Where the rows of one file lie.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+
+use super::codec::{Decoder, Encoder};
+
+/// The rows of one file, as its format needs them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Frames that follow each other: where each begins, and where the last ends. Text, Jsonl, Tfrecord.
+    Frames(Vec<u64>),
+    /// Samples of a tar shard.
+    Tar(TarTable),
+    /// The rows of each row group of a Parquet file.
+    Groups(Vec<u64>),
+}
+
+/// The samples of a tar shard: their keys, and for each extension of the source where its bytes are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TarTable {
+    keys: String,
+    /// Where each key ends in `keys`.
+    key_ends: Vec<u64>,
+    /// Row by row, one (offset, length) for each extension; an offset of `u64::MAX` is a member that is not there.
+    offsets: Vec<u64>,
+    lens: Vec<u64>,
+}
+
+/// Where one member's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl TarTable {
+    pub(crate) fn push(&mut self, key: &str, spans: &[Option<Span>]) {
+        self.keys.push_str(key);
+        self.key_ends.push(self.keys.len() as u64);
+        self.offsets.extend(spans.iter().map(|s| s.map_or(u64::MAX, |s| s.offset)));
+        self.lens.extend(spans.iter().map(|s| s.map_or(0, |s| s.len)));
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.key_ends.len()
+    }
+
+    pub(crate) fn key(&self, row: usize) -> &str {
+        let end = self.key_ends.get(row).map_or(0, |&e| e as usize);
+        let start = row.checked_sub(1).and_then(|r| self.key_ends.get(r)).map_or(0, |&e| e as usize);
+        self.keys.get(start..end).unwrap_or_default()
+    }
+
+    /// Returns where extension `extension` of `extensions` of a row is, if the sample has it.
+    pub(crate) fn span(&self, row: usize, extension: usize, extensions: usize) -> Option<Span> {
+        let i = row * extensions + extension;
+        let (&offset, &len) = (self.offsets.get(i)?, self.lens.get(i)?);
+        (offset != u64::MAX).then_some(Span { offset, len })
+    }
+}
+
+impl Table {
+    /// Returns the number of rows; of a Parquet file, all groups together.
+    pub(crate) fn rows(&self) -> u64 {
+        match self {
+            Table::Frames(starts) => starts.len().saturating_sub(1) as u64,
+            Table::Tar(tar) => tar.rows() as u64,
+            Table::Groups(rows) => rows.iter().fold(0, |sum, &n| sum.saturating_add(n)),
+        }
+    }
+
+    pub(crate) fn encode(&self, to: &mut Encoder) {
+        match self {
+            Table::Frames(starts) => {
+                to.int(0);
+                to.rising(starts);
+            }
+            Table::Tar(tar) => {
+                to.int(1);
+                to.text(&tar.keys);
+                [&tar.key_ends, &tar.offsets].into_iter().for_each(|n| to.rising(n));
+                to.rising(&tar.lens);
+            }
+            Table::Groups(rows) => {
+                to.int(2);
+                to.rising(rows);
+            }
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Arc<Self>> {
+        let table = match from.int()? {
+            0 => Table::Frames(from.rising()?),
+            1 => Table::Tar(TarTable {
+                keys: from.text()?.to_owned(),
+                key_ends: from.rising()?,
+                offsets: from.rising()?,
+                lens: from.rising()?,
+            }),
+            2 => Table::Groups(from.rising()?),
+            other => return Err(Error::data(format!("an index holds an unknown table {other}"))),
+        };
+        Ok(Arc::new(table))
+    }
+}

@@ -1,0 +1,175 @@
+//! What the user left open, looked up once when the source is written: extensions, features, columns, fields.
+//!
+//! Paths are checked and made absolute here, but stay patterns: which files they stand for is pinned by the index.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::{Field, Schema};
+use forebay_plan::Source;
+
+use crate::formats::{example, image_folder, json, lines, parquet, tar, tfrecord};
+use crate::store::{self, Forward, Found, Object};
+
+/// Records that are looked at to find the features of an Example.
+const RECORDS: u64 = 16;
+/// Lines that are looked at to find the fields of JSON.
+const LINES: u64 = 100;
+/// Empty files that are passed over before giving up.
+const FILES: usize = 16;
+
+/// A source as the user wrote it.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of Source")]
+pub enum Draft {
+    Files { paths: Vec<String> },
+    ImageFolder { root: String },
+    Tar { paths: Vec<String> },
+    Tfrecord { paths: Vec<String>, features: Features, verify: bool },
+    Parquet { paths: Vec<String>, columns: Option<Vec<String>> },
+    Text { paths: Vec<String> },
+    Jsonl { paths: Vec<String> },
+}
+
+/// What to read of a TFRecord.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Features {
+    /// The record's bytes.
+    Raw,
+    /// The features of the first records.
+    Infer,
+    /// These features.
+    Given(Vec<Field>),
+}
+
+/// Looks up what the user left open.
+///
+/// # Errors
+/// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
+/// what no column can.
+pub fn infer(draft: Draft) -> Result<Source> {
+    Ok(match draft {
+        Draft::Files { paths } => Source::Files { paths: looked_up(paths)?.0 },
+        Draft::Text { paths } => Source::Text { paths: looked_up(paths)?.0 },
+        Draft::ImageFolder { root } => {
+            let root = store::absolute(&root)?.trim_end_matches('/').to_owned();
+            image_folder::list(&root)?;
+            Source::ImageFolder { root }
+        }
+        Draft::Tar { paths } => {
+            let (paths, files) = looked_up(paths)?;
+            let extensions =
+                first(&files, |object| Ok(Some(tar::first_extensions(object)?).filter(|e| !e.is_empty())))?;
+            let extensions = extensions.ok_or_else(|| empty(&files, "sample"))?;
+            Source::Tar { paths, extensions }
+        }
+        Draft::Tfrecord { paths, features, verify } => {
+            let (paths, files) = looked_up(paths)?;
+            let features = match features {
+                Features::Raw => None,
+                Features::Infer => Some(infer_features(&files, verify)?),
+                Features::Given(fields) => {
+                    fields.iter().try_for_each(example::check)?;
+                    Some(fields)
+                }
+            };
+            Source::Tfrecord { paths, features, verify }
+        }
+        Draft::Parquet { paths, columns } => {
+            let (paths, files) = looked_up(paths)?;
+            let file = parquet::File::open(open(&files[0])?)?;
+            let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
+            Source::Parquet { paths, fields }
+        }
+        Draft::Jsonl { paths } => {
+            let (paths, files) = looked_up(paths)?;
+            let fields = first(&files, infer_json)?.ok_or_else(|| empty(&files, "line"))?;
+            Schema::new(fields.clone()).map_err(|e| e.with("file", &files[0].uri))?;
+            Source::Jsonl { paths, fields }
+        }
+    })
+}
+
+/// Makes patterns absolute and lists what they stand for, each first file's existence included.
+fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
+    let paths = paths.iter().map(|p| store::absolute(p)).collect::<Result<Vec<_>>>()?;
+    let files = store::list(&paths)?;
+    if files[0].stat.is_none() {
+        store::stat(&files[0].uri)?;
+    }
+    Ok((paths, files))
+}
+
+fn open(file: &Found) -> Result<Arc<Object>> {
+    match &file.stat {
+        Some(stat) => Object::open(&file.uri, stat).map(Arc::new),
+        None => Object::open_any(&file.uri).map(Arc::new),
+    }
+}
+
+/// Looks into files until one tells something.
+fn first<T>(files: &[Found], mut look: impl FnMut(Arc<Object>) -> Result<Option<T>>) -> Result<Option<T>> {
+    for file in files.iter().take(FILES) {
+        if let Some(found) = look(open(file)?)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn empty(files: &[Found], what: &str) -> Error {
+    Error::data(format!("there is no {what} in the first files"))
+        .with("file", files.first().map_or("", |f| &f.uri))
+        .hint("check that these are the right files, and not empty")
+}
+
+fn infer_features(files: &[Found], verify: bool) -> Result<Vec<Field>> {
+    let look = |object: Arc<Object>| {
+        let mut forward = Forward::reading(object.clone());
+        let mut seen = example::Seen::default();
+        let (mut at, mut record) = (0, 0);
+        while record < RECORDS
+            && let Some(len) = tfrecord::next(&mut forward, at, record, verify)?
+        {
+            let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("record", record);
+            let frame = forward.at(at, len as usize)?;
+            let payload = tfrecord::payload(frame, object.uri(), at, record, verify)?;
+            seen.push(payload).map_err(blame)?;
+            (at, record) = (at + len, record + 1);
+        }
+        if record == 0 { Ok(None) } else { seen.fields().map(Some).map_err(|e| e.with("file", object.uri())) }
+    };
+    first(files, look)?.ok_or_else(|| empty(files, "record"))
+}
+
+fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
+    let mut forward = Forward::reading(object.clone());
+    let mut seen = json::Seen::default();
+    let (mut at, mut line) = (0, 0);
+    while line < LINES
+        && let Some(len) = lines::next(&mut forward, at, line)?
+    {
+        let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("line", line + 1);
+        seen.push(lines::trim(forward.at(at, len as usize)?)).map_err(blame)?;
+        (at, line) = (at + len, line + 1);
+    }
+    Ok((line > 0).then(|| seen.fields()))
+}
+
+/// Picks the columns that the user named, or all.
+fn select(found: Vec<(String, Result<Field>)>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
+    let Some(columns) = columns else {
+        let fields: Vec<Field> = found.into_iter().map(|(_, f)| f).collect::<Result<_>>()?;
+        Schema::new(fields.clone())?;
+        return Ok(fields);
+    };
+    let readable = found.iter().filter_map(|(_, f)| f.as_ref().ok().cloned()).collect();
+    let schema = Schema::new(readable)?;
+    let pick = |name: &String| match found.iter().find(|(n, _)| n == name) {
+        Some((_, field)) => field.clone(),
+        None => schema.field(name).cloned(),
+    };
+    let fields: Vec<Field> = columns.iter().map(pick).collect::<Result<_>>()?;
+    Schema::new(fields.clone())?;
+    Ok(fields)
+}

@@ -1,0 +1,69 @@
+//! Stores, formats, indexes and sources: how bytes that lie somewhere become rows.
+//!
+//! ```text
+//! Draft (what the user wrote)  --infer-->  Source (plain data)  --index-->  SourceIndex (files pinned, rows counted)
+//!                                                               --open--->  Reader (rows by place, or a block in order)
+//! ```
+//!
+//! Why here: the only crate that opens the user's data. Everything is synchronous and blocking: callers have threads.
+//! Invariants: IO-1 a row has the same bytes and the same sample id whether it is gathered or streamed; IO-2 a file
+//! that is not the one that was indexed is refused, never read; IO-3 no input, however corrupt, panics: it is an error
+//! that names file and offset.
+
+mod columns;
+mod fail;
+mod formats;
+mod index;
+mod infer;
+mod readers;
+mod rows;
+mod store;
+
+use std::path::Path;
+
+use forebay_core::Result;
+use forebay_plan::{BlobId, Source};
+
+pub use index::{FileRef, SourceIndex};
+pub use infer::{Draft, Features, infer};
+pub use readers::{Chunks, Place, Reader};
+
+/// Gives the bytes of a blob that travels with a graph (arrays).
+pub trait Blobs: Send + Sync {
+    /// Returns the bytes whose hash is `id`.
+    ///
+    /// # Errors
+    /// NotFound when there is no such blob.
+    fn get(&self, id: &BlobId) -> Result<bytes::Bytes>;
+}
+
+/// Called on the caller's own thread as indexing goes on (done, total, in files), at least every 100 ms. An error ends
+/// the indexing with that error (Ctrl-C).
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
+
+/// Lists and pins the files of a source, and when `counted` also finds every row.
+///
+/// With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
+/// mtime (or etag). `threads` files are looked at together.
+///
+/// # Errors
+/// NotFound, PermissionDenied, Data (a file that is not of its format) or Unavailable, naming the file; what `progress`
+/// returns.
+pub fn index(
+    source: &Source,
+    counted: bool,
+    cache: Option<&Path>,
+    threads: usize,
+    progress: Progress<'_>,
+) -> Result<SourceIndex> {
+    index::build(source, counted, cache, threads, progress)
+}
+
+/// Opens a source for reading, by an index made of the same source.
+///
+/// # Errors
+/// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
+/// is not what the source says.
+pub fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Result<std::sync::Arc<dyn Reader>> {
+    readers::open(source, index, blobs)
+}

@@ -1,0 +1,283 @@
+//! `Text`, `Jsonl` and `Tfrecord`: files of frames that follow each other.
+//!
+//! A run of frames is read into one buffer and then decoded, whether its rows were gathered or streamed.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use forebay_core::{Epoch, Error, Result, SampleId};
+use forebay_data::{Chunk, Field, Kind, RowId, Schema};
+use forebay_plan::Source;
+
+use super::pieces::{self, Layout, Piece};
+use super::pool::Pool;
+use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
+use crate::columns::binary;
+use crate::formats::{example, json, lines, tfrecord};
+use crate::index::table::Table;
+use crate::store::Forward;
+use crate::{SourceIndex, fail};
+
+/// What a frame is.
+#[derive(Debug)]
+pub(super) enum Format {
+    Text,
+    Jsonl,
+    Record { verify: bool },
+    Example { verify: bool },
+}
+
+impl Format {
+    pub(super) fn of(source: &Source) -> Result<Self> {
+        Ok(match source {
+            Source::Text { .. } => Format::Text,
+            Source::Jsonl { fields, .. } => {
+                fields.iter().try_for_each(json::check)?;
+                Format::Jsonl
+            }
+            Source::Tfrecord { features: None, verify, .. } => Format::Record { verify: *verify },
+            Source::Tfrecord { features: Some(fields), verify, .. } => {
+                fields.iter().try_for_each(example::check)?;
+                Format::Example { verify: *verify }
+            }
+            other => return Err(Error::internal(format!("{} is not read by frames", other.name()))),
+        })
+    }
+}
+
+pub(super) struct Frames {
+    schema: Arc<Schema>,
+    pool: Pool,
+    format: Format,
+}
+
+/// Frames one after another in memory.
+struct Run {
+    bytes: Vec<u8>,
+    /// Where each begins, and the end.
+    bounds: Vec<i64>,
+    /// Whether they are payloads without their framing.
+    bare: bool,
+}
+
+impl Run {
+    fn frame(&self, row: usize) -> &[u8] {
+        &self.bytes[self.bounds[row] as usize..self.bounds[row + 1] as usize]
+    }
+
+    fn rows(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Keeps the given part of each frame, in place, and returns the new bounds.
+    fn shrink(&mut self, part: impl Fn(&[u8]) -> std::ops::Range<usize>) -> Vec<i64> {
+        let mut ends = Vec::with_capacity(self.bounds.len());
+        ends.push(0);
+        let mut end = 0;
+        for row in 0..self.rows() {
+            let from = self.bounds[row] as usize;
+            let part = part(self.frame(row));
+            self.bytes.copy_within(from + part.start..from + part.end, end);
+            end += part.len();
+            ends.push(end as i64);
+        }
+        self.bytes.truncate(end);
+        ends
+    }
+}
+
+impl Frames {
+    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex, format: Format) -> Self {
+        Self { schema, pool: Pool::new(index), format }
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.schema.fields()
+    }
+
+    /// Returns where a row's frame begins and ends, by the index.
+    fn span(&self, sample: SampleId) -> Result<(usize, u64, u64)> {
+        let file = sample.block() as usize;
+        let Some(Table::Frames(starts)) = self.pool.index.inner().tables.get(file).map(|t| &**t) else {
+            return Err(Error::internal("the index has no lines or records"));
+        };
+        match starts.get(sample.row() as usize..) {
+            Some([start, end, ..]) if start <= end => Ok((file, *start, *end)),
+            _ => Err(Error::internal(format!("the index has no row {sample}"))),
+        }
+    }
+
+    /// Reads the frames of `rows` into one buffer.
+    fn fetch(&self, rows: &[RowId]) -> Result<Run> {
+        let bare = matches!(self.format, Format::Record { verify: false });
+        let mut layout = Layout::new(rows.len());
+        let mut wanted = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (file, mut offset, mut end) = self.span(row.sample)?;
+            if bare {
+                (offset, end) = (offset + tfrecord::HEADER as u64, end.saturating_sub(tfrecord::FOOTER as u64));
+            }
+            let len = end.saturating_sub(offset) as usize;
+            wanted.push(Piece { file, offset, len, buffer: 0, at: layout.push(len) });
+        }
+        let mut buffers = [layout.buffer()];
+        pieces::read(&self.pool, wanted, &mut buffers)?;
+        let [bytes] = buffers;
+        Ok(Run { bytes, bounds: layout.offsets, bare })
+    }
+
+    /// Makes columns of a run; `offset` says where a row of it was.
+    fn decode(&self, mut run: Run, ids: Arc<[RowId]>, offset: &dyn Fn(usize) -> u64) -> Result<Chunk> {
+        let columns = match self.format {
+            Format::Text => vec![self.text(&mut run, &ids, offset)?],
+            Format::Record { .. } if run.bare => vec![binary(&Kind::Bytes, run.bounds, run.bytes, None)?],
+            Format::Record { verify } => {
+                self.each(&run, &ids, offset, |frame, uri, at, row| {
+                    tfrecord::payload(frame, uri, at, row, verify).map(drop)
+                })?;
+                let ends = run.shrink(|frame| tfrecord::HEADER..frame.len() - tfrecord::FOOTER);
+                vec![binary(&Kind::Bytes, ends, run.bytes, None)?]
+            }
+            Format::Example { verify } => {
+                let mut parser = example::Parser::new(self.fields(), run.rows())?;
+                self.each(&run, &ids, offset, |frame, uri, at, row| {
+                    parser.push(tfrecord::payload(frame, uri, at, row, verify)?)
+                })?;
+                parser.finish()?
+            }
+            Format::Jsonl => {
+                let mut parser = json::Parser::new(self.fields(), run.rows());
+                self.each(&run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
+                parser.finish()?
+            }
+        };
+        Chunk::new(self.schema.clone(), columns, ids)
+    }
+
+    /// Calls `one` with each frame, its file, offset and row in the file, and adds these to its error.
+    fn each(
+        &self,
+        run: &Run,
+        ids: &[RowId],
+        offset: &dyn Fn(usize) -> u64,
+        mut one: impl FnMut(&[u8], &str, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        for (i, id) in ids.iter().enumerate() {
+            let uri = self.uri(id.sample);
+            one(run.frame(i), uri, offset(i), id.sample.row()).map_err(|e| self.blame(e, id.sample, offset(i)))?;
+        }
+        Ok(())
+    }
+
+    fn uri(&self, sample: SampleId) -> &str {
+        self.pool.index.inner().uris.get(sample.block() as usize).map_or("", |u| u)
+    }
+
+    /// Says where a row is that cannot be read: lines count from 1, as editors do, and records from 0.
+    fn blame(&self, error: Error, sample: SampleId, offset: u64) -> Error {
+        let error = error.with("file", self.uri(sample)).with("offset", offset);
+        let error = match self.format {
+            Format::Text | Format::Jsonl => error.with("line", sample.row() + 1),
+            _ => error.with("record", sample.row()),
+        };
+        error.with("sample", self.pool.index.describe_sample(sample))
+    }
+
+    /// Takes the line ends out of a run in place, which makes it the column's buffer.
+    fn text(&self, run: &mut Run, ids: &[RowId], offset: &dyn Fn(usize) -> u64) -> Result<ArrayRef> {
+        let ends = run.shrink(|frame| 0..lines::trim(frame).len());
+        let whole = std::str::from_utf8(&run.bytes);
+        let good = |w: &str| ends.iter().all(|&e| w.is_char_boundary(e as usize));
+        if !whole.is_ok_and(good) {
+            let bad = (0..ids.len())
+                .find(|&i| std::str::from_utf8(&run.bytes[ends[i] as usize..ends[i + 1] as usize]).is_err());
+            let bad = bad.unwrap_or(0);
+            let error =
+                Error::data("a line is not utf-8").hint("convert the file to utf-8, or read it with from_files");
+            return Err(self.blame(error, ids[bad].sample, offset(bad)));
+        }
+        binary(&Kind::Utf8, ends, std::mem::take(&mut run.bytes), None)
+    }
+}
+
+impl Reader for Frames {
+    fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        check(&self.pool.index, places)?;
+        let ids = ids(&self.pool.index, places);
+        let run = self.fetch(&ids)?;
+        let offset = |i: usize| self.span(ids[i].sample).map_or(0, |(_, start, _)| start);
+        self.decode(run, ids.clone(), &offset)
+    }
+
+    fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
+        if self.pool.index.rows().is_some() {
+            return stream_counted(self, &self.pool.index, block, epoch, rows);
+        }
+        let forward = Forward::reading(self.pool.get(block as usize)?);
+        let walk = Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at: 0, over: false };
+        Ok(Box::new(walk))
+    }
+}
+
+/// Reads a file from its start without an index.
+struct Stream<'a> {
+    reader: &'a Frames,
+    forward: Forward,
+    block: u64,
+    epoch: Epoch,
+    rows: usize,
+    row: u64,
+    at: u64,
+    over: bool,
+}
+
+impl Stream<'_> {
+    fn chunk(&mut self) -> Result<Option<Chunk>> {
+        let mut run = Run { bytes: Vec::new(), bounds: vec![0], bare: false };
+        let mut starts = Vec::new();
+        while starts.len() < self.rows {
+            let row = self.row + starts.len() as u64;
+            let len = match self.reader.format {
+                Format::Text | Format::Jsonl => lines::next(&mut self.forward, self.at, row)?,
+                Format::Record { verify } | Format::Example { verify } => {
+                    tfrecord::next(&mut self.forward, self.at, row, verify)?
+                }
+            };
+            let Some(len) = len else { break };
+            let bytes = self.forward.at(self.at, len as usize)?;
+            if bytes.len() as u64 != len {
+                return Err(
+                    fail::truncated(self.forward.object().uri(), "the file ends within a row").with("offset", self.at)
+                );
+            }
+            run.bytes.extend_from_slice(bytes);
+            run.bounds.push(run.bytes.len() as i64);
+            starts.push(self.at);
+            self.at += len;
+        }
+        self.over = starts.len() < self.rows;
+        if starts.is_empty() {
+            return Ok(None);
+        }
+        let ids = block_ids(self.block, self.row, starts.len(), self.epoch);
+        self.row += starts.len() as u64;
+        self.reader.decode(run, ids, &|i| starts[i]).map(Some)
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Result<Chunk>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let chunk = self.chunk();
+        self.over |= chunk.is_err();
+        chunk.transpose()
+    }
+}

@@ -1,0 +1,62 @@
+//! What was used last, up to a weight.
+
+use std::collections::HashMap;
+
+/// Keeps values by number until they weigh more than the limit together; the newest always stays.
+#[derive(Debug)]
+pub(super) struct Lru<V> {
+    entries: HashMap<u64, Entry<V>>,
+    uses: u64,
+    weight: usize,
+    weight_max: usize,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    used: u64,
+    weight: usize,
+    value: V,
+}
+
+impl<V: Clone> Lru<V> {
+    pub(super) fn new(weight_max: usize) -> Self {
+        Self { entries: HashMap::new(), uses: 0, weight: 0, weight_max }
+    }
+
+    pub(super) fn get(&mut self, key: u64) -> Option<V> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(&key)?;
+        entry.used = self.uses;
+        Some(entry.value.clone())
+    }
+
+    /// Puts a value in, or gives the one of this key another weight, and drops the oldest beyond the limit.
+    pub(super) fn put(&mut self, key: u64, weight: usize, value: V) {
+        self.uses += 1;
+        let old = self.entries.insert(key, Entry { used: self.uses, weight, value });
+        self.weight = self.weight + weight - old.map_or(0, |o| o.weight);
+        while self.weight > self.weight_max && self.entries.len() > 1 {
+            let Some(oldest) = self.entries.iter().min_by_key(|(_, e)| e.used).map(|(k, _)| *k) else { break };
+            self.weight -= self.entries.remove(&oldest).map_or(0, |e| e.weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_first_and_the_newest_stays_whatever_it_weighs() {
+        let mut lru = Lru::new(10);
+        (0..3).for_each(|k| lru.put(k, 4, k));
+        assert_eq!([0, 1, 2].map(|k| lru.get(k)), [None, Some(1), Some(2)]);
+        lru.get(1);
+        lru.put(3, 4, 3);
+        assert_eq!([1, 2, 3].map(|k| lru.get(k)), [Some(1), None, Some(3)]);
+        lru.put(9, 100, 9);
+        assert_eq!([1, 3, 9].map(|k| lru.get(k)), [None, None, Some(9)]);
+        lru.put(9, 1, 9);
+        assert_eq!(lru.weight, 1);
+    }
+}

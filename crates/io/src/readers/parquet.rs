@@ -1,0 +1,186 @@
+//! `Parquet`: a row group is a block, decoded once and kept while it fits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{Array, ArrayRef};
+use forebay_core::{Epoch, Error, Result};
+use forebay_data::{Chunk, Schema};
+
+use super::lru::Lru;
+use super::pool::Pool;
+use super::{Chunks, Place, Reader, block_ids, check, ids};
+use crate::formats::parquet as format;
+use crate::{SourceIndex, fail, rows};
+
+/// The most bytes of decoded row groups that a reader keeps; a larger single one is kept while it is in use.
+const DECODED_BYTES_MAX: usize = 512 << 20;
+/// The most footers that a reader keeps.
+const FOOTERS_MAX: usize = 256;
+
+/// The most rows that are decoded in one step, so that a footer that lies about its rows asks for no memory.
+const BATCH_ROWS_MAX: usize = 1 << 20;
+
+/// A row group that one thread decodes while others that want it wait.
+type Slot = Arc<Mutex<Option<Arc<Vec<ArrayRef>>>>>;
+
+pub(super) struct Parquet {
+    schema: Arc<Schema>,
+    pool: Pool,
+    footers: Mutex<Lru<Arc<format::File>>>,
+    groups: Mutex<Lru<Slot>>,
+}
+
+impl Parquet {
+    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex) -> Self {
+        let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(DECODED_BYTES_MAX)));
+        Self { schema, pool: Pool::new(index), footers, groups }
+    }
+
+    fn file(&self, file: usize) -> Result<Arc<format::File>> {
+        if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
+            return Ok(footer);
+        }
+        let footer = format::File::open(self.pool.get(file)?)?;
+        footer.check(self.schema.fields())?;
+        let footer = Arc::new(footer);
+        self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
+        Ok(footer)
+    }
+
+    fn uri(&self, file: usize) -> &str {
+        self.pool.index.inner().uris.get(file).map_or("", |u| u)
+    }
+
+    /// Returns the rows that the index counts in a block.
+    fn block_len(&self, block: u64) -> Result<usize> {
+        let rows =
+            self.pool.index.block_rows(block).ok_or_else(|| Error::internal(format!("there is no block {block}")))?;
+        Ok((rows.end - rows.start) as usize)
+    }
+
+    /// Returns the columns of a block, decoded.
+    fn group(&self, block: u64) -> Result<Arc<Vec<ArrayRef>>> {
+        let slot = {
+            let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+            groups.get(block).unwrap_or_else(|| {
+                let slot = Slot::default();
+                groups.put(block, 0, slot.clone());
+                slot
+            })
+        };
+        let mut decoded = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(columns) = &*decoded {
+            return Ok(columns.clone());
+        }
+        let columns = Arc::new(self.decode(block)?);
+        let bytes = columns.iter().map(|c| c.get_array_memory_size()).sum();
+        *decoded = Some(columns.clone());
+        drop(decoded);
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).put(block, bytes, slot);
+        Ok(columns)
+    }
+
+    fn decode(&self, block: u64) -> Result<Vec<ArrayRef>> {
+        let (file, group) = self.pool.index.file_of(block);
+        let (uri, rows) = (self.uri(file), self.block_len(block)?);
+        let mut batches = self.file(file)?.group(group, self.schema.fields(), rows.min(BATCH_ROWS_MAX))?;
+        let mut all = Vec::new();
+        while let Some(batch) = format::next_batch(uri, &mut batches)? {
+            all.push(batch);
+        }
+        let chunk = match format::joined(&all)? {
+            None => return Err(short(uri, group)),
+            Some(batch) if batch.num_rows() != rows => return Err(short(uri, group)),
+            Some(batch) => self.chunk(uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?,
+        };
+        Ok(chunk.columns().to_vec())
+    }
+
+    fn chunk(
+        &self,
+        uri: &str,
+        group: usize,
+        batch: &arrow_array::RecordBatch,
+        ids: Arc<[forebay_data::RowId]>,
+    ) -> Result<Chunk> {
+        format::columns(&self.schema, batch, ids).map_err(|e| e.with("file", uri).with("row group", group))
+    }
+}
+
+fn short(uri: &str, group: usize) -> Error {
+    fail::truncated(uri, "a row group has fewer rows than the footer says").with("row group", group)
+}
+
+impl Reader for Parquet {
+    fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        check(&self.pool.index, places)?;
+        let ids = ids(&self.pool.index, places);
+        let mut blocks: Vec<u64> = ids.iter().map(|id| id.sample.block()).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let groups = blocks.iter().map(|&b| self.group(b)).collect::<Result<Vec<_>>>()?;
+        let fields = self.schema.fields().iter();
+        let columns = match groups.as_slice() {
+            [] => {
+                return Chunk::new(
+                    self.schema.clone(),
+                    fields.map(|f| arrow_array::new_empty_array(&f.kind.arrow())).collect(),
+                    ids,
+                );
+            }
+            [one] => {
+                let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
+                let first = rows[0];
+                let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
+                let take = |(i, f): (usize, &forebay_data::Field)| match in_order {
+                    true => Ok(one[i].slice(first, rows.len())),
+                    false => rows::take(&f.kind, &one[i], &rows),
+                };
+                fields.enumerate().map(take).collect::<Result<_>>()?
+            }
+            many => {
+                let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
+                let rows: Vec<_> = ids.iter().map(|id| (place(id.sample.block()), id.sample.row() as usize)).collect();
+                let join = |(i, _): (usize, &forebay_data::Field)| {
+                    let parts: Vec<&dyn Array> = many.iter().map(|g| g[i].as_ref()).collect();
+                    arrow_select::interleave::interleave(&parts, &rows).map_err(fail::arrow)
+                };
+                fields.enumerate().map(join).collect::<Result<_>>()?
+            }
+        };
+        Chunk::new(self.schema.clone(), columns, ids)
+    }
+
+    fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
+        let total = self.block_len(block)?;
+        let (file, group) = self.pool.index.file_of(block);
+        let uri = self.uri(file);
+        if total == 0 {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let mut batches =
+            self.file(file)?.group(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX))?;
+        let (mut row, mut over) = (0u64, false);
+        Ok(Box::new(std::iter::from_fn(move || {
+            if over {
+                return None;
+            }
+            let chunk = match format::next_batch(uri, &mut batches) {
+                Ok(None) if row < total as u64 => Err(short(uri, group)),
+                Ok(None) => return None,
+                Ok(Some(batch)) => {
+                    let ids = block_ids(block, row, batch.num_rows(), epoch);
+                    row += batch.num_rows() as u64;
+                    self.chunk(uri, group, &batch, ids)
+                }
+                Err(e) => Err(e),
+            };
+            over = chunk.is_err();
+            Some(chunk)
+        })))
+    }
+}

@@ -1,0 +1,135 @@
+//! Reads many pieces of many files straight into the buffers of columns.
+//!
+//! Pieces that lie close together in a file are read with one call. A local file's large pieces go into their place
+//! without a copy; a remote object's ranges are asked for together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::Result;
+
+use super::pool::Pool;
+use crate::store::Object;
+
+/// One run of bytes to read, and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) file: usize,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    /// Which buffer, and where in it.
+    pub(super) buffer: usize,
+    pub(super) at: usize,
+}
+
+/// When pieces are read together.
+struct Joining {
+    /// Only pieces up to this length, for larger ones are read in place.
+    piece_max: usize,
+    gap_max: u64,
+    span_max: u64,
+}
+
+const LOCAL: Joining = Joining { piece_max: 32 << 10, gap_max: 4 << 10, span_max: 1 << 20 };
+const REMOTE: Joining = Joining { piece_max: usize::MAX, gap_max: 64 << 10, span_max: 8 << 20 };
+/// Requests of one gather that are under way at once.
+const REQUESTS_MAX: usize = 16;
+
+/// Fills `buffers` from the files of `pool`.
+pub(super) fn read(pool: &Pool, mut pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
+    pieces.retain(|p| p.len > 0);
+    pieces.sort_unstable_by_key(|p| (p.file, p.offset));
+    let mut waiting: VecDeque<(&[Piece], crate::store::Pending)> = VecDeque::new();
+    let mut object: Option<(usize, Arc<Object>)> = None;
+    let mut scratch = Vec::new();
+    let mut rest = pieces.as_slice();
+    while let Some(first) = rest.first() {
+        let open = match &object {
+            Some((file, open)) if *file == first.file => open.clone(),
+            _ => object.insert((first.file, pool.get(first.file)?)).1.clone(),
+        };
+        let (group, end) = group(rest, if open.is_remote() { &REMOTE } else { &LOCAL });
+        rest = &rest[group.len()..];
+        let len = (end - first.offset) as usize;
+        open.check_range(first.offset, len as u64)?;
+        if let Some(pending) = open.request(first.offset, len) {
+            if waiting.len() == REQUESTS_MAX {
+                land(&mut waiting, buffers)?;
+            }
+            waiting.push_back((group, pending));
+        } else if let [one] = group {
+            open.read_at(one.offset, &mut buffers[one.buffer][one.at..one.at + one.len])?;
+        } else {
+            scratch.resize(len, 0);
+            open.read_at(first.offset, &mut scratch)?;
+            scatter(group, &scratch, buffers);
+        }
+    }
+    while !waiting.is_empty() {
+        land(&mut waiting, buffers)?;
+    }
+    Ok(())
+}
+
+/// Takes the pieces at the front that are read together, and where they end.
+fn group<'p>(pieces: &'p [Piece], rule: &Joining) -> (&'p [Piece], u64) {
+    let first = pieces[0];
+    let mut end = first.offset.saturating_add(first.len as u64);
+    let mut count = 1;
+    if first.len <= rule.piece_max {
+        for piece in &pieces[1..] {
+            let next = piece.offset.saturating_add(piece.len as u64).max(end);
+            let near = piece.file == first.file
+                && piece.len <= rule.piece_max
+                && piece.offset <= end.saturating_add(rule.gap_max);
+            if !near || next - first.offset > rule.span_max {
+                break;
+            }
+            (end, count) = (next, count + 1);
+        }
+    }
+    (&pieces[..count], end)
+}
+
+fn land(waiting: &mut VecDeque<(&[Piece], crate::store::Pending)>, buffers: &mut [Vec<u8>]) -> Result<()> {
+    let Some((group, pending)) = waiting.pop_front() else { return Ok(()) };
+    let bytes: Bytes = pending.wait()?;
+    scatter(group, &bytes, buffers);
+    Ok(())
+}
+
+fn scatter(group: &[Piece], bytes: &[u8], buffers: &mut [Vec<u8>]) {
+    let start = group[0].offset;
+    for piece in group {
+        let from = (piece.offset - start) as usize;
+        buffers[piece.buffer][piece.at..piece.at + piece.len].copy_from_slice(&bytes[from..from + piece.len]);
+    }
+}
+
+/// Lays out byte strings of known lengths one after another in a buffer.
+pub(super) struct Layout {
+    pub(super) offsets: Vec<i64>,
+    end: usize,
+}
+
+impl Layout {
+    pub(super) fn new(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self { offsets, end: 0 }
+    }
+
+    /// Makes room for one, and returns where it begins.
+    pub(super) fn push(&mut self, len: usize) -> usize {
+        let at = self.end;
+        self.end += len;
+        self.offsets.push(self.end as i64);
+        at
+    }
+
+    /// Returns the buffer that holds them all.
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        vec![0; self.end]
+    }
+}

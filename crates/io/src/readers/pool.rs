@@ -1,0 +1,44 @@
+//! The open files of one reader, each compared with what the index pinned when it is opened.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_core::{Error, Result};
+
+use super::lru::Lru;
+use crate::SourceIndex;
+use crate::store::Object;
+
+/// The most files that a reader holds open.
+const OPEN_MAX: usize = 256;
+
+/// Opens files, and keeps those that were used last.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) index: SourceIndex,
+    open: Mutex<Lru<Arc<Object>>>,
+}
+
+impl Pool {
+    pub(super) fn new(index: SourceIndex) -> Self {
+        Self { index, open: Mutex::new(Lru::new(OPEN_MAX)) }
+    }
+
+    /// Opens a file for one use.
+    pub(super) fn open(&self, file: usize) -> Result<Object> {
+        let inner = self.index.inner();
+        match (inner.uris.get(file), inner.stats.get(file)) {
+            (Some(uri), Some(stat)) => Object::open(uri, stat),
+            _ => Err(Error::internal(format!("the index has no file {file}"))),
+        }
+    }
+
+    /// Returns a file, open.
+    pub(super) fn get(&self, file: usize) -> Result<Arc<Object>> {
+        if let Some(object) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
+            return Ok(object);
+        }
+        let object = Arc::new(self.open(file)?);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, object.clone());
+        Ok(object)
+    }
+}

@@ -1,0 +1,127 @@
+//! Reads a file from front to back through one buffer, and skips what nobody asked for.
+//!
+//! The buffer grows while reads follow each other and shrinks at a jump, so that headers between large payloads cost
+//! small reads and small records cost large ones. A remote object's next buffer is asked for while this one is used.
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+
+use super::{Object, Pending};
+
+/// A reader that goes forward.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    object: Arc<Object>,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer begins.
+    start: u64,
+    step: usize,
+    step_min: usize,
+    step_max: usize,
+    /// The next range, asked for ahead (remote objects when read in full).
+    ahead: Option<(u64, usize, Pending)>,
+    reads_ahead: bool,
+}
+
+impl Forward {
+    /// Starts a walk that mostly skips: small reads.
+    pub(crate) fn skipping(object: Arc<Object>) -> Self {
+        let step_min = if object.is_remote() { 64 << 10 } else { 1 << 10 };
+        Self::new(object, step_min, 256 << 10, false)
+    }
+
+    /// Starts a walk that reads everything: large reads.
+    pub(crate) fn reading(object: Arc<Object>) -> Self {
+        let (min, max) = if object.is_remote() { (1 << 20, 4 << 20) } else { (64 << 10, 1 << 20) };
+        let reads_ahead = object.is_remote();
+        Self::new(object, min, max, reads_ahead)
+    }
+
+    fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
+        Self { object, buffer: Vec::new(), start: 0, step: step_min, step_min, step_max, ahead: None, reads_ahead }
+    }
+
+    pub(crate) fn object(&self) -> Arc<Object> {
+        self.object.clone()
+    }
+
+    /// Returns `len` bytes from `offset`, or fewer where the file ends.
+    pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let size = self.object.size();
+        let len = size.saturating_sub(offset).min(len as u64) as usize;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        let end = self.start + self.buffer.len() as u64;
+        if offset < self.start || offset + len as u64 > end {
+            self.fill(offset, len, end)?;
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.buffer[from..from + len])
+    }
+
+    /// Makes the buffer begin at `offset` and hold at least `len` bytes.
+    fn fill(&mut self, offset: u64, len: usize, end: u64) -> Result<()> {
+        let kept = if offset >= self.start && offset < end { (end - offset) as usize } else { 0 };
+        let follows = self.start <= offset && offset <= end + self.step as u64;
+        self.step = if follows { (self.step * 2).min(self.step_max) } else { self.step_min };
+        let room = (self.object.size() - offset) as usize;
+        let want = len.max(self.step).min(room);
+        let from = self.buffer.len() - kept;
+        self.buffer.copy_within(from.., 0);
+        self.buffer.truncate(kept);
+        self.start = offset;
+        let next = offset + kept as u64;
+        match self.ahead.take() {
+            Some((at, size, pending)) if at == next => {
+                self.buffer.extend_from_slice(&pending.wait()?);
+                if kept + size < len {
+                    self.extend(next + size as u64, len - kept - size)?;
+                }
+            }
+            _ => self.extend(next, want - kept)?,
+        }
+        if self.reads_ahead {
+            let at = self.start + self.buffer.len() as u64;
+            let size = (self.object.size() - at).min(self.step_max as u64) as usize;
+            if size > 0 {
+                self.ahead = self.object.request(at, size).map(|pending| (at, size, pending));
+            }
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, offset: u64, len: usize) -> Result<()> {
+        let held = self.buffer.len();
+        self.buffer.resize(held + len, 0);
+        let read = self.object.read_at(offset, &mut self.buffer[held..]);
+        if read.is_err() {
+            self.buffer.truncate(held);
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_reads_as_the_file_has_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("bytes");
+        let bytes: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+        std::fs::write(&path, &bytes).expect("written");
+        let object = Arc::new(Object::open_any(path.to_str().expect("utf-8")).expect("opens"));
+        for mut forward in [Forward::skipping(object.clone()), Forward::reading(object)] {
+            let mut offset = 0;
+            for len in [12, 512, 70_000, 1, 300_000, 512, 90_000, 40_000].into_iter().cycle().take(20) {
+                let end = bytes.len().min(offset + len);
+                assert_eq!(forward.at(offset as u64, len).expect("reads"), &bytes[offset.min(end)..end]);
+                offset += len / 2 + 7;
+            }
+            assert!(forward.at(u64::MAX, 9).expect("reads").is_empty());
+        }
+    }
+}

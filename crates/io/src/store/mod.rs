@@ -1,0 +1,194 @@
+//! Where bytes lie: this machine's files, or an object store. The seam is [`Object`] and the three functions beside it.
+//!
+//! Invariant: an [`Object`] is the file that was pinned, or opening it (a remote one: reading it) is an error.
+
+mod braces;
+mod forward;
+mod local;
+mod remote;
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorKind, Result};
+
+pub(crate) use forward::Forward;
+
+/// What tells one content of a file from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nanoseconds since 1970.
+    Mtime(i64),
+    /// What the object store says.
+    Etag(Box<str>),
+}
+
+/// A file as it was pinned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) size: u64,
+    pub(crate) mark: Mark,
+}
+
+impl fmt::Display for Stat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, ", self.size)?;
+        match &self.mark {
+            Mark::Mtime(ns) => write!(f, "mtime {}.{:09}", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000)),
+            Mark::Etag(tag) => write!(f, "etag {tag}"),
+        }
+    }
+}
+
+/// One file that a pattern stands for; what the listing already told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) uri: String,
+    pub(crate) stat: Option<Stat>,
+}
+
+/// Says whether `uri` is not a path of this machine.
+fn is_remote(uri: &str) -> bool {
+    uri.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'))
+}
+
+/// Returns the path of a local uri.
+fn local_path(uri: &str) -> &str {
+    uri.strip_prefix("file://").unwrap_or(uri)
+}
+
+/// Writes a pattern so that it means the same in another folder.
+pub(crate) fn absolute(pattern: &str) -> Result<String> {
+    if is_remote(pattern) { Ok(pattern.to_owned()) } else { local::absolute(local_path(pattern)) }
+}
+
+/// Returns the files that `patterns` stand for: patterns in the user's order, the files of one glob sorted.
+///
+/// # Errors
+/// NotFound for a glob without a file, naming it and the folder it looked in.
+pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for pattern in patterns {
+        if !is_remote(pattern) && local::is_file(local_path(pattern)) {
+            found.push(Found { uri: local_path(pattern).to_owned(), stat: None });
+            continue;
+        }
+        for path in braces::expand(pattern)? {
+            match (is_remote(&path), is_glob(&path)) {
+                (true, _) if path.starts_with("http") => found.push(remote::plain_http(path)?),
+                (true, true) => found.extend(remote::glob(&path)?),
+                (true, false) => found.push(Found { uri: path, stat: None }),
+                (false, true) => found.extend(local::glob(local_path(&path))?),
+                (false, false) => found.push(Found { uri: local_path(&path).to_owned(), stat: None }),
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::invalid("no path is given").hint("name at least one file"));
+    }
+    Ok(found)
+}
+
+/// Returns every file below a folder, sorted by path, and every direct sub-folder's name, sorted.
+pub(crate) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
+    if is_remote(root) { remote::walk(root) } else { local::walk(local_path(root)) }
+}
+
+fn is_glob(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// Says how a glob without a file should be mended.
+fn nothing_matches(pattern: &str, folder: &str, exists: bool) -> Error {
+    let hint = if exists { "check the pattern: * does not cross folders, ** does" } else { "there is no such folder" };
+    Error::new(ErrorKind::NotFound, "no file matches this pattern")
+        .with("file", pattern)
+        .with("folder", folder)
+        .hint(hint)
+}
+
+/// Asks for size and identity.
+pub(crate) fn stat(uri: &str) -> Result<Stat> {
+    if is_remote(uri) { remote::stat(uri) } else { local::stat(uri) }
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct Object {
+    uri: Arc<str>,
+    stat: Stat,
+    place: Where,
+}
+
+#[derive(Debug)]
+enum Where {
+    Local(std::fs::File),
+    Remote(remote::Remote),
+}
+
+/// A range of bytes of a remote object, on its way.
+pub(crate) type Pending = remote::Pending;
+
+impl Object {
+    /// Opens `uri`, which must still be what `pinned` says.
+    ///
+    /// # Errors
+    /// Data when a local file has changed; a remote one is compared at each read, which costs nothing more.
+    pub(crate) fn open(uri: &str, pinned: &Stat) -> Result<Self> {
+        let place = if is_remote(uri) {
+            Where::Remote(remote::Remote::open(uri)?)
+        } else {
+            Where::Local(local::open(uri, pinned)?)
+        };
+        Ok(Self { uri: uri.into(), stat: pinned.clone(), place })
+    }
+
+    /// Opens `uri` as it is now.
+    pub(crate) fn open_any(uri: &str) -> Result<Self> {
+        Self::open(uri, &stat(uri)?)
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.stat.size
+    }
+
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.place, Where::Remote(_))
+    }
+
+    /// Fills `to` from `offset`.
+    pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        self.check_range(offset, to.len() as u64)?;
+        match &self.place {
+            Where::Local(file) => std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
+                .map_err(|e| crate::fail::io(&self.uri, e).with("offset", offset)),
+            Where::Remote(_) if to.is_empty() => Ok(()),
+            Where::Remote(_) => {
+                let bytes = self.request(offset, to.len()).map_or_else(|| Ok(bytes::Bytes::new()), Pending::wait)?;
+                to.copy_from_slice(&bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks for a range ahead of time; `None` for a local file, where there is nothing to wait for.
+    pub(crate) fn request(&self, offset: u64, len: usize) -> Option<Pending> {
+        match &self.place {
+            Where::Local(_) => None,
+            Where::Remote(remote) => Some(remote.request(&self.uri, &self.stat, offset, len)),
+        }
+    }
+
+    /// Refuses a range that the pinned size does not hold, which only a corrupt index or file can ask for.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.stat.size) {
+            return Err(crate::fail::truncated(&self.uri, "the file ends before the data that it should hold")
+                .with("offset", offset));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Files that other people's libraries wrote give the rows that the same libraries read (`golden/write.py`).
+
+mod support;
+
+use forebay_io::{Draft, Features, infer};
+use serde_json::Value;
+use support::{assert_rows, golden, index, open, places, rows, stream_all};
+
+fn check(draft: Draft, expected: &str, schema: &str) {
+    let want: Vec<Value> = serde_json::from_slice(&std::fs::read(golden(expected)).expect("there")).expect("json");
+    let source = infer(draft).expect("infers");
+    assert_eq!(source.schema().expect("valid").to_string(), schema);
+    let counted = index(&source, true).expect("indexes");
+    let n = want.len() as u64;
+    assert_eq!(counted.rows(), Some(n));
+    let reader = open(&source, &counted).expect("opens");
+    assert_rows(&rows(&[reader.gather(&places(0..n)).expect("reads")]), &want);
+    let backwards: Vec<Value> = want.iter().rev().cloned().collect();
+    assert_rows(&rows(&[reader.gather(&places((0..n).rev())).expect("reads")]), &backwards);
+    let streamed = open(&source, &index(&source, false).expect("lists")).expect("opens");
+    assert_rows(&rows(&stream_all(&*streamed, counted.blocks(), 4).expect("reads")), &want);
+}
+
+#[test]
+fn webdataset_shards() {
+    let tar = |name: &str| Draft::Tar { paths: vec![golden(name)] };
+    check(tar("webdataset.tar"), "webdataset.tar.json", "{__key__: string, cls: bytes, jpg: bytes, seg.PNG: bytes}");
+    for name in ["pax.tar", "gnu.tar", "ustar.tar"] {
+        check(tar(name), &format!("{name}.json"), "{__key__: string, bin: bytes, txt: bytes}");
+    }
+}
+
+#[test]
+fn tensorflow_records_raw_and_parsed() {
+    for verify in [true, false] {
+        let draft = |features| Draft::Tfrecord { paths: vec![golden("tensorflow.tfrecord")], features, verify };
+        check(draft(Features::Raw), "tensorflow.tfrecord.raw.json", "{record: bytes}");
+        let schema = "{box: float32[4], ids: int64[?], image: bytes, label: int64, score: float32}";
+        check(draft(Features::Infer), "tensorflow.tfrecord.json", schema);
+    }
+}
+
+#[test]
+fn pyarrow_tables() {
+    let schema = "{id: int64?, x: float32?, flag: bool?, name: string?, raw: bytes?, list: int32[?]?, bits: bool[2]?, \
+                  image: uint8[2, 3]?, user.age: int16?, user.at.lat: float64?}";
+    check(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None }, "pyarrow.parquet.json", schema);
+}
+
+#[test]
+fn json_lines() {
+    let schema = "{id: int64, score: float64, name: string, ok: bool, ids: int64[?], pair: float64[2], user.age: int64?, \
+                  user.tags: string}";
+    check(Draft::Jsonl { paths: vec![golden("python.jsonl")] }, "python.jsonl.json", schema);
+}
+
+#[test]
+fn a_selection_of_columns_reads_only_those_in_the_order_asked_for() {
+    let columns = Some(vec!["user.at.lat".to_owned(), "id".to_owned()]);
+    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns }).expect("infers");
+    assert_eq!(source.schema().expect("valid").to_string(), "{user.at.lat: float64?, id: int64?}");
+    let columns = Some(vec!["n".to_owned()]);
+    assert!(infer(Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns }).is_ok());
+}
+
+#[test]
+fn what_no_column_can_hold_is_said() {
+    let e = infer(Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns: None }).expect_err("a timestamp");
+    assert_eq!(e.kind(), forebay_core::ErrorKind::Invalid);
+    assert!(e.message().starts_with("column \"when\" is Timestamp"), "{e}");
+    let raw = Features::Raw;
+    let e =
+        support::opened(Draft::Tfrecord { paths: vec![golden("gzip.tfrecord")], features: raw, verify: false }, true);
+    let e = e.err().expect("compressed");
+    assert_eq!(e.message(), "this tfrecord file is compressed with gzip, which is not supported");
+    assert!(e.get("hint").is_some_and(|h| h.starts_with("decompress it")));
+}

@@ -1,0 +1,137 @@
+//! Files behind an HTTP server give the rows that the same files give from this machine.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_core::ErrorKind;
+use forebay_io::{Draft, Features, infer};
+use support::{index, open, places, rows, stream_all, tar_of, write};
+
+/// Serves a folder with ranges and etags; `generation` is part of every etag.
+struct Server {
+    address: String,
+    generation: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
+}
+
+fn serve(root: PathBuf) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("bound"));
+    let (generation, requests) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (g, r) = (generation.clone(), requests.clone());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (root, g, r) = (root.clone(), g.clone(), r.clone());
+            std::thread::spawn(move || while answer(&stream, &root, &g, &r).is_some() {});
+        }
+    });
+    Server { address, generation, requests }
+}
+
+fn answer(stream: &TcpStream, root: &std::path::Path, generation: &AtomicU64, requests: &AtomicU64) -> Option<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next()?.ok()?;
+    let mut range = None;
+    for line in lines.by_ref().map_while(Result::ok).take_while(|l| !l.is_empty()) {
+        if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
+            let (a, b) = bytes.split_once('-')?;
+            range = Some(a.parse::<usize>().ok()?..b.parse::<usize>().ok()? + 1);
+        }
+    }
+    requests.fetch_add(1, Ordering::Relaxed);
+    let mut words = first.split(' ');
+    let (method, path) = (words.next()?, words.next()?);
+    let Ok(bytes) = std::fs::read(root.join(path.trim_start_matches('/'))) else {
+        return (&*stream).write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok();
+    };
+    let total = bytes.len();
+    let (status, part) = match range {
+        Some(r) if r.end <= total => {
+            (format!("206 Partial Content\r\nContent-Range: bytes {}-{}/{total}", r.start, r.end - 1), &bytes[r])
+        }
+        Some(_) => return None,
+        None => ("200 OK".to_owned(), &bytes[..]),
+    };
+    let etag = generation.load(Ordering::Relaxed);
+    let head = format!(
+        "HTTP/1.1 {status}\r\nETag: \"{etag}\"\r\nLast-Modified: Tue, 01 Oct 2024 00:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
+        part.len()
+    );
+    let mut stream = stream;
+    stream.write_all(head.as_bytes()).ok()?;
+    if method != "HEAD" {
+        stream.write_all(part).ok()?;
+    }
+    stream.flush().ok()
+}
+
+#[test]
+fn remote_rows_are_the_local_rows() {
+    let server = serve(support::golden("").into());
+    let url = |name: &str| vec![format!("{}/{name}", server.address)];
+    let here = |name: &str| vec![support::golden(name)];
+    let drafts = |paths: &dyn Fn(&str) -> Vec<String>| {
+        [
+            Draft::Tar { paths: paths("{webdataset,webdataset}.tar") },
+            Draft::Tfrecord { paths: paths("tensorflow.tfrecord"), features: Features::Infer, verify: true },
+            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: None },
+            Draft::Jsonl { paths: paths("python.jsonl") },
+            Draft::Text { paths: paths("python.jsonl") },
+        ]
+    };
+    for (remote, local) in drafts(&url).into_iter().zip(drafts(&here)) {
+        let (remote, local) = (infer(remote).expect("infers"), infer(local).expect("infers"));
+        assert_eq!(remote.schema().expect("valid"), local.schema().expect("valid"));
+        let (far, near) = (index(&remote, true).expect("indexes"), index(&local, true).expect("indexes"));
+        assert_eq!((far.rows(), far.blocks(), far.bytes()), (near.rows(), near.blocks(), near.bytes()));
+        let order: Vec<u64> = (0..far.rows().expect("counted")).rev().collect();
+        let (far, near) = (open(&remote, &far).expect("opens"), open(&local, &near).expect("opens"));
+        let gather = |r: &dyn forebay_io::Reader| rows(&[r.gather(&places(order.iter().copied())).expect("reads")]);
+        assert_eq!(gather(&*far), gather(&*near));
+        let listed = index(&remote, false).expect("lists");
+        let streamed = open(&remote, &listed).expect("opens");
+        let mut streamed = rows(&stream_all(&*streamed, listed.blocks(), 3).expect("streams"));
+        streamed.reverse();
+        assert_eq!(streamed, gather(&*near));
+    }
+}
+
+#[test]
+fn many_small_remote_members_take_few_requests() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let names: Vec<String> = (0..400).map(|i| format!("{i:04}.cls")).collect();
+    let members: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &b"x"[..])).collect();
+    write(dir.path(), "t.tar", &tar_of(&members));
+    let server = serve(dir.path().to_path_buf());
+    let source = infer(Draft::Tar { paths: vec![format!("{}/t.tar", server.address)] }).expect("infers");
+    let index = index(&source, true).expect("indexes");
+    let reader = open(&source, &index).expect("opens");
+    let before = server.requests.load(Ordering::Relaxed);
+    assert_eq!(reader.gather(&places((0..400).rev())).expect("reads").num_rows(), 400);
+    assert_eq!(server.requests.load(Ordering::Relaxed) - before, 1);
+}
+
+#[test]
+fn a_remote_file_that_changed_is_refused_and_a_missing_one_named() {
+    let server = serve(support::golden("").into());
+    let path = format!("{}/python.jsonl", server.address);
+    let source = infer(Draft::Text { paths: vec![path.clone()] }).expect("infers");
+    let reader = open(&source, &index(&source, true).expect("indexes")).expect("opens");
+    reader.gather(&places([1])).expect("reads");
+    server.generation.store(7, Ordering::Relaxed);
+    let e = reader.gather(&places([1])).expect_err("changed");
+    assert_eq!((e.kind(), e.message()), (ErrorKind::Data, "this file changed since it was indexed"));
+    assert_eq!((e.get("file"), e.get("is")), (Some(path.as_str()), Some("1307 bytes, etag \"7\"")));
+    let missing = format!("{}/no.tar", server.address);
+    let e = infer(Draft::Tar { paths: vec![missing.clone()] }).expect_err("missing");
+    assert_eq!((e.kind(), e.get("file")), (ErrorKind::NotFound, Some(missing.as_str())));
+    let e = infer(Draft::Tar { paths: vec![format!("{}/*.tar", server.address)] }).expect_err("no listing");
+    assert_eq!((e.kind(), e.get("hint")), (ErrorKind::Invalid, Some("use braces, for example {0000..0099}")));
+    let e = infer(Draft::Tar { paths: vec!["ftp://x/y".into()] }).expect_err("no such store");
+    assert_eq!(e.kind(), ErrorKind::Invalid);
+}

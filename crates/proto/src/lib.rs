@@ -1,0 +1,30 @@
+//! What dispatcher, workers and clients say to each other, and how they reach each other.
+//!
+//! The messages are those of `proto/forebay.proto`; the Rust code in `src/generated/` is written by the tool in
+//! `codegen/` and committed, so that a build needs no compiler of .proto files.
+//!
+//! Invariants: an error crosses the wire whole ([`to_status`], [`to_error`]); every connection has the same settings
+//! ([`endpoint`], [`server`]), which suit chunks of tens of megabytes. Not here: what the messages mean.
+
+mod address;
+mod connect;
+mod status;
+mod ticket;
+mod version;
+
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, rustdoc::all)]
+mod generated {
+    include!("generated/forebay.v1.rs");
+}
+
+pub use address::{Address, PORT};
+pub use connect::{client, connect, connect_within, endpoint, server, service};
+pub use generated::dispatcher_client::DispatcherClient;
+pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
+pub use generated::*;
+pub use status::{to_error, to_status};
+pub use ticket::Ticket;
+pub use version::check_version;
+
+/// The most bytes of a blob in one message.
+pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;

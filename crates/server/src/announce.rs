@@ -1,0 +1,37 @@
+//! How a child tells its parent where it listens: one line of JSON on stdout, once it does.
+
+use std::io::Write;
+
+use forebay_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Where a process listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// `host:port`.
+    pub address: String,
+    /// The process.
+    pub pid: u32,
+}
+
+impl Announcement {
+    /// Announces this process.
+    ///
+    /// # Errors
+    /// What writing to stdout gives.
+    pub fn print(address: &str) -> Result<()> {
+        let this = Self { address: address.to_owned(), pid: std::process::id() };
+        let line = serde_json::to_string(&this).map_err(|e| Error::internal(e.to_string()))?;
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "{line}")?;
+        Ok(stdout.flush()?)
+    }
+
+    /// Reads an announcement.
+    ///
+    /// # Errors
+    /// Data when it is none.
+    pub fn parse(line: &str) -> Result<Self> {
+        serde_json::from_str(line).map_err(|_| Error::data(format!("not an announcement: {:?}", line.trim_end())))
+    }
+}

@@ -1,0 +1,147 @@
+//! One child process: started, heard, ended.
+//!
+//! Its stdin is the leash: it ends when that says something or closes, which the system does when this process is
+//! gone. Its stdout gives the announcement; its stderr is passed on, and the last of it kept to explain an early end.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child as Process, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_core::{Error, Result};
+
+use crate::announce::Announcement;
+
+/// Lines of stderr that are kept.
+const TAIL_LINES: usize = 40;
+/// How long to wait for what a child wrote last.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(200);
+/// How often a child that is to end is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often a caller who waits is asked whether to go on.
+const POLL: Duration = Duration::from_millis(50);
+
+type Tail = Arc<Mutex<VecDeque<String>>>;
+
+/// A child process.
+pub(crate) struct Child {
+    what: String,
+    process: Process,
+    announced: Receiver<String>,
+    tail: Tail,
+    /// Says nothing, and is closed when stderr has been read to its end.
+    silent: Receiver<()>,
+}
+
+impl Child {
+    /// Starts `command`; `what` names it for people ("worker 1").
+    pub(crate) fn start(what: String, command: &[String]) -> Result<Self> {
+        let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;
+        let mut start = Command::new(program);
+        start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A Ctrl-C in the terminal is for the parent, which ends its children in order.
+        std::os::unix::process::CommandExt::process_group(&mut start, 0);
+        let mut process = start.spawn().map_err(|e| {
+            let kind = Error::from(e).kind();
+            Error::new(kind, format!("cannot start {what}: {program:?} did not start"))
+        })?;
+        let (tell, announced) = sync_channel(1);
+        if let Some(stdout) = process.stdout.take() {
+            spawn("forebay-stdout", move || {
+                for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
+                    // Only the first line is waited for; the rest must be read, or the child would stop.
+                    let _ = tell.try_send(line);
+                }
+            })?;
+        }
+        let tail = Tail::default();
+        let (speaking, silent) = sync_channel(0);
+        if let Some(stderr) = process.stderr.take() {
+            let tail = tail.clone();
+            spawn("forebay-stderr", move || {
+                pass_on(stderr, &tail);
+                drop(speaking);
+            })?;
+        }
+        Ok(Self { what, process, announced, tail, silent })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until it listens.
+    ///
+    /// # Errors
+    /// Unavailable, with what it wrote last, when it ends before or takes longer than until `end`.
+    pub(crate) fn address(&self, end: Instant, poll: &mut dyn FnMut() -> Result<()>) -> Result<String> {
+        loop {
+            match self.announced.recv_timeout(POLL) {
+                Ok(line) => return Ok(Announcement::parse(&line)?.address),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.unavailable("ended before it listened")),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= end => {
+                    return Err(self.unavailable("did not listen in time"));
+                }
+                Err(RecvTimeoutError::Timeout) => poll()?,
+            }
+        }
+    }
+
+    /// Returns how it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// Says what became of it, with what it wrote last.
+    pub(crate) fn unavailable(&self, what: &str) -> Error {
+        // One that has just ended may have said why a moment ago.
+        let _ = self.silent.recv_timeout(LAST_WORDS_MAX);
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = Error::unavailable(format!("{} (process {}) {what}", self.what, self.process.id()));
+        match tail.is_empty() {
+            true => error,
+            false => error.with("stderr", tail.iter().cloned().collect::<Vec<_>>().join("\n")),
+        }
+    }
+
+    /// Asks it to end at once.
+    pub(crate) fn release(&mut self) {
+        if let Some(mut leash) = self.process.stdin.take() {
+            // A forked copy of this process may hold the other end, so closing alone would not be seen.
+            let _ = leash.write_all(b"\n");
+        }
+    }
+
+    /// Waits until it has ended, and kills it at `end`.
+    pub(crate) fn wait(&mut self, end: Instant) {
+        while self.ended().is_none() && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+        self.kill();
+    }
+
+    /// Kills it, as the system would when memory is short.
+    pub(crate) fn kill(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    Ok(())
+}
+
+fn pass_on(stderr: impl std::io::Read, tail: &Tail) {
+    for line in BufReader::new(stderr).lines().map_while(std::result::Result::ok) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if tail.len() == TAIL_LINES {
+            tail.pop_front();
+        }
+        tail.push_back(line);
+    }
+}

@@ -1,0 +1,107 @@
+//! The children of one `up`: which there are, how to start each, and which died.
+
+use std::time::{Duration, Instant};
+
+use forebay_core::Result;
+
+use crate::child::Child;
+
+/// The pause before a worker that died is started again, so that one that cannot live does not take the machine.
+const RESPAWN_PAUSE: Duration = Duration::from_secs(1);
+/// How long children may take to end before they are killed.
+const END_MAX: Duration = Duration::from_secs(3);
+
+/// How to start children.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipe {
+    /// What begins every command: `forebay`, or `python -m forebay`.
+    pub(crate) command: Vec<String>,
+    /// Threads of each worker.
+    pub(crate) threads: usize,
+    pub(crate) state_dir: std::path::PathBuf,
+}
+
+impl Recipe {
+    fn with(&self, arguments: &[&str]) -> Vec<String> {
+        let own = ["--announce", "--exit-with-parent"];
+        self.command.iter().cloned().chain(arguments.iter().chain(&own).map(|a| (*a).to_owned())).collect()
+    }
+
+    pub(crate) fn dispatcher(&self, listen: &str) -> Result<Child> {
+        let dir = self.state_dir.to_string_lossy();
+        Child::start("the dispatcher".to_owned(), &self.with(&["dispatcher", "--listen", listen, "--state-dir", &dir]))
+    }
+
+    pub(crate) fn worker(&self, number: usize, dispatcher: &str) -> Result<Child> {
+        let threads = self.threads.to_string();
+        let arguments = ["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
+        Child::start(format!("worker {number}"), &self.with(&arguments))
+    }
+}
+
+/// A worker's place.
+pub(crate) struct Place {
+    pub(crate) child: Child,
+    /// When it was seen to be dead.
+    died: Option<Instant>,
+}
+
+/// The children.
+pub(crate) struct Fleet {
+    pub(crate) recipe: Recipe,
+    pub(crate) address: String,
+    pub(crate) dispatcher: Child,
+    pub(crate) workers: Vec<Place>,
+    pub(crate) closed: bool,
+}
+
+impl Fleet {
+    /// Starts a worker and returns its process.
+    pub(crate) fn add_worker(&mut self) -> Result<u32> {
+        let child = self.recipe.worker(self.workers.len(), &self.address)?;
+        let pid = child.pid();
+        self.workers.push(Place { child, died: None });
+        Ok(pid)
+    }
+
+    /// Returns the workers that have not ended.
+    pub(crate) fn live(&mut self) -> impl Iterator<Item = &mut Child> {
+        self.workers.iter_mut().map(|w| &mut w.child).filter_map(|c| c.ended().is_none().then_some(c))
+    }
+
+    /// Returns a worker, of those from the `first` on, that has ended.
+    pub(crate) fn dead(&mut self, first: usize) -> Option<&mut Child> {
+        self.workers.iter_mut().skip(first).map(|w| &mut w.child).find_map(|c| c.ended().is_some().then_some(c))
+    }
+
+    /// Starts again what died a while ago.
+    pub(crate) fn respawn(&mut self) {
+        for (number, place) in self.workers.iter_mut().enumerate() {
+            let Some(status) = place.child.ended() else { continue };
+            match place.died {
+                None => {
+                    tracing::warn!(worker = number, %status, "a worker ended; it is started again");
+                    place.died = Some(Instant::now());
+                }
+                Some(died) if died.elapsed() >= RESPAWN_PAUSE => match self.recipe.worker(number, &self.address) {
+                    Ok(child) => *place = Place { child, died: None },
+                    Err(error) => {
+                        tracing::error!(worker = number, error = error.message(), "cannot start the worker again");
+                        place.died = Some(Instant::now());
+                    }
+                },
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Ends every child: all are asked, then all are waited for together, then the rest is killed.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        let end = Instant::now() + END_MAX;
+        self.workers.iter_mut().for_each(|w| w.child.release());
+        self.dispatcher.release();
+        self.workers.iter_mut().for_each(|w| w.child.wait(end));
+        self.dispatcher.wait(end);
+    }
+}

@@ -1,0 +1,27 @@
+//! Assembles the roles into processes: configuration, logs, signals, and `up`.
+//!
+//! ```text
+//! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
+//! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
+//! child       one child process                    up         a dispatcher and workers, as children
+//! ```
+//!
+//! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
+//! else; whatever is waited for has a deadline. Not here: parsing arguments (`cli`).
+
+mod announce;
+mod child;
+mod fleet;
+mod lifetime;
+mod roles;
+mod telemetry;
+mod up;
+
+pub use announce::Announcement;
+pub use forebay_client::Service;
+pub use forebay_dispatcher::Timing;
+pub use forebay_worker::{Functions, NoFunctions};
+pub use lifetime::{exit_with_parent, wait_for_stop};
+pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
+pub use telemetry::init_logs;
+pub use up::{Up, UpOptions};

@@ -1,0 +1,79 @@
+//! When a process ends: at a signal, in order; at a second one, or with its parent, at once.
+
+use std::io::Read;
+
+use forebay_core::Result;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// What a shell reports of a process that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Must be called within a runtime.
+    fn new() -> Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Returns a token that the first SIGINT or SIGTERM cancels; the second ends the process at once. Must be called
+/// within a runtime.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let (mut signals, token) = (Signals::new()?, stop.clone());
+    tokio::spawn(async move {
+        signals.next().await;
+        tracing::info!("stopping; once more to stop at once");
+        token.cancel();
+        signals.next().await;
+        std::process::exit(INTERRUPTED);
+    });
+    Ok(stop)
+}
+
+/// Waits for SIGINT or SIGTERM, calling `tick` every 200 ms.
+///
+/// # Errors
+/// What `tick` returns, at once; what the system says.
+pub fn wait_for_stop(mut tick: impl FnMut() -> Result<()>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(200));
+        loop {
+            tokio::select! {
+                () = signals.next() => return Ok(()),
+                _ = ticks.tick() => tick()?,
+            }
+        }
+    })
+}
+
+/// Ends this process at once when its stdin says something or ends: the parent holds the other side, and the system
+/// closes it however the parent ends.
+///
+/// # Errors
+/// Exhausted when no thread can be started.
+pub fn exit_with_parent() -> Result<()> {
+    std::thread::Builder::new().name("forebay-parent".to_owned()).spawn(|| {
+        let mut byte = [0];
+        let _ = std::io::stdin().read(&mut byte);
+        std::process::exit(0);
+    })?;
+    Ok(())
+}

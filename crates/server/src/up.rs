@@ -1,0 +1,238 @@
+//! A whole service on this machine: a dispatcher and workers, as processes of their own.
+//!
+//! The same processes as on a cluster, so a program that works here works there. Ends with the handle, and with this
+//! process, however that ends.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_client::Service;
+use forebay_core::{Error, ErrorKind, Result};
+use tempfile::TempDir;
+
+use crate::fleet::{Fleet, Recipe};
+
+/// How long the processes may take to start. Python's imports are the most of it.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How often what is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often dead workers are looked for.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct UpOptions {
+    /// What begins every command: `forebay`, or `python -m forebay`.
+    pub command: Vec<String>,
+    /// Workers. Default: 1.
+    pub workers: usize,
+    /// Threads that compute, in each worker. Default: 0, the cores shared out evenly.
+    pub threads: usize,
+    /// The dispatcher's port, on the loopback interface. Default: 0, any free one.
+    pub port: u16,
+    /// The dispatcher's state. Default: a folder of its own, removed at the end.
+    pub state_dir: Option<PathBuf>,
+    /// Whether a worker that dies is started again, after 1 s. Default: no.
+    pub respawn: bool,
+}
+
+impl UpOptions {
+    /// Returns the defaults, for children that begin with `command`.
+    pub fn new(command: Vec<String>) -> Self {
+        Self { command, workers: 1, threads: 0, port: 0, state_dir: None, respawn: false }
+    }
+}
+
+/// A running service. Dropping it ends its processes.
+pub struct Up {
+    fleet: Arc<Mutex<Fleet>>,
+    address: String,
+    /// Removed last.
+    temporary: Mutex<Option<TempDir>>,
+    pid: u32,
+}
+
+impl Up {
+    /// Starts the processes and waits until every worker is registered, calling `poll` about every 50 ms.
+    ///
+    /// # Errors
+    /// Unavailable, with what it wrote last, when a process ends or is not ready within 30 s; what `poll` returns. What
+    /// was started is ended.
+    pub fn start(options: UpOptions, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
+        let temporary = match &options.state_dir {
+            Some(_) => None,
+            None => Some(tempfile::Builder::new().prefix("forebay-").tempdir()?),
+        };
+        let own = temporary.as_ref().map(|d| d.path().to_owned());
+        let state_dir = options.state_dir.clone().or(own).unwrap_or_default();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = (cores / options.workers.max(1)).max(1);
+        let threads = if options.threads == 0 { share } else { options.threads };
+        let recipe = Recipe { command: options.command, threads, state_dir };
+        let end = Instant::now() + START_MAX;
+        let dispatcher = recipe.dispatcher(&format!("127.0.0.1:{}", options.port))?;
+        let mut fleet = Fleet { recipe, address: String::new(), dispatcher, workers: Vec::new(), closed: false };
+        // From here on whatever goes wrong ends what was started: the handle does.
+        let started = fleet.dispatcher.address(end, poll).and_then(|address| {
+            fleet.address = address;
+            (0..options.workers).try_for_each(|_| fleet.add_worker().map(|_| ()))
+        });
+        let address = fleet.address.clone();
+        let up = Self {
+            fleet: Arc::new(Mutex::new(fleet)),
+            address,
+            temporary: Mutex::new(temporary),
+            pid: std::process::id(),
+        };
+        started?;
+        up.wait_for_workers(options.workers, 0, end, poll)?;
+        if options.respawn {
+            up.watch()?;
+        }
+        Ok(up)
+    }
+
+    fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the dispatcher's `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the dispatcher's process.
+    pub fn dispatcher_pid(&self) -> u32 {
+        self.fleet().dispatcher.pid()
+    }
+
+    /// Returns the processes of the workers that have not ended, in the order in which they were started.
+    pub fn worker_pids(&self) -> Vec<u32> {
+        self.fleet().live().map(|child| child.pid()).collect()
+    }
+
+    /// Starts another worker and waits until it is registered; returns its process.
+    ///
+    /// # Errors
+    /// As [`Up::start`].
+    pub fn add_worker(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<u32> {
+        let (pid, live, new) = {
+            let mut fleet = self.fleet();
+            let new = fleet.workers.len();
+            (fleet.add_worker()?, fleet.live().count(), new)
+        };
+        self.wait_for_workers(live, new, Instant::now() + START_MAX, poll)?;
+        Ok(pid)
+    }
+
+    /// Kills the dispatcher (SIGKILL) and starts it again, with its state, at the same address; returns its process.
+    ///
+    /// # Errors
+    /// As [`Up::start`].
+    pub fn restart_dispatcher(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<u32> {
+        let end = Instant::now() + START_MAX;
+        let mut fleet = self.fleet();
+        fleet.dispatcher.kill();
+        fleet.dispatcher = fleet.recipe.dispatcher(&self.address)?;
+        fleet.dispatcher.address(end, poll)?;
+        Ok(fleet.dispatcher.pid())
+    }
+
+    /// Kills a worker (SIGKILL), by its place in [`Up::worker_pids`], and returns its process: for tests and
+    /// demonstrations.
+    ///
+    /// # Errors
+    /// NotFound when there is no such worker.
+    pub fn kill_worker(&self, index: usize) -> Result<u32> {
+        let mut fleet = self.fleet();
+        let count = fleet.live().count();
+        let missing = || {
+            let message = format!("there is no worker {index}: {count} are running, counted from 0");
+            Error::new(ErrorKind::NotFound, message)
+        };
+        let child = fleet.live().nth(index).ok_or_else(missing)?;
+        child.kill();
+        Ok(child.pid())
+    }
+
+    /// Says whether a child ended that should not have; with the dispatcher nothing works.
+    ///
+    /// # Errors
+    /// Unavailable, with what it wrote last.
+    pub fn check(&self) -> Result<()> {
+        let mut fleet = self.fleet();
+        match fleet.dispatcher.ended() {
+            Some(status) => Err(fleet.dispatcher.unavailable(&format!("ended ({status})"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until this many workers are registered; those from `new` on were just started, and must not end.
+    fn wait_for_workers(
+        &self,
+        count: usize,
+        new: usize,
+        end: Instant,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let service = Service::connect(&self.address, end.saturating_duration_since(Instant::now()), poll)?;
+        loop {
+            let live = service.workers(poll)?.iter().filter(|w| w.state == "idle" || w.state == "working").count();
+            if live >= count {
+                return Ok(());
+            }
+            self.check()?;
+            let mut fleet = self.fleet();
+            if let Some(dead) = fleet.dead(new) {
+                return Err(dead.unavailable("ended before it was registered"));
+            }
+            drop(fleet);
+            if Instant::now() >= end {
+                let message = format!("{live} of {count} workers were registered within {} s", START_MAX.as_secs());
+                return Err(Error::unavailable(message).hint("look at their logs above"));
+            }
+            poll()?;
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Starts dead workers again until the service is closed.
+    fn watch(&self) -> Result<()> {
+        let fleet = Arc::downgrade(&self.fleet);
+        std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(move || {
+            while let Some(fleet) = fleet.upgrade() {
+                let mut fleet = fleet.lock().unwrap_or_else(PoisonError::into_inner);
+                if fleet.closed {
+                    return;
+                }
+                fleet.respawn();
+                drop(fleet);
+                std::thread::sleep(WATCH);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Ends the processes: within 3 s, or they are killed.
+    pub fn close(&self) {
+        let mut temporary = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        // A forked copy of the handle is not the owner of the processes, nor of the folder.
+        if self.pid != std::process::id() {
+            std::mem::forget(temporary.take());
+            return;
+        }
+        let mut fleet = self.fleet();
+        if !fleet.closed {
+            fleet.close();
+        }
+        // After the dispatcher, which writes there.
+        drop(temporary.take());
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,95 @@
+//! Fetches arrays, pickled functions and source indexes from the dispatcher, and keeps them for the next job.
+//!
+//! Invariant: what is returned has the hash that it was asked for by. Bound: [`BLOB_CACHE_BYTES_MAX`] kept here; what a
+//! running job uses is its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use bytes::{Bytes, BytesMut};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_plan::BlobId;
+use forebay_proto::{GetBlobRequest, client, endpoint, to_error};
+use tonic::transport::Channel;
+
+use crate::lock::lock;
+use crate::options::BLOB_CACHE_BYTES_MAX;
+
+#[derive(Default)]
+struct Cache {
+    blobs: HashMap<BlobId, Bytes>,
+    /// Oldest first.
+    order: VecDeque<BlobId>,
+    bytes: usize,
+}
+
+/// The dispatcher's blobs.
+pub(crate) struct BlobStore {
+    dispatcher: String,
+    channel: Channel,
+    cache: Mutex<Cache>,
+}
+
+impl BlobStore {
+    /// Connects when the first blob is wanted. Must be called within a runtime.
+    pub(crate) fn new(dispatcher: &str) -> Result<Self> {
+        let channel = endpoint(dispatcher)?.connect_lazy();
+        Ok(Self { dispatcher: dispatcher.to_owned(), channel, cache: Mutex::default() })
+    }
+
+    /// Returns a blob.
+    ///
+    /// # Errors
+    /// NotFound when the dispatcher has none of that name; Unavailable when it does not answer; Data when the bytes
+    /// are not what the name says.
+    pub(crate) async fn get(&self, id: &BlobId) -> Result<Bytes> {
+        if let Some(bytes) = lock(&self.cache).blobs.get(id) {
+            return Ok(bytes.clone());
+        }
+        let bytes = self.fetch(id).await?;
+        lock(&self.cache).keep(id, &bytes);
+        Ok(bytes)
+    }
+
+    async fn fetch(&self, id: &BlobId) -> Result<Bytes> {
+        let failed = |status: tonic::Status| to_error(&status, &self.dispatcher);
+        let request = GetBlobRequest { id: id.0.clone() };
+        let mut parts = client(self.channel.clone()).get_blob(request).await.map_err(failed)?.into_inner();
+        let mut bytes = BytesMut::new();
+        while let Some(part) = parts.message().await.map_err(failed)? {
+            bytes.extend_from_slice(&part.data);
+        }
+        let bytes = bytes.freeze();
+        if BlobId::of(&bytes) != *id {
+            return Err(Error::new(ErrorKind::Data, format!("blob {} arrived with other bytes", id.0))
+                .with("address", &self.dispatcher));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Cache {
+    fn keep(&mut self, id: &BlobId, bytes: &Bytes) {
+        if bytes.len() > BLOB_CACHE_BYTES_MAX || self.blobs.insert(id.clone(), bytes.clone()).is_some() {
+            return;
+        }
+        self.order.push_back(id.clone());
+        self.bytes += bytes.len();
+        while self.bytes > BLOB_CACHE_BYTES_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.bytes -= self.blobs.remove(&oldest).map_or(0, |b| b.len());
+        }
+    }
+}
+
+/// The blobs of one job, fetched before it is opened.
+pub(crate) struct Fetched(pub(crate) HashMap<BlobId, Bytes>);
+
+impl forebay_io::Blobs for Fetched {
+    fn get(&self, id: &BlobId) -> Result<Bytes> {
+        self.0
+            .get(id)
+            .cloned()
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("blob {} is not part of this job", id.0)))
+    }
+}

@@ -1,0 +1,140 @@
+//! What a thread does with one morsel, or with one source block: run it, encode the chunks, put them in their place.
+//!
+//! A storage that does not answer is asked again a few times; a panic is an error of the split it happened in. A run
+//! that is tried again leaves out the chunks that it has put already: they would be the same.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
+use forebay_data::Chunk;
+use forebay_exec::{Scratch, panicked};
+use forebay_plan::Morsel;
+
+use crate::encode::Encoder;
+use crate::held::{Held, Put};
+use crate::jobs::Prepared;
+use crate::options::{RETRIES_MAX, RETRY_PAUSE};
+use crate::pool::Shared;
+
+/// What a thread keeps from one morsel to the next.
+#[derive(Default)]
+pub(crate) struct Tools {
+    scratch: Scratch,
+    encoder: Encoder,
+}
+
+/// Computes the morsel that gives exactly chunk `index`.
+pub(crate) fn morsel(
+    pool: &Arc<Shared>,
+    tools: &mut Tools,
+    split: &Held,
+    job: &Prepared,
+    run: u64,
+    (index, morsel): (u64, Morsel),
+) {
+    if let Some(error) = split.failed_before(index) {
+        // The consumer ends at the earlier error; this place is only filled.
+        return split.fail(run, index, error);
+    }
+    let mut put = false;
+    let done = patiently(pool, || {
+        attempt(tools, split, job, morsel, &mut |encoder, chunk| {
+            if std::mem::replace(&mut put, true) {
+                return Err(Error::internal("a counted morsel gave more than one chunk"));
+            }
+            split.count_rows(chunk.num_rows());
+            let frames = encoder.encode(&chunk, index, job.with_ids)?;
+            split.put(run, index, &frames, false);
+            Ok(())
+        })
+    });
+    match done {
+        Ok(()) if put => {}
+        Ok(()) => split.fail(run, index, Error::internal("a counted morsel gave no chunk")),
+        Err(error) => split.fail(run, index, error),
+    }
+}
+
+/// Computes a split whose chunks are not counted, in order, waiting for its reader.
+pub(crate) fn block(
+    pool: &Arc<Shared>,
+    tools: &mut Tools,
+    split: &Held,
+    job: &Prepared,
+    run: u64,
+    morsels: impl Iterator<Item = (u64, Morsel)>,
+) {
+    let mut next = 0;
+    for (_, morsel) in morsels {
+        let start = next;
+        let done = patiently(pool, || {
+            let mut index = start;
+            attempt(tools, split, job, morsel, &mut |encoder, chunk| {
+                let here = index;
+                index += 1;
+                if here < next {
+                    return Ok(());
+                }
+                next = index;
+                split.count_rows(chunk.num_rows());
+                if !split.wants(here) {
+                    return if split.is_stale(run) || pool.is_stopped() { Err(stale()) } else { Ok(()) };
+                }
+                let frames = encoder.encode(&chunk, here, job.with_ids)?;
+                loop {
+                    match split.put(run, here, &frames, true) {
+                        Put::Kept => return Ok(()),
+                        Put::Stale => return Err(stale()),
+                        Put::Full => {
+                            if !pool.aside(|| split.wait_for_room(run)) {
+                                return Err(stale());
+                            }
+                        }
+                    }
+                }
+            })
+        });
+        if let Err(error) = done {
+            return split.fail(run, next, error);
+        }
+    }
+    split.set_total(run, next);
+}
+
+/// Nobody reads this error: the split it would belong to is gone.
+fn stale() -> Error {
+    Error::new(ErrorKind::Closed, "the lease has ended")
+}
+
+fn attempt(
+    tools: &mut Tools,
+    split: &Held,
+    job: &Prepared,
+    morsel: Morsel,
+    emit: &mut dyn FnMut(&mut Encoder, Chunk) -> Result<()>,
+) -> Result<()> {
+    let Tools { scratch, encoder } = tools;
+    let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
+    let run = || job.executable.morsel(epoch, consumer, morsel, scratch, &mut |chunk| emit(encoder, chunk));
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        // What a panic left behind is not used again.
+        *tools = Tools::default();
+        Err(panicked(&*panic))
+    })
+}
+
+/// Tries again, after a pause, what failed because something did not answer.
+fn patiently(pool: &Arc<Shared>, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut retries = 0;
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::Unavailable && retries < RETRIES_MAX && !pool.is_stopped() => {
+                tracing::warn!(error = error.message(), retries, "a split is tried again");
+                pool.aside(|| std::thread::sleep(RETRY_PAUSE * 2u32.pow(retries)));
+                retries += 1;
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! One split that is held: its chunks in order, from the lease until its consumer has consumed it.
+//!
+//! A split of a known number of morsels is filled at any place and kept whole. A source block of unknown length is
+//! filled in order: its thread waits when it is [`AHEAD_BYTES_MAX`] ahead of the reader, and the oldest chunks that
+//! were sent go when those of all splits exceed [`SENT_BYTES_MAX`]. A reader that asks for one that went makes the
+//! split be computed again from its start (a new *run*), which gives the same chunks.
+//! Invariant: what an older run still puts is dropped.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use forebay_core::Error;
+use tokio::sync::Notify;
+
+use crate::encode::{Frames, num_bytes};
+use crate::lock::lock;
+use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
+
+/// Names a split. Ordered so that what one consumer has consumed is a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) job: u64,
+    pub(crate) consumer: u32,
+    pub(crate) epoch: u64,
+    pub(crate) ordinal: u64,
+}
+
+/// What all splits of a worker take together.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    /// Bytes of encoded chunks.
+    pub(crate) bytes: AtomicUsize,
+    /// Those of them that were sent, and are of splits of unknown length.
+    sent: AtomicUsize,
+    /// Splits that take a place: waiting or being computed, and not held up by their reader.
+    pub(crate) open: AtomicUsize,
+    /// Splits that were computed to their end.
+    pub(crate) splits_done: AtomicU64,
+    /// Rows in them.
+    pub(crate) rows_done: AtomicU64,
+    /// Told when any of these falls.
+    pub(crate) freed: Notify,
+}
+
+enum Slot {
+    Waiting,
+    Ready(Frames),
+    Failed(Error),
+}
+
+struct State {
+    token: u64,
+    /// Rises when the split is computed again.
+    run: u64,
+    /// The index of the first slot.
+    base: u64,
+    slots: VecDeque<Slot>,
+    /// The number of chunks, once known.
+    total: Option<u64>,
+    /// Chunks that are ready or failed.
+    resolved: u64,
+    first_failed: Option<u64>,
+    /// The first chunk that no reader has taken, and the bytes of those from there on.
+    unsent: u64,
+    unsent_bytes: usize,
+    sent_bytes: usize,
+    /// Whether it is filled in order and may lose its oldest chunks.
+    streamed: bool,
+    open: bool,
+    gone: bool,
+}
+
+/// A split that is held.
+pub(crate) struct Held {
+    pub(crate) key: Key,
+    meter: Arc<Meter>,
+    state: Mutex<State>,
+    /// Told of everything that a reader can wait for.
+    changed: Notify,
+    /// Told when a reader has moved on.
+    room: Condvar,
+}
+
+/// What a reader finds at an index.
+pub(crate) enum Seen {
+    /// The chunk.
+    Chunk(Frames),
+    /// The split failed here.
+    Failed(Error),
+    /// The split ends here.
+    End,
+    /// It is being computed.
+    NotYet,
+    /// It was sent and dropped: compute the split again.
+    Dropped,
+    /// The lease is not this worker's any more.
+    Gone,
+    /// The split has fewer chunks.
+    Beyond(u64),
+}
+
+/// What became of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    Kept,
+    /// The reader is too far behind: wait.
+    Full,
+    /// Nobody wants it: stop.
+    Stale,
+}
+
+impl Held {
+    pub(crate) fn new(key: Key, token: u64, meter: Arc<Meter>) -> Self {
+        meter.open.fetch_add(1, Relaxed);
+        let state = State {
+            token,
+            run: 0,
+            base: 0,
+            slots: VecDeque::new(),
+            total: None,
+            resolved: 0,
+            first_failed: None,
+            unsent: 0,
+            unsent_bytes: 0,
+            sent_bytes: 0,
+            streamed: false,
+            open: true,
+            gone: false,
+        };
+        Self { key, meter, state: Mutex::new(state), changed: Notify::new(), room: Condvar::new() }
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        lock(&self.state).token
+    }
+
+    /// The lease was granted again, to the same worker: the chunks are still right.
+    pub(crate) fn set_token(&self, token: u64) {
+        lock(&self.state).token = token;
+        self.changed.notify_waiters();
+    }
+
+    /// Says whether the split ended in an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.state).first_failed.is_some()
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        lock(&self.state).run
+    }
+
+    /// Says whether nobody waits for what this run computes.
+    pub(crate) fn is_stale(&self, run: u64) -> bool {
+        let state = lock(&self.state);
+        state.gone || state.run != run
+    }
+
+    /// Returns the error at or before `index`, after which nothing is worth computing.
+    pub(crate) fn failed_before(&self, index: u64) -> Option<Error> {
+        let state = lock(&self.state);
+        let first = state.first_failed.filter(|&f| f < index)?;
+        match state.slots.get(first.saturating_sub(state.base) as usize) {
+            Some(Slot::Failed(e)) => Some(e.clone()),
+            _ => None,
+        }
+    }
+
+    /// Counts rows that were computed.
+    pub(crate) fn count_rows(&self, rows: usize) {
+        self.meter.rows_done.fetch_add(rows as u64, Relaxed);
+    }
+
+    /// Says whether a chunk would be dropped at once.
+    pub(crate) fn wants(&self, index: u64) -> bool {
+        index >= lock(&self.state).base
+    }
+
+    /// Puts a chunk in its place. `bounded` is for what is put in order, by a thread that can wait.
+    pub(crate) fn put(&self, run: u64, index: u64, frames: &Frames, bounded: bool) -> Put {
+        let mut state = lock(&self.state);
+        if state.gone || state.run != run {
+            return Put::Stale;
+        }
+        if bounded && state.unsent_bytes >= AHEAD_BYTES_MAX {
+            return Put::Full;
+        }
+        let bytes = num_bytes(frames);
+        if state.resolve(index, Slot::Ready(frames.clone())) {
+            self.meter.bytes.fetch_add(bytes, Relaxed);
+            if index < state.unsent {
+                self.add_sent(&mut state, bytes);
+            } else {
+                state.unsent_bytes += bytes;
+            }
+        }
+        self.after_change(&mut state);
+        Put::Kept
+    }
+
+    /// Puts an error in the place of a chunk.
+    pub(crate) fn fail(&self, run: u64, index: u64, error: Error) {
+        let mut state = lock(&self.state);
+        if !state.gone && state.run == run {
+            state.resolve(index, Slot::Failed(error));
+            state.first_failed = Some(state.first_failed.map_or(index, |f| f.min(index)));
+            self.after_change(&mut state);
+        }
+    }
+
+    /// The number of chunks will only be known at the end: they are put in order, and the oldest may go.
+    pub(crate) fn set_streamed(&self) {
+        lock(&self.state).streamed = true;
+    }
+
+    /// Says how many chunks there are.
+    pub(crate) fn set_total(&self, run: u64, total: u64) {
+        let mut state = lock(&self.state);
+        if !state.gone && state.run == run {
+            state.total = Some(total);
+            self.after_change(&mut state);
+        }
+    }
+
+    fn after_change(&self, state: &mut State) {
+        let complete =
+            state.total.is_some_and(|t| state.resolved >= t) || (state.total.is_none() && state.first_failed.is_some());
+        if complete && state.open {
+            self.meter.splits_done.fetch_add(1, Relaxed);
+            self.close(state);
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn close(&self, state: &mut State) {
+        if std::mem::take(&mut state.open) {
+            self.meter.open.fetch_sub(1, Relaxed);
+        }
+        self.meter.freed.notify_one();
+    }
+
+    /// Waits until the reader has moved on; the split does not take a place meanwhile. False when it is stale.
+    pub(crate) fn wait_for_room(&self, run: u64) -> bool {
+        let mut state = lock(&self.state);
+        if state.run == run {
+            self.close(&mut state);
+        }
+        while !state.gone && state.run == run && state.unsent_bytes >= AHEAD_BYTES_MAX {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let stale = state.gone || state.run != run;
+        if !stale && !state.open {
+            state.open = true;
+            self.meter.open.fetch_add(1, Relaxed);
+        }
+        !stale
+    }
+
+    /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent.
+    fn look(&self, token: u64, index: u64) -> Seen {
+        let mut state = lock(&self.state);
+        if state.gone || state.token != token {
+            return Seen::Gone;
+        }
+        if index < state.base {
+            return Seen::Dropped;
+        }
+        if let Some(total) = state.total.filter(|&t| index >= t) {
+            return if index == total { Seen::End } else { Seen::Beyond(total) };
+        }
+        // A thread that waits for room must not wait for a reader that waits for a later chunk.
+        self.advance(&mut state, index);
+        match state.slots.get(index.saturating_sub(state.base) as usize) {
+            Some(Slot::Ready(frames)) => {
+                let frames = frames.clone();
+                self.advance(&mut state, index + 1);
+                Seen::Chunk(frames)
+            }
+            Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
+            Some(Slot::Waiting) | None => Seen::NotYet,
+        }
+    }
+
+    /// Waits for what is at `index`.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is taken away.
+    pub(crate) async fn at(&self, token: u64, index: u64) -> Seen {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            match self.look(token, index) {
+                Seen::NotYet => changed.await,
+                seen => return seen,
+            }
+        }
+    }
+
+    /// A reader wants nothing before `index` any more, unless its connection breaks.
+    fn advance(&self, state: &mut State, index: u64) {
+        if index <= state.unsent {
+            return;
+        }
+        let from = state.unsent.saturating_sub(state.base) as usize;
+        let passed = state.slots.iter().skip(from).take((index - state.unsent) as usize);
+        let bytes: usize = passed.map(Slot::num_bytes).sum();
+        state.unsent = index;
+        state.unsent_bytes -= bytes;
+        self.add_sent(state, bytes);
+        self.room.notify_all();
+    }
+
+    fn add_sent(&self, state: &mut State, bytes: usize) {
+        state.sent_bytes += bytes;
+        if !state.streamed {
+            return;
+        }
+        self.meter.sent.fetch_add(bytes, Relaxed);
+        while state.base < state.unsent && self.meter.sent.load(Relaxed) > SENT_BYTES_MAX {
+            let Some(slot) = state.slots.pop_front() else { break };
+            state.base += 1;
+            let bytes = slot.num_bytes();
+            state.sent_bytes -= bytes;
+            self.meter.sent.fetch_sub(bytes, Relaxed);
+            self.meter.bytes.fetch_sub(bytes, Relaxed);
+            self.meter.freed.notify_one();
+        }
+    }
+
+    /// Forgets what was computed, to compute it again for a reader that wants it from `index` on. Returns the new run.
+    pub(crate) fn rewind(&self, index: u64) -> u64 {
+        let mut state = lock(&self.state);
+        self.release(&mut state);
+        state.run += 1;
+        (state.base, state.unsent) = (index, index);
+        (state.total, state.first_failed) = (None, None);
+        state.resolved = index;
+        if !state.gone && !state.open {
+            state.open = true;
+            self.meter.open.fetch_add(1, Relaxed);
+        }
+        self.changed.notify_waiters();
+        self.room.notify_all();
+        state.run
+    }
+
+    /// The lease has ended: readers and threads stop, and the memory is free.
+    pub(crate) fn remove(&self) {
+        let mut state = lock(&self.state);
+        state.gone = true;
+        self.release(&mut state);
+        self.close(&mut state);
+        self.changed.notify_waiters();
+        self.room.notify_all();
+    }
+
+    fn release(&self, state: &mut State) {
+        state.slots.clear();
+        self.meter.bytes.fetch_sub(state.unsent_bytes + state.sent_bytes, Relaxed);
+        if state.streamed {
+            self.meter.sent.fetch_sub(state.sent_bytes, Relaxed);
+        }
+        (state.unsent_bytes, state.sent_bytes) = (0, 0);
+    }
+}
+
+impl Slot {
+    fn num_bytes(&self) -> usize {
+        if let Slot::Ready(frames) = self { num_bytes(frames) } else { 0 }
+    }
+}
+
+impl State {
+    /// Fills the slot at `index`; false when it was filled before, or has gone.
+    fn resolve(&mut self, index: u64, slot: Slot) -> bool {
+        let Some(place) = index.checked_sub(self.base).map(|p| p as usize) else { return false };
+        while self.slots.len() <= place {
+            self.slots.push_back(Slot::Waiting);
+        }
+        if !matches!(self.slots[place], Slot::Waiting) {
+            return false;
+        }
+        self.slots[place] = slot;
+        self.resolved += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::FlightData;
+
+    use super::*;
+
+    const KEY: Key = Key { job: 1, consumer: 0, epoch: 0, ordinal: 0 };
+
+    fn frames(bytes: usize) -> Frames {
+        [FlightData::new().with_data_body(vec![0; bytes])].into()
+    }
+
+    /// What a reader sees from chunk `from` on, until it would wait.
+    fn read(held: &Held, from: u64) -> String {
+        let mut text = String::new();
+        for index in from.. {
+            text += match held.look(9, index) {
+                Seen::Chunk(_) => "chunk ",
+                Seen::Failed(e) => return text + e.message(),
+                Seen::End => return text + "end",
+                Seen::NotYet => return text + "not yet",
+                Seen::Dropped => return text + "dropped",
+                Seen::Gone => return text + "gone",
+                Seen::Beyond(_) => return text + "beyond",
+            };
+        }
+        text
+    }
+
+    fn held(meter: &Arc<Meter>) -> Held {
+        Held::new(KEY, 9, meter.clone())
+    }
+
+    fn totals(meter: &Meter) -> (usize, usize, usize) {
+        (meter.bytes.load(Relaxed), meter.sent.load(Relaxed), meter.open.load(Relaxed))
+    }
+
+    #[test]
+    fn counted_chunks_come_in_any_order_and_are_kept_until_consumed() {
+        let meter = Arc::new(Meter::default());
+        let held = held(&meter);
+        held.set_total(0, 3);
+        assert_eq!(held.put(0, 2, &frames(4), false), Put::Kept);
+        assert_eq!(read(&held, 0), "not yet");
+        assert_eq!(held.put(0, 0, &frames(1), false), Put::Kept);
+        assert_eq!(read(&held, 0), "chunk not yet");
+        assert_eq!(held.put(0, 1, &frames(2), false), Put::Kept);
+        assert_eq!(
+            (read(&held, 0), read(&held, 3), read(&held, 4)),
+            ("chunk chunk chunk end".into(), "end".into(), "beyond".into())
+        );
+        assert_eq!(totals(&meter), (7, 0, 0));
+        held.set_token(10);
+        assert_eq!(read(&held, 0), "gone");
+        held.remove();
+        assert_eq!(totals(&meter), (0, 0, 0));
+        assert_eq!(held.put(0, 1, &frames(2), false), Put::Stale);
+    }
+
+    #[test]
+    fn the_first_error_in_order_is_what_a_reader_ends_with() {
+        let meter = Arc::new(Meter::default());
+        let held = held(&meter);
+        held.set_total(0, 4);
+        held.fail(0, 3, Error::data("third"));
+        held.fail(0, 1, Error::data("first"));
+        assert_eq!(held.failed_before(2), Some(Error::data("first")));
+        held.fail(0, 2, Error::data("first"));
+        assert_eq!(meter.open.load(Relaxed), 1);
+        held.put(0, 0, &frames(1), false);
+        assert_eq!(read(&held, 0), "chunk first");
+        assert_eq!(meter.open.load(Relaxed), 0, "a split that failed takes no place");
+    }
+
+    #[test]
+    fn what_is_computed_ahead_is_bounded_and_what_was_sent_is_dropped_oldest_first() {
+        let meter = Arc::new(Meter::default());
+        let held = held(&meter);
+        held.set_streamed();
+        let large = frames(AHEAD_BYTES_MAX);
+        let mut sent = 0;
+        while !matches!(held.look(9, 0), Seen::Dropped) {
+            assert_eq!(held.put(0, sent, &large, true), Put::Kept);
+            assert_eq!(held.put(0, sent + 1, &large, true), Put::Full);
+            assert_eq!(read(&held, sent), "chunk not yet");
+            sent += 1;
+            assert!(meter.bytes.load(Relaxed) <= SENT_BYTES_MAX + AHEAD_BYTES_MAX);
+        }
+        assert_eq!(sent as usize, SENT_BYTES_MAX / AHEAD_BYTES_MAX + 1);
+        // A reader that comes back for what went: the split is computed again, and the old run says nothing more.
+        assert_eq!(held.rewind(0), 1);
+        assert_eq!(totals(&meter), (0, 0, 1));
+        assert_eq!(held.put(0, sent, &large, true), Put::Stale);
+        assert_eq!(held.put(1, 0, &frames(1), true), Put::Kept);
+        held.set_total(1, 1);
+        assert_eq!(read(&held, 0), "chunk end");
+    }
+
+    #[test]
+    fn a_reader_that_begins_late_lets_the_thread_go_on() {
+        let meter = Arc::new(Meter::default());
+        let held = held(&meter);
+        held.set_streamed();
+        let large = frames(AHEAD_BYTES_MAX);
+        assert_eq!(held.put(0, 0, &large, true), Put::Kept);
+        assert_eq!(held.put(0, 1, &large, true), Put::Full);
+        assert_eq!(read(&held, 1), "not yet");
+        assert_eq!(held.put(0, 1, &large, true), Put::Kept);
+        assert_eq!(read(&held, 1), "chunk not yet");
+    }
+}

@@ -1,0 +1,194 @@
+//! A job on this worker: its definition, and the executable that is made of it once and shared by every thread.
+//!
+//! Splits that are leased before the executable is ready wait for it here. A definition never changes; where a
+//! dispatcher that lost its state gives the same number to another job, the old one is forgotten first (see `shelf`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_flight::FlightData;
+use arrow_schema::SchemaRef;
+use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_exec::{Environment, Executable, Functions, panicked};
+use forebay_io::SourceIndex;
+use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
+use forebay_proto::JobDefinition;
+use tokio::sync::Notify;
+
+use crate::blobs::{BlobStore, Fetched};
+use crate::encode::{schema_frame, wire_schema};
+use crate::held::Held;
+use crate::lock::lock;
+use crate::options::{RETRIES_MAX, RETRY_PAUSE};
+
+/// The longest pause between two attempts to reach a dispatcher that has a job's blobs.
+const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A job that can be computed.
+pub(crate) struct Prepared {
+    pub(crate) executable: Arc<Executable>,
+    /// Whether chunks carry the names of their rows.
+    pub(crate) with_ids: bool,
+    pub(crate) schema: SchemaRef,
+    /// The message that begins every stream of its chunks.
+    pub(crate) schema_frame: FlightData,
+}
+
+#[derive(Default)]
+struct State {
+    prepared: Option<Result<Arc<Prepared>>>,
+    waiting: Vec<Arc<Held>>,
+    forgotten: bool,
+}
+
+/// A job and what has become of it.
+pub(crate) struct Job {
+    pub(crate) definition: JobDefinition,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl Job {
+    pub(crate) fn new(definition: JobDefinition) -> Self {
+        Self { definition, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// Hands the split to `ready` now or later: with the executable, or with the reason why there is none.
+    pub(crate) fn when_ready(&self, split: Arc<Held>, ready: impl FnOnce(Arc<Held>, Result<Arc<Prepared>>)) {
+        let mut state = lock(&self.state);
+        match state.prepared.clone() {
+            Some(prepared) => {
+                drop(state);
+                ready(split, prepared);
+            }
+            None => state.waiting.push(split),
+        }
+    }
+
+    /// Says that the job is ready, or why it is not, and returns the splits that have waited.
+    pub(crate) fn set(&self, prepared: Result<Arc<Prepared>>) -> Vec<Arc<Held>> {
+        let mut state = lock(&self.state);
+        state.prepared = Some(prepared);
+        self.changed.notify_waiters();
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// Returns true once for a job that failed because something did not answer: it is worth preparing again.
+    pub(crate) fn take_unavailable(&self) -> bool {
+        let mut state = lock(&self.state);
+        let failed = matches!(&state.prepared, Some(Err(e)) if e.kind() == ErrorKind::Unavailable);
+        if failed {
+            state.prepared = None;
+        }
+        failed
+    }
+
+    pub(crate) fn forget(&self) {
+        let mut state = lock(&self.state);
+        state.forgotten = true;
+        state.waiting.clear();
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_forgotten(&self) -> bool {
+        lock(&self.state).forgotten
+    }
+
+    /// Returns the executable if it is ready.
+    pub(crate) fn ready(&self) -> Option<Arc<Prepared>> {
+        lock(&self.state).prepared.clone()?.ok()
+    }
+
+    /// Waits for the executable.
+    ///
+    /// # Errors
+    /// Why there is none; Closed when the job was forgotten.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn prepared(&self) -> Result<Arc<Prepared>> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = lock(&self.state);
+                if state.forgotten {
+                    return Err(Error::new(ErrorKind::Closed, "the job has ended"));
+                }
+                if let Some(prepared) = &state.prepared {
+                    return prepared.clone();
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Fetches what a job needs and opens its source. A dispatcher that does not answer is waited for as long as the job
+/// is not forgotten; a storage that does not, for a few attempts.
+pub(crate) async fn prepare(job: &Job, store: &BlobStore, functions: Arc<dyn Functions>) -> Result<Arc<Prepared>> {
+    let definition = &job.definition;
+    let graph = Graph::from_json(&definition.graph)?;
+    let mut blobs = HashMap::new();
+    for id in graph.blobs() {
+        blobs.insert(id.clone(), fetch(job, store, id).await?);
+    }
+    let index = match definition.index.as_str() {
+        "" => None,
+        id => Some(SourceIndex::from_bytes(&fetch(job, store, &BlobId(id.to_owned())).await?)?),
+    };
+    let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
+    let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
+    let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
+    let stages = Arc::new(Stages::new(&graph)?);
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.consumers, Some(sizing))?;
+    let plan = Arc::new(plan);
+    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions };
+    let mut pause = RETRY_PAUSE;
+    for _ in 0..RETRIES_MAX {
+        match open(&stages, &plan, &index, &environment).await {
+            Err(e) if e.kind() == ErrorKind::Unavailable => tokio::time::sleep(pause).await,
+            done => return done,
+        }
+        pause *= 2;
+    }
+    open(&stages, &plan, &index, &environment).await
+}
+
+async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
+    let mut pause = RETRY_PAUSE;
+    loop {
+        match store.get(id).await {
+            Err(e) if e.kind() == ErrorKind::Unavailable && !job.is_forgotten() => {
+                tracing::warn!(job = job.definition.name, error = e.message(), "waiting for a blob of the job");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(FETCH_PAUSE_MAX);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Opening reads files, so it runs where it may block.
+async fn open(
+    stages: &Arc<Stages>,
+    plan: &Arc<EpochPlan>,
+    index: &Option<SourceIndex>,
+    environment: &Environment,
+) -> Result<Arc<Prepared>> {
+    let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
+    let open = move || {
+        let with_ids = stages.tail_needs_ids();
+        let executable = Executable::new(stages, plan, index, &environment)?;
+        let schema = wire_schema(executable.schema(), with_ids)?;
+        let schema_frame = schema_frame(&schema);
+        Ok(Arc::new(Prepared { executable, with_ids, schema, schema_frame }))
+    };
+    match tokio::task::spawn_blocking(open).await {
+        Ok(done) => done,
+        Err(e) if e.is_panic() => Err(panicked(&*e.into_panic())),
+        Err(_) => Err(Error::new(ErrorKind::Closed, "the worker stops")),
+    }
+}

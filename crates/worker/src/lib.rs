@@ -1,0 +1,34 @@
+//! Leases splits, runs them and serves their chunks.
+//!
+//! ```text
+//! session   the Work stream to the dispatcher: leases in, room out; reconnects for ever
+//! jobs      a definition becomes an executable, once
+//! shelf     every split that is held, and what each is worth of memory
+//! held      one split: its chunks, in order, until its consumer has consumed them
+//! pool      threads that take morsels of the oldest leases first
+//! encode    a chunk becomes Flight messages, once
+//! flight    serves the chunks to whoever has the ticket
+//! ```
+//!
+//! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so that any of them may be
+//! computed again; W-2 a consumer that comes back finds the chunks it has not acknowledged, or they are computed again;
+//! W-3 what a split holds is bounded, and so is what they all hold. Not here: which splits a worker gets (`dispatcher`).
+
+mod blobs;
+mod compute;
+mod encode;
+mod flight;
+mod held;
+mod jobs;
+mod lock;
+mod options;
+mod pool;
+mod service;
+mod session;
+mod shelf;
+
+pub use options::Options;
+pub use service::Worker;
+
+/// What a worker runs users' Python with.
+pub use forebay_exec::{Functions, NoFunctions};

@@ -1,0 +1,83 @@
+//! What a worker is told at its start, and the bounds that it keeps.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_exec::{Functions, NoFunctions};
+
+/// Encoded chunks that a worker holds before it asks for no more splits. One split more than this may be held.
+pub(crate) const HELD_BYTES_MAX: usize = 1 << 30;
+/// Splits that a worker holds, whatever their size, before it asks for no more.
+pub(crate) const HELD_SPLITS_MAX: usize = 1024;
+/// Chunks of a split of unknown length that are computed ahead of its reader before its thread waits.
+pub(crate) const AHEAD_BYTES_MAX: usize = 32 << 20;
+/// Chunks of splits of unknown length that are kept after they were sent, over all splits, in case a connection
+/// breaks. Older ones are computed again when they are asked for.
+pub(crate) const SENT_BYTES_MAX: usize = 256 << 20;
+/// How often a morsel whose storage does not answer is tried again here before another worker gets the split.
+pub(crate) const RETRIES_MAX: u32 = 4;
+/// The pause before the first such retry; each next one is twice as long.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Blobs that are kept for the next job that needs them.
+pub(crate) const BLOB_CACHE_BYTES_MAX: usize = 1 << 30;
+/// How long a worker that leaves waits for its consumers to fetch what it holds.
+pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
+
+/// How a worker runs.
+#[derive(Clone)]
+pub struct Options {
+    /// The dispatcher: `forebay://host:port` or `host:port`.
+    pub dispatcher: String,
+    /// Where the Flight service listens. Default: any free port of the loopback interface.
+    pub listen: SocketAddr,
+    /// `host:port` that consumers reach the Flight service at. Default: `listen`, or where that is every interface, the
+    /// address of the one that leads to the dispatcher.
+    pub advertise: Option<String>,
+    /// Threads that compute. Default: 0, one for each core.
+    pub threads: usize,
+    /// Splits that are waiting or being computed. Default: 0, twice the threads and two.
+    pub slots: usize,
+    /// Runs users' Python.
+    pub functions: Arc<dyn Functions>,
+}
+
+impl Options {
+    /// Returns the defaults, for the worker of a dispatcher.
+    pub fn new(dispatcher: impl Into<String>) -> Self {
+        Self {
+            dispatcher: dispatcher.into(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            advertise: None,
+            threads: 0,
+            slots: 0,
+            functions: Arc::new(NoFunctions),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        }
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        match self.slots {
+            0 => self.threads() * 2 + 2,
+            n => n,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("dispatcher", &self.dispatcher)
+            .field("listen", &self.listen)
+            .field("advertise", &self.advertise)
+            .field("threads", &self.threads)
+            .field("slots", &self.slots)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Threads that compute: morsels of the oldest leases first, several threads on one split where it has several.
+//!
+//! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
+//! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
+//! meanwhile. Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use forebay_core::{ConsumerIndex, Ordinal};
+use forebay_plan::Morsel;
+
+use crate::compute::{Tools, block, morsel};
+use crate::held::Held;
+use crate::jobs::Prepared;
+use crate::lock::lock;
+
+/// Threads beyond those that compute, for the ones that wait.
+const SPARE_THREADS_MAX: usize = 64;
+
+/// A split to compute: once for each of its morsels, or as a whole where they must come in order.
+struct Entry {
+    split: Arc<Held>,
+    job: Arc<Prepared>,
+    run: u64,
+    morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
+    counted: bool,
+}
+
+/// What a thread takes.
+enum Piece {
+    Morsel(Arc<Held>, Arc<Prepared>, u64, (u64, Morsel)),
+    Block(Entry),
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    computing: usize,
+    idle: usize,
+    threads: usize,
+    stop: bool,
+}
+
+/// The threads of one worker. Dropping it stops them after the morsel that they are at.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    threads: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), threads });
+        for _ in 0..threads {
+            shared.clone().spawn(&mut lock(&shared.state));
+        }
+        Self { shared }
+    }
+
+    /// Computes a split after all that came before it; `first` when a reader already waits for it.
+    pub(crate) fn push(&self, split: Arc<Held>, job: Arc<Prepared>, run: u64, first: bool) {
+        let (plan, key) = (job.executable.plan(), split.key);
+        let consumer = ConsumerIndex(key.consumer);
+        let morsels = || plan.morsels(consumer, Ordinal(key.ordinal));
+        let counted = !matches!(morsels().next(), Some(Morsel::Block { .. }));
+        if counted {
+            // The units of a split are few: bounded by the plan's sizes.
+            split.set_total(run, morsels().count() as u64);
+        } else {
+            split.set_streamed();
+        }
+        let entry = Entry { morsels: Box::new((0..).zip(morsels())), split, job, run, counted };
+        let mut state = lock(&self.shared.state);
+        if first {
+            state.entries.push_front(entry);
+        } else {
+            state.entries.push_back(entry);
+        }
+        drop(state);
+        self.shared.work.notify_all();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Piece> {
+        loop {
+            let entry = self.entries.front_mut()?;
+            if entry.split.is_stale(entry.run) {
+                self.entries.pop_front();
+            } else if !entry.counted {
+                return self.entries.pop_front().map(Piece::Block);
+            } else if let Some(next) = entry.morsels.next() {
+                return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next));
+            } else {
+                self.entries.pop_front();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn spawn(self: Arc<Self>, state: &mut State) {
+        let name = format!("forebay-compute-{}", state.threads);
+        let shared = self.clone();
+        match std::thread::Builder::new().name(name).spawn(move || shared.work()) {
+            Ok(_) => state.threads += 1,
+            Err(error) => tracing::error!(%error, threads = state.threads, "cannot start a thread"),
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        let mut tools = Tools::default();
+        while let Some(piece) = self.take() {
+            match piece {
+                Piece::Morsel(split, job, run, next) => morsel(&self, &mut tools, &split, &job, run, next),
+                Piece::Block(entry) => block(&self, &mut tools, &entry.split, &entry.job, entry.run, entry.morsels),
+            }
+            lock(&self.state).computing -= 1;
+            self.work.notify_one();
+        }
+    }
+
+    fn take(&self) -> Option<Piece> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.stop {
+                return None;
+            }
+            if state.computing < self.threads
+                && let Some(piece) = state.take()
+            {
+                state.computing += 1;
+                return Some(piece);
+            }
+            state.idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+
+    /// Runs `wait` while another thread may compute in this one's place. Afterwards both go on: for as long as one
+    /// morsel takes, one thread more than was asked for computes.
+    pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.state);
+        state.computing -= 1;
+        if state.idle == 0 && state.threads < self.threads + SPARE_THREADS_MAX {
+            self.clone().spawn(&mut state);
+        }
+        drop(state);
+        self.work.notify_one();
+        let done = wait();
+        lock(&self.state).computing += 1;
+        done
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.state).stop
+    }
+}

@@ -1,0 +1,149 @@
+//! The worker as a process sees it: bind, run until told to stop, leave in order.
+
+use std::future::Future;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use forebay_core::{Error, ErrorKind, Result, WorkerId};
+use forebay_proto::Address;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+
+use crate::blobs::BlobStore;
+use crate::flight::Flight;
+use crate::options::{LEAVE_MAX, Options};
+use crate::session::Session;
+use crate::shelf::Shelf;
+
+/// How often a worker that leaves looks whether everything was fetched.
+const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// A worker that listens, and has not begun.
+pub struct Worker {
+    id: WorkerId,
+    incoming: TcpIncoming,
+    address: String,
+    shelf: Arc<Shelf>,
+    options: Options,
+}
+
+impl Worker {
+    /// Listens and starts the threads. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
+    pub async fn bind(options: Options) -> Result<Self> {
+        let dispatcher: Address = options.dispatcher.parse()?;
+        let taken = |e: std::io::Error| {
+            let kind = match e.kind() {
+                std::io::ErrorKind::AddrInUse => ErrorKind::Conflict,
+                std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+                _ => ErrorKind::Invalid,
+            };
+            Error::new(kind, format!("cannot listen on {}: {e}", options.listen)).hint("choose another --listen")
+        };
+        let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(taken)?;
+        let listens = listener.local_addr()?;
+        let address = match &options.advertise {
+            Some(advertise) => advertise.parse::<Address>()?.to_string(),
+            None => reachable(listens, &dispatcher).to_string(),
+        };
+        let blobs = BlobStore::new(&options.dispatcher)?;
+        let shelf = Shelf::new(options.threads(), options.slots(), blobs, options.functions.clone());
+        Ok(Self {
+            id: WorkerId(uuid::Uuid::new_v4().as_u128()),
+            incoming: TcpIncoming::from(listener).with_nodelay(Some(true)),
+            address,
+            shelf: Arc::new(shelf),
+            options,
+        })
+    }
+
+    /// Returns `host:port` that consumers reach it at.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns its id, new at every start.
+    pub fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Serves until `shutdown`; then takes nothing new, serves what it holds until it was consumed (at most 10 s), and
+    /// returns.
+    ///
+    /// # Errors
+    /// Version when the dispatcher is another version.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the worker at once, as a kill would.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let stop = CancellationToken::new();
+        let _ended = Ended { stop: stop.clone(), shelf: self.shelf.clone() };
+        let (leave, leaving) = watch::channel(false);
+        let session = Session {
+            dispatcher: self.options.dispatcher.clone(),
+            worker: self.id,
+            address: self.address.clone(),
+            threads: self.options.threads(),
+            shelf: self.shelf.clone(),
+            leaving,
+        };
+        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
+        let flight = FlightServiceServer::new(flight)
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        let server = forebay_proto::server().add_service(flight).serve_with_incoming(self.incoming);
+        let shelf = self.shelf;
+        let leave_in_order = async move {
+            shutdown.await;
+            leave.send_replace(true);
+            tracing::info!(held = shelf.leases().len(), "leaving");
+            let drained = async {
+                while !shelf.is_empty() {
+                    tokio::time::sleep(LEAVE_LOOK).await;
+                }
+            };
+            if tokio::time::timeout(LEAVE_MAX, drained).await.is_err() {
+                tracing::warn!(held = shelf.leases().len(), "left with splits that nobody fetched in time");
+            }
+        };
+        tokio::select! {
+            served = server => served.map_err(|e| Error::internal(format!("the flight service ended: {e}"))),
+            ended = session.run() => ended,
+            () = leave_in_order => Ok(()),
+        }
+    }
+}
+
+/// Ends what outlives the future: streams that are being served and threads that wait.
+struct Ended {
+    stop: CancellationToken,
+    shelf: Arc<Shelf>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.shelf.clear();
+    }
+}
+
+/// Where others reach a listener on every interface: the one that leads to the dispatcher. Nothing is sent.
+fn reachable(listens: SocketAddr, dispatcher: &Address) -> SocketAddr {
+    if !listens.ip().is_unspecified() {
+        return listens;
+    }
+    let route = || {
+        let any = if listens.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(dispatcher.to_string())?;
+        socket.local_addr()
+    };
+    match route() {
+        Ok(local) => SocketAddr::new(local.ip(), listens.port()),
+        Err(_) => listens,
+    }
+}

@@ -1,0 +1,191 @@
+//! Every split that this worker holds, by identity, and the jobs they belong to.
+//!
+//! Invariant: a split that is held under a newer token keeps what was computed under the older one, because it is the
+//! same split. Bounds: [`HELD_SPLITS_MAX`] and [`HELD_BYTES_MAX`], by asking the dispatcher for no more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use forebay_core::Result;
+use forebay_exec::Functions;
+use forebay_proto::{Consumed, JobDefinition, Lease, Ticket};
+
+use crate::blobs::BlobStore;
+use crate::held::{Held, Key, Meter};
+use crate::jobs::{Job, Prepared, prepare};
+use crate::lock::lock;
+use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX};
+use crate::pool::Pool;
+
+#[derive(Default)]
+struct State {
+    jobs: HashMap<u64, Arc<Job>>,
+    splits: BTreeMap<Key, Arc<Held>>,
+}
+
+/// What a worker holds.
+pub(crate) struct Shelf {
+    pub(crate) meter: Arc<Meter>,
+    pool: Pool,
+    blobs: BlobStore,
+    functions: Arc<dyn Functions>,
+    slots: usize,
+    state: Mutex<State>,
+}
+
+impl Shelf {
+    pub(crate) fn new(threads: usize, slots: usize, blobs: BlobStore, functions: Arc<dyn Functions>) -> Self {
+        Self { meter: Arc::default(), pool: Pool::new(threads), blobs, functions, slots, state: Mutex::default() }
+    }
+
+    /// Takes a job's definition. Must be called within a runtime.
+    pub(crate) fn define(self: &Arc<Self>, definition: JobDefinition) {
+        let id = definition.job;
+        if let Some(known) = lock(&self.state).jobs.get(&id)
+            && known.definition == definition
+        {
+            return;
+        }
+        // Another job of the same number: the dispatcher has lost its state.
+        self.forget(id);
+        let job = Arc::new(Job::new(definition));
+        lock(&self.state).jobs.insert(id, job.clone());
+        self.clone().prepare(job);
+    }
+
+    fn prepare(self: Arc<Self>, job: Arc<Job>) {
+        tokio::spawn(async move {
+            let prepared = prepare(&job, &self.blobs, self.functions.clone()).await;
+            if let Err(error) = &prepared {
+                tracing::warn!(job = job.definition.name, error = error.message(), "the job cannot be computed here");
+            }
+            for split in job.set(prepared.clone()) {
+                self.compute(split, prepared.clone(), false);
+            }
+        });
+    }
+
+    fn compute(&self, split: Arc<Held>, prepared: Result<Arc<Prepared>>, first: bool) {
+        let run = split.run();
+        match prepared {
+            Ok(job) => self.pool.push(split, job, run, first),
+            Err(error) => split.fail(run, 0, error),
+        }
+    }
+
+    /// Takes a lease, or a newer token of one that is held.
+    pub(crate) fn lease(self: &Arc<Self>, lease: &Lease) {
+        let key = Key { job: lease.job, consumer: lease.consumer, epoch: lease.epoch, ordinal: lease.ordinal };
+        let (job, split) = {
+            let mut state = lock(&self.state);
+            let Some(job) = state.jobs.get(&lease.job).cloned() else {
+                // The consumer will find nothing here and say so; the dispatcher then gives the split again.
+                tracing::error!(?lease, "a lease of a job that was not defined");
+                return;
+            };
+            if let Some(held) = state.splits.get(&key) {
+                held.set_token(lease.token);
+                if !held.has_failed() {
+                    return;
+                }
+                held.rewind(0);
+                (job, held.clone())
+            } else {
+                let held = Arc::new(Held::new(key, lease.token, self.meter.clone()));
+                state.splits.insert(key, held.clone());
+                (job, held)
+            }
+        };
+        let again = job.take_unavailable();
+        job.when_ready(split, |split, prepared| self.compute(split, prepared, false));
+        if again {
+            self.clone().prepare(job);
+        }
+    }
+
+    /// Computes a split again for a reader that waits for chunk `from`, which was dropped.
+    pub(crate) fn recompute(&self, split: &Arc<Held>, job: Arc<Prepared>, from: u64) {
+        tracing::info!(split = ?split.key, from, "computing a split again for a consumer that came back");
+        split.rewind(from);
+        self.compute(split.clone(), Ok(job), true);
+    }
+
+    /// Lets go of what a consumer has consumed.
+    pub(crate) fn consumed(&self, to: &Consumed) {
+        let from = Key { job: to.job, consumer: to.consumer, epoch: 0, ordinal: 0 };
+        let end = Key { epoch: to.epoch, ordinal: to.ordinal, ..from };
+        if from < end {
+            self.remove(|state| state.splits.range(from..end).map(|(k, _)| *k).collect());
+        }
+    }
+
+    /// Lets go of a lease that is not this worker's any more.
+    pub(crate) fn revoke(&self, token: u64) {
+        self.remove(|state| state.splits.iter().filter(|(_, s)| s.token() == token).map(|(k, _)| *k).collect());
+    }
+
+    /// Lets go of a job.
+    pub(crate) fn forget(&self, job: u64) {
+        self.remove(|state| {
+            if let Some(job) = state.jobs.remove(&job) {
+                job.forget();
+            }
+            state.splits.keys().filter(|k| k.job == job).copied().collect()
+        });
+    }
+
+    fn remove(&self, which: impl FnOnce(&mut State) -> Vec<Key>) {
+        let removed: Vec<_> = {
+            let mut state = lock(&self.state);
+            which(&mut state).into_iter().filter_map(|key| state.splits.remove(&key)).collect()
+        };
+        removed.iter().for_each(|split| split.remove());
+    }
+
+    /// Lets go of everything: threads that wait end.
+    pub(crate) fn clear(&self) {
+        self.remove(|state| state.splits.keys().copied().collect());
+    }
+
+    /// Returns the split that a ticket names, and its job.
+    pub(crate) fn find(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
+        let key = Key { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
+        let state = lock(&self.state);
+        let split = state.splits.get(&key).filter(|s| s.token() == ticket.token)?;
+        Some((split.clone(), state.jobs.get(&ticket.job)?.clone()))
+    }
+
+    /// Returns the splits that are held, in the order of their jobs, consumers and places.
+    pub(crate) fn list(&self) -> Vec<(Arc<Held>, Arc<Job>)> {
+        let state = lock(&self.state);
+        let with_job = |s: &Arc<Held>| Some((s.clone(), state.jobs.get(&s.key.job)?.clone()));
+        state.splits.values().filter_map(with_job).collect()
+    }
+
+    /// Returns the leases that are held.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        let lease = |s: &Arc<Held>| Lease {
+            job: s.key.job,
+            epoch: s.key.epoch,
+            consumer: s.key.consumer,
+            ordinal: s.key.ordinal,
+            token: s.token(),
+        };
+        lock(&self.state).splits.values().map(lease).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.state).splits.is_empty()
+    }
+
+    /// Returns how many more splits there is room for.
+    pub(crate) fn room(&self) -> usize {
+        let held = lock(&self.state).splits.len();
+        if self.meter.bytes.load(Relaxed) >= HELD_BYTES_MAX {
+            return 0;
+        }
+        let open = self.meter.open.load(Relaxed);
+        self.slots.saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
+    }
+}

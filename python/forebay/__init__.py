@@ -1,0 +1,65 @@
+"""Forebay: input data processing as a service for machine learning.
+
+    >>> import forebay as fb
+    >>> ds = fb.range(8).shuffle().with_column("x", fb.col("id") * 2 + 1).batch(4)
+    >>> sorted(int(x) for batch in ds.iter(seed=7) for x in batch["x"])
+    [1, 3, 5, 7, 9, 11, 13, 15]
+
+A pipeline is written once; it runs here (`ds.iter()`), on a service on this machine (`fb.up()`), or on a fleet
+(`fb.connect()`), and yields the same batches, bit for bit, in the same order.
+"""
+
+from forebay import errors
+from forebay._native import VERSION as __version__
+from forebay._src.dataset import Dataset
+from forebay._src.distributed import Distributed
+from forebay._src.expr import Expr, col, lit, where
+from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
+from forebay._src.iterator import DatasetIterator
+from forebay._src.schema import Column, Schema
+from forebay._src.service import Service, connect, up
+from forebay._src.sources import (
+    from_dict,
+    from_files,
+    from_generator,
+    from_image_folder,
+    from_jsonl,
+    from_map_dataset,
+    from_numpy,
+    from_parquet,
+    from_tar,
+    from_text,
+    from_tfrecord,
+    range,
+)
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "Column",
+    "Dataset",
+    "DatasetIterator",
+    "Distributed",
+    "Expr",
+    "Schema",
+    "Service",
+    "__version__",
+    "col",
+    "connect",
+    "errors",
+    "from_dict",
+    "from_files",
+    "from_generator",
+    "from_image_folder",
+    "from_jsonl",
+    "from_map_dataset",
+    "from_numpy",
+    "from_parquet",
+    "from_tar",
+    "from_text",
+    "from_tfrecord",
+    "lit",
+    "range",
+    "up",
+    "where",
+]

@@ -1,0 +1,1 @@
+"""The implementation. Nothing here is public: use the names of `forebay`."""

@@ -1,0 +1,91 @@
+"""Arguments as users write them, checked and in one form."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from forebay.errors import InvalidPipelineError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = PathLike | Iterable[PathLike]
+Size: TypeAlias = int | tuple[int, int]
+
+
+def path(value: PathLike, op: str) -> str:
+    """Returns one path as a string."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise InvalidPipelineError(f"{op}: a path is a string or a PathLike, not {type(value).__name__}")
+    return os.fspath(value)
+
+
+def paths(value: Paths, op: str) -> list[str]:
+    """Returns one path, or many, as a list."""
+    if isinstance(value, (str, os.PathLike)):
+        return [path(value, op)]
+    found = [path(p, op) for p in value]
+    if not found:
+        raise InvalidPipelineError(f"{op}: no paths were given")
+    return found
+
+
+def size(value: Size, op: str) -> dict[str, int]:
+    """Returns height and width of a square, or of `(height, width)`."""
+    height, width = (value, value) if isinstance(value, int) else value
+    return {"height": whole(height, op, "size", 1), "width": whole(width, op, "size", 1)}
+
+
+def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> int:
+    """Checks a whole number."""
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise InvalidPipelineError(f"{op}: {name} is a whole number, not {value!r}") from None
+    if not least <= number <= most:
+        limit = f"{least} or more" if most == 2**63 - 1 else f"{least}..={most}"
+        raise InvalidPipelineError(f"{op}: {name}={number} is out of range", {"hint": f"use {limit}"})
+    return int(number)
+
+
+def columns(value: str | Iterable[str] | None) -> list[str] | None:
+    """Returns one name, or many, as a list."""
+    return [value] if isinstance(value, str) else None if value is None else list(value)
+
+
+def seed(value: int) -> int:
+    """Checks a seed."""
+    return whole(value, "iter", "seed", 0, 2**64 - 1)
+
+
+def consumers(value: tuple[int, int]) -> tuple[int, int]:
+    """Checks which of how many consumers."""
+    index, count = value
+    count = whole(count, "consumers", "count", 1, 2**20)
+    return whole(index, "consumers", "index", 0, count - 1), count
+
+
+def number(value: Any, op: str, name: str) -> float:
+    """Checks a finite number."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        raise InvalidPipelineError(f"{op}: {name} is a number, not {value!r}") from None
+    if not math.isfinite(found):
+        raise InvalidPipelineError(f"{op}: {name}={found} is out of range", {"hint": "use a finite number"})
+    return found
+
+
+def numbers(value: Any, op: str, name: str) -> list[float]:
+    """Returns one number, or many, as a list."""
+    found = value if isinstance(value, Iterable) else [value]
+    return [number(v, op, name) for v in found]
+
+
+def interval(value: Any, op: str, name: str) -> tuple[float, float]:
+    """Checks a pair of numbers."""
+    found = numbers(value, op, name)
+    if len(found) != 2:
+        raise InvalidPipelineError(f"{op}: {name} has {len(found)} numbers", {"hint": "use (least, greatest)"})
+    return found[0], found[1]

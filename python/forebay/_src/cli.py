@@ -1,0 +1,59 @@
+"""The `forebay` command."""
+
+from __future__ import annotations
+
+import json as json_
+import os
+import runpy
+import signal
+import sys
+
+from forebay import _native
+
+
+def main() -> None:
+    """Runs the command line and exits with its code."""
+    # The command ends at Ctrl-C as any other; a script that it runs gets Python's KeyboardInterrupt.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(_native.cli_main(sys.argv[1:]))
+
+
+def run_file(path: str, arguments: list[str], service: str | None) -> int:
+    """Runs a script as `__main__`, with the service's address in `FOREBAY_SERVICE`. The command calls this."""
+    if service is not None:
+        os.environ["FOREBAY_SERVICE"] = service
+    _as_script(path, arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as exit_:
+        return _code(exit_.code)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def explain_file(path: str, splits: bool, json: bool) -> str:
+    """Returns the explanations of all datasets that a script defines at its top level. The command calls this."""
+    from forebay._src.dataset import Dataset
+
+    _as_script(path, [])
+    names = runpy.run_path(path, run_name="__forebay_explain__")
+    found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
+    if json:
+        return json_.dumps({name: json_.loads(ds._pipeline.to_json()) for name, ds in found.items()}, indent=2)
+    return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())
+
+
+def _as_script(path: str, arguments: list[str]) -> None:
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+
+
+def _code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    print(code, file=sys.stderr)
+    return 1

@@ -1,0 +1,170 @@
+"""A dataset: what a pipeline gives, and the ways to iterate over it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from forebay._src import arguments
+from forebay._src.image_ops import ImageOps
+from forebay._src.iterator import DatasetIterator, LocalIteration
+from forebay._src.order_ops import OrderOps
+from forebay._src.row_ops import RowOps
+from forebay._src.schema import Schema
+from forebay.errors import InvalidPipelineError
+
+if TYPE_CHECKING:
+    from forebay._src.distributed import Distributed
+    from forebay._src.service import Service
+
+
+class Dataset(RowOps, ImageOps, OrderOps):
+    """A source and what is done to its samples. Immutable: every op returns a new dataset.
+
+    Made by the functions of `forebay` that are named after sources: `from_tar`, `from_parquet`, `range`, …
+
+    >>> import forebay as fb
+    >>> ds = fb.range(10).shuffle().with_column("half", fb.col("id") / 2).batch(4)
+    >>> ds
+    Dataset(id: int64, half: float64; in batches of 4)
+    >>> ds.cardinality
+    3
+    """
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of a sample: names, dtypes, shapes. Known before anything runs."""
+        return Schema._of(self._pipeline.schema, self._pipeline.batch_size)
+
+    @property
+    def cardinality(self) -> int | float | None:
+        """How many batches (or samples) an epoch gives; `math.inf` when endless, `None` when a filter decides.
+
+        Files are counted when that is needed.
+        """
+        count = self._pipeline.cardinality()
+        return math.inf if count == -1 else count
+
+    @property
+    def dataset_id(self) -> str:
+        """The name of what this dataset computes: the same pipeline has the same id on every machine."""
+        return self._pipeline.dataset_id
+
+    def explain(self, *, splits: bool = True) -> str:
+        """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
+
+        Args:
+            splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
+        """
+        return self._pipeline.explain(splits)
+
+    def show(self, n: int = 5) -> None:
+        """Prints the first `n` batches (or samples).
+
+        >>> import forebay as fb
+        >>> fb.range(9).batch(4).show(2)
+        {id: int64[4]  0 1 2 3}
+        {id: int64[4]  4 5 6 7}
+        """
+        from forebay._src.show import line
+
+        with self.iter(threads=1) as batches:
+            for _, batch in zip(range(n), batches, strict=False):
+                print(line(batch))
+
+    def iter(
+        self,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        epochs: int | None = 1,
+        threads: int = 0,
+        consumers: tuple[int, int] = (0, 1),
+        executor: Literal["thread", "process"] = "thread",
+    ) -> DatasetIterator:
+        """Iterates in this process.
+
+        Args:
+            seed: What everything random follows from.
+            epoch: The first epoch.
+            epochs: How many epochs; `None` for ever.
+            threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
+            consumers: Which of how many readers this is, `(index, count)`. Readers are disjoint and together complete.
+            executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
+                own, which a crash cannot take down and which have a time limit.
+
+        Returns:
+            The iterator.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(4).shuffle().batch(2)
+        >>> a, b = (list(ds.iter(seed=7, threads=n)) for n in (1, 3))
+        >>> all((x["id"] == y["id"]).all() for x, y in zip(a, b, strict=True))
+        True
+        """
+        if executor not in ("thread", "process"):
+            raise InvalidPipelineError(f"iter: unknown executor {executor!r}", {"hint": "use 'thread' or 'process'"})
+        first = arguments.whole(epoch, "iter", "epoch", 0)
+        iteration = LocalIteration(
+            self._pipeline,
+            seed=arguments.seed(seed),
+            epoch=first,
+            epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
+            threads=arguments.whole(threads, "iter", "threads", 0, 4096),
+            consumers=arguments.consumers(consumers),
+            executor=executor,
+        )
+        return DatasetIterator(iteration, first)
+
+    def __iter__(self) -> DatasetIterator:
+        """The first epoch with seed 0, as `iter()`."""
+        return self.iter()
+
+    def distribute(
+        self,
+        service: Service | str,
+        *,
+        job: str,
+        epochs: int | None = 1,
+        seed: int = 0,
+        consumers: tuple[int, int] = (0, 1),
+    ) -> Distributed:
+        """Runs the pipeline on a service.
+
+        Args:
+            service: What `up` or `connect` returned, or an address, `forebay://host:port`.
+            job: The job's name. Who asks for the same pipeline under the same name joins the job.
+            epochs: How many epochs; `None` for ever.
+            seed: What everything random follows from.
+            consumers: Which of how many readers of the job this is, `(index, count)`.
+
+        Returns:
+            An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
+        """
+        from forebay._src.distributed import Distributed
+
+        return Distributed(
+            self._pipeline,
+            service,
+            job=job,
+            epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
+            seed=arguments.seed(seed),
+            consumers=arguments.consumers(consumers),
+        )
+
+    def to_torch(self, **options: Any) -> Any:
+        """Returns a `torch.utils.data.IterableDataset` of tensors over `iter(**options)`.
+
+        Each `iter()` of it is one epoch, counted from `epoch`. Use it directly, or with
+        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0.
+        """
+        from forebay._src.torch import torch_dataset
+
+        return torch_dataset(self.iter, options)
+
+    def __repr__(self) -> str:
+        """The columns."""
+        inner = repr(self.schema)[len("Schema(") :].replace(") in batches", "; in batches").rstrip(")")
+        return f"Dataset({inner})"

@@ -1,0 +1,75 @@
+"""A pipeline on a service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forebay import _native
+from forebay._src.iterator import DatasetIterator
+from forebay._src.service import Service, resolve
+from forebay.errors import InvalidPipelineError
+
+
+class Distributed:
+    """What `Dataset.distribute` returns: an iterable over one consumer of a job.
+
+    The job is created, or joined, when iteration starts.
+    """
+
+    def __init__(
+        self,
+        pipeline: _native.Pipeline,
+        service: Service | str,
+        *,
+        job: str,
+        epochs: int | None,
+        seed: int,
+        consumers: tuple[int, int],
+    ) -> None:
+        if not job:
+            raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
+        self._pipeline, self._service = pipeline, service
+        self.job, self.epochs, self.seed, self.consumers = job, epochs, seed, consumers
+
+    def iter(self) -> DatasetIterator:
+        """Starts reading. A job has one reader for each consumer at a time."""
+        return DatasetIterator(ServiceIteration(self._pipeline, resolve(self._service), self))
+
+    def __iter__(self) -> DatasetIterator:
+        """As `iter`."""
+        return self.iter()
+
+    def __repr__(self) -> str:
+        """The job and who reads it."""
+        index, count = self.consumers
+        return f"Distributed(job={self.job!r}, epochs={self.epochs}, seed={self.seed}, consumer {index} of {count})"
+
+
+class ServiceIteration:
+    """An iteration on a service."""
+
+    def __init__(self, pipeline: _native.Pipeline, service: Service, job: Distributed) -> None:
+        self.pipeline, self.service, self.job = pipeline, service, job
+
+    def start(self, state: str | None) -> _native.NativeIterator:
+        """Opens the job and starts to read."""
+        index, count = self.job.consumers
+        return self.service._client.open(
+            self.pipeline,
+            job=self.job.job,
+            seed=self.job.seed,
+            epochs=self.job.epochs,
+            consumer=index,
+            consumers=count,
+            state=state,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The job, its pipeline, its seed and the consumer."""
+        return {
+            "version": 1,
+            "dataset": self.pipeline.dataset_id,
+            "seed": self.job.seed,
+            "consumer": list(self.job.consumers),
+            "job": self.job.job,
+        }

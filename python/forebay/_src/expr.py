@@ -1,0 +1,429 @@
+"""Expressions over columns, for ``filter`` and ``with_column``: described here, computed in Rust, a column at a time.
+
+An expression is plain data, so it travels to every worker, is shown by ``explain()`` and never needs Python to run:
+
+>>> import forebay as fb
+>>> fb.where(fb.col("age") > 30, fb.col("height") / 100, 0.0)
+where((col('age') > 30), (col('height') / 100), 0.0)
+
+Dtypes and results are those of NumPy 2 on arrays: a Python number takes the dtype of the column it meets, integers
+wrap, ``//`` and ``%`` have Python's sign rule, and an integer divided by zero gives 0. Where NumPy leaves the result
+to the processor, it is fixed: a float that is cast to an integer is truncated and limited to what the integer holds,
+and not-a-number becomes 0. A missing value stays missing; a filter drops the row. ``&`` and ``|`` know that
+``False & missing`` is false and ``True | missing`` is true; ``where`` takes ``no`` where its condition is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any, Final, NoReturn, TypeAlias, Union
+
+__all__ = ["Expr", "col", "lit", "where"]
+
+ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
+"""What an operator takes beside an expression: Python's and NumPy's single values."""
+
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
+_DTYPES: Final = frozenset(
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+)
+
+_SYMBOLS: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "true_div": "/",
+    "floor_div": "//",
+    "mod": "%",
+    "pow": "**",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "&",
+    "or": "|",
+}
+
+
+class Expr:
+    """An expression over the columns of a row. Made by :func:`col`, :func:`lit`, :func:`where`, and by operators.
+
+    >>> import forebay as fb
+    >>> price = fb.col("price")
+    >>> (price * 2 + 1).clip(0, 100)
+    ((col('price') * 2) + 1).clip(0.0, 100.0)
+    >>> (price > 3) & ~fb.col("sold")
+    ((col('price') > 3) & (~col('sold')))
+
+    It has no value before the pipeline runs, so it cannot be asked whether it is true:
+
+    >>> if price > 3: pass
+    Traceback (most recent call last):
+        ...
+    TypeError: an expression has no truth value: it describes a column, and is computed when the pipeline runs. \
+Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.where(cond, yes, no) instead of if
+    """
+
+    __slots__ = ("_json", "_text")
+    _json: dict[str, Any]
+    _text: str
+
+    def __init__(self, *_: object) -> None:
+        raise TypeError("make an expression with fb.col(name), fb.lit(value) or fb.where(cond, yes, no)")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("an expression cannot be changed: make another one")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("an expression cannot be changed: make another one")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_make, (self._json, self._text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the expression as the plain data that the engine reads.
+
+        >>> import forebay as fb
+        >>> (fb.col("x") + 1).to_dict() == {
+        ...     "expr": "binary",
+        ...     "op": "add",
+        ...     "left": {"expr": "col", "name": "x"},
+        ...     "right": {"expr": "int", "value": 1},
+        ... }
+        True
+        """
+        return _copy(self._json)
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "an expression has no truth value: it describes a column, and is computed when the pipeline runs. "
+            "Use & | ~ instead of and, or, not (with parentheses around comparisons), "
+            "and fb.where(cond, yes, no) instead of if"
+        )
+
+    # `==` makes an expression, so equal expressions cannot be found by hash.
+    __hash__ = None  # type: ignore[assignment]
+    # NumPy's scalars and arrays leave an operator to this class instead of taking it as an object.
+    __array_ufunc__ = None
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("an expression cannot be iterated: it describes a column of the pipeline, not its values")
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return _binary("true_div", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return _binary("true_div", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return _binary("floor_div", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return _binary("floor_div", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return _binary("mod", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return _binary("mod", other, self)
+
+    def __pow__(self, other: ExprLike) -> Expr:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: ExprLike) -> Expr:
+        return _binary("pow", other, self)
+
+    def __eq__(self, other: ExprLike) -> Expr:  # type: ignore[override]
+        return _binary("eq", self, other)
+
+    def __ne__(self, other: ExprLike) -> Expr:  # type: ignore[override]
+        return _binary("ne", self, other)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return _binary("lt", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return _binary("le", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return _binary("gt", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return _binary("ge", self, other)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return _binary("and", self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return _binary("and", other, self)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return _binary("or", self, other)
+
+    def __ror__(self, other: ExprLike) -> Expr:
+        return _binary("or", other, self)
+
+    def __neg__(self) -> Expr:
+        return _make({"expr": "unary", "op": "neg", "arg": self._json}, f"(-{self})")
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __invert__(self) -> Expr:
+        return _make({"expr": "unary", "op": "not", "arg": self._json}, f"(~{self})")
+
+    def __abs__(self) -> Expr:
+        return _make({"expr": "unary", "op": "abs", "arg": self._json}, f"abs({self})")
+
+    def __round__(self, ndigits: None = None) -> Expr:
+        if ndigits is not None:
+            raise TypeError("round: only to whole numbers; use (x * 100).round() / 100 for two digits")
+        return self.round()
+
+    def log(self) -> Expr:
+        """The natural logarithm; -inf of 0, nan of negative numbers."""
+        return self._call("log")
+
+    def log1p(self) -> Expr:
+        """``log(1 + x)``, exact for small x.
+
+        >>> import forebay as fb
+        >>> fb.col("clicks").log1p()
+        col('clicks').log1p()
+        """
+        return self._call("log1p")
+
+    def exp(self) -> Expr:
+        """Euler's number to the power of x."""
+        return self._call("exp")
+
+    def sqrt(self) -> Expr:
+        """The square root; nan of negative numbers."""
+        return self._call("sqrt")
+
+    def floor(self) -> Expr:
+        """The greatest whole number that is not greater; the dtype stays."""
+        return self._call("floor")
+
+    def ceil(self) -> Expr:
+        """The least whole number that is not less; the dtype stays."""
+        return self._call("ceil")
+
+    def round(self) -> Expr:
+        """The nearest whole number, half to even (2.5 gives 2); the dtype stays."""
+        return self._call("round")
+
+    def is_nan(self) -> Expr:
+        """Whether it is not-a-number; missing values stay missing."""
+        return self._call("is_nan")
+
+    def is_null(self) -> Expr:
+        """Whether the row is missing.
+
+        >>> import forebay as fb
+        >>> ~fb.col("label").is_null()
+        (~col('label').is_null())
+        """
+        return self._call("is_null")
+
+    def len(self) -> Expr:
+        """The length of a string in characters, or of a byte string in bytes, as int64."""
+        return self._call("len")
+
+    def clip(self, low: float | None = None, high: float | None = None) -> Expr:
+        """``low`` where it is smaller, ``high`` where it is larger; the dtype stays, and so does nan.
+
+        >>> import forebay as fb
+        >>> fb.col("x").clip(low=0)
+        col('x').clip(0.0, None)
+        """
+        bounds = {"low": _bound("low", low, -math.inf), "high": _bound("high", high, math.inf)}
+        text = f"{_object(self)}.clip({bounds['low']}, {bounds['high']})"
+        return _make({"expr": "clip", "arg": self._json, **bounds}, text)
+
+    def hash_mod(self, n: int) -> Expr:
+        """A well-mixed hash of the value in ``range(n)``, as int64: the same for ever, on every machine.
+
+        It depends on the value alone, so that a row stays in its part when the data grows:
+
+        >>> import forebay as fb
+        >>> is_test = fb.col("user").hash_mod(100) < 5
+        """
+        buckets = _integer("hash_mod: n", n)
+        if not 1 <= buckets <= _INT64_MAX:
+            raise ValueError(f"hash_mod: n is {buckets}; use a number of buckets from 1 to 2**63 - 1")
+        return _make(
+            {"expr": "hash_mod", "arg": self._json, "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})"
+        )
+
+    def cast(self, dtype: Any) -> Expr:
+        """Another dtype, as NumPy's ``astype``; strings are read as numbers.
+
+        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int`` or ``float``.
+
+        >>> import forebay as fb
+        >>> fb.col("x").cast("float32")
+        col('x').cast('float32')
+        >>> fb.col("x").cast("float")
+        Traceback (most recent call last):
+            ...
+        ValueError: cast: unknown dtype 'float'; use one of bool, float16, float32, float64, int16, int32, int64, \
+int8, uint16, uint32, uint64, uint8
+        """
+        name = _dtype(dtype)
+        return _make({"expr": "cast", "arg": self._json, "dtype": name}, f"{_object(self)}.cast({name!r})")
+
+    def _call(self, op: str) -> Expr:
+        return _make({"expr": "unary", "op": op, "arg": self._json}, f"{_object(self)}.{op}()")
+
+
+def col(name: str) -> Expr:
+    """Names a column; what is inside a nested dictionary has a dotted name.
+
+    >>> import forebay as fb
+    >>> fb.col("meta.width") * 2
+    (col('meta.width') * 2)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"col: a column's name is a string, not {type(name).__name__}")
+    return _make({"expr": "col", "name": str(name)}, f"col({str(name)!r})")
+
+
+def lit(value: Any) -> Expr:
+    """Makes an expression of a single value: a bool, an integer, a float or a string, Python's or NumPy's.
+
+    Rarely needed, since operators take values as they are. A NumPy scalar counts as the Python value it holds; to fix
+    its dtype, cast it: ``fb.lit(1).cast("float32")``.
+
+    >>> import forebay as fb
+    >>> fb.lit(1) - fb.col("x")
+    (1 - col('x'))
+    >>> fb.lit(2**64)
+    Traceback (most recent call last):
+        ...
+    OverflowError: the integer 18446744073709551616 does not fit 64 bits; use a float, or cast the column
+    """
+    if isinstance(value, Expr):
+        return value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, str):
+        word = str.__str__(value)
+        return _make({"expr": "str", "value": word}, repr(word))
+    if isinstance(value, bool):
+        return _make({"expr": "bool", "value": value}, repr(value))
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        if not _INT64_MIN <= whole <= _INT64_MAX:
+            raise OverflowError(f"the integer {whole} does not fit 64 bits; use a float, or cast the column")
+        return _make({"expr": "int", "value": whole}, repr(whole))
+    if isinstance(value, numbers.Real):
+        return _float(float(value))
+    raise TypeError(
+        f"an expression takes a bool, int, float, str or another expression, not {type(value).__name__}"
+        + ("; use fb.col(name).is_null() to find missing values" if value is None else "")
+    )
+
+
+def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
+    """Gives ``yes`` where ``cond`` is true, else ``no``, as ``numpy.where``.
+
+    >>> import forebay as fb
+    >>> fb.where(fb.col("x").is_nan(), 0.0, fb.col("x"))
+    where(col('x').is_nan(), 0.0, col('x'))
+    """
+    parts = {"cond": lit(cond), "yes": lit(yes), "no": lit(no)}
+    text = ", ".join(str(part) for part in parts.values())
+    return _make({"expr": "where", **{name: part._json for name, part in parts.items()}}, f"where({text})")
+
+
+def _make(json: dict[str, Any], text: str) -> Expr:
+    expr = object.__new__(Expr)
+    object.__setattr__(expr, "_json", json)
+    object.__setattr__(expr, "_text", text)
+    return expr
+
+
+def _copy(json: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in json.items()}
+
+
+def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:
+    a, b = lit(left), lit(right)
+    return _make(
+        {"expr": "binary", "op": op, "left": a._json, "right": b._json},
+        f"({_object(a) if op == 'pow' else a} {_SYMBOLS[op]} {b})",
+    )
+
+
+def _object(expr: Expr) -> str:
+    """The text of what a method is called on: a bare number has none in Python, and binds differently to ``**``."""
+    return str(expr) if str(expr)[0] in "(cwa" else f"lit({expr})"
+
+
+def _float(value: float) -> Expr:
+    """A float; what JSON has no word for is sent as the division that gives it."""
+    if math.isfinite(value):
+        return _make({"expr": "float", "value": value}, repr(value))
+    over = {"expr": "float", "value": 0.0 if math.isnan(value) else math.copysign(1.0, value)}
+    zero = {"expr": "float", "value": 0.0}
+    return _make({"expr": "binary", "op": "true_div", "left": over, "right": zero}, repr(value))
+
+
+def _integer(what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{what} is an integer, not {type(value).__name__}")
+    return int(value)
+
+
+def _bound(what: str, value: Any, unlimited: float) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, Expr):
+        raise TypeError(f"clip: {what} is a number; use fb.where to limit a column by another one")
+    if not isinstance(value, numbers.Real) and not hasattr(value, "__float__"):
+        raise TypeError(f"clip: {what} is a number, not {type(value).__name__}")
+    bound = float(value)
+    if math.isnan(bound) or bound == -unlimited:
+        raise ValueError(f"clip: {what} is {bound}; use a number, or None for no limit")
+    return None if bound == unlimited else bound
+
+
+def _dtype(dtype: Any) -> str:
+    python = {"int": "int64", "float": "float64"}
+    if isinstance(dtype, str):
+        name = dtype
+    elif isinstance(dtype, type):
+        # A NumPy scalar type is named like its dtype, but for bool_ in NumPy 1.
+        name = python.get(dtype.__name__, dtype.__name__.rstrip("_"))
+    else:
+        name = str(getattr(dtype, "name", dtype))
+    if name not in _DTYPES:
+        raise ValueError(f"cast: unknown dtype {name!r}; use one of {', '.join(sorted(_DTYPES))}")
+    return name

@@ -1,0 +1,198 @@
+"""Iterators over a dataset: here and on a service, with the same face."""
+
+from __future__ import annotations
+
+import atexit
+import json
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias
+
+from forebay import _native
+from forebay.errors import ClosedError, InvalidPipelineError
+
+Sample: TypeAlias = dict[str, Any]
+"""A batch, or a single sample: NumPy arrays (or scalars), `bytes` and `str` by column name."""
+
+
+class Iteration(Protocol):
+    """How to start a native iterator, and what a saved state must agree with."""
+
+    def start(self, state: str | None) -> _native.NativeIterator:
+        """Starts at a saved position, or at the beginning."""
+
+    def identity(self) -> dict[str, Any]:
+        """What a state belongs to."""
+
+
+class DatasetIterator(Iterator[Sample]):
+    """Yields batches (or samples) in order; can be saved and restored.
+
+    It starts to work at the first `next()`, and stops when it is closed, exhausted or let go.
+
+    >>> import forebay as fb
+    >>> it = fb.range(6).batch(2).iter()
+    >>> next(it)["id"].tolist()
+    [0, 1]
+    >>> state = it.state_dict()
+    >>> again = fb.range(6).batch(2).iter()
+    >>> again.load_state_dict(state)
+    >>> [b["id"].tolist() for b in again]
+    [[2, 3], [4, 5]]
+    """
+
+    def __init__(self, iteration: Iteration, first_epoch: int = 0) -> None:
+        self._iteration = iteration
+        self._native: _native.NativeIterator | None = None
+        self._state: str | None = None
+        self._samples: list[Sample] = []
+        self._used = 0
+        self._ended = False
+        self._closed = False
+        self._epoch = first_epoch
+
+    def __iter__(self) -> DatasetIterator:
+        """Returns itself."""
+        return self
+
+    def __next__(self) -> Sample:
+        """Returns the next batch or sample.
+
+        Raises:
+            ForebayError: What went wrong on the way.
+        """
+        if self._used < len(self._samples):
+            self._used += 1
+            return self._samples[self._used - 1]
+        if self._ended:
+            raise StopIteration
+        delivery = self._started().next()
+        self._samples, self._used = [], 0
+        if delivery is None:
+            self._ended = True
+            raise StopIteration
+        self._epoch = self._started().epoch
+        if isinstance(delivery, dict):
+            return delivery
+        self._samples, self._used = delivery, 1
+        return delivery[0]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last batch or sample."""
+        return self._epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns where the iterator is, as a small dictionary of plain values: save it with the model."""
+        native = self._started()
+        used = self._used if self._samples else None
+        if used is not None and used == len(self._samples):
+            used = None
+        sizing = native.sizing
+        return {
+            **self._iteration.identity(),
+            "position": json.loads(native.position(used)),
+            "sizing": None if sizing is None else json.loads(sizing),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to where `state_dict` was called: the next batch is the one that came next there.
+
+        Raises:
+            InvalidPipelineError: The state is of another dataset, seed or consumer.
+        """
+        for key, ours in self._iteration.identity().items():
+            theirs = state.get(key)
+            if theirs != ours:
+                differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
+                hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
+                raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
+        position, sizing = state.get("position"), state.get("sizing")
+        if not isinstance(position, Mapping):
+            raise InvalidPipelineError("this is not a state of an iterator: it has no position")
+        self.close()
+        self._closed = self._ended = False
+        self._samples, self._used = [], 0
+        self._epoch = int(position.get("epoch", 0))
+        self._state = json.dumps({"position": dict(position), "sizing": sizing})
+
+    def close(self) -> None:
+        """Stops the threads behind the iterator. It is not needed after the last batch."""
+        self._closed = True
+        if self._native is not None:
+            self._native.close()
+            self._native = None
+
+    def __enter__(self) -> DatasetIterator:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Closes it."""
+        self.close()
+
+    def _started(self) -> _native.NativeIterator:
+        if self._closed:
+            raise ClosedError("the iterator was closed")
+        if self._native is None:
+            self._native = self._iteration.start(self._state)
+        return self._native
+
+
+_HINTS = {
+    "dataset": "the pipeline has changed since; resume with the pipeline that was saved, or start over",
+    "seed": "pass the seed of the saved run",
+    "consumer": "each consumer resumes from its own state",
+}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 24 else f"{text[:16]}…"
+
+
+class LocalIteration:
+    """An iteration in this process."""
+
+    def __init__(
+        self,
+        pipeline: _native.Pipeline,
+        *,
+        seed: int,
+        epoch: int,
+        epochs: int | None,
+        threads: int,
+        consumers: tuple[int, int],
+        executor: str,
+    ) -> None:
+        self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
+        self.threads, self.consumers, self.executor = threads, consumers, executor
+
+    def start(self, state: str | None) -> _native.NativeIterator:
+        """Starts threads."""
+        index, count = self.consumers
+        return self.pipeline.iterate(
+            seed=self.seed,
+            epoch=self.epoch,
+            epochs=self.epochs,
+            threads=self.threads,
+            consumer=index,
+            consumers=count,
+            executor=self.executor,
+            state=state,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The pipeline, the seed and the consumer."""
+        return {
+            "version": 1,
+            "dataset": self.pipeline.dataset_id,
+            "seed": self.seed,
+            "consumer": list(self.consumers),
+        }
+
+
+# Threads must be out of users' code before the interpreter goes.
+atexit.register(_native.close_all)

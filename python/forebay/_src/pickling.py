@@ -1,0 +1,131 @@
+"""Users' functions as bytes that workers can read."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import site as site_packages
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from forebay._src.site import site
+from forebay.errors import InvalidPipelineError
+
+
+def dumps(value: Any, what: str) -> bytes:
+    """Pickles a function or an object. What is defined beside the user's script travels whole; libraries by name.
+
+    Raises:
+        InvalidPipelineError: It cannot be pickled; the message names the part that cannot.
+    """
+    import cloudpickle
+
+    try:
+        with _by_value():
+            return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        part = _culprit(value)
+        held = f": it holds {part}" if part else ""
+        file, line = site()
+        context = {
+            "cause": f"{type(error).__name__}: {error}",
+            "line": f"{file}:{line}",
+            "hint": "make what cannot travel (locks, files, connections) inside the function, at its first call",
+        }
+        raise InvalidPipelineError(f"{what} cannot be pickled{held}", context) from error
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Returns a function's name for people."""
+    inner = inspect.unwrap(function)
+    inner = getattr(inner, "func", inner)
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__)).replace("<locals>.", "")
+
+
+def wants_rng(function: Callable[..., Any]) -> bool:
+    """Says whether a function has a second positional parameter named `rng`."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return len(parameters) >= 2 and parameters[1].name == "rng" and parameters[1].kind in kinds
+
+
+@contextlib.contextmanager
+def _by_value() -> Iterator[None]:
+    """While it lasts, the modules that only this machine has are pickled by value."""
+    import cloudpickle
+
+    registered = []
+    try:
+        for module in _local_modules():
+            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(module)
+                registered.append(module)
+        yield
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _local_modules() -> list[types.ModuleType]:
+    """The modules in memory that lie in no folder of installed packages. `__main__` always travels."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name != "__main__"
+        and name.partition(".")[0] != "forebay"
+        and isinstance(module, types.ModuleType)
+        and module.__name__ == name
+        and (file := getattr(module, "__file__", None))
+        and file.endswith(".py")
+        and not _is_installed(os.path.abspath(file))
+    ]
+
+
+@lru_cache(maxsize=1)
+def _installed_folders() -> tuple[str, ...]:
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    with contextlib.suppress(AttributeError):
+        folders |= {*site_packages.getsitepackages(), site_packages.getusersitepackages()}
+    return tuple(os.path.realpath(f) + os.sep for f in folders if f)
+
+
+@lru_cache(maxsize=8192)
+def _is_installed(file: str) -> bool:
+    return os.path.realpath(file).startswith(_installed_folders()) or "site-packages" in file or "dist-packages" in file
+
+
+def _culprit(value: Any) -> str | None:
+    """Looks for the variable, attribute or global of a function that cannot be pickled."""
+    import cloudpickle
+
+    def fails(part: Any) -> bool:
+        try:
+            cloudpickle.dumps(part)
+        except Exception:
+            return True
+        return False
+
+    function = getattr(value, "func", value)
+    function = getattr(function, "__func__", function)
+    parts: list[tuple[str, Any]] = []
+    if isinstance(function, types.FunctionType):
+        closure = inspect.getclosurevars(function)
+        parts += [(f"the variable {n!r}", v) for n, v in closure.nonlocals.items()]
+        parts += [(f"the global {n!r}", v) for n, v in closure.globals.items()]
+        defaults = inspect.signature(function).parameters.items()
+        parts += [(f"the default of {n!r}", p.default) for n, p in defaults if p.default is not p.empty]
+    owner = getattr(value, "__self__", None if isinstance(function, types.FunctionType) else value)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        parts += [(f"the attribute {n!r}", v) for n, v in getattr(owner, "__dict__", {}).items()]
+    for name, part in parts:
+        if fails(part):
+            return f"{name} ({type(part).__name__})"
+    return None

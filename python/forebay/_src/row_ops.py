@@ -1,0 +1,210 @@
+"""Ops on rows: Python functions, expressions, and which columns there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from forebay._src import arguments, pickling
+from forebay._src.base import Base
+from forebay._src.expr import Expr, lit
+from forebay._src.schema import NUMBERS, dtype_name, to_fields
+from forebay._src.site import site
+from forebay.errors import ForebayError, InvalidPipelineError
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
+
+
+class RowOps(Base):
+    """Ops that see one row (or one batch) at a time."""
+
+    __slots__ = ()
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *,
+        reads: str | Iterable[str] | None = None,
+        writes: str | Iterable[str] | None = None,
+        batched: bool = False,
+        schema: Mapping[str, Any] | None = None,
+        timeout: float = 60.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Calls a Python function on each sample.
+
+        The function gets a dictionary of the sample's columns (NumPy scalars, read-only arrays, `bytes`, `str`) and
+        returns one. With a second parameter named `rng` it also gets a `numpy.random.Generator` that depends on seed,
+        epoch and sample alone. It runs where the pipeline runs: it is pickled, with the modules beside your script.
+        After `batch`, it gets whole batches.
+
+        Args:
+            fn: The function.
+            reads: The columns that it gets. Default: all.
+            writes: The columns that it returns, over the others, which stay. Default: what it returns is all there is.
+            batched: Whether it gets arrays with the rows first, of as many rows as is convenient.
+            schema: What it returns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension that
+                differs from row to row. Default: found by calling it on the first four samples.
+            timeout: Seconds that one call may take, where it runs in a process of its own.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        Returns:
+            The dataset of what the function returns.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(3).map(lambda row: {"square": row["id"] ** 2}, writes=["square"])
+        >>> [(int(row["id"]), int(row["square"])) for row in ds]
+        [(0, 0), (1, 1), (2, 4)]
+        """
+        function, pickle = _function("map", fn, reads, batched, timeout)
+        written = arguments.columns(writes)
+        fields = self._probe(function, pickle, name) if schema is None else to_fields(schema)
+        if written is not None:
+            fields = _only(fields, written)
+        op = {"op": "map", "function": function, "output": fields, "keep_others": written is not None}
+        return self._then(op, keep_position, name, pickle)
+
+    def filter(
+        self,
+        predicate: Callable[..., Any] | Expr,
+        *,
+        reads: str | Iterable[str] | None = None,
+        batched: bool = False,
+        timeout: float = 60.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Keeps the samples for which an expression, or a Python function, is true.
+
+        An expression is faster: it is evaluated on columns, without Python.
+
+        >>> import forebay as fb
+        >>> [int(row["id"]) for row in fb.range(10).filter(fb.col("id") % 4 == 0)]
+        [0, 4, 8]
+        >>> [int(row["id"]) for row in fb.range(10).filter(lambda row: row["id"] > 7)]
+        [8, 9]
+        """
+        if isinstance(predicate, Expr):
+            return self._then({"op": "filter_expr", "predicate": predicate.to_dict()}, keep_position, name)
+        function, pickle = _function("filter", predicate, reads, batched, timeout)
+        return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
+
+    def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Adds (or replaces) a column computed from others.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(3).with_column("double", fb.col("id") * 2)
+        >>> [int(row["double"]) for row in ds]
+        [0, 2, 4]
+        """
+        value = value if isinstance(value, Expr) else lit(value)
+        return self._then({"op": "with_column", "column": column, "value": value.to_dict()}, keep_position, name)
+
+    def select(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Keeps these columns, in this order.
+
+        >>> import forebay as fb
+        >>> list(fb.from_dict({"a": [1], "b": [2], "c": [3]}).select("c", "a").schema)
+        ['c', 'a']
+        """
+        return self._then({"op": "select", "columns": _flat(columns)}, keep_position, name)
+
+    def drop(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Leaves these columns out.
+
+        >>> import forebay as fb
+        >>> list(fb.from_dict({"a": [1], "b": [2], "c": [3]}).drop("b").schema)
+        ['a', 'c']
+        """
+        return self._then({"op": "drop", "columns": _flat(columns)}, keep_position, name)
+
+    def rename(
+        self,
+        columns: Mapping[str, str] | None = None,
+        *,
+        keep_position: bool = False,
+        name: str | None = None,
+        **more: str,
+    ) -> Dataset:
+        """Renames columns: `rename({"old": "new"})`, or `rename(old="new")`.
+
+        >>> import forebay as fb
+        >>> list(fb.range(1).rename(id="row").schema)
+        ['row']
+        """
+        pairs = {**(columns or {}), **more}
+        return self._then({"op": "rename", "columns": list(pairs.items())}, keep_position, name)
+
+    def cast(
+        self,
+        columns: Mapping[str, Any] | None = None,
+        *,
+        keep_position: bool = False,
+        name: str | None = None,
+        **more: Any,
+    ) -> Dataset:
+        """Converts columns to other dtypes, as NumPy's `astype`.
+
+        >>> import forebay as fb
+        >>> fb.range(1).cast(id="float32").schema["id"].dtype
+        'float32'
+        """
+        pairs = [(column, dtype_name(dtype)) for column, dtype in {**(columns or {}), **more}.items()]
+        for column, dtype in pairs:
+            if dtype not in NUMBERS:
+                raise InvalidPipelineError(
+                    f"cast: unknown dtype {dtype!r} for column {column!r}", {"hint": f"use one of {', '.join(NUMBERS)}"}
+                )
+        return self._then({"op": "cast", "columns": pairs}, keep_position, name)
+
+    def _probe(self, function: dict[str, Any], pickle: bytes, name: str | None) -> list[dict[str, Any]]:
+        """Finds what a function returns by trying it."""
+        try:
+            fields = self._pipeline.probe(json.dumps(function), pickle)
+        except ForebayError as error:
+            file, line = site()
+            context = {"op": f"map ({name})" if name else "map", "line": f"{file}:{line}", **error.context}
+            raise type(error)(error.message, context) from None
+        found: list[dict[str, Any]] = json.loads(fields)
+        return found
+
+
+def _function(
+    op: str, fn: Any, reads: str | Iterable[str] | None, batched: bool, timeout: float
+) -> tuple[dict[str, Any], bytes]:
+    if not callable(fn):
+        raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": "give a function"})
+    if not timeout > 0:
+        raise InvalidPipelineError(
+            f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
+        )
+    name = pickling.name_of(fn)
+    function = {
+        "blob": "{blob}",
+        "name": name,
+        "batched": bool(batched),
+        "with_rng": pickling.wants_rng(fn),
+        "reads": arguments.columns(reads),
+        "timeout_s": min(float(timeout), 1e9),
+    }
+    return function, pickling.dumps(fn, f"{op}: the function {name}")
+
+
+def _only(fields: list[dict[str, Any]], written: list[str]) -> list[dict[str, Any]]:
+    """Puts the fields in the order of `writes`, which must name them all."""
+    by_name = {field["name"]: field for field in fields}
+    if set(by_name) != set(written):
+        returned = ", ".join(by_name) or "nothing"
+        raise InvalidPipelineError(
+            f"map: writes= names {', '.join(written)}, and the function returns {returned}",
+            {"hint": "return exactly the columns that writes= names"},
+        )
+    return [by_name[name] for name in written]
+
+
+def _flat(columns: Iterable[str | Iterable[str]]) -> list[str]:
+    return [name for c in columns for name in ([c] if isinstance(c, str) else c)]

@@ -1,0 +1,140 @@
+"""What columns hold, for people: names, dtypes and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from forebay.errors import InvalidPipelineError
+
+NUMBERS = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+_NAMES = {bytes: "bytes", str: "string", "str": "string", "utf8": "string", "binary": "bytes"}
+
+
+class Column(NamedTuple):
+    """What one row of a column is.
+
+    Attributes:
+        dtype: NumPy's name, `"bytes"` or `"string"`.
+        shape: The dimensions of a row, `()` for single values; `None` is a dimension that differs from row to row.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...] = ()
+
+    def __str__(self) -> str:
+        """As in `float32[1, 28, 28]`."""
+        dims = ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype}[{dims}]" if self.shape else self.dtype
+
+
+class Schema(Mapping[str, Column]):
+    """The columns of a dataset: a mapping from names to `(dtype, shape)` of one row.
+
+    >>> import forebay as fb
+    >>> fb.from_numpy({"x": np.zeros((4, 2), np.float32), "y": [1, 2, 3, 4]}).schema
+    Schema(x: float32[2], y: int64)
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        nullable: frozenset[str] = frozenset(),
+        batch_size: int | None = None,
+    ) -> None:
+        self._columns = dict(columns)
+        self.nullable = nullable
+        self.batch_size = batch_size
+
+    @classmethod
+    def _of(cls, fields: list[tuple[str, str, list[int | None] | None, bool]], batch_size: int | None) -> Schema:
+        columns = {name: Column(dtype, tuple(shape or ())) for name, dtype, shape, _ in fields}
+        return cls(columns, frozenset(name for name, *_, null in fields if null), batch_size)
+
+    def __getitem__(self, name: str) -> Column:
+        """Returns a column by name."""
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names in order."""
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        """The number of columns."""
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        """One line."""
+        parts = [f"{name}: {column}{'?' if name in self.nullable else ''}" for name, column in self.items()]
+        return f"Schema({', '.join(parts)})" + (f" in batches of {self.batch_size}" if self.batch_size else "")
+
+
+def to_fields(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Reads a schema as users write it.
+
+    >>> to_fields({"id": int, "tokens": ("int32", [None]), "text": str})[1]
+    {'name': 'tokens', 'kind': 'tensor', 'dtype': 'int32', 'shape': [None]}
+    """
+    return [_field(name, spec) for name, spec in schema.items()]
+
+
+def _field(name: str, spec: Any) -> dict[str, Any]:
+    dtype: Any = spec
+    shape: Sequence[Any] = ()
+    if isinstance(spec, tuple) and len(spec) == 2:
+        dtype, shape = spec
+        if isinstance(shape, int) or shape is None:
+            shape = (shape,)
+    nullable = isinstance(dtype, str) and dtype.endswith("?")
+    known = _dtype(name, dtype.rstrip("?") if isinstance(dtype, str) else dtype)
+    extra = {"nullable": True} if nullable else {}
+    if known in ("bytes", "string"):
+        if len(shape):
+            raise InvalidPipelineError(f"column {name!r}: {known} has no shape")
+        return {"name": name, "kind": "bytes" if known == "bytes" else "utf8", **extra}
+    if not len(shape):
+        return {"name": name, "kind": "scalar", "dtype": known, **extra}
+    return {"name": name, "kind": "tensor", "dtype": known, "shape": _shape(name, shape), **extra}
+
+
+def _shape(name: str, shape: Sequence[Any]) -> list[int | None]:
+    for size in shape:
+        if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
+            raise InvalidPipelineError(
+                f"column {name!r}: {size!r} is no dimension", {"hint": "use whole numbers, and None where rows differ"}
+            )
+    return [None if size is None else int(size) for size in shape]
+
+
+def _dtype(name: str, dtype: Any) -> str:
+    known = _NAMES.get(dtype) if isinstance(dtype, (str, type)) else None
+    if known or dtype in ("bytes", "string"):
+        return known or str(dtype)
+    found = dtype_name(dtype)
+    if found not in NUMBERS:
+        raise InvalidPipelineError(
+            f"column {name!r}: unknown dtype {found!r}", {"hint": f"use bytes, string, {', '.join(NUMBERS)}"}
+        )
+    return found
+
+
+def dtype_name(dtype: Any) -> str:
+    """Returns NumPy's name of a dtype, however it is given; the engine says which names it knows."""
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        return str(dtype)

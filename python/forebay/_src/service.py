@@ -1,0 +1,214 @@
+"""A service: a dispatcher and its workers, on this machine or elsewhere."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+
+from forebay import _native
+from forebay._src import arguments
+from forebay.errors import InvalidPipelineError
+
+
+@dataclass(frozen=True)
+class ConsumerStatus:
+    """One reader of a job.
+
+    Attributes:
+        consumer: Which one.
+        attached: Whether it is connected.
+        epoch: The epoch that it is in.
+        split: The first split that it has not consumed.
+        splits: The splits of an epoch; 0 when endless.
+        leased: The splits that workers hold for it.
+    """
+
+    consumer: int
+    attached: bool
+    epoch: int
+    split: int
+    splits: int
+    leased: int
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job.
+
+    Attributes:
+        name: Its name.
+        dataset: The id of its pipeline.
+        state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
+        epochs: How many it has; `None` is without end.
+        seed: Its seed.
+        consumers: Its readers.
+    """
+
+    name: str
+    dataset: str
+    state: str
+    epochs: int | None
+    seed: int
+    consumers: tuple[ConsumerStatus, ...]
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker.
+
+    Attributes:
+        worker: Its id; a restarted worker has a new one.
+        address: Where it answers, for Arrow Flight clients too.
+        threads: Its threads.
+        state: `working`, `idle`, `leaving` or `lost`.
+        leases: The splits that it holds.
+        splits_done: The splits that it has computed.
+        rows_done: The rows of those.
+        silent_ms: Milliseconds since it was last heard of.
+    """
+
+    worker: str
+    address: str
+    threads: int
+    state: str
+    leases: int
+    splits_done: int
+    rows_done: int
+    silent_ms: int
+
+
+class Service:
+    """What `connect` and `up` return.
+
+    With `up`, the service is a context manager: leaving it ends the dispatcher and the workers.
+    """
+
+    def __init__(self, client: _native.ServiceClient, up: _native.Up | None = None) -> None:
+        self._client = client
+        self._up = up
+
+    @property
+    def address(self) -> str:
+        """The dispatcher's address, `forebay://host:port`."""
+        return self._client.address
+
+    def jobs(self) -> list[JobStatus]:
+        """Returns the jobs."""
+        return [
+            JobStatus(name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers))
+            for name, dataset, state, epochs, seed, consumers in self._client.jobs()
+        ]
+
+    def workers(self) -> list[WorkerStatus]:
+        """Returns the workers."""
+        return [WorkerStatus(*status) for status in self._client.workers()]
+
+    def cancel(self, job: str) -> None:
+        """Ends a job for good; its readers get a `ClosedError`."""
+        self._client.cancel(job)
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes of the workers that `up` started and that have not ended."""
+        return self._ours().worker_pids()
+
+    @property
+    def dispatcher_pid(self) -> int:
+        """The process of the dispatcher that `up` started."""
+        return self._ours().dispatcher_pid()
+
+    def kill_worker(self, index: int = 0) -> int:
+        """Kills a worker with SIGKILL and returns the id of its process. For tests and demonstrations."""
+        return self._ours().kill_worker(index)
+
+    def add_worker(self) -> int:
+        """Starts one more worker and returns the id of its process."""
+        return self._ours().add_worker()
+
+    def restart_dispatcher(self) -> int:
+        """Kills the dispatcher with SIGKILL, starts it again over its state, and returns the id of its process."""
+        return self._ours().restart_dispatcher()
+
+    def close(self) -> None:
+        """Ends what `up` started. On a service elsewhere, it does nothing."""
+        if self._up is not None:
+            self._up.close()
+
+    def _ours(self) -> _native.Up:
+        if self._up is None:
+            raise InvalidPipelineError(
+                f"the service at {self.address} was not started here", {"hint": "only what up() starts can be managed"}
+            )
+        return self._up
+
+    def __enter__(self) -> Service:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Ends what `up` started."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """The address."""
+        return f"Service({self.address!r})"
+
+
+def connect(address: str | None = None, *, timeout: float = 10.0) -> Service:
+    """Connects to a service.
+
+    Args:
+        address: Where its dispatcher is, `forebay://host:port`. Default: `$FOREBAY_SERVICE`.
+        timeout: Seconds to wait for an answer.
+
+    Raises:
+        UnavailableError: Nobody answers.
+        VersionMismatchError: It is another version.
+    """
+    address = address or os.environ.get("FOREBAY_SERVICE")
+    if not address:
+        raise InvalidPipelineError(
+            "connect: no address was given", {"hint": "give 'forebay://host:port', or set FOREBAY_SERVICE"}
+        )
+    return Service(_native.ServiceClient.connect(address, arguments.number(timeout, "connect", "timeout")))
+
+
+def up(workers: int = 2, *, threads: int = 0, state_dir: arguments.PathLike | None = None) -> Service:
+    """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
+
+    Args:
+        workers: How many workers.
+        threads: The threads of each; 0 shares the cores among them.
+        state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
+
+    Returns:
+        The service; leaving its context ends it. It ends with this process in any case.
+
+    >>> import forebay as fb
+    >>> with fb.up(workers=1) as service:
+    ...     ds = fb.range(4).batch(2)
+    ...     [batch["id"].tolist() for batch in ds.distribute(service, job="count")]
+    [[0, 1], [2, 3]]
+    """
+    count = arguments.whole(workers, "up", "workers", 0, 1024)
+    folder = None if state_dir is None else arguments.path(state_dir, "up")
+    started = _native.Up.start(count, arguments.whole(threads, "up", "threads", 0, 4096), folder)
+    try:
+        return Service(_native.ServiceClient.connect(started.address, 30.0), started)
+    except BaseException:
+        started.close()
+        raise
+
+
+def resolve(service: Service | str) -> Service:
+    """Returns a service, connecting to an address."""
+    if isinstance(service, Service):
+        return service
+    if isinstance(service, str):
+        return connect(service)
+    raise InvalidPipelineError(
+        f"distribute: {service!r} is no service", {"hint": "give what up() returns, or an address"}
+    )

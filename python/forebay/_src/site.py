@@ -1,0 +1,18 @@
+"""Where in the user's code an op was written."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def site() -> tuple[str | None, int]:
+    """Returns file and line of the first frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return None, 0
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

@@ -1,0 +1,229 @@
+"""Where samples come from.
+
+Paths may be one path or a list, with globs (`*.tar`) and braces (`{000..127}`), here or in a store (`s3://`, `gs://`,
+`az://`, `https://`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from forebay import _native
+from forebay._src import adapters, arguments, native_json, pickling
+from forebay._src.arguments import PathLike, Paths
+from forebay._src.dataset import Dataset
+from forebay._src.schema import to_fields
+from forebay._src.site import site
+from forebay.errors import ForebayError, InvalidPipelineError
+
+
+def from_files(paths: Paths) -> Dataset:
+    """Whole files, one a sample: columns `path` and `bytes`."""
+    return _files("from_files", source="files", paths=arguments.paths(paths, "from_files"))
+
+
+def from_image_folder(root: PathLike) -> Dataset:
+    """A folder with one folder for each class, as torchvision's `ImageFolder`.
+
+    Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`.
+    """
+    return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
+
+
+def from_tar(paths: Paths) -> Dataset:
+    """Tar shards, as WebDataset writes them: members with the same base name are one sample.
+
+    Columns: `__key__`, and one of bytes for each extension that the first shard has.
+    """
+    return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"))
+
+
+def from_tfrecord(
+    paths: Paths, *, features: Literal["infer"] | Mapping[str, Any] | None = None, verify: bool = True
+) -> Dataset:
+    """TFRecord files.
+
+    Args:
+        paths: The files.
+        features: What to parse of each `tf.train.Example`: `{"name": dtype}` or `{"name": (dtype, shape)}`, or
+            `"infer"` to look at the first records. Default: nothing; one column, `record`, has the bytes.
+        verify: Whether checksums are verified.
+    """
+    given: dict[str, Any] = {}
+    if isinstance(features, str):
+        if features != "infer":
+            raise InvalidPipelineError(
+                f"from_tfrecord: features={features!r}", {"hint": "use 'infer', or a dictionary"}
+            )
+        given = {"infer": True}
+    elif features is not None:
+        given = {"features": to_fields(features)}
+    paths = arguments.paths(paths, "from_tfrecord")
+    return _files("from_tfrecord", source="tfrecord", paths=paths, verify=bool(verify), **given)
+
+
+def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+    """Parquet files.
+
+    Args:
+        paths: The files.
+        columns: The columns to read; others are not even fetched. Default: all.
+    """
+    names = arguments.columns(columns)
+    return _files("from_parquet", source="parquet", paths=arguments.paths(paths, "from_parquet"), columns=names)
+
+
+def from_text(paths: Paths) -> Dataset:
+    """Lines of text files, without their line ends: column `text`."""
+    return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
+
+
+def from_jsonl(paths: Paths) -> Dataset:
+    """JSON objects, one a line: a column for each field of the first lines; nested ones have dotted names."""
+    return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"))
+
+
+def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
+    """Arrays with the samples first; they travel with the pipeline.
+
+    Args:
+        data: A dictionary of arrays of the same length, or one array, whose column is `value`.
+
+    >>> from_numpy(np.zeros((3, 2), np.float32)).schema
+    Schema(value: float32[2])
+    """
+    return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asarray(data)})
+
+
+def from_dict(data: Mapping[str, Any]) -> Dataset:
+    """Columns as lists (or arrays), of numbers, `str`, `bytes`, arrays; `None` where a value is missing.
+
+    >>> [row["name"] for row in from_dict({"name": ["a", None]})]
+    ['a', None]
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidPipelineError(f"from_dict: this is a {type(data).__name__}, not a dictionary of columns")
+    return _memory("from_dict", data)
+
+
+def from_map_dataset(
+    dataset: adapters.MapDataset, *, columns: Sequence[str] | None = None, schema: Mapping[str, Any] | None = None
+) -> Dataset:
+    """Any object with a length and items, as `torch.utils.data.Dataset`. It is pickled, and travels with the pipeline.
+
+    Args:
+        dataset: The object. Its items are dictionaries, tuples or single values.
+        columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
+        schema: What an item holds. Default: found by looking at the first four.
+
+    >>> from_map_dataset([(1.0, "a"), (2.0, "b")], columns=["x", "name"]).schema
+    Schema(x: float64, name: string)
+    """
+    op = "from_map_dataset"
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise InvalidPipelineError(f"{op}: {type(dataset).__name__} has no length or no items")
+    items = adapters.Items(dataset, columns)
+    first = builtins.range(0 if schema is not None else min(_PROBE_ROWS, len(items)))
+    fields = _fields(op, schema, [_named(op, items.__getitem__, i) for i in first])
+    source = {"source": "map_dataset", "blob": "{blob}", "rows": len(items), "fields": fields}
+    return _from_source(op, source, pickling.dumps(items, f"{op}: the dataset"))
+
+
+def from_generator(
+    function: Callable[[], Iterable[Any]],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """A function that returns an iterator. It is called once an epoch, and its samples keep their order.
+
+    Args:
+        function: The function. What it yields are dictionaries, tuples or single values.
+        columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
+        schema: What it yields. Default: found by looking at the first four samples.
+
+    >>> def squares():
+    ...     for i in range(3):
+    ...         yield {"square": i * i}
+    >>> [int(row["square"]) for row in from_generator(squares)]
+    [0, 1, 4]
+    """
+    op = "from_generator"
+    if not callable(function):
+        raise InvalidPipelineError(
+            f"{op}: {type(function).__name__} cannot be called", {"hint": "give the function, not what it returns"}
+        )
+    generator = adapters.Generator(function, columns)
+    samples: list[Any] = []
+    if schema is None:
+        samples = _named(op, lambda: [s for s, _ in zip(generator(), builtins.range(_PROBE_ROWS), strict=False)])
+    fields = _fields(op, schema, samples)
+    source = {"source": "generator", "blob": "{blob}", "fields": fields}
+    return _from_source(op, source, pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}"))
+
+
+def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
+    """The integers from `start` below `stop`, as Python's `range`: one int64 column, `id`.
+
+    >>> [int(row["id"]) for row in range(2, 8, 3)]
+    [2, 5]
+    """
+    if stop is None:
+        start, stop = 0, start
+    limit = 2**63
+    names = {"start": start, "stop": stop, "step": step}
+    numbers = {name: arguments.whole(value, "range", name, -limit, limit - 1) for name, value in names.items()}
+    return _from_source("range", {"source": "range", **numbers}, None)
+
+
+_PROBE_ROWS = 4
+
+
+def _files(op: str, **source: Any) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_files(native_json.dumps(source), op, file, line))
+
+
+def _memory(op: str, data: Mapping[str, Any]) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_memory(dict(data), op, file, line))
+
+
+def _from_source(op: str, source: dict[str, Any], pickle: bytes | None) -> Dataset:
+    file, line = site()
+    return Dataset(_native.Pipeline.from_source(native_json.dumps(source), pickle, op, file, line))
+
+
+def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a user's code while the pipeline is written."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        from forebay._src.user_errors import describe
+        from forebay.errors import FunctionError
+
+        message, traceback = describe(error)
+        file, line = site()
+        context = {"traceback": traceback, "op": op, "line": f"{file}:{line}"}
+        raise FunctionError(f"{op}: the user's code {message}", context) from None
+
+
+def _fields(op: str, schema: Mapping[str, Any] | None, samples: list[Any]) -> list[dict[str, Any]]:
+    if schema is not None:
+        return to_fields(schema)
+    file, line = site()
+    if not samples:
+        raise InvalidPipelineError(
+            f"{op}: there is no sample to look at",
+            {"line": f"{file}:{line}", "hint": 'give schema={"column": "dtype", ...}'},
+        )
+    try:
+        found: list[dict[str, Any]] = json.loads(_native.fields_of_rows(samples))
+    except ForebayError as error:
+        context = {"op": op, "line": f"{file}:{line}", **error.context}
+        raise type(error)(f"{op}: an item {error.message}", context) from None
+    return found

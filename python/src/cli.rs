@@ -1,0 +1,74 @@
+//! The `forebay` command inside a Python interpreter: scripts run here, and workers have processes for functions.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_exec::Functions;
+use pyo3::prelude::*;
+
+use crate::errors::{from_exception, from_user};
+use crate::process::ProcessFunctions;
+use crate::runner::processes;
+
+/// Runs a command line (without the program's name) and returns its exit code.
+#[pyfunction]
+pub(crate) fn cli_main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<i32> {
+    let host = PythonHost { command: command(py)?, functions: Arc::new(processes(py)?) };
+    crate::errors::detached(py, || {
+        let code = forebay_cli::run(arguments, &host);
+        host.functions.stop();
+        Ok(code)
+    })
+}
+
+/// What starts this command line again.
+pub(crate) fn command(py: Python<'_>) -> PyResult<Vec<String>> {
+    let executable: Option<String> = py.import("sys")?.getattr("executable")?.extract()?;
+    let python = executable.filter(|p| !p.is_empty()).unwrap_or_else(|| "python3".to_owned());
+    Ok(vec![python, "-m".to_owned(), "forebay".to_owned()])
+}
+
+struct PythonHost {
+    command: Vec<String>,
+    functions: Arc<ProcessFunctions>,
+}
+
+impl forebay_cli::Host for PythonHost {
+    fn run_file(&self, path: &Path, args: &[String], service: Option<&str>) -> Result<i32> {
+        Python::attach(|py| {
+            let module = py.import("forebay._src.cli").map_err(|e| from_exception(py, &e))?;
+            let code = module.call_method1("run_file", (path, args, service)).and_then(|c| c.extract());
+            code.map_err(|e| as_error(py, &e))
+        })
+    }
+
+    fn explain_file(&self, path: &Path, splits: bool, json: bool) -> Result<String> {
+        Python::attach(|py| {
+            let module = py.import("forebay._src.cli").map_err(|e| from_exception(py, &e))?;
+            let text = module.call_method1("explain_file", (path, splits, json)).and_then(|t| t.extract());
+            text.map_err(|e| as_error(py, &e))
+        })
+    }
+
+    fn functions(&self) -> Arc<dyn Functions> {
+        self.functions.clone()
+    }
+
+    fn command(&self) -> Vec<String> {
+        self.command.clone()
+    }
+}
+
+/// An error of ours keeps its kind; what else a script raised is its own.
+fn as_error(py: Python<'_>, exception: &PyErr) -> forebay_core::Error {
+    match crate::errors::is_ours(py, exception) {
+        true => from_exception(py, exception),
+        false => {
+            let error = from_user(py, exception);
+            let message = format!("the script {}", error.message());
+            error.context().iter().fold(forebay_core::Error::new(error.kind(), message), |e, (k, v)| e.with(k, v))
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Sources as Python writes them.
+
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_data::{Chunk, Field, Schema, write_ipc};
+use forebay_io::{Draft, Features};
+use forebay_plan::{BlobId, Source};
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+/// A source that reads files, as JSON.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "source", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Files {
+    Files { paths: Vec<String> },
+    ImageFolder { root: String },
+    Tar { paths: Vec<String> },
+    Tfrecord { paths: Vec<String>, #[serde(default)] infer: bool, #[serde(default)] features: Option<Vec<Field>>, verify: bool },
+    Parquet { paths: Vec<String>, columns: Option<Vec<String>> },
+    Text { paths: Vec<String> },
+    Jsonl { paths: Vec<String> },
+}
+
+impl From<Files> for Draft {
+    fn from(files: Files) -> Self {
+        match files {
+            Files::Files { paths } => Draft::Files { paths },
+            Files::ImageFolder { root } => Draft::ImageFolder { root },
+            Files::Tar { paths } => Draft::Tar { paths },
+            Files::Tfrecord { paths, infer, features, verify } => {
+                let features = match (features, infer) {
+                    (Some(fields), _) => Features::Given(fields),
+                    (None, true) => Features::Infer,
+                    (None, false) => Features::Raw,
+                };
+                Draft::Tfrecord { paths, features, verify }
+            }
+            Files::Parquet { paths, columns } => Draft::Parquet { paths, columns },
+            Files::Text { paths } => Draft::Text { paths },
+            Files::Jsonl { paths } => Draft::Jsonl { paths },
+        }
+    }
+}
+
+/// Looks up what a source of files leaves open.
+pub(crate) fn infer(json: &str) -> Result<Source> {
+    let files: Files = serde_json::from_str(json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
+    forebay_io::infer(files.into())
+}
+
+/// Makes a source, and its blob, of a dictionary of arrays or lists with the rows first.
+pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
+    let py = columns.py();
+    let raise = |e: Error| crate::errors::raise(py, &blame_argument(e));
+    let read = || -> PyResult<(Vec<Field>, usize, Vec<arrow_array::ArrayRef>)> {
+        let fields = crate::probe::fields_of_batch(columns)?;
+        let flat = crate::rows::flatten(columns)?;
+        let rows = flat.first().map_or(Ok(0), |(_, c)| c.len())?;
+        if let Some((name, column)) = flat.iter().find(|(_, c)| c.len().is_ok_and(|n| n != rows)) {
+            let message = format!("column {name:?} has {} rows, and {:?} has {rows}", column.len()?, flat[0].0);
+            return Err(crate::errors::raise(py, &Error::invalid(message).hint("every column needs the same rows")));
+        }
+        let made = fields.iter().zip(&flat).map(|(f, (_, c))| crate::values::batched_column(f, c, rows));
+        let made = made.collect::<PyResult<_>>()?;
+        Ok((fields, rows, made))
+    };
+    let (fields, rows, arrays) = read().map_err(|e| raise(crate::errors::from_exception(py, &e)))?;
+    let write = || -> Result<(Source, Bytes)> {
+        let schema = Schema::new(fields.clone())?;
+        let id = forebay_data::RowId { sample: forebay_core::SampleId(0), epoch: forebay_core::Epoch(0) };
+        let chunk = Chunk::new(schema.into(), arrays, vec![id; rows].into())?;
+        let mut bytes = Vec::with_capacity(chunk.num_bytes() + 1024);
+        write_ipc(&[chunk], false, &mut bytes)?;
+        let bytes = Bytes::from(bytes);
+        Ok((Source::Memory { blob: BlobId::of(&bytes), rows: rows as u64, fields }, bytes))
+    };
+    write().map_err(raise)
+}
+
+/// What a function would have returned wrongly, an argument holds wrongly.
+fn blame_argument(error: Error) -> Error {
+    if error.kind() != ErrorKind::Function {
+        return error;
+    }
+    let message = error.message().trim_start_matches("returned the wrong structure: ").trim_start_matches("returned ").to_owned();
+    let kept = error.context().iter().filter(|(k, _)| k != "hint" || !message.contains("should be"));
+    kept.fold(Error::invalid(message.as_str()), |e, (k, v)| e.with(k, v))
+}

@@ -1,0 +1,122 @@
+//! Errors on their way to Python and back: one exception class for each kind, nothing lost, no panic text.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay_core::{Error, ErrorKind, Result};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// Returns the name of a kind, as `forebay.errors` knows it.
+fn name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::PermissionDenied => "permission_denied",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Data => "data",
+        ErrorKind::Function => "function",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Exhausted => "exhausted",
+        ErrorKind::Version => "version",
+        ErrorKind::Closed => "closed",
+        ErrorKind::Internal => "internal",
+    }
+}
+
+fn kind(name: &str) -> ErrorKind {
+    use ErrorKind::*;
+    [Invalid, NotFound, PermissionDenied, Conflict, Data, Function, Unavailable, Exhausted, Version, Closed]
+        .into_iter()
+        .find(|k| self::name(*k) == name)
+        .unwrap_or(Internal)
+}
+
+/// Makes the exception that says this error.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let make = || -> PyResult<Bound<'_, PyAny>> {
+        let module = py.import(intern!(py, "forebay.errors"))?;
+        let context: Vec<(&str, &str)> = error.context().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        module.call_method1(intern!(py, "_make"), (name(error.kind()), error.message(), context))
+    };
+    match make() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(e) => e,
+    }
+}
+
+/// Makes an error of an exception that our own Python code raised: a Forebay error as it is, others as a bug of ours.
+pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
+    let value = exception.value(py);
+    let read = || -> PyResult<Error> {
+        let base = base_class(py)?;
+        if !value.is_instance(base)? {
+            return Ok(Error::internal(exception.to_string()).hint("please report this as a bug"));
+        }
+        let kind = kind(&value.getattr("kind")?.extract::<String>()?);
+        let error = Error::new(kind, value.getattr("message")?.extract::<String>()?);
+        let context: Vec<(String, String)> = value.getattr("context")?.call_method0("items")?.try_iter()?.map(|p| p?.extract()).collect::<PyResult<_>>()?;
+        Ok(context.into_iter().fold(error, |e, (k, v)| e.with(&k, v)))
+    };
+    read().unwrap_or_else(|e| Error::internal(e.to_string()))
+}
+
+/// Says whether an exception is one of Forebay's.
+pub(crate) fn is_ours(py: Python<'_>, exception: &PyErr) -> bool {
+    base_class(py).is_ok_and(|base| exception.is_instance(py, base))
+}
+
+fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    BASE.import(py, "forebay.errors", "ForebayError")
+}
+
+/// Makes an error of an exception that a user's function raised, with the user's own frames.
+pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
+    let text = || -> PyResult<(String, String)> {
+        let module = py.import(intern!(py, "forebay._src.user_errors"))?;
+        module.call_method1(intern!(py, "describe"), (exception.value(py),))?.extract()
+    };
+    match text() {
+        Ok((message, traceback)) => Error::new(ErrorKind::Function, message).with("traceback", traceback),
+        Err(_) => Error::new(ErrorKind::Function, exception.to_string()),
+    }
+}
+
+/// Runs `work` and makes whatever goes wrong in it, a panic too, an exception.
+pub(crate) fn guard<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyResult<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)));
+    outcome.map_err(|e| raise(py, &e))
+}
+
+/// As [`guard`], with the interpreter free for other threads.
+pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    let outcome = py.detach(|| {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)))
+    });
+    outcome.map_err(|e| raise(py, &e))
+}
+
+/// As [`detached`], for work that may take long: it is handed a `poll` that fails when the user presses Ctrl-C.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let mut interrupt: Option<PyErr> = None;
+    let slot = &mut interrupt;
+    let outcome = py.detach(move || {
+        let mut poll = || {
+            Python::attach(|py| py.check_signals()).map_err(|e| {
+                *slot = Some(e);
+                Error::new(ErrorKind::Closed, "interrupted")
+            })
+        };
+        catch_unwind(AssertUnwindSafe(|| work(&mut poll)))
+            .unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)))
+    });
+    match (interrupt, outcome) {
+        (Some(e), _) => Err(e),
+        (None, outcome) => outcome.map_err(|e| raise(py, &e)),
+    }
+}

@@ -1,0 +1,68 @@
+//! Listing and counting the files of a source, with a progress line where somebody waits for it.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use forebay_core::Result;
+use forebay_io::SourceIndex;
+use forebay_plan::Source;
+
+/// Work shorter than this shows no progress.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+
+/// Indexes a source; `None` for the sources that Python reads.
+pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<SourceIndex>> {
+    if matches!(source, Source::MapDataset { .. } | Source::Generator { .. }) {
+        return Ok(None);
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let cache = cache_folder();
+    let line = Progress::new();
+    // `progress` is called on this thread alone, but has to be shareable.
+    let poll = Mutex::new(Polled(poll));
+    let progress = |done: u64, total: u64| {
+        line.show(done, total);
+        match poll.try_lock() {
+            Ok(mut poll) => (poll.0)(),
+            Err(_) => Ok(()),
+        }
+    };
+    forebay_io::index(source, counted, cache.as_deref(), threads, &progress).map(Some)
+}
+
+/// One line that is rewritten, in a terminal.
+pub(crate) struct Progress {
+    start: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), shown: std::io::stderr().is_terminal() }
+    }
+
+    pub(crate) fn show(&self, done: u64, total: u64) {
+        if !self.shown || self.start.elapsed() < SHOW_AFTER {
+            return;
+        }
+        let end = if done == total { "\n" } else { "" };
+        // Progress is a courtesy: a closed standard error must not end the work.
+        let _ = write!(std::io::stderr(), "\rforebay: indexing file {done} of {total}{end}");
+    }
+}
+
+struct Polled<'a>(&'a mut dyn FnMut() -> Result<()>);
+
+// SAFETY: `forebay_io::index` calls `progress` on the thread that called it, which is the one that `poll` belongs to.
+unsafe impl Send for Polled<'_> {}
+
+/// Where indexes are kept between runs: `$FOREBAY_CACHE/index`, else the user's cache folder; nowhere without a home.
+fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = folder("FOREBAY_CACHE")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|p| p.join("forebay")))
+        .or_else(|| folder("HOME").map(|p| p.join(".cache/forebay")))?;
+    Some(base.join("index"))
+}

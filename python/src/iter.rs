@@ -1,0 +1,166 @@
+//! The iterator under every Python iterator: waits without the GIL, ends at once on Ctrl-C, knows where it is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use forebay_client::ServiceStream;
+use forebay_core::{Error, Result};
+use forebay_exec::{Delivery, LocalStream, Position};
+use forebay_plan::Sizing;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::arrays::Columns;
+use crate::errors::interruptible;
+use crate::functions::{closed, lock};
+use crate::runner::Runner;
+
+/// How long `close` waits for threads that are in a user's code.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Where deliveries come from.
+pub(crate) enum Iteration {
+    Local(LocalStream),
+    Service(ServiceStream),
+}
+
+impl Iteration {
+    fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
+        match self {
+            Iteration::Local(stream) => stream.next(poll),
+            Iteration::Service(stream) => stream.next(poll),
+        }
+    }
+}
+
+struct Inner {
+    iteration: Mutex<Option<Iteration>>,
+    /// Before and after the last delivery.
+    at: Mutex<(Position, Position)>,
+    closing: AtomicBool,
+    runner: Runner,
+}
+
+/// Iterators that may have threads when the interpreter ends.
+static LIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+
+/// One stream of deliveries.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct NativeIterator {
+    inner: Arc<Inner>,
+    sizing: Option<Sizing>,
+}
+
+impl NativeIterator {
+    pub(crate) fn new(iteration: Iteration, from: Position, sizing: Option<Sizing>, runner: Runner) -> Self {
+        let inner = Arc::new(Inner {
+            iteration: Mutex::new(Some(iteration)),
+            at: Mutex::new((from.clone(), from)),
+            closing: AtomicBool::new(false),
+            runner,
+        });
+        let mut live = lock(&LIVE);
+        live.retain(|i| i.strong_count() > 0);
+        live.push(Arc::downgrade(&inner));
+        Self { inner, sizing }
+    }
+}
+
+#[pymethods]
+impl NativeIterator {
+    /// Returns the next batch as a dictionary, or a list of single samples; `None` at the end.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let inner = &self.inner;
+        let delivery = interruptible(py, |poll| {
+            // Taken without the GIL: whoever holds it may be waiting for the GIL.
+            let mut iteration = lock(&inner.iteration);
+            let iteration = iteration.as_mut().ok_or_else(closed)?;
+            let Some(delivery) = iteration.next(&mut || if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() })? else {
+                return Ok(None);
+            };
+            *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
+            Ok(Some((delivery.batched, delivery.chunk)))
+        });
+        let delivery = match delivery {
+            Ok(delivery) => delivery,
+            Err(e) => {
+                self.close(py);
+                return Err(e);
+            }
+        };
+        let Some((batched, chunk)) = delivery else { return Ok(None) };
+        let columns = Columns::of(py, chunk)?;
+        if batched {
+            return Ok(Some(columns.dict(py)?.into_any()));
+        }
+        let rows: Vec<Bound<'py, PyDict>> = (0..columns.rows()).map(|i| columns.row(py, i)).collect::<PyResult<_>>()?;
+        Ok(Some(PyList::new(py, rows)?.into_any()))
+    }
+
+    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), as JSON.
+    #[pyo3(signature = (rows=None))]
+    fn position(&self, rows: Option<u64>) -> String {
+        let (before, after) = lock(&self.inner.at).clone();
+        let at = match rows {
+            None => after,
+            Some(rows) => Position { rows: before.rows + rows, ..before },
+        };
+        serde_json::to_string(&at).unwrap_or_default()
+    }
+
+    /// How epochs are cut, as JSON: goes into a saved state, so that its position stays true.
+    #[getter]
+    fn sizing(&self) -> Option<String> {
+        self.sizing.and_then(|s| serde_json::to_string(&s).ok())
+    }
+
+    /// The epoch of the last delivery.
+    #[getter]
+    fn epoch(&self) -> u64 {
+        lock(&self.inner.at).0.epoch
+    }
+
+    /// Stops the threads (and processes). Waits for them, but not for a user's code that does not end.
+    fn close(&self, py: Python<'_>) {
+        let inner = self.inner.clone();
+        py.detach(move || inner.close(CLOSE_WAIT));
+    }
+}
+
+impl Inner {
+    fn close(self: Arc<Self>, wait: Duration) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.runner.stop();
+        let (done, ended) = mpsc::channel();
+        // Joining is left to a thread of its own: a user's function may never return.
+        let join = move || {
+            drop(lock(&self.iteration).take());
+            let _ = done.send(());
+        };
+        if std::thread::Builder::new().name("forebay-close".to_owned()).spawn(join).is_ok() {
+            let _ = ended.recv_timeout(wait);
+        }
+    }
+}
+
+impl Drop for NativeIterator {
+    fn drop(&mut self) {
+        // Under the GIL, which the threads may be waiting for: nothing is waited for here.
+        self.inner.clone().close(Duration::ZERO);
+    }
+}
+
+/// Ends every iterator before the interpreter does.
+#[pyfunction]
+pub(crate) fn close_all(py: Python<'_>) {
+    let live: Vec<_> = std::mem::take(&mut *lock(&LIVE)).iter().filter_map(Weak::upgrade).collect();
+    py.detach(|| live.into_iter().for_each(|inner| inner.close(CLOSE_WAIT)));
+}
+
+/// Makes sure that an error can be told (used by tests of the exception tree).
+#[pyfunction]
+pub(crate) fn raise_error(py: Python<'_>, json: &str) -> PyErr {
+    crate::errors::raise(py, &Error::from_json(json))
+}

@@ -1,0 +1,64 @@
+//! The native module under the `forebay` Python package.
+//!
+//! ```text
+//! pipeline   the graph that Python builds          iter      the iterator under every iterator
+//! draft      sources                               runner    thread or process
+//! arrays     chunks -> NumPy, sharing memory       functions users' functions, in this interpreter
+//! values     what functions return -> columns      process   users' functions, in processes of their own
+//! probe      the schema of what they return        errors    one exception class for each kind
+//! ```
+//!
+//! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
+
+mod arrays;
+mod blobs;
+mod cli;
+mod draft;
+mod errors;
+mod functions;
+mod indexing;
+mod iter;
+mod memory;
+mod numpy;
+mod pipeline;
+mod probe;
+mod process;
+mod rows;
+mod runner;
+mod service;
+mod up;
+mod values;
+
+use pyo3::prelude::*;
+
+/// The module.
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::cli::cli_main;
+    #[pymodule_export]
+    use crate::iter::{NativeIterator, close_all, raise_error};
+    #[pymodule_export]
+    use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::pipeline::Pipeline;
+    #[pymodule_export]
+    use crate::probe::fields_of_samples;
+    #[pymodule_export]
+    use crate::service::ServiceClient;
+    #[pymodule_export]
+    use crate::process::host::serve_functions;
+    #[pymodule_export]
+    use crate::up::Up;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // A panic becomes an InternalError; its text and backtrace are for those who ask.
+        if std::env::var_os("FOREBAY_PANICS").is_none() {
+            std::panic::set_hook(Box::new(|_| {}));
+        }
+        module.add("VERSION", forebay_core::VERSION)
+    }
+}

@@ -1,0 +1,98 @@
+//! The few NumPy objects that conversions use, looked up once.
+
+use forebay_data::DType;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+pub(crate) struct NumPy {
+    module: Py<PyModule>,
+    frombuffer: Py<PyAny>,
+    empty: Py<PyAny>,
+    asarray: Py<PyAny>,
+    ndarray: Py<PyAny>,
+    generic: Py<PyAny>,
+    object: Py<PyAny>,
+    dtypes: Vec<Py<PyAny>>,
+}
+
+impl NumPy {
+    pub(crate) fn get(py: Python<'_>) -> PyResult<&Self> {
+        static NUMPY: PyOnceLock<NumPy> = PyOnceLock::new();
+        NUMPY.get_or_try_init(py, || {
+            let module = py.import("numpy")?;
+            let get = |name: &str| module.getattr(name).map(Bound::unbind);
+            let dtype = module.getattr("dtype")?;
+            let dtypes = DType::ALL.iter().map(|d| Ok(dtype.call1((d.name(),))?.unbind())).collect::<PyResult<_>>()?;
+            Ok(NumPy {
+                frombuffer: get("frombuffer")?,
+                empty: get("empty")?,
+                asarray: get("asarray")?,
+                ndarray: get("ndarray")?,
+                generic: get("generic")?,
+                object: dtype.call1(("O",))?.unbind(),
+                dtypes,
+                module: module.unbind(),
+            })
+        })
+    }
+
+    pub(crate) fn module<'py>(&self, py: Python<'py>) -> &Bound<'py, PyModule> {
+        self.module.bind(py)
+    }
+
+    pub(crate) fn dtype<'py>(&self, py: Python<'py>, dtype: DType) -> &Bound<'py, PyAny> {
+        self.dtypes[dtype as usize].bind(py)
+    }
+
+    /// Returns which of our dtypes a NumPy dtype is, if any.
+    pub(crate) fn which(&self, py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+        for ours in DType::ALL {
+            if dtype.is(self.dtype(py, ours)) || dtype.eq(self.dtype(py, ours))? {
+                return Ok(Some(ours));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An array over the bytes of a memory object, without a copy.
+    pub(crate) fn view<'py>(
+        &self,
+        py: Python<'py>,
+        memory: &Bound<'py, PyAny>,
+        dtype: DType,
+        shape: &[usize],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let shape = PyTuple::new(py, shape)?;
+        if memory.len()? == 0 {
+            return self.empty.bind(py).call1((shape, self.dtype(py, dtype)));
+        }
+        let flat = self.frombuffer.bind(py).call1((memory, self.dtype(py, dtype)))?;
+        if shape.len() == 1 { Ok(flat) } else { flat.call_method1(pyo3::intern!(py, "reshape"), (shape,)) }
+    }
+
+    /// A one-dimensional array of Python objects.
+    pub(crate) fn objects<'py>(
+        &self,
+        py: Python<'py>,
+        values: impl ExactSizeIterator<Item = PyResult<Bound<'py, PyAny>>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.empty.bind(py).call1((values.len(), self.object.bind(py)))?;
+        for (i, value) in values.enumerate() {
+            array.set_item(i, value?)?;
+        }
+        Ok(array)
+    }
+
+    pub(crate) fn asarray<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.asarray.bind(value.py()).call1((value,))
+    }
+
+    pub(crate) fn is_array(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        value.is_instance(self.ndarray.bind(value.py()))
+    }
+
+    pub(crate) fn is_scalar(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        value.is_instance(self.generic.bind(value.py()))
+    }
+}

@@ -1,0 +1,337 @@
+//! A pipeline as Python holds it: the checked graph, and the blobs that travel with it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_data::{Chunk, Field, Kind};
+use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, Position, Randomness};
+use forebay_io::SourceIndex;
+use forebay_plan::{Class, EpochPlan, Function, Graph, Node, Op, Site, Sizing, Source, Stages};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::blobs::BlobSet;
+use crate::errors::{detached, guard, interruptible, raise};
+use crate::functions::PyFunctions;
+use crate::iter::{Iteration, NativeIterator};
+use crate::runner::Runner;
+
+/// An immutable pipeline.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Pipeline {
+    pub(crate) graph: Graph,
+    pub(crate) blobs: BlobSet,
+}
+
+fn site(file: Option<String>, line: u32) -> Option<Site> {
+    file.map(|file| Site { file, line })
+}
+
+fn blame_source(error: Error, name: &str, site: Option<&Site>) -> Error {
+    let error = error.with("op", name);
+    match site {
+        Some(site) => error.with("line", site),
+        None => error,
+    }
+}
+
+#[pymethods]
+impl Pipeline {
+    /// Starts from files; what the JSON leaves open is looked up in the first of them.
+    #[staticmethod]
+    fn from_files(py: Python<'_>, json: String, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
+        let site = site(file, line);
+        let make = || Graph::new(crate::draft::infer(&json)?, site.clone());
+        let graph = detached(py, || make().map_err(|e| blame_source(e, name, site.as_ref())))?;
+        Ok(Self { graph, blobs: BlobSet::default() })
+    }
+
+    /// Starts from a dictionary of arrays.
+    #[staticmethod]
+    fn from_memory(columns: &Bound<'_, PyAny>, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
+        let py = columns.py();
+        let site = site(file, line);
+        let (source, bytes) = crate::draft::memory(columns).map_err(|e| {
+            raise(py, &blame_source(crate::errors::from_exception(py, &e), name, site.as_ref()))
+        })?;
+        let blobs = BlobSet::default().with(bytes).0;
+        guard(py, || Ok(Self { graph: Graph::new(source, site)?, blobs }))
+    }
+
+    /// Starts from a pickled Python object, or from nothing but numbers. `{blob}` in the JSON is the pickle's name.
+    #[staticmethod]
+    #[pyo3(signature = (json, pickle, name, file, line))]
+    fn from_source(
+        py: Python<'_>,
+        json: &str,
+        pickle: Option<&[u8]>,
+        name: &str,
+        file: Option<String>,
+        line: u32,
+    ) -> PyResult<Self> {
+        let site = site(file, line);
+        guard(py, || {
+            let (blobs, json) = attach(&BlobSet::default(), json, pickle);
+            let source: Source = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
+            let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
+            Ok(Self { graph, blobs })
+        })
+    }
+
+    /// Adds an op. `{blob}` in the JSON is the pickle's name.
+    #[pyo3(signature = (json, pickle, label, keep_position, file, line))]
+    #[expect(clippy::too_many_arguments, reason = "one call for each op, from one place in Python")]
+    fn then(
+        &self,
+        py: Python<'_>,
+        json: &str,
+        pickle: Option<&[u8]>,
+        label: Option<String>,
+        keep_position: bool,
+        file: Option<String>,
+        line: u32,
+    ) -> PyResult<Self> {
+        guard(py, || {
+            let (blobs, json) = attach(&self.blobs, json, pickle);
+            let op: Op = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not an op: {e}: {json}")))?;
+            let graph = self.graph.then(Node { op, label, keep_position, site: site(file, line) })?;
+            // The order of the ops may be impossible as a whole.
+            Stages::new(&graph)?;
+            Ok(Self { graph, blobs })
+        })
+    }
+
+    /// The columns: name, dtype ("bytes", "string" or NumPy's name), shape (`None` for scalars), nullable.
+    #[getter]
+    fn schema(&self) -> Vec<(String, String, Option<Vec<Option<usize>>>, bool)> {
+        self.graph.schema().fields().iter().map(describe).collect()
+    }
+
+    #[getter]
+    fn dataset_id(&self) -> String {
+        self.graph.dataset_id().to_string()
+    }
+
+    /// The batch size, when rows are in batches.
+    #[getter]
+    fn batch_size(&self) -> Option<usize> {
+        self.graph.batch().map(|b| b.0)
+    }
+
+    /// The graph as it crosses processes.
+    fn to_json(&self) -> String {
+        self.graph.to_json()
+    }
+
+    /// The pipeline for people; with `plan`, also how an epoch is cut, which needs the files.
+    fn explain(&self, py: Python<'_>, plan: bool) -> PyResult<String> {
+        interruptible(py, |poll| {
+            let stages = Stages::new(&self.graph)?;
+            if !plan {
+                return Ok(forebay_plan::explain(&stages, None));
+            }
+            let index = index(&self.graph, stages.counted, poll)?;
+            let extent = forebay_exec::extent(self.graph.source(), index.as_ref());
+            let plan = EpochPlan::new(&stages, extent, Seed(0), 1, None)?;
+            Ok(forebay_plan::explain(&stages, Some(&plan)))
+        })
+    }
+
+    /// What an epoch gives (batches, or samples): a number; `None` when not known before it runs; -1 when endless.
+    fn cardinality(&self, py: Python<'_>) -> PyResult<Option<i128>> {
+        interruptible(py, |poll| {
+            let filtered = |n: &Arc<Node>| n.op.class() == Class::Filter;
+            if self.graph.nodes().iter().any(filtered) || matches!(self.graph.source(), Source::Generator { .. }) {
+                return Ok(None);
+            }
+            let rows = match self.graph.source().rows() {
+                Some(rows) => rows,
+                None => match index(&self.graph, true, poll)?.and_then(|i| i.rows()) {
+                    Some(rows) => rows,
+                    None => return Ok(None),
+                },
+            };
+            Ok(Some(counted(&self.graph, rows)))
+        })
+    }
+
+    /// The columns that a function gives, found by calling it on the first samples.
+    fn probe(&self, py: Python<'_>, function: &str, pickle: &[u8]) -> PyResult<String> {
+        let (blobs, json) = attach(&self.blobs, function, Some(pickle));
+        let function: Function =
+            serde_json::from_str(&json).map_err(|e| raise(py, &Error::internal(format!("not a function: {e}"))))?;
+        let function = Function { batched: function.batched || self.graph.batch().is_some(), ..function };
+        let input = interruptible(py, |poll| self.first_rows(PROBE_ROWS, poll))?;
+        let fields = guard(py, || {
+            let Some(input) = input else {
+                return Err(Error::invalid("the pipeline gives no sample to try the function on")
+                    .hint("give schema={\"column\": \"dtype\", ...}"));
+            };
+            let input = match &function.reads {
+                Some(columns) => input.project(columns)?,
+                None => input,
+            };
+            let random = self.graph.nodes().iter().filter(|n| n.op.is_random()).count() as u64;
+            let randomness = function.with_rng.then_some(Randomness { seed: Seed(0), random });
+            PyFunctions::default().fields(&function, &blobs, &input, randomness)
+        })?;
+        Ok(serde_json::to_string(&fields).unwrap_or_default())
+    }
+
+    /// Starts iterating in this process.
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, executor, state))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
+    fn iterate(
+        &self,
+        py: Python<'_>,
+        seed: u64,
+        epoch: u64,
+        epochs: Option<u64>,
+        threads: usize,
+        consumer: u32,
+        consumers: u32,
+        executor: &str,
+        state: Option<&str>,
+    ) -> PyResult<NativeIterator> {
+        let state: Option<Start> = match state {
+            Some(json) => Some(serde_json::from_str(json).map_err(|e| {
+                raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}")))
+            })?),
+            None => None,
+        };
+        let runner = Runner::new(py, executor)?;
+        let started = interruptible(py, |poll| {
+            let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions: runner.functions() };
+            let sizing = state.as_ref().map(|s| s.sizing);
+            let executable = prepare(&self.graph, Seed(seed), consumers, sizing, &environment, poll)?;
+            let sizing = executable.plan().sizing();
+            let from = state.map_or(Position { epoch, ..Position::default() }, |s| s.position);
+            let end_epoch = epochs.map(|n| epoch.saturating_add(n));
+            let options = LocalOptions { threads, end_epoch, consumer: ConsumerIndex(consumer), from: from.clone() };
+            Ok((LocalStream::start(executable, options)?, from, sizing))
+        });
+        let (stream, from, sizing) = started?;
+        Ok(NativeIterator::new(Iteration::Local(stream), from, Some(sizing), runner))
+    }
+
+    /// Blobs by name, for tests.
+    fn blobs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
+        self.blobs.iter().map(|(id, bytes)| (id.0.clone(), PyBytes::new(py, bytes))).collect()
+    }
+}
+
+/// Samples that a function is tried on: enough to see that shapes differ.
+const PROBE_ROWS: usize = 4;
+
+/// Where a saved iterator stood.
+#[derive(serde::Deserialize)]
+struct Start {
+    position: Position,
+    sizing: Sizing,
+}
+
+impl Pipeline {
+    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
+    fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
+        let mut graph = Graph::new(self.graph.source().clone(), None)?;
+        for node in self.graph.nodes() {
+            if matches!(node.op.class(), Class::RowWise | Class::Filter) {
+                let batched = graph_is_batched_before(&self.graph, node);
+                graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
+            }
+        }
+        let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
+        let functions = Arc::new(PyFunctions::default());
+        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions };
+        let executable = prepare(&graph, Seed(0), 1, None, &environment, poll)?;
+        let mut stream = LocalStream::start(executable, LocalOptions { threads: 1, ..LocalOptions::default() })?;
+        let (mut chunks, mut found) = (Vec::new(), 0);
+        while found < rows
+            && let Some(delivery) = stream.next(poll)?
+        {
+            found += delivery.chunk.num_rows();
+            chunks.push(delivery.chunk);
+        }
+        if chunks.is_empty() { Ok(None) } else { Chunk::concat(&chunks).map(Some) }
+    }
+}
+
+fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
+    let before = graph.nodes().iter().take_while(|n| !Arc::ptr_eq(n, node));
+    before.into_iter().any(|n| matches!(n.op, Op::Batch { .. }))
+}
+
+/// A function after batch sees columns.
+fn as_batched(node: &Arc<Node>) -> Node {
+    let mut node = (**node).clone();
+    if let Op::Map { function, .. } = &mut node.op {
+        function.batched = true;
+    }
+    node
+}
+
+/// Makes a pipeline ready to run here.
+fn prepare(
+    graph: &Graph,
+    seed: Seed,
+    consumers: u32,
+    sizing: Option<Sizing>,
+    environment: &Environment,
+    poll: &mut dyn FnMut() -> Result<()>,
+) -> Result<Arc<Executable>> {
+    let stages = Arc::new(Stages::new(graph)?);
+    let index = index(graph, stages.counted, poll)?;
+    let extent = forebay_exec::extent(graph.source(), index.as_ref());
+    let plan = EpochPlan::new(&stages, extent, seed, consumers, sizing)?;
+    Executable::new(stages, Arc::new(plan), index, environment)
+}
+
+fn index(graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<SourceIndex>> {
+    let index = crate::indexing::index(graph.source(), counted, poll);
+    index.map_err(|e| blame_source(e, graph.source().name(), graph.site()))
+}
+
+/// Puts a pickle among the blobs, and its name into the JSON.
+fn attach(blobs: &BlobSet, json: &str, pickle: Option<&[u8]>) -> (BlobSet, String) {
+    match pickle {
+        Some(pickle) => {
+            let (blobs, id) = blobs.with(Bytes::copy_from_slice(pickle));
+            (blobs, json.replace("{blob}", &id.0))
+        }
+        None => (blobs.clone(), json.to_owned()),
+    }
+}
+
+fn describe(field: &Field) -> (String, String, Option<Vec<Option<usize>>>, bool) {
+    let (dtype, shape) = match &field.kind {
+        Kind::Bytes => ("bytes", None),
+        Kind::Utf8 => ("string", None),
+        Kind::Scalar { dtype } => (dtype.name(), None),
+        Kind::Tensor { dtype, shape } => (dtype.name(), Some(shape.clone())),
+    };
+    (field.name.clone(), dtype.to_owned(), shape, field.nullable)
+}
+
+/// What an epoch of `rows` rows gives; -1 is endless.
+fn counted(graph: &Graph, rows: u64) -> i128 {
+    let mut n = i128::from(rows);
+    for node in graph.nodes() {
+        let endless = n < 0;
+        n = match &node.op {
+            Op::Repeat { count: None } if n != 0 => -1,
+            Op::Repeat { count: Some(count) } if !endless => n * i128::from(*count),
+            Op::Take { count } if endless => i128::from(*count),
+            Op::Take { count } => n.min(i128::from(*count)),
+            Op::Skip { count } if !endless => (n - i128::from(*count)).max(0),
+            Op::Shard { count, index } if !endless => {
+                (n - i128::from(*index) + i128::from(*count) - 1).max(0) / i128::from(*count)
+            }
+            Op::Batch { size, drop_remainder: true } if !endless => n / *size as i128,
+            Op::Batch { size, .. } if !endless => (n + *size as i128 - 1) / *size as i128,
+            _ => n,
+        };
+    }
+    n
+}
+

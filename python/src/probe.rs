@@ -1,0 +1,154 @@
+//! What columns a value makes: the schema of users' functions, found by trying them on the first samples.
+
+use forebay_core::{Error, ErrorKind};
+use forebay_data::{DType, Field, Kind};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+
+use crate::errors::raise;
+use crate::numpy::NumPy;
+use crate::rows::flatten;
+use crate::values::{describe, shape_of};
+
+/// Returns the columns of the samples that a function returned, one dictionary each.
+pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field>> {
+    let mut fields: Vec<Field> = Vec::new();
+    for (i, sample) in samples.iter().enumerate() {
+        let row = flatten(sample)?;
+        if i > 0 && (row.len() != fields.len() || !row.iter().all(|(n, _)| fields.iter().any(|f| f.name == *n))) {
+            let names = |n: Vec<&str>| n.join(", ");
+            let message = "returned different columns for different samples";
+            let error = Error::new(ErrorKind::Function, message)
+                .with("first", names(fields.iter().map(|f| f.name.as_str()).collect()))
+                .with("then", names(row.iter().map(|(n, _)| n.as_str()).collect()));
+            return Err(raise(sample.py(), &error));
+        }
+        for (name, value) in row {
+            let kind = if value.is_none() { None } else { Some(kind_of(&name, &value)?) };
+            match fields.iter_mut().find(|f| f.name == name) {
+                Some(field) => merge(field, kind, &value)?,
+                // A value missing from the start is told by the samples that follow.
+                None => fields.push(Field { nullable: kind.is_none(), ..Field::new(name, kind.unwrap_or(Kind::Utf8)) }),
+            }
+        }
+    }
+    Ok(fields)
+}
+
+/// Returns, as JSON, the columns of samples.
+#[pyfunction]
+#[pyo3(name = "fields_of_rows")]
+pub(crate) fn fields_of_samples(samples: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
+    Ok(serde_json::to_string(&fields_of_rows(&samples)?).unwrap_or_default())
+}
+
+/// Returns the columns of a dictionary of arrays (or lists) with the rows first.
+pub(crate) fn fields_of_batch(batch: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
+    let np = NumPy::get(batch.py())?;
+    flatten(batch)?.into_iter().map(|(name, value)| field_of_column(np, name, &value)).collect()
+}
+
+fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResult<Field> {
+    let py = value.py();
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if !is_list {
+        let array = np.asarray(value)?;
+        let shape = shape_of(&array)?;
+        if let (Some(dtype), [_, inner @ ..]) = (np.which(py, &array.getattr("dtype")?)?, shape.as_slice()) {
+            let masked = value.is_instance(&np.module(py).getattr("ma")?.getattr("MaskedArray")?)?;
+            let kind = if inner.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, inner) };
+            return Ok(Field { nullable: masked, ..Field::new(name, kind) });
+        }
+        if shape.is_empty() {
+            return Err(not_a_column(&name, value));
+        }
+    }
+    let mut field: Option<Field> = None;
+    let mut missing = false;
+    for value in value.try_iter()? {
+        let value = value?;
+        if value.is_none() {
+            missing = true;
+            continue;
+        }
+        let kind = kind_of(&name, &value)?;
+        match &mut field {
+            Some(field) => merge(field, Some(kind), &value)?,
+            None => field = Some(Field::new(name.clone(), kind)),
+        }
+    }
+    let field = field.unwrap_or_else(|| Field::new(name, Kind::Utf8));
+    Ok(Field { nullable: missing, ..field })
+}
+
+fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    use Kind::{Scalar, Tensor};
+    let Some(kind) = kind else {
+        field.nullable = true;
+        return Ok(());
+    };
+    if field.nullable && field.kind == Kind::Utf8 {
+        field.kind = kind;
+        return Ok(());
+    }
+    let joined = match (&field.kind, &kind) {
+        (a, b) if a == b => Some(kind.clone()),
+        (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Float64 })
+        | (Scalar { dtype: DType::Float64 }, Scalar { dtype: DType::Int64 }) => Some(Kind::scalar(DType::Float64)),
+        (Tensor { dtype, shape }, Tensor { dtype: other, shape: then }) if dtype == other && shape.len() == then.len() => {
+            let shape = shape.iter().zip(then).map(|(a, b)| if a == b { *a } else { None }).collect();
+            Some(Tensor { dtype: *dtype, shape })
+        }
+        _ => None,
+    };
+    match joined {
+        Some(kind) => {
+            field.kind = kind;
+            Ok(())
+        }
+        None => {
+            let message = format!(
+                "returned the wrong structure: column {:?} was {}, and is {} in another sample",
+                field.name, field.kind, kind
+            );
+            Err(raise(value.py(), &Error::new(ErrorKind::Function, message).with("column", &field.name)))
+        }
+    }
+}
+
+/// Returns what one value of a row is.
+fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
+    let py = value.py();
+    let np = NumPy::get(py)?;
+    if value.is_instance_of::<PyString>() {
+        return Ok(Kind::Utf8);
+    }
+    let binary = value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>();
+    if binary || value.is_instance_of::<PyMemoryView>() {
+        return Ok(Kind::Bytes);
+    }
+    let made_by_numpy = np.is_array(value)? || np.is_scalar(value)?;
+    if !made_by_numpy {
+        let literal = match value {
+            v if v.is_instance_of::<PyBool>() => Some(DType::Bool),
+            v if v.is_instance_of::<PyInt>() => Some(DType::Int64),
+            v if v.is_instance_of::<PyFloat>() => Some(DType::Float64),
+            _ => None,
+        };
+        if let Some(dtype) = literal {
+            return Ok(Kind::scalar(dtype));
+        }
+    }
+    let Ok(array) = np.asarray(value) else { return Err(not_a_column(name, value)) };
+    let Some(dtype) = np.which(py, &array.getattr("dtype")?)? else { return Err(not_a_column(name, value)) };
+    let shape = shape_of(&array)?;
+    Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) })
+}
+
+fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let message = format!("column {name:?} is {}, which no column can hold", describe(value));
+    let error = Error::new(ErrorKind::Function, message)
+        .with("column", name)
+        .hint("use numbers, str, bytes, and arrays or lists of numbers of one shape");
+    raise(value.py(), &error)
+}

@@ -1,0 +1,227 @@
+//! One function process, seen from its parent.
+
+use std::collections::HashSet;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_data::{Chunk, RowId, Schema};
+use forebay_exec::Pickle;
+use forebay_plan::{BlobId, Function};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+
+use super::wire::{Body, Call, Request, Shared, read_rows, receive, send, write_rows};
+use crate::functions::lock;
+
+/// How often a waiting parent looks whether the child has come any further.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a child may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What it runs: the host, found where this process would find it.
+const START: &str = "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('FOREBAY_FUNCTION_PATH')); \
+                     from forebay._src.function_host import main; main()";
+
+/// How to start Python.
+#[derive(Debug, Clone)]
+pub(super) struct Python {
+    pub(super) executable: String,
+    /// `sys.path` of this process.
+    pub(super) path: Vec<String>,
+}
+
+/// What to say when a call does not end well.
+pub(super) struct Watch<'a> {
+    what: String,
+    ids: &'a [RowId],
+    /// Whether the child is at one row after another; else it is at all of them at once.
+    by_row: bool,
+    timeout: Duration,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn function(op: &str, function: &Function, input: &'a Chunk) -> Self {
+        let timeout = Duration::try_from_secs_f64(function.timeout_s).unwrap_or(Duration::MAX);
+        Self { what: format!("{op}({})", function.name), ids: input.ids(), by_row: !function.batched, timeout }
+    }
+
+    pub(super) fn items(source: &str, ids: &'a [RowId], timeout: Duration) -> Self {
+        Self { what: source.to_owned(), ids, by_row: true, timeout }
+    }
+
+    fn blame(&self, error: Error, row: u64) -> Error {
+        match (self.ids.get(row as usize), self.ids) {
+            (Some(id), _) if self.by_row => error.with("sample", id.sample),
+            (_, [first, .., last]) => error.with("samples", format!("{} to {}", first.sample, last.sample)),
+            (_, [only]) => error.with("sample", only.sample),
+            (_, []) => error.with("item", row),
+        }
+    }
+}
+
+pub(super) struct Child {
+    process: std::process::Child,
+    socket: UnixStream,
+    shared: Shared,
+    /// The pickles that it has.
+    sent: HashSet<BlobId>,
+    reply_bytes: u64,
+    live: Arc<Mutex<Vec<u32>>>,
+    fit: bool,
+}
+
+impl Child {
+    /// Starts a process and waits until it is ready.
+    pub(super) fn start(python: &Python, live: Arc<Mutex<Vec<u32>>>) -> Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let process = Command::new(&python.executable)
+            .args(["-c", START])
+            .env("FOREBAY_FUNCTION_PATH", serde_json::to_string(&python.path).unwrap_or_default())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .process_group(0)
+            .spawn()
+            .map_err(|e| {
+                Error::unavailable(format!("cannot start a python process for functions: {e}"))
+                    .with("program", &python.executable)
+            })?;
+        lock(&live).push(process.id());
+        let shared = Shared::new()?;
+        let mut child = Self { process, socket, shared, sent: HashSet::new(), reply_bytes: 0, live, fit: true };
+        child.hand_over_files()?;
+        let watch = Watch { what: "a function process".to_owned(), ids: &[], by_row: false, timeout: START_TIMEOUT };
+        match child.answer(&watch)? {
+            Body::Ready => Ok(child),
+            other => Err(Error::internal(format!("a function process answered {other:?}"))),
+        }
+    }
+
+    fn hand_over_files(&self) -> Result<()> {
+        let files = self.shared.files();
+        let fds: Vec<BorrowedFd<'_>> = files.iter().map(|f| f.as_fd()).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(Error::internal("no room for four file descriptors"));
+        }
+        sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut ancillary, SendFlags::NOSIGNAL).map_err(std::io::Error::from)?;
+        Ok(())
+    }
+
+    /// Sends a call and waits for its answer.
+    pub(super) fn call(&mut self, call: Call, object: Option<&Pickle>, input: Option<&Chunk>, watch: &Watch<'_>) -> Result<Body> {
+        self.fit = false;
+        let input_bytes = input.map_or(Ok(0), |chunk| write_rows(&self.shared.request, chunk, true))?;
+        let mut pickle_bytes = None;
+        if let Some(pickle) = object
+            && !self.sent.contains(&pickle.id)
+        {
+            self.shared.pickle.write_all_at(&pickle.bytes, 0)?;
+            pickle_bytes = Some(pickle.bytes.len() as u64);
+        }
+        self.shared.set_progress(0);
+        // A child that died while idle shows here or in the answer; both tell how.
+        let request = Request { call, object: object.map(|p| p.id.clone()), pickle_bytes, input_bytes };
+        if send(&self.socket, &request).is_err() {
+            return Err(self.died(watch));
+        }
+        let body = self.answer(watch)?;
+        self.sent.extend(object.map(|p| p.id.clone()));
+        self.fit = true;
+        match body {
+            Body::Failed { error } => Err(error),
+            Body::Columns { bytes } => {
+                self.reply_bytes = bytes;
+                Ok(Body::Columns { bytes })
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Reads the rows of the last answer.
+    pub(super) fn reply_rows(&self, schema: &Arc<Schema>) -> Result<Chunk> {
+        read_rows(&self.shared.reply, self.reply_bytes, schema)
+    }
+
+    /// Says whether it may serve another call.
+    pub(super) fn is_fit(&self) -> bool {
+        self.fit
+    }
+
+    /// Lets it not be used again.
+    pub(super) fn retire(&mut self) {
+        self.fit = false;
+    }
+
+    /// Waits for the answer, as long as the child goes on from row to row in time.
+    fn answer(&mut self, watch: &Watch<'_>) -> Result<Body> {
+        let (mut row, mut since) = (0, Instant::now());
+        loop {
+            // Waits for `LOOK` at most, as the socket was told.
+            match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Ok((1, _)) => return receive(&self.socket).map_err(|_| self.died(watch)),
+                _ => return Err(self.died(watch)),
+            }
+            let now = self.shared.progress();
+            if now != row {
+                (row, since) = (now, Instant::now());
+            }
+            if since.elapsed() >= watch.timeout {
+                let limit = watch.timeout.as_secs_f64();
+                let error = Error::new(ErrorKind::Function, format!("{}: no answer within {limit} s", watch.what))
+                    .hint("give timeout= more seconds, or look for what the function waits for");
+                return Err(watch.blame(error, row));
+            }
+        }
+    }
+
+    /// Makes an error of its death.
+    fn died(&mut self, watch: &Watch<'_>) -> Error {
+        // Its end of the socket is closed; it may still be on its way out, or be alive and broken.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let status = loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                _ => break None,
+            }
+        };
+        let how = status.map_or_else(|| "closed its connection".to_owned(), |s| describe(s));
+        let error = Error::new(ErrorKind::Function, format!("{}: its process {how}", watch.what));
+        watch.blame(error, self.shared.progress())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let pid = self.process.id();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        lock(&self.live).retain(|p| *p != pid);
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(9), _) => "was killed by signal 9 (SIGKILL), as the kernel does when memory runs out".to_owned(),
+        (Some(11), _) => "was killed by signal 11 (SIGSEGV): native code that it called crashed".to_owned(),
+        (Some(signal), _) => format!("was killed by signal {signal}"),
+        (None, Some(code)) => format!("exited with code {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// Kills a child that another thread waits for.
+pub(super) fn kill(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}

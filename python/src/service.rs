@@ -1,0 +1,107 @@
+//! A service as Python holds it: its dispatcher's address, its jobs and workers, and the streams of its jobs.
+
+use std::time::Duration;
+
+use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
+use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_exec::Position;
+use forebay_io::Blobs;
+use pyo3::prelude::*;
+
+use crate::errors::{interruptible, raise};
+use crate::iter::{Iteration, NativeIterator};
+use crate::pipeline::Pipeline;
+use crate::runner::Runner;
+
+/// A dispatcher that has answered.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct ServiceClient {
+    service: Service,
+}
+
+type ConsumerRow = (u32, bool, u64, u64, u64, u32);
+type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
+type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
+
+/// Where a saved iterator stood.
+#[derive(serde::Deserialize)]
+struct Start {
+    position: Position,
+}
+
+#[pymethods]
+impl ServiceClient {
+    #[staticmethod]
+    fn connect(py: Python<'_>, address: String, timeout_s: f64) -> PyResult<Self> {
+        let deadline = Duration::try_from_secs_f64(timeout_s)
+            .map_err(|_| raise(py, &Error::invalid(format!("connect: timeout={timeout_s} is out of range"))))?;
+        Ok(Self { service: interruptible(py, |poll| Service::connect(&address, deadline, poll))? })
+    }
+
+    #[getter]
+    fn address(&self) -> String {
+        let address = self.service.address();
+        if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
+    }
+
+    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased).
+    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
+        let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
+        Ok(jobs
+            .into_iter()
+            .map(|j| {
+                let consumers = j.consumers.iter();
+                let consumers = consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased));
+                (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect())
+            })
+            .collect())
+    }
+
+    /// Id, address, threads, state, leases, splits done, rows done, milliseconds of silence.
+    fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
+        let workers = interruptible(py, |poll| self.service.workers(poll))?;
+        let row = |w: forebay_client::WorkerStatus| {
+            (w.worker, w.address, w.threads, w.state, w.leases, w.splits_done, w.rows_done, w.silent_ms)
+        };
+        Ok(workers.into_iter().map(row).collect())
+    }
+
+    fn cancel(&self, py: Python<'_>, job: &str) -> PyResult<()> {
+        interruptible(py, |poll| self.service.cancel(job, poll))
+    }
+
+    /// Creates or joins a job, and starts to read it.
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, state))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
+    fn open(
+        &self,
+        py: Python<'_>,
+        pipeline: &Bound<'_, Pipeline>,
+        job: String,
+        seed: u64,
+        epochs: Option<u64>,
+        consumer: u32,
+        consumers: u32,
+        state: Option<&str>,
+    ) -> PyResult<NativeIterator> {
+        let from: Option<Position> = match state {
+            Some(json) => {
+                let start: Result<Start, _> = serde_json::from_str(json);
+                Some(start.map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?.position)
+            }
+            None => None,
+        };
+        let pipeline = pipeline.get();
+        let runner = Runner::new(py, "thread")?;
+        let functions = runner.functions();
+        let spec = JobSpec { name: job, graph: pipeline.graph.clone(), seed: Seed(seed), epochs, consumers };
+        let (stream, from) = interruptible(py, |poll| {
+            let blobs = |id: &_| pipeline.blobs.get(id).ok();
+            let show = crate::indexing::Progress::new();
+            let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
+            let options = StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
+            Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
+        })?;
+        Ok(NativeIterator::new(Iteration::Service(stream), from, None, runner))
+    }
+}

@@ -1,0 +1,56 @@
+//! A service on this machine, as Python holds it.
+
+use std::path::PathBuf;
+
+use forebay_server::UpOptions;
+use pyo3::prelude::*;
+
+use crate::errors::{detached, interruptible};
+
+/// A dispatcher and workers, as child processes.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Up {
+    up: forebay_server::Up,
+}
+
+#[pymethods]
+impl Up {
+    #[staticmethod]
+    #[pyo3(signature = (workers, threads, state_dir))]
+    fn start(py: Python<'_>, workers: usize, threads: usize, state_dir: Option<PathBuf>) -> PyResult<Self> {
+        let options = UpOptions { workers, threads, state_dir, ..UpOptions::new(crate::cli::command(py)?) };
+        Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
+    }
+
+    #[getter]
+    fn address(&self) -> String {
+        format!("forebay://{}", self.up.address())
+    }
+
+    fn worker_pids(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        detached(py, || Ok(self.up.worker_pids()))
+    }
+
+    fn dispatcher_pid(&self, py: Python<'_>) -> PyResult<u32> {
+        detached(py, || Ok(self.up.dispatcher_pid()))
+    }
+
+    fn kill_worker(&self, py: Python<'_>, index: usize) -> PyResult<u32> {
+        detached(py, || self.up.kill_worker(index))
+    }
+
+    fn add_worker(&self, py: Python<'_>) -> PyResult<u32> {
+        interruptible(py, |poll| self.up.add_worker(poll))
+    }
+
+    fn restart_dispatcher(&self, py: Python<'_>) -> PyResult<u32> {
+        interruptible(py, |poll| self.up.restart_dispatcher(poll))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || {
+            self.up.close();
+            Ok(())
+        })
+    }
+}

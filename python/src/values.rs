@@ -1,0 +1,289 @@
+//! What users' functions return, as columns: checked against the schema, copied once.
+//!
+//! The rule for numbers: a NumPy value has to be of exactly the dtype; a Python number (or a list of them) bends to the
+//! column's, as long as nothing is lost in kind (an int may become a float, a float never an int).
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
+use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
+use arrow_data::ArrayData;
+use forebay_core::{Error, ErrorKind};
+use forebay_data::{DType, Field, Kind, VariableTensorBuilder};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+
+use crate::errors::raise;
+use crate::memory::Memory;
+use crate::numpy::NumPy;
+
+/// Makes a column of one value a row.
+pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
+    let np = NumPy::get(py)?;
+    let missing = |v: &Bound<'py, PyAny>| v.is_none();
+    if !field.nullable && let Some(row) = values.iter().position(missing) {
+        return Err(wrong(field, &values[row], Some(row)));
+    }
+    match &field.kind {
+        Kind::Bytes => {
+            let rows = values.iter().enumerate().map(|(i, v)| optional(v, |v| bytes(field, v, i)));
+            Ok(Arc::new(LargeBinaryArray::from_iter(rows.collect::<PyResult<Vec<_>>>()?)))
+        }
+        Kind::Utf8 => {
+            let rows = values.iter().enumerate().map(|(i, v)| optional(v, |v| string(field, v, i)));
+            Ok(Arc::new(LargeStringArray::from_iter(rows.collect::<PyResult<Vec<_>>>()?)))
+        }
+        Kind::Scalar { dtype } => scalars(py, np, field, *dtype, values),
+        Kind::Tensor { dtype, shape } => match field.kind.known_shape() {
+            Some(shape) => tensors(py, np, field, *dtype, &shape, values),
+            None => ragged(np, field, *dtype, shape.len(), values),
+        },
+    }
+}
+
+/// Makes a column of what a batched function returned for it: an array with the rows first, or a list.
+pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows: usize) -> PyResult<ArrayRef> {
+    let py = value.py();
+    let np = NumPy::get(py)?;
+    let too_few = |n: usize| {
+        let message = format!("returned {n} rows for column {:?} of a batch of {rows}", field.name);
+        raise(py, &Error::new(ErrorKind::Function, message).hint("a map gives one row for each row; drop rows with filter"))
+    };
+    let dense = field.kind.dtype().zip(field.kind.known_shape());
+    let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if let (Some((dtype, shape)), false, false) = (dense, field.nullable, is_list) {
+        let array = np.asarray(value)?;
+        let whole = shape_of(&array)?;
+        if whole.first() != Some(&rows) {
+            return Err(whole.first().map_or_else(|| wrong(field, value, None), |n| too_few(*n)));
+        }
+        if whole[1..] != shape || np.which(py, &array.getattr("dtype")?)? != Some(dtype) {
+            return Err(wrong_batch(field, &array, &whole));
+        }
+        let bytes = MutableBuffer::from_len_zeroed(whole.iter().product::<usize>() * dtype.size());
+        return filled(py, np, &field.kind, bytes, &whole, None, |all| all.set_item(pyo3::types::PyEllipsis::get(py), &array));
+    }
+    if !is_list && !np.is_array(value)? {
+        return Err(wrong(field, value, None));
+    }
+    if value.len()? != rows {
+        return Err(too_few(value.len()?));
+    }
+    let values: Vec<_> = value.try_iter()?.collect::<PyResult<_>>()?;
+    column(py, field, &values)
+}
+
+fn optional<'py, T>(
+    value: &Bound<'py, PyAny>,
+    read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Option<T>> {
+    if value.is_none() { Ok(None) } else { read(value).map(Some) }
+}
+
+fn bytes(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<u8>> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(bytes.as_bytes().to_vec());
+    }
+    if value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>() {
+        return PyBuffer::<u8>::get(value)?.to_vec(value.py());
+    }
+    Err(wrong(field, value, Some(row)))
+}
+
+fn string(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<String> {
+    match value.cast::<PyString>() {
+        Ok(text) => text.extract(),
+        Err(_) => Err(wrong(field, value, Some(row))),
+    }
+}
+
+/// Fills zeroed memory through a NumPy view of `shape`, and makes a column of it.
+fn filled<'py>(
+    py: Python<'py>,
+    np: &NumPy,
+    kind: &Kind,
+    bytes: MutableBuffer,
+    shape: &[usize],
+    nulls: Option<NullBuffer>,
+    fill: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<ArrayRef> {
+    let memory = Bound::new(py, Memory::owned(bytes))?;
+    let view = np.view(py, memory.as_any(), kind.dtype().unwrap_or(DType::Uint8), shape)?;
+    fill(&view)?;
+    drop(view);
+    numbers(kind, memory.get().take(), shape, nulls).map_err(|e| raise(py, &e))
+}
+
+fn numbers(kind: &Kind, buffer: Buffer, shape: &[usize], nulls: Option<NullBuffer>) -> forebay_core::Result<ArrayRef> {
+    let refused = |e: arrow_schema::ArrowError| Error::internal(format!("arrow: {e}"));
+    let dtype = kind.dtype().unwrap_or(DType::Uint8);
+    let data = ArrayData::builder(dtype.arrow()).len(shape.iter().product()).add_buffer(buffer);
+    if let Kind::Scalar { .. } = kind {
+        return Ok(make_array(data.nulls(nulls).build().map_err(refused)?));
+    }
+    let data = data.build().map_err(refused)?;
+    let list = ArrayData::builder(kind.arrow()).len(shape[0]).nulls(nulls).add_child_data(data).build();
+    Ok(make_array(list.map_err(refused)?))
+}
+
+fn scalars<'py>(
+    py: Python<'py>,
+    np: &NumPy,
+    field: &Field,
+    dtype: DType,
+    values: &[Bound<'py, PyAny>],
+) -> PyResult<ArrayRef> {
+    let nulls = field.nullable.then(|| NullBuffer::from_iter(values.iter().map(|v| !v.is_none())));
+    let memory = MutableBuffer::from_len_zeroed(values.len() * dtype.size());
+    filled(py, np, &field.kind, memory, &[values.len()], nulls, |all| {
+        if !field.nullable
+            && let Ok(array) = np.asarray(PyList::new(py, values)?.as_any())
+            && shape_of(&array)?.len() == 1
+            && np.which(py, &array.getattr("dtype")?)? == Some(dtype)
+        {
+            return all.set_item(pyo3::types::PyEllipsis::get(py), array);
+        }
+        for (i, value) in values.iter().enumerate().filter(|(_, v)| !v.is_none()) {
+            if !fits(np, value, dtype)? || all.set_item(i, value).is_err() {
+                return Err(wrong(field, value, Some(i)));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Says whether one number goes into a column of `dtype`.
+fn fits(np: &NumPy, value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
+    let py = value.py();
+    // NumPy's float64 is a Python float too: what NumPy made keeps its dtype.
+    if np.is_scalar(value)? || np.is_array(value)? {
+        let dtype_of = value.getattr("dtype")?;
+        return Ok(np.which(py, &dtype_of)? == Some(dtype) && shape_of(value)?.is_empty());
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(dtype == DType::Bool);
+    }
+    if value.is_instance_of::<PyInt>() {
+        return Ok(dtype != DType::Bool);
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(dtype.is_float());
+    }
+    if value.hasattr("__array__")? {
+        return fits(np, &np.asarray(value)?, dtype);
+    }
+    Ok(false)
+}
+
+fn tensors<'py>(
+    py: Python<'py>,
+    np: &NumPy,
+    field: &Field,
+    dtype: DType,
+    shape: &[usize],
+    values: &[Bound<'py, PyAny>],
+) -> PyResult<ArrayRef> {
+    let nulls = field.nullable.then(|| NullBuffer::from_iter(values.iter().map(|v| !v.is_none())));
+    let whole: Vec<usize> = std::iter::once(values.len()).chain(shape.iter().copied()).collect();
+    let memory = MutableBuffer::from_len_zeroed(whole.iter().product::<usize>() * dtype.size());
+    filled(py, np, &field.kind, memory, &whole, nulls, |all| {
+        for (i, value) in values.iter().enumerate().filter(|(_, v)| !v.is_none()) {
+            match tensor(np, value, dtype)? {
+                Some(array) if shape_of(&array)? == shape => all.set_item(i, array)?,
+                _ => return Err(wrong(field, value, Some(i))),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn ragged(np: &NumPy, field: &Field, dtype: DType, ndim: usize, values: &[Bound<'_, PyAny>]) -> PyResult<ArrayRef> {
+    let mut builder = VariableTensorBuilder::new(dtype, ndim);
+    let Kind::Tensor { shape: want, .. } = &field.kind else { return Err(wrong(field, &values[0], None)) };
+    for (i, value) in values.iter().enumerate() {
+        let py = value.py();
+        let array = tensor(np, value, dtype)?.ok_or_else(|| wrong(field, value, Some(i)))?;
+        let shape = shape_of(&array)?;
+        if shape.len() != ndim || want.iter().zip(&shape).any(|(w, s)| w.is_some_and(|w| w != *s)) {
+            return Err(wrong(field, value, Some(i)));
+        }
+        let flat = np.module(py).call_method1("ascontiguousarray", (array,))?.call_method1("reshape", (-1,))?;
+        let bytes = PyBuffer::<u8>::get(&flat.call_method1("view", ("uint8",))?)?.to_vec(py)?;
+        builder.push(&shape, &bytes).map_err(|e| raise(py, &e))?;
+    }
+    builder.finish().map_err(|e| Python::attach(|py| raise(py, &e)))
+}
+
+/// Returns a value as an array of exactly `dtype`, if the rule lets it be one.
+fn tensor<'py>(np: &NumPy, value: &Bound<'py, PyAny>, dtype: DType) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = value.py();
+    let literal = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    if !literal && !np.is_array(value)? && !value.hasattr("__array__")? && !value.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    let Ok(array) = np.asarray(value) else { return Ok(None) };
+    let is = np.which(py, &array.getattr("dtype")?)?;
+    if is == Some(dtype) {
+        return Ok(Some(array));
+    }
+    // An empty list says nothing of its numbers.
+    let bends = match is {
+        Some(DType::Int64) => dtype != DType::Bool,
+        Some(DType::Float64) => dtype.is_float() || array.len().is_ok_and(|n| n == 0),
+        _ => false,
+    };
+    if !(literal && bends) {
+        return Ok(None);
+    }
+    Ok(Some(array.call_method1("astype", (np.dtype(py, dtype),))?))
+}
+
+pub(crate) fn shape_of(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    array.getattr(pyo3::intern!(array.py(), "shape"))?.extract()
+}
+
+/// Says what a value is, in the words of a schema.
+pub(crate) fn describe(value: &Bound<'_, PyAny>) -> String {
+    let text = || -> PyResult<String> {
+        let np = NumPy::get(value.py())?;
+        if np.is_array(value)? || np.is_scalar(value)? {
+            let shape = shape_of(value)?;
+            let dtype: String = value.getattr("dtype")?.str()?.extract()?;
+            return Ok(if shape.is_empty() { dtype } else { format!("{dtype}{shape:?}") });
+        }
+        value.get_type().name()?.extract()
+    };
+    text().unwrap_or_else(|_| "an object".to_owned())
+}
+
+/// The row travels in the context as `row` until the caller, who knows the samples, replaces it.
+fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
+    let message =
+        format!("returned the wrong structure: column {:?} should be {}, and is {}", field.name, field.kind, describe(value));
+    let error = Error::new(ErrorKind::Function, message).with("column", &field.name);
+    let error = match row {
+        Some(row) => error.with("row", row),
+        None => error,
+    };
+    raise(value.py(), &error.hint(hint(field)))
+}
+
+fn wrong_batch(field: &Field, array: &Bound<'_, PyAny>, shape: &[usize]) -> PyErr {
+    let dims: Vec<_> = shape[1..].iter().map(usize::to_string).collect();
+    let dtype = array.getattr("dtype").and_then(|d| d.str()?.extract::<String>()).unwrap_or_default();
+    let is = if dims.is_empty() { dtype } else { format!("{dtype}[{}]", dims.join(", ")) };
+    let message = format!("returned the wrong structure: column {:?} should be {} a row, and is {is}", field.name, field.kind);
+    raise(array.py(), &Error::new(ErrorKind::Function, message).with("column", &field.name).hint(hint(field)))
+}
+
+fn hint(field: &Field) -> String {
+    let name = &field.name;
+    match &field.kind {
+        Kind::Tensor { dtype, shape } => {
+            let dims = vec!["None"; shape.len()].join(", ");
+            format!("every row has to fit the schema; shapes that differ are given as schema={{{name:?}: ({:?}, [{dims}])}}", dtype.name())
+        }
+        _ => format!("every row has to fit the schema: convert the value, or give schema={{{name:?}: ...}}"),
+    }
+}

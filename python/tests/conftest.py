@@ -1,0 +1,108 @@
+"""Fixtures: real files, written by the libraries that users write them with."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory):
+    """Indexes are kept in a folder of this run, not in the user's."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("FOREBAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+def picture(i: int, height: int = 24, width: int = 32) -> np.ndarray:
+    """A picture with gradients and noise: no two are alike."""
+    y, x = np.mgrid[0:height, 0:width]
+    noise = np.random.default_rng(i).integers(0, 40, (height, width, 3))
+    base = np.stack([x * 6 + i, y * 9 + 2 * i, x * 3 + y * 3], -1)
+    return ((base + noise) % 256).astype(np.uint8)
+
+
+def encoded(pixels: np.ndarray, kind: str, **options: object) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, kind, **options)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of classes; JPEG, PNG and WebP of different sizes."""
+    root = tmp_path_factory.mktemp("images")
+    for label, name in enumerate(["bird", "cat", "dog"]):
+        (root / name).mkdir()
+        for i in range(5):
+            pixels = picture(label * 5 + i, 20 + i, 30 + label)
+            kind, suffix = [("JPEG", "jpg"), ("PNG", "png"), ("WEBP", "webp")][i % 3]
+            (root / name / f"{i}.{suffix}").write_bytes(encoded(pixels, kind))
+    return root
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """WebDataset shards written by tarfile: 60 samples in 3 shards, members png, cls and json."""
+    root = tmp_path_factory.mktemp("shards")
+    for shard in range(3):
+        with tarfile.open(root / f"train-{shard:03}.tar", "w") as tar:
+            for i in range(20):
+                n = shard * 20 + i
+                members = {
+                    "png": encoded(picture(n, 16, 16), "PNG"),
+                    "cls": str(n % 10).encode(),
+                    "json": json.dumps({"n": n}).encode(),
+                }
+                for extension, data in members.items():
+                    member = tarfile.TarInfo(f"{n:04}.{extension}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    return root
+
+
+@pytest.fixture(scope="session")
+def table() -> pa.Table:
+    rng = np.random.default_rng(3)
+    return pa.table(
+        {
+            "i": pa.array(np.arange(500), pa.int32()),
+            "x": pa.array(rng.standard_normal(500), pa.float64()),
+            "flag": pa.array(np.arange(500) % 3 == 0),
+            "name": pa.array([f"row {i}" for i in range(500)]),
+            "raw": pa.array([bytes([i % 256] * (i % 7)) for i in range(500)], pa.binary()),
+            "vec": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(1500), pa.float32()), 3),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def parquet(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> Path:
+    root = tmp_path_factory.mktemp("parquet")
+    pq.write_table(table.slice(0, 300), root / "a.parquet", row_group_size=90)
+    pq.write_table(table.slice(300), root / "b.parquet", row_group_size=64, compression="zstd")
+    return root
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """Waits for something to be so, with a deadline; the pause only saves the processor."""
+
+    def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about in time"
+            time.sleep(0.01)
+
+    return wait

@@ -1,0 +1,80 @@
+"""The `forebay` command of the Python package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import forebay as fb
+import pytest
+
+
+def forebay(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forebay", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env})
+
+
+def test_version_and_help():
+    assert fb.__version__ in forebay("version").stdout
+    done = forebay("--help")
+    assert done.returncode == 0
+    assert "dispatcher" in done.stdout
+    assert forebay("no-such-command").returncode == 2
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import os, sys\n"
+        "import forebay as fb\n"
+        "from helper import double\n"
+        "ds = fb.range(10).map(double).batch(4)\n"
+        "if __name__ == '__main__':\n"
+        "    total = sum(int(b['x'].sum()) for b in ds)\n"
+        "    print(total, sys.argv[1:], os.environ.get('FOREBAY_SERVICE'))\n"
+        "    sys.exit(5 if 'fail' in sys.argv else 0)\n"
+    )
+    (tmp_path / "helper.py").write_text("def double(row):\n    return {'x': row['id'] * 2}\n")
+    return path
+
+
+def test_run_runs_a_script_as_main(script):
+    done = forebay("run", script, "--", "a", "b")
+    assert (done.returncode, done.stdout) == (0, "90 ['a', 'b'] None\n"), done.stderr
+    assert forebay("run", script, "--", "fail").returncode == 5
+
+
+def test_explain_shows_every_dataset(script):
+    done = forebay("explain", script)
+    assert done.returncode == 0, done.stderr
+    assert "map(double)" in done.stdout
+    assert "ds" in done.stdout
+    assert "as it runs" in done.stdout
+    assert "ds" in json.loads(forebay("explain", script, "--json").stdout)
+
+
+def test_a_script_that_raises_shows_its_traceback(tmp_path):
+    path = tmp_path / "bad.py"
+    path.write_text("def f():\n    raise ValueError('not so')\nf()\n")
+    done = forebay("run", path)
+    assert done.returncode == 6
+    assert "ValueError: not so" in done.stderr
+    assert "in f" in done.stderr
+    assert forebay("run", tmp_path / "none.py").returncode not in (0, 6)
+
+
+def test_a_local_module_travels_to_the_workers(script):
+    with fb.up(workers=1, threads=1) as service:
+        code = script.read_text().replace(
+            "for b in ds)", "for b in ds.distribute(os.environ['FOREBAY_SERVICE'], job='cli'))"
+        )
+        script.write_text(code)
+        done = forebay("run", "--service", service.address, script)
+        assert done.stdout == f"90 [] {service.address}\n", done.stderr
+        assert "cli" in forebay("jobs", "--service", service.address).stdout
+        jobs = json.loads(forebay("jobs", "--service", service.address, "--json").stdout)
+        assert any(job["name"] == "cli" for job in jobs)
+        assert len(json.loads(forebay("workers", "--service", service.address, "--json").stdout)) == 1
