@@ -201,7 +201,7 @@ fn a_stream_of_single_rows_goes_on_from_any_row() {
     let cluster = Cluster::start(2);
     let job = cluster.open("rows", &range(3000, vec![Op::Shuffle {}, some_rows()]), 1, 1).expect("a job");
     let wanted = ids(&reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
-    let (mut from, mut found, mut poll) = (None, Vec::new(), patient());
+    let (mut from, mut found, mut poll) = (None, Vec::<i64>::new(), patient());
     // Each stream uses some rows of its third delivery, and the next one goes on from there.
     loop {
         let mut stream = cluster.stream(&job, StreamOptions { from: from.take(), ..StreamOptions::default() });

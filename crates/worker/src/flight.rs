@@ -93,7 +93,11 @@ impl Flight {
         if self.stop.is_cancelled() {
             return Err(stopping());
         }
-        let (split, job) = self.shelf.find(&ticket).ok_or_else(not_held)?;
+        let found = tokio::select! {
+            () = self.stop.cancelled() => return Err(stopping()),
+            found = self.shelf.find(&ticket) => found,
+        };
+        let (split, job) = found.ok_or_else(not_held)?;
         let job = tokio::select! {
             () = self.stop.cancelled() => return Err(stopping()),
             job = job.prepared() => job?,

@@ -4,12 +4,15 @@
 //! same split. Bounds: [`HELD_SPLITS_MAX`] and [`HELD_BYTES_MAX`], by asking the dispatcher for no more.
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forebay_core::Result;
 use forebay_exec::Functions;
 use forebay_proto::{Consumed, JobDefinition, Lease, Ticket};
+use tokio::sync::Notify;
 
 use crate::blobs::BlobStore;
 use crate::held::{Held, Key, Meter};
@@ -18,10 +21,15 @@ use crate::lock::lock;
 use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX};
 use crate::pool::Pool;
 
+/// How long a ticket waits for its lease to arrive.
+const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 struct State {
     jobs: HashMap<u64, Arc<Job>>,
     splits: BTreeMap<Key, Arc<Held>>,
+    /// The highest token that was leased to this worker. Leases come in the order of their tokens.
+    token_max: u64,
 }
 
 /// What a worker holds.
@@ -32,11 +40,13 @@ pub(crate) struct Shelf {
     functions: Arc<dyn Functions>,
     slots: usize,
     state: Mutex<State>,
+    /// Told of every lease.
+    leased: Notify,
 }
 
 impl Shelf {
     pub(crate) fn new(threads: usize, slots: usize, blobs: BlobStore, functions: Arc<dyn Functions>) -> Self {
-        Self { meter: Arc::default(), pool: Pool::new(threads), blobs, functions, slots, state: Mutex::default() }
+        Self { meter: Arc::default(), pool: Pool::new(threads), blobs, functions, slots, state: Mutex::default(), leased: Notify::new() }
     }
 
     /// Takes a job's definition. Must be called within a runtime.
@@ -50,7 +60,10 @@ impl Shelf {
         // Another job of the same number: the dispatcher has lost its state.
         self.forget(id);
         let job = Arc::new(Job::new(definition));
-        lock(&self.state).jobs.insert(id, job.clone());
+        let mut state = lock(&self.state);
+        state.jobs.insert(id, job.clone());
+        state.token_max = state.splits.values().map(|s| s.token()).max().unwrap_or(0);
+        drop(state);
         self.clone().prepare(job);
     }
 
@@ -76,9 +89,15 @@ impl Shelf {
 
     /// Takes a lease, or a newer token of one that is held.
     pub(crate) fn lease(self: &Arc<Self>, lease: &Lease) {
+        self.take(lease);
+        self.leased.notify_waiters();
+    }
+
+    fn take(self: &Arc<Self>, lease: &Lease) {
         let key = Key { job: lease.job, consumer: lease.consumer, epoch: lease.epoch, ordinal: lease.ordinal };
         let (job, split) = {
             let mut state = lock(&self.state);
+            state.token_max = state.token_max.max(lease.token);
             let Some(job) = state.jobs.get(&lease.job).cloned() else {
                 // The consumer will find nothing here and say so; the dispatcher then gives the split again.
                 tracing::error!(?lease, "a lease of a job that was not defined");
@@ -148,8 +167,24 @@ impl Shelf {
         self.remove(|state| state.splits.keys().copied().collect());
     }
 
-    /// Returns the split that a ticket names, and its job.
-    pub(crate) fn find(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
+    /// Returns the split that a ticket names, and its job. The dispatcher tells consumer and worker of a lease at the
+    /// same time, so a ticket may be here first: one that is newer than every lease so far is waited for.
+    pub(crate) async fn find(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
+        let deadline = tokio::time::Instant::now() + LEASE_WAIT_MAX;
+        loop {
+            let mut leased = pin!(self.leased.notified());
+            leased.as_mut().enable();
+            if let Some(found) = self.held(ticket) {
+                return Some(found);
+            }
+            if ticket.token <= lock(&self.state).token_max {
+                return None;
+            }
+            tokio::time::timeout_at(deadline, leased).await.ok()?;
+        }
+    }
+
+    fn held(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
         let key = Key { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
         let state = lock(&self.state);
         let split = state.splits.get(&key).filter(|s| s.token() == ticket.token)?;
