@@ -12,6 +12,7 @@ Exits with 1 when any line of the table at the end is not as promised.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import sys
 import tarfile
@@ -36,10 +37,13 @@ def write_shards(folder: Path) -> tuple[int, int]:
     """Writes every fifth digit to test.tar and the others to train-*.tar; returns how many there are of each."""
     images, labels = load_digits(return_X_y=True)
     counts = [0, 0]
-    with tarfile.open(folder / "test.tar", "w") as test:
-        train = [tarfile.open(folder / f"train-{i:03}.tar", "w") for i in range(SHARDS)]
+    with contextlib.ExitStack() as stack:
+        test = stack.enter_context(tarfile.open(folder / "test.tar", "w"))
+        train = [stack.enter_context(tarfile.open(folder / f"train-{i:03}.tar", "w")) for i in range(SHARDS)]
         for i, (pixels, label) in enumerate(zip(images, labels, strict=True)):
-            scan = Image.fromarray((pixels.reshape(8, 8) * 255 / 16).astype(np.uint8)).resize((32, 32), Image.Resampling.BICUBIC)
+            scan = Image.fromarray((pixels.reshape(8, 8) * 255 / 16).astype(np.uint8)).resize(
+                (32, 32), Image.Resampling.BICUBIC
+            )
             png = io.BytesIO()
             scan.save(png, "PNG")
             held_out = i % TEST_SHARE == 0
@@ -48,8 +52,6 @@ def write_shards(folder: Path) -> tuple[int, int]:
                 member = tarfile.TarInfo(f"{i:05}.{extension}")
                 member.size = len(data)
                 (test if held_out else train[i % SHARDS]).addfile(member, io.BytesIO(data))
-        for shard in train:
-            shard.close()
     return counts[0], counts[1]
 
 
@@ -77,7 +79,12 @@ class Classifier:
     def __init__(self, hidden: int = 160) -> None:
         """Starts from small random weights, the same every time."""
         rng = np.random.default_rng(0)
-        self.weights = [rng.standard_normal((784, hidden)) * 0.05, np.zeros(hidden), rng.standard_normal((hidden, 10)) * 0.1, np.zeros(10)]
+        self.weights = [
+            rng.standard_normal((784, hidden)) * 0.05,
+            np.zeros(hidden),
+            rng.standard_normal((hidden, 10)) * 0.1,
+            np.zeros(10),
+        ]
         self.speed = [np.zeros_like(w) for w in self.weights]
 
     def forward(self, x: np.ndarray[Any, Any]) -> tuple[Any, Any]:
@@ -194,7 +201,9 @@ def main() -> int:
         count, held_out = write_shards(folder)
         ds = pipeline(folder)
         steps = -(-count // BATCH)
-        print(f"{count} digits to train on in {SHARDS} tar shards, {held_out} held out\n\n{ds.explain()}", file=sys.stderr)
+        print(
+            f"{count} digits to train on in {SHARDS} tar shards, {held_out} held out\n\n{ds.explain()}", file=sys.stderr
+        )
         evaluation = (
             fb.from_tar(str(folder / "test.tar"))
             .map(label_of, reads=["cls"], writes=["label"])
@@ -220,7 +229,12 @@ def report(result: dict[str, Any], count: int, expected: str, epochs: int) -> in
     rows = [
         ("held-out accuracy", f"{result['accuracy']:.3f}", "at least 0.93", result["accuracy"] >= 0.93),
         ("samples per epoch", ", ".join(map(str, totals)), f"{count}, each once, in {epochs} epochs", each_once),
-        ("longest wait after the kill", f"{1e3 * result['pause']:.0f} ms", f"under 3000 ms (median wait {1e3 * result['wait']:.1f} ms)", result["pause"] < 3),
+        (
+            "longest wait after the kill",
+            f"{1e3 * result['pause']:.0f} ms",
+            f"under 3000 ms (median wait {1e3 * result['wait']:.1f} ms)",
+            result["pause"] < 3,
+        ),
         ("BLAKE3 of the stream", result["hash"], f"{expected}, undisturbed, in process", result["hash"] == expected),
     ]
     print()

@@ -93,7 +93,9 @@ fn numbers(field: &Field, column: &ArrayRef) -> forebay_core::Result<Numbers> {
 
 fn array<'py>(py: Python<'py>, np: &NumPy, field: &Field, numbers: Numbers) -> PyResult<Bound<'py, PyAny>> {
     match numbers {
-        Numbers::Dense { buffer, dtype, shape, missing } if field.nullable && matches!(field.kind, Kind::Scalar { .. }) => {
+        Numbers::Dense { buffer, dtype, shape, missing }
+            if field.nullable && matches!(field.kind, Kind::Scalar { .. }) =>
+        {
             with_missing(py, np, buffer, dtype, &shape, missing)
         }
         Numbers::Dense { buffer, dtype, shape, .. } => {
@@ -105,12 +107,15 @@ fn array<'py>(py: Python<'py>, np: &NumPy, field: &Field, numbers: Numbers) -> P
             let memory = Bound::new(py, Memory::of(buffer))?;
             let flat = np.view(py, memory.as_any(), dtype, &[total])?;
             let mut at = 0;
-            np.objects(py, shapes.into_iter().map(|shape| {
-                let end = at + shape.iter().product::<usize>();
-                let part = flat.get_item(pyo3::types::PySlice::new(py, at as isize, end as isize, 1))?;
-                at = end;
-                part.call_method1(pyo3::intern!(py, "reshape"), (pyo3::types::PyTuple::new(py, shape)?,))
-            }))
+            np.objects(
+                py,
+                shapes.into_iter().map(|shape| {
+                    let end = at + shape.iter().product::<usize>();
+                    let part = flat.get_item(pyo3::types::PySlice::new(py, at as isize, end as isize, 1))?;
+                    at = end;
+                    part.call_method1(pyo3::intern!(py, "reshape"), (pyo3::types::PyTuple::new(py, shape)?,))
+                }),
+            )
         }
         Numbers::Objects(column) => objects(py, np, &column),
     }
@@ -144,14 +149,16 @@ pub(crate) fn copy(bytes: &[u8]) -> MutableBuffer {
 
 fn objects<'py>(py: Python<'py>, np: &NumPy, column: &ArrayRef) -> PyResult<Bound<'py, PyAny>> {
     if let Some(bytes) = column.as_any().downcast_ref::<LargeBinaryArray>() {
-        return np.objects(py, bytes.iter().map(|v| {
-            Ok(v.map_or_else(|| py.None().into_bound(py), |b| PyBytes::new(py, b).into_any()))
-        }));
+        return np.objects(
+            py,
+            bytes.iter().map(|v| Ok(v.map_or_else(|| py.None().into_bound(py), |b| PyBytes::new(py, b).into_any()))),
+        );
     }
     if let Some(strings) = column.as_any().downcast_ref::<LargeStringArray>() {
-        return np.objects(py, strings.iter().map(|v| {
-            Ok(v.map_or_else(|| py.None().into_bound(py), |s| PyString::new(py, s).into_any()))
-        }));
+        return np.objects(
+            py,
+            strings.iter().map(|v| Ok(v.map_or_else(|| py.None().into_bound(py), |s| PyString::new(py, s).into_any()))),
+        );
     }
     let error = forebay_core::Error::internal(format!("a column of {} has no array", column.data_type()));
     Err(raise(py, &error))

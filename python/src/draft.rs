@@ -12,19 +12,40 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "source", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Files {
-    Files { paths: Vec<String> },
-    ImageFolder { root: String },
-    Tar { paths: Vec<String> },
-    Tfrecord { paths: Vec<String>, #[serde(default)] infer: bool, #[serde(default)] features: Option<Vec<Field>>, verify: bool },
-    Parquet { paths: Vec<String>, columns: Option<Vec<String>> },
-    Text { paths: Vec<String> },
-    Jsonl { paths: Vec<String> },
+    #[serde(rename = "files")]
+    Whole {
+        paths: Vec<String>,
+    },
+    ImageFolder {
+        root: String,
+    },
+    Tar {
+        paths: Vec<String>,
+    },
+    Tfrecord {
+        paths: Vec<String>,
+        #[serde(default)]
+        infer: bool,
+        #[serde(default)]
+        features: Option<Vec<Field>>,
+        verify: bool,
+    },
+    Parquet {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    Text {
+        paths: Vec<String>,
+    },
+    Jsonl {
+        paths: Vec<String>,
+    },
 }
 
 impl From<Files> for Draft {
     fn from(files: Files) -> Self {
         match files {
-            Files::Files { paths } => Draft::Files { paths },
+            Files::Whole { paths } => Draft::Files { paths },
             Files::ImageFolder { root } => Draft::ImageFolder { root },
             Files::Tar { paths } => Draft::Tar { paths },
             Files::Tfrecord { paths, infer, features, verify } => {
@@ -82,7 +103,8 @@ fn blame_argument(error: Error) -> Error {
     if error.kind() != ErrorKind::Function {
         return error;
     }
-    let message = error.message().trim_start_matches("returned the wrong structure: ").trim_start_matches("returned ").to_owned();
+    let message =
+        error.message().trim_start_matches("returned the wrong structure: ").trim_start_matches("returned ").to_owned();
     let kept = error.context().iter().filter(|(k, _)| k != "hint" || !message.contains("should be"));
     kept.fold(Error::invalid(message.as_str()), |e, (k, v)| e.with(k, v))
 }

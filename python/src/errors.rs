@@ -56,7 +56,12 @@ pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
         }
         let kind = kind(&value.getattr("kind")?.extract::<String>()?);
         let error = Error::new(kind, value.getattr("message")?.extract::<String>()?);
-        let context: Vec<(String, String)> = value.getattr("context")?.call_method0("items")?.try_iter()?.map(|p| p?.extract()).collect::<PyResult<_>>()?;
+        let context: Vec<(String, String)> = value
+            .getattr("context")?
+            .call_method0("items")?
+            .try_iter()?
+            .map(|p| p?.extract())
+            .collect::<PyResult<_>>()?;
         Ok(context.into_iter().fold(error, |e, (k, v)| e.with(&k, v)))
     };
     read().unwrap_or_else(|e| Error::internal(e.to_string()))
@@ -76,7 +81,7 @@ fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     let text = || -> PyResult<(String, String)> {
         let module = py.import(intern!(py, "forebay._src.user_errors"))?;
-        module.call_method1(intern!(py, "describe"), (exception.value(py),))?.extract()
+        module.call_method1(intern!(py, "describe"), (exception.value(py), exception.traceback(py)))?.extract()
     };
     match text() {
         Ok((message, traceback)) => Error::new(ErrorKind::Function, message).with("traceback", traceback),
@@ -92,9 +97,8 @@ pub(crate) fn guard<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyRe
 
 /// As [`guard`], with the interpreter free for other threads.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
-    let outcome = py.detach(|| {
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)))
-    });
+    let outcome =
+        py.detach(|| catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic))));
     outcome.map_err(|e| raise(py, &e))
 }
 
@@ -112,8 +116,7 @@ pub(crate) fn interruptible<T: Send>(
                 Error::new(ErrorKind::Closed, "interrupted")
             })
         };
-        catch_unwind(AssertUnwindSafe(|| work(&mut poll)))
-            .unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)))
+        catch_unwind(AssertUnwindSafe(|| work(&mut poll))).unwrap_or_else(|panic| Err(forebay_exec::panicked(&*panic)))
     });
     match (interrupt, outcome) {
         (Some(e), _) => Err(e),

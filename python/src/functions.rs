@@ -99,7 +99,8 @@ impl PyFunctions {
         let ids = input.ids();
         let callable = self.load(py, pickle)?;
         let columns = Columns::of(py, input.clone()).map_err(|e| from_exception(py, &e))?;
-        let generators = randomness.map(|r| Ok((generators(py)?, r))).transpose().map_err(|e: PyErr| from_exception(py, &e))?;
+        let generators =
+            randomness.map(|r| Ok((generators(py)?, r))).transpose().map_err(|e: PyErr| from_exception(py, &e))?;
         let rows = if function.batched { 1 } else { columns.rows() };
         let mut returned = Vec::with_capacity(rows);
         for (row, id) in ids.iter().enumerate().take(rows) {
@@ -115,7 +116,11 @@ impl PyFunctions {
                     callable.call1((argument, rng.map_err(|e| from_exception(py, &e))?))
                 }
             };
-            returned.push(result.map_err(|e| if self.stopped.load(Ordering::Relaxed) { closed() } else { blame(from_user(py, &e)) })?);
+            returned.push(
+                result.map_err(|e| {
+                    if self.stopped.load(Ordering::Relaxed) { closed() } else { blame(from_user(py, &e)) }
+                })?,
+            );
         }
         Ok(returned)
     }
@@ -217,7 +222,8 @@ impl Functions for PyFunctions {
                 while items.len() < rows {
                     self.step(seen + items.len())?;
                     let Some(item) = iterator.next() else { break };
-                    items.push(item.map_err(|e| from_user(py, &e).with("sample", format!("0:{}", seen + items.len())))?);
+                    items
+                        .push(item.map_err(|e| from_user(py, &e).with("sample", format!("0:{}", seen + items.len())))?);
                 }
                 let columns = columns_of_rows(py, schema, &items).map_err(|e| from_exception(py, &e))?;
                 Ok((columns, items.len()))
@@ -276,11 +282,10 @@ fn explain(error: Error, name: &str, ids: &[RowId]) -> Error {
         return error;
     }
     let start = Error::new(error.kind(), format!("{name} {}", error.message()));
-    let context = error.context().iter().fold(start, |e, (key, value)| match (key.as_str(), value.parse::<usize>()) {
+    error.context().iter().fold(start, |e, (key, value)| match (key.as_str(), value.parse::<usize>()) {
         ("row", Ok(row)) => ids.get(row).map_or(e.clone(), |id| e.with("sample", id.sample)),
         _ => e.with(key, value),
-    });
-    context
+    })
 }
 
 pub(crate) fn closed() -> Error {

@@ -13,7 +13,11 @@ use forebay_plan::Source;
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Indexes a source; `None` for the sources that Python reads.
-pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<SourceIndex>> {
+pub(crate) fn index(
+    source: &Source,
+    counted: bool,
+    poll: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<SourceIndex>> {
     if matches!(source, Source::MapDataset { .. } | Source::Generator { .. }) {
         return Ok(None);
     }

@@ -77,7 +77,9 @@ impl NativeIterator {
             // Taken without the GIL: whoever holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
             let iteration = iteration.as_mut().ok_or_else(closed)?;
-            let Some(delivery) = iteration.next(&mut || if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() })? else {
+            let Some(delivery) =
+                iteration.next(&mut || if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() })?
+            else {
                 return Ok(None);
             };
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
@@ -130,12 +132,13 @@ impl NativeIterator {
 }
 
 impl Inner {
+    /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
+    /// may have an exception on its way, which no Python code may come across.
     fn close(self: Arc<Self>, wait: Duration) {
         self.closing.store(true, Ordering::Relaxed);
-        self.runner.stop();
         let (done, ended) = mpsc::channel();
-        // Joining is left to a thread of its own: a user's function may never return.
         let join = move || {
+            self.runner.stop();
             drop(lock(&self.iteration).take());
             let _ = done.send(());
         };

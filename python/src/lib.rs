@@ -47,9 +47,9 @@ mod _native {
     #[pymodule_export]
     use crate::probe::fields_of_samples;
     #[pymodule_export]
-    use crate::service::ServiceClient;
-    #[pymodule_export]
     use crate::process::host::serve_functions;
+    #[pymodule_export]
+    use crate::service::ServiceClient;
     #[pymodule_export]
     use crate::up::Up;
 

@@ -17,6 +17,9 @@ use crate::functions::PyFunctions;
 use crate::iter::{Iteration, NativeIterator};
 use crate::runner::Runner;
 
+/// A column for Python: name, dtype, shape, nullable.
+type Described = (String, String, Option<Vec<Option<usize>>>, bool);
+
 /// An immutable pipeline.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Pipeline {
@@ -52,9 +55,8 @@ impl Pipeline {
     fn from_memory(columns: &Bound<'_, PyAny>, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let py = columns.py();
         let site = site(file, line);
-        let (source, bytes) = crate::draft::memory(columns).map_err(|e| {
-            raise(py, &blame_source(crate::errors::from_exception(py, &e), name, site.as_ref()))
-        })?;
+        let (source, bytes) = crate::draft::memory(columns)
+            .map_err(|e| raise(py, &blame_source(crate::errors::from_exception(py, &e), name, site.as_ref())))?;
         let blobs = BlobSet::default().with(bytes).0;
         guard(py, || Ok(Self { graph: Graph::new(source, site)?, blobs }))
     }
@@ -73,7 +75,8 @@ impl Pipeline {
         let site = site(file, line);
         guard(py, || {
             let (blobs, json) = attach(&BlobSet::default(), json, pickle);
-            let source: Source = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
+            let source: Source =
+                serde_json::from_str(&json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
             let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
             Ok(Self { graph, blobs })
         })
@@ -104,7 +107,7 @@ impl Pipeline {
 
     /// The columns: name, dtype ("bytes", "string" or NumPy's name), shape (`None` for scalars), nullable.
     #[getter]
-    fn schema(&self) -> Vec<(String, String, Option<Vec<Option<usize>>>, bool)> {
+    fn schema(&self) -> Vec<Described> {
         self.graph.schema().fields().iter().map(describe).collect()
     }
 
@@ -195,9 +198,10 @@ impl Pipeline {
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state: Option<Start> = match state {
-            Some(json) => Some(serde_json::from_str(json).map_err(|e| {
-                raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}")))
-            })?),
+            Some(json) => Some(
+                serde_json::from_str(json)
+                    .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?,
+            ),
             None => None,
         };
         let runner = Runner::new(py, executor)?;
@@ -334,4 +338,3 @@ fn counted(graph: &Graph, rows: u64) -> i128 {
     }
     n
 }
-

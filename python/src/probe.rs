@@ -95,7 +95,9 @@ fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyR
         (a, b) if a == b => Some(kind.clone()),
         (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Float64 })
         | (Scalar { dtype: DType::Float64 }, Scalar { dtype: DType::Int64 }) => Some(Kind::scalar(DType::Float64)),
-        (Tensor { dtype, shape }, Tensor { dtype: other, shape: then }) if dtype == other && shape.len() == then.len() => {
+        (Tensor { dtype, shape }, Tensor { dtype: other, shape: then })
+            if dtype == other && shape.len() == then.len() =>
+        {
             let shape = shape.iter().zip(then).map(|(a, b)| if a == b { *a } else { None }).collect();
             Some(Tensor { dtype: *dtype, shape })
         }

@@ -17,7 +17,7 @@ pub(crate) fn flatten<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(String, B
 }
 
 fn into<'py>(value: &Bound<'py, PyAny>, prefix: &str, out: &mut Vec<(String, Bound<'py, PyAny>)>) -> PyResult<()> {
-    let Ok(mapping) = value.cast::<PyMapping>() else { return Err(no_dictionary(value)) };
+    let Ok(mapping) = value.cast::<PyMapping>() else { return Err(no_dictionary(value, None)) };
     for item in mapping.items()?.iter() {
         let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item.extract()?;
         let Ok(key) = key.cast::<PyString>() else {
@@ -34,9 +34,11 @@ fn into<'py>(value: &Bound<'py, PyAny>, prefix: &str, out: &mut Vec<(String, Bou
     Ok(())
 }
 
-fn no_dictionary(value: &Bound<'_, PyAny>) -> PyErr {
+fn no_dictionary(value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
     let message = format!("returned the wrong structure: {} instead of a dictionary of columns", describe(value));
-    raise(value.py(), &Error::new(ErrorKind::Function, message).hint("return {\"column\": value, ...}"))
+    let error = Error::new(ErrorKind::Function, message);
+    let error = row.map_or(error.clone(), |row| error.with("row", row));
+    raise(value.py(), &error.hint("return {\"column\": value, ...}"))
 }
 
 /// Makes columns of one dictionary for each row.
@@ -58,6 +60,9 @@ pub(crate) fn columns_of_batch(schema: &Schema, batch: &Bound<'_, PyAny>, rows: 
 
 fn in_order<'py>(schema: &Schema, row: &Bound<'py, PyAny>, at: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let fields = schema.fields();
+    if row.cast::<PyMapping>().is_err() {
+        return Err(no_dictionary(row, Some(at)));
+    }
     if let Ok(dict) = row.cast::<PyDict>()
         && dict.len() == fields.len()
     {

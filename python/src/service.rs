@@ -87,7 +87,11 @@ impl ServiceClient {
         let from: Option<Position> = match state {
             Some(json) => {
                 let start: Result<Start, _> = serde_json::from_str(json);
-                Some(start.map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?.position)
+                Some(
+                    start
+                        .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?
+                        .position,
+                )
             }
             None => None,
         };
@@ -99,7 +103,8 @@ impl ServiceClient {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::Progress::new();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
-            let options = StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
+            let options =
+                StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
             Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
         })?;
         Ok(NativeIterator::new(Iteration::Service(stream), from, None, runner))

@@ -22,7 +22,9 @@ use crate::numpy::NumPy;
 pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
     let np = NumPy::get(py)?;
     let missing = |v: &Bound<'py, PyAny>| v.is_none();
-    if !field.nullable && let Some(row) = values.iter().position(missing) {
+    if !field.nullable
+        && let Some(row) = values.iter().position(missing)
+    {
         return Err(wrong(field, &values[row], Some(row)));
     }
     match &field.kind {
@@ -48,7 +50,10 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
     let np = NumPy::get(py)?;
     let too_few = |n: usize| {
         let message = format!("returned {n} rows for column {:?} of a batch of {rows}", field.name);
-        raise(py, &Error::new(ErrorKind::Function, message).hint("a map gives one row for each row; drop rows with filter"))
+        raise(
+            py,
+            &Error::new(ErrorKind::Function, message).hint("a map gives one row for each row; drop rows with filter"),
+        )
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
@@ -62,7 +67,9 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
             return Err(wrong_batch(field, &array, &whole));
         }
         let bytes = MutableBuffer::from_len_zeroed(whole.iter().product::<usize>() * dtype.size());
-        return filled(py, np, &field.kind, bytes, &whole, None, |all| all.set_item(pyo3::types::PyEllipsis::get(py), &array));
+        return filled(py, np, &field.kind, bytes, &whole, None, |all| {
+            all.set_item(pyo3::types::PyEllipsis::get(py), &array)
+        });
     }
     if !is_list && !np.is_array(value)? {
         return Err(wrong(field, value, None));
@@ -259,8 +266,12 @@ pub(crate) fn describe(value: &Bound<'_, PyAny>) -> String {
 
 /// The row travels in the context as `row` until the caller, who knows the samples, replaces it.
 fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
-    let message =
-        format!("returned the wrong structure: column {:?} should be {}, and is {}", field.name, field.kind, describe(value));
+    let message = format!(
+        "returned the wrong structure: column {:?} should be {}, and is {}",
+        field.name,
+        field.kind,
+        describe(value)
+    );
     let error = Error::new(ErrorKind::Function, message).with("column", &field.name);
     let error = match row {
         Some(row) => error.with("row", row),
@@ -273,7 +284,8 @@ fn wrong_batch(field: &Field, array: &Bound<'_, PyAny>, shape: &[usize]) -> PyEr
     let dims: Vec<_> = shape[1..].iter().map(usize::to_string).collect();
     let dtype = array.getattr("dtype").and_then(|d| d.str()?.extract::<String>()).unwrap_or_default();
     let is = if dims.is_empty() { dtype } else { format!("{dtype}[{}]", dims.join(", ")) };
-    let message = format!("returned the wrong structure: column {:?} should be {} a row, and is {is}", field.name, field.kind);
+    let message =
+        format!("returned the wrong structure: column {:?} should be {} a row, and is {is}", field.name, field.kind);
     raise(array.py(), &Error::new(ErrorKind::Function, message).with("column", &field.name).hint(hint(field)))
 }
 
@@ -282,7 +294,10 @@ fn hint(field: &Field) -> String {
     match &field.kind {
         Kind::Tensor { dtype, shape } => {
             let dims = vec!["None"; shape.len()].join(", ");
-            format!("every row has to fit the schema; shapes that differ are given as schema={{{name:?}: ({:?}, [{dims}])}}", dtype.name())
+            format!(
+                "every row has to fit the schema; shapes that differ are given as schema={{{name:?}: ({:?}, [{dims}])}}",
+                dtype.name()
+            )
         }
         _ => format!("every row has to fit the schema: convert the value, or give schema={{{name:?}: ...}}"),
     }

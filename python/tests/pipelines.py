@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
-from conftest import encoded, picture
+from pictures import encoded, picture
 
 PNGS = [encoded(picture(i, 12 + i % 5, 10 + i % 3), "PNG") for i in range(40)]
 

@@ -11,7 +11,7 @@ import tarfile
 import forebay as fb
 import numpy as np
 import pytest
-from conftest import encoded, picture
+from pictures import encoded, picture
 
 E = fb.errors
 

@@ -9,10 +9,9 @@ import operator
 import pickle
 import random
 
+import forebay as fb
 import numpy as np
 import pytest
-
-import forebay as fb
 from forebay import errors
 
 ROWS = 41

@@ -298,6 +298,16 @@ def test_map_datasets_and_generators_run_in_both_executors(executor):
     assert [int(r["i"]) for r in run(generator.take(130), executor)] == list(range(130))
 
 
+def test_an_exception_in_a_loop_is_not_lost_with_the_iterator():
+    def loop():
+        for _ in fb.range(1000).iter(threads=2):
+            raise ValueError("mine")
+
+    for _ in range(20):
+        with pytest.raises(ValueError, match="mine"):
+            loop()
+
+
 def test_no_process_stays_behind(until):
     def children() -> list[str]:
         with open(f"/proc/self/task/{threading.get_native_id()}/children") as file:

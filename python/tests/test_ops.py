@@ -8,7 +8,7 @@ import math
 import forebay as fb
 import numpy as np
 import pytest
-from conftest import encoded, picture
+from pictures import encoded, picture
 from PIL import Image
 
 X = np.random.default_rng(5).standard_normal(200)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset
-from conftest import encoded, picture
+from pictures import encoded, picture
 
 
 def column(ds: fb.Dataset, name: str) -> list:

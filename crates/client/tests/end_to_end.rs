@@ -2,16 +2,22 @@
 
 mod cluster;
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
+use arrow_flight::Criteria;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_client::FlightServiceClient;
 use cluster::{BLOB, Cluster, assert_same, batch, drain, graph, patient, range, reference};
 use forebay_client::StreamOptions;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema};
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
 use forebay_plan::{Binary, BlobId, Expr, Function, Op, Source};
+use futures::TryStreamExt;
 use proptest::prelude::*;
+use tonic::transport::Endpoint;
 
 fn col(name: &str) -> Expr {
     Expr::Col { name: name.to_owned() }
@@ -266,10 +272,10 @@ fn a_dispatcher_that_stays_away_is_named_after_the_deadline() {
     assert!(error.message().contains(&cluster.address.to_string()), "{error}");
 }
 
-/// A function that raises at one row, and panics at another.
-struct Raises(i64, i64);
+/// A function of the test. Called with the ids of a chunk's rows.
+struct Calls<F>(F);
 
-impl Functions for Raises {
+impl<F: Fn(&[i64]) -> Result<()> + Send + Sync> Functions for Calls<F> {
     fn map(
         &self,
         _: &Function,
@@ -280,11 +286,8 @@ impl Functions for Raises {
     ) -> Result<Vec<ArrayRef>> {
         assert_eq!(pickle.bytes, BLOB);
         let ids = input.columns()[0].as_any().downcast_ref::<Int64Array>().expect("int64");
-        assert!(!ids.values().contains(&self.1), "a bug of ours");
-        match ids.values().contains(&self.0) {
-            true => Err(Error::new(ErrorKind::Function, "ValueError: bad row").with("traceback", "line 1\nline 2")),
-            false => Ok(vec![input.columns()[0].clone()]),
-        }
+        (self.0)(ids.values())?;
+        Ok(vec![input.columns()[0].clone()])
     }
 
     fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
@@ -318,10 +321,21 @@ fn mapped() -> Op {
     Op::Map { function, output: vec![Field::new("id", Kind::scalar(DType::Int64))], keep_others: false }
 }
 
+/// Raises at one row, and panics at another.
+fn raises(raise: i64, panic: i64) -> Arc<dyn Functions> {
+    Arc::new(Calls(move |ids: &[i64]| {
+        assert!(!ids.contains(&panic), "a bug of ours");
+        match ids.contains(&raise) {
+            true => Err(Error::new(ErrorKind::Function, "ValueError: bad row").with("traceback", "line 1\nline 2")),
+            false => Ok(()),
+        }
+    }))
+}
+
 #[test]
 fn a_split_that_fails_is_raised_in_its_turn_with_everything_known_of_it() {
-    for (functions, kind) in [(Raises(3000, -1), ErrorKind::Function), (Raises(-1, 3000), ErrorKind::Internal)] {
-        let cluster = Cluster::with(2, Arc::new(functions));
+    for (functions, kind) in [(raises(3000, -1), ErrorKind::Function), (raises(-1, 3000), ErrorKind::Internal)] {
+        let cluster = Cluster::with(2, functions);
         let job = cluster.open("raises", &range(5000, vec![mapped(), batch(10)]), 1, 1).expect("a job");
         let mut stream = cluster.stream(&job, StreamOptions::default());
         let (mut found, mut poll) = (Vec::new(), patient());
@@ -338,4 +352,81 @@ fn a_split_that_fails_is_raised_in_its_turn_with_everything_known_of_it() {
         assert!(before.len() > 2000 && before.iter().copied().eq(0..before.len() as i64), "{} rows", before.len());
         assert_eq!(stream.next(&mut poll).expect_err("it stays"), error);
     }
+}
+
+/// Holds up every call for a row from `row` on, until it is opened.
+#[derive(Default)]
+struct Gate {
+    row: Mutex<Option<i64>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self, ids: &[i64]) {
+        let closed = |row: &mut Option<i64>| row.is_some_and(|row| ids.iter().any(|&id| id >= row));
+        drop(self.opened.wait_while(self.row.lock().expect("no panic"), closed).expect("no panic"));
+    }
+
+    fn set(&self, row: Option<i64>) {
+        *self.row.lock().expect("no panic") = row;
+        self.opened.notify_all();
+    }
+}
+
+#[test]
+fn a_worker_that_dies_within_a_split_is_replaced_at_the_chunk_it_had_come_to() {
+    let gate = Arc::new(Gate::default());
+    let pass = gate.clone();
+    let functions: Arc<dyn Functions> = Arc::new(Calls(move |ids: &[i64]| {
+        pass.pass(ids);
+        Ok(())
+    }));
+    let mut cluster = Cluster::with(1, functions);
+    let job = cluster.open("gated", &range(5000, vec![mapped(), batch(10)]), 1, 1).expect("a job");
+    let sizing = job.plan().sizing();
+    assert!(sizing.split_units > sizing.morsel_units, "splits of several chunks");
+    // The second chunk of the sixth split is never done by the first worker.
+    let row = (5 * sizing.split_units + sizing.morsel_units) * sizing.unit_rows;
+    gate.set(Some(row as i64));
+    let mut stream = cluster.stream(&job, StreamOptions::default());
+    let mut poll = patient();
+    let first: Vec<_> =
+        (0..row / 10).map(|_| stream.next(&mut poll).expect("a delivery").expect("not the end")).collect();
+    cluster.kill_worker(0);
+    cluster.add_worker();
+    gate.set(None);
+    let rest = drain(&mut stream).expect("the rest");
+    assert!(ids(&first).into_iter().chain(ids(&rest)).eq(0..5000));
+}
+
+#[test]
+fn any_arrow_flight_client_can_list_and_read_splits() {
+    let cluster = Cluster::start(1);
+    let job = cluster.open("open", &range(8000, vec![doubled(), batch(16)]), 1, 1).expect("a job");
+    let mut stream = cluster.stream(&job, StreamOptions::default());
+    stream.next(&mut patient()).expect("a delivery").expect("not the end");
+    let worker = cluster.worker_addresses[0].clone();
+    let (path, batches) = cluster.block_on(async move {
+        let endpoint = Endpoint::from_shared(format!("http://{worker}")).expect("an address");
+        let mut client = FlightServiceClient::new(endpoint.connect().await.expect("a connection"));
+        let mut infos = client.list_flights(Criteria::default()).await.expect("a list").into_inner();
+        let info = infos.message().await.expect("a message").expect("a split");
+        let [endpoint] = info.endpoint.as_slice() else { panic!("{} endpoints", info.endpoint.len()) };
+        assert_eq!(endpoint.location[0].uri, format!("grpc://{worker}"));
+        let path = info.flight_descriptor.clone().expect("a descriptor").path;
+        let schema = info.clone().try_decode_schema().expect("a schema");
+        let messages = client.do_get(endpoint.ticket.clone().expect("a ticket")).await.expect("a stream").into_inner();
+        let messages = messages.map_err(|status| FlightError::Tonic(Box::new(status)));
+        let batches: Vec<_> =
+            FlightRecordBatchStream::new_from_flight_data(messages).try_collect().await.expect("batches");
+        assert!(batches.iter().all(|b: &arrow_array::RecordBatch| *b.schema() == schema));
+        (path, batches)
+    });
+    assert_eq!(&path[..3], ["open", "0", "0"]);
+    let first = path[3].parse::<i64>().expect("an ordinal") * (job.plan().sizing().split_units * 16) as i64;
+    let rows: Vec<i64> = batches
+        .iter()
+        .flat_map(|b| b.column(0).as_any().downcast_ref::<Int64Array>().expect("int64").values().to_vec())
+        .collect();
+    assert!(!rows.is_empty() && rows.iter().copied().eq(first..first + rows.len() as i64));
 }

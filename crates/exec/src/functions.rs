@@ -91,7 +91,14 @@ fn none<T>() -> Result<T> {
 }
 
 impl Functions for NoFunctions {
-    fn map(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>, _: &Arc<Schema>) -> Result<Vec<ArrayRef>> {
+    fn map(
+        &self,
+        _: &Function,
+        _: &Pickle,
+        _: &Chunk,
+        _: Option<Randomness>,
+        _: &Arc<Schema>,
+    ) -> Result<Vec<ArrayRef>> {
         none()
     }
 

@@ -110,7 +110,8 @@ impl LocalStream {
         let threads = if options.threads == 0 { cores } else { options.threads };
         let merge = Merge::new(executable.clone(), &options.from)?;
         let from = options.from;
-        let mut cursor = Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };
+        let mut cursor =
+            Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };
         cursor.skip(&executable, options.consumer, from.chunk);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
         let state = State { cursor, slots: VecDeque::new(), base: 0, slots_max: threads + ahead, stop: false };

@@ -56,7 +56,7 @@ impl Delivery {
 }
 
 enum Before {
-    Work(Compiled),
+    Work(Box<Compiled>),
     Take(u64),
     Skip(u64),
     Shard { count: u64, index: u64 },
@@ -103,7 +103,7 @@ impl Merge {
                     schema = compiled.schema().clone();
                     match batching {
                         Some(_) => after.push(compiled),
-                        None => before.push(Before::Work(compiled)),
+                        None => before.push(Before::Work(Box::new(compiled))),
                     }
                 }
                 TailStep::Take(n) => before.push(Before::Take(*n)),
@@ -137,7 +137,8 @@ impl Merge {
     /// # Errors
     /// Whatever an op of the tail gives.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
-        let at = |p: &Self, rows| Position { epoch: p.next.epoch, split, chunk: index, rows, counters: p.counters_out() };
+        let at =
+            |p: &Self, rows| Position { epoch: p.next.epoch, split, chunk: index, rows, counters: p.counters_out() };
         let mut start = at(self, 0);
         let mut chunk = self.through_tail(chunk)?;
         self.next = Position { chunk: index + 1, ..at(self, 0) };
@@ -263,7 +264,10 @@ impl Merge {
     }
 
     fn first_pending(&self) -> Position {
-        let next = || Position { counters: if self.next.split == 0 && self.next.chunk == 0 { Vec::new() } else { self.counters_out() }, ..self.next.clone() };
+        let next = || Position {
+            counters: if self.next.split == 0 && self.next.chunk == 0 { Vec::new() } else { self.counters_out() },
+            ..self.next.clone()
+        };
         self.pending.front().map_or_else(next, |p| p.start.clone())
     }
 

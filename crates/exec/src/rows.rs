@@ -45,7 +45,12 @@ impl Rows {
         }
     }
 
-    pub(crate) fn stream(&self, block: u64, epoch: Epoch, see: &mut dyn FnMut(Result<Chunk>) -> Result<()>) -> Result<()> {
+    pub(crate) fn stream(
+        &self,
+        block: u64,
+        epoch: Epoch,
+        see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
+    ) -> Result<()> {
         match self {
             Rows::Files(reader) => {
                 let chunks = match reader.stream(block, epoch, STREAM_ROWS) {

@@ -55,9 +55,7 @@ impl Compiled {
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
         match self {
             Compiled::Image(work) => work.run(chunk, scratch.images()?),
-            Compiled::Table(step) => {
-                table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e))
-            }
+            Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
         }
     }

@@ -21,7 +21,7 @@ pub use announce::Announcement;
 pub use forebay_client::Service;
 pub use forebay_dispatcher::Timing;
 pub use forebay_worker::{Functions, NoFunctions};
-pub use lifetime::{exit_with_parent, wait_for_stop};
+pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
 pub use telemetry::init_logs;
 pub use up::{Up, UpOptions};

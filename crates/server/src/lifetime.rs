@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What a shell reports of a process that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// How often a process that waits for a signal looks around.
+const TICK: std::time::Duration = std::time::Duration::from_millis(200);
 
 struct Signals {
     interrupt: Signal,
@@ -46,22 +48,41 @@ pub(crate) fn stop_on_signal() -> Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Waits for SIGINT or SIGTERM, calling `tick` every 200 ms.
-///
-/// # Errors
-/// What `tick` returns, at once; what the system says.
-pub fn wait_for_stop(mut tick: impl FnMut() -> Result<()>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut signals = Signals::new()?;
-        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(200));
-        loop {
-            tokio::select! {
-                () = signals.next() => return Ok(()),
-                _ = ticks.tick() => tick()?,
+/// SIGINT and SIGTERM, taken over from the moment it is made: one that comes before the wait is not lost.
+pub struct StopSignal {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+}
+
+impl StopSignal {
+    /// Takes the signals over.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::new()?
+        };
+        Ok(Self { runtime, signals })
+    }
+
+    /// Waits for a signal, calling `tick` every 200 ms.
+    ///
+    /// # Errors
+    /// What `tick` returns, at once.
+    pub fn wait(mut self, mut tick: impl FnMut() -> Result<()>) -> Result<()> {
+        self.runtime.block_on(async {
+            let mut ticks = tokio::time::interval(TICK);
+            loop {
+                tokio::select! {
+                    () = self.signals.next() => return Ok(()),
+                    _ = ticks.tick() => tick()?,
+                }
             }
-        }
-    })
+        })
+    }
 }
 
 /// Ends this process at once when its stdin says something or ends: the parent holds the other side, and the system

@@ -46,7 +46,15 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     pub(crate) fn new(threads: usize, slots: usize, blobs: BlobStore, functions: Arc<dyn Functions>) -> Self {
-        Self { meter: Arc::default(), pool: Pool::new(threads), blobs, functions, slots, state: Mutex::default(), leased: Notify::new() }
+        Self {
+            meter: Arc::default(),
+            pool: Pool::new(threads),
+            blobs,
+            functions,
+            slots,
+            state: Mutex::default(),
+            leased: Notify::new(),
+        }
     }
 
     /// Takes a job's definition. Must be called within a runtime.

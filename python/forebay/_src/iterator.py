@@ -119,6 +119,7 @@ class DatasetIterator(Iterator[Sample]):
     def close(self) -> None:
         """Stops the threads behind the iterator. It is not needed after the last batch."""
         self._closed = True
+        self._samples, self._used = [], 0
         if self._native is not None:
             self._native.close()
             self._native = None

@@ -44,7 +44,7 @@ def name_of(function: Callable[..., Any]) -> str:
     """Returns a function's name for people."""
     inner = inspect.unwrap(function)
     inner = getattr(inner, "func", inner)
-    return str(getattr(inner, "__qualname__", type(inner).__qualname__)).replace("<locals>.", "")
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__)).rpartition("<locals>.")[2]
 
 
 def wants_rng(function: Callable[..., Any]) -> bool:

@@ -147,7 +147,7 @@ def from_generator(
         schema: What it yields. Default: found by looking at the first four samples.
 
     >>> def squares():
-    ...     for i in range(3):
+    ...     for i in (0, 1, 2):
     ...         yield {"square": i * i}
     >>> [int(row["square"]) for row in from_generator(squares)]
     [0, 1, 4]

@@ -13,10 +13,11 @@ class Stop(BaseException):
     """Thrown into users' code when its iterator is closed."""
 
 
-def describe(error: BaseException) -> tuple[str, str]:
+def describe(error: BaseException, frames: TracebackType | None = None) -> tuple[str, str]:
     """Returns one line that says what was raised, and the traceback without frames of this package."""
+    frames = _first_user_frame(frames or error.__traceback__)
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1] or type(error).__name__
-    shown = traceback.TracebackException(type(error), error, _first_user_frame(error.__traceback__))
+    shown = traceback.TracebackException(type(error), error, frames)
     return f"raised {text}", "".join(shown.format())
 
 

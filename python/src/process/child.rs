@@ -111,12 +111,19 @@ impl Child {
         if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(Error::internal("no room for four file descriptors"));
         }
-        sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut ancillary, SendFlags::NOSIGNAL).map_err(std::io::Error::from)?;
+        sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut ancillary, SendFlags::NOSIGNAL)
+            .map_err(std::io::Error::from)?;
         Ok(())
     }
 
     /// Sends a call and waits for its answer.
-    pub(super) fn call(&mut self, call: Call, object: Option<&Pickle>, input: Option<&Chunk>, watch: &Watch<'_>) -> Result<Body> {
+    pub(super) fn call(
+        &mut self,
+        call: Call,
+        object: Option<&Pickle>,
+        input: Option<&Chunk>,
+        watch: &Watch<'_>,
+    ) -> Result<Body> {
         self.fit = false;
         let input_bytes = input.map_or(Ok(0), |chunk| write_rows(&self.shared.request, chunk, true))?;
         let mut pickle_bytes = None;
@@ -194,7 +201,7 @@ impl Child {
                 _ => break None,
             }
         };
-        let how = status.map_or_else(|| "closed its connection".to_owned(), |s| describe(s));
+        let how = status.map_or_else(|| "closed its connection".to_owned(), describe);
         let error = Error::new(ErrorKind::Function, format!("{}: its process {how}", watch.what));
         watch.blame(error, self.shared.progress())
     }

@@ -42,11 +42,11 @@ pub(crate) fn serve_functions(py: Python<'_>, fd: RawFd) -> PyResult<()> {
     })
 }
 
-fn take_files(mut socket: &UnixStream) -> Result<Shared> {
+fn take_files(socket: &UnixStream) -> Result<Shared> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(&mut socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         .map_err(std::io::Error::from)?;
     let mut fds = Vec::new();
     for message in ancillary.drain() {
@@ -101,7 +101,8 @@ impl Host {
             }
             Call::Generate { rows, output } => {
                 let output = Arc::new(output);
-                self.functions.generate(&object, rows, &output, &mut |columns, rows| self.yielded(&output, columns, rows))?;
+                self.functions
+                    .generate(&object, rows, &output, &mut |columns, rows| self.yielded(&output, columns, rows))?;
                 Ok(Body::End)
             }
             Call::More => Err(Error::internal("no generator is open")),
@@ -128,4 +129,3 @@ impl Host {
         Ok(Pickle { id, bytes: Bytes::from(pickle) })
     }
 }
-

@@ -109,7 +109,9 @@ impl Functions for ProcessFunctions {
         };
         self.with_child(|child| {
             let body = child.call(call, Some(pickle), Some(input), &watch)?;
-            columns(child, body, output)?.map(|c| c.0).ok_or_else(|| Error::internal("a function process gave no columns"))
+            columns(child, body, output)?
+                .map(|c| c.0)
+                .ok_or_else(|| Error::internal("a function process gave no columns"))
         })
     }
 
@@ -152,14 +154,16 @@ impl Functions for ProcessFunctions {
         let watch = Watch::items("from_generator", &[], ITEM_TIMEOUT);
         let mut call = Call::Generate { rows, output: (**schema).clone() };
         let mut pickle = Some(generator);
-        self.with_child(|child| loop {
-            let body = child.call(call, pickle.take(), None, &watch)?;
-            let Some((columns, rows)) = columns(child, body, schema)? else { return Ok(()) };
-            if let Err(e) = emit(columns, rows) {
-                child.retire();
-                return Err(e);
+        self.with_child(|child| {
+            loop {
+                let body = child.call(call, pickle.take(), None, &watch)?;
+                let Some((columns, rows)) = columns(child, body, schema)? else { return Ok(()) };
+                if let Err(e) = emit(columns, rows) {
+                    child.retire();
+                    return Err(e);
+                }
+                call = Call::More;
             }
-            call = Call::More;
         })
     }
 }

@@ -31,10 +31,26 @@ pub(super) struct Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Call {
-    Map { function: Function, randomness: Option<Keys>, input: Schema, output: Schema },
-    Filter { function: Function, randomness: Option<Keys>, input: Schema },
-    Items { rows: Vec<u64>, ids: Vec<(u64, u64)>, output: Schema },
-    Generate { rows: usize, output: Schema },
+    Map {
+        function: Function,
+        randomness: Option<Keys>,
+        input: Schema,
+        output: Schema,
+    },
+    Filter {
+        function: Function,
+        randomness: Option<Keys>,
+        input: Schema,
+    },
+    Items {
+        rows: Vec<u64>,
+        ids: Vec<(u64, u64)>,
+        output: Schema,
+    },
+    Generate {
+        rows: usize,
+        output: Schema,
+    },
     /// The next rows of the generator.
     More,
 }

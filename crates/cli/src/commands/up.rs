@@ -1,7 +1,7 @@
 //! `forebay up`
 
 use forebay_core::Result;
-use forebay_server::{UpOptions, init_logs, wait_for_stop};
+use forebay_server::{StopSignal, UpOptions, init_logs};
 
 use crate::arguments::Up;
 use crate::host::Host;
@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
     };
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.
     let up = forebay_server::Up::start(options, &mut super::go_on)?;
+    let stop = StopSignal::new()?;
     let service = format!("forebay://{}", up.address());
     let started = Started { service, dispatcher: up.dispatcher_pid(), workers: up.worker_pids() };
     if arguments.json {
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
         }
         eprintln!("Ctrl-C ends it");
     }
-    let stopped = wait_for_stop(|| up.check());
+    let stopped = stop.wait(|| up.check());
     up.close();
     stopped
 }

@@ -39,12 +39,14 @@ def write_tar():
     name = "webdataset.tar"
     with webdataset.TarWriter(str(HERE / name), encoder=False, mtime=0) as sink:
         for i in range(7):
-            sink.write({
-                "__key__": f"train/{i:05}",
-                "jpg": RNG.bytes(int(RNG.integers(0, 1500))),
-                "cls": str(i % 3).encode(),
-                "seg.PNG": RNG.bytes(5),
-            })
+            sink.write(
+                {
+                    "__key__": f"train/{i:05}",
+                    "jpg": RNG.bytes(int(RNG.integers(0, 1500))),
+                    "cls": str(i % 3).encode(),
+                    "seg.PNG": RNG.bytes(5),
+                }
+            )
     samples = webdataset.WebDataset(str(HERE / name), shardshuffle=False, handler=webdataset.reraise_exception)
     read = [{k: plain(v) for k, v in s.items() if k in ("__key__", "jpg", "cls")} for s in samples]
     # webdataset lowers the case of extensions; here they stay as they are written.
@@ -53,10 +55,19 @@ def write_tar():
             row["seg.PNG"] = tar.extractfile(row["__key__"] + ".seg.PNG").read().hex()
     rows(name, read)
 
-    for name, form in [("pax.tar", tarfile.PAX_FORMAT), ("gnu.tar", tarfile.GNU_FORMAT), ("ustar.tar", tarfile.USTAR_FORMAT)]:
+    for name, form in [
+        ("pax.tar", tarfile.PAX_FORMAT),
+        ("gnu.tar", tarfile.GNU_FORMAT),
+        ("ustar.tar", tarfile.USTAR_FORMAT),
+    ]:
         expected = []
         deep = "/".join(["folder-" + "é" * 20 if form != tarfile.USTAR_FORMAT else "folder-" + "e" * 30] * 4)
-        with tarfile.open(HERE / name, "w", format=form, pax_headers={"comment": "a global header"} if form == tarfile.PAX_FORMAT else None) as tar:
+        with tarfile.open(
+            HERE / name,
+            "w",
+            format=form,
+            pax_headers={"comment": "a global header"} if form == tarfile.PAX_FORMAT else None,
+        ) as tar:
             folder = tarfile.TarInfo(deep)
             folder.type = tarfile.DIRTYPE
             tar.addfile(folder)
@@ -74,7 +85,9 @@ def write_tar():
         with tarfile.open(HERE / name) as tar:
             for i in range(3):
                 base = f"{deep}/{i}"
-                expected.append({"__key__": base} | {e: tar.extractfile(f"{base}.{e}").read().hex() for e in ("bin", "txt")})
+                expected.append(
+                    {"__key__": base} | {e: tar.extractfile(f"{base}.{e}").read().hex() for e in ("bin", "txt")}
+                )
         rows(name, expected)
 
 
@@ -122,17 +135,22 @@ def write_parquet():
     maybe = lambda make: [None if i % 7 == 3 else make(i) for i in range(n)]
     image = pa.FixedSizeListArray.from_arrays(pa.array(RNG.integers(0, 256, n * 6), pa.uint8()), 6)
     shaped = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.uint8(), [2, 3]), image)
-    table = pa.table({
-        "id": pa.array(range(n), pa.int64()),
-        "x": pa.array(maybe(lambda i: i / 3), pa.float32()),
-        "flag": pa.array(maybe(lambda i: i % 2 == 0), pa.bool_()),
-        "name": pa.array(maybe(lambda i: f"näme-{i % 5}")).dictionary_encode(),
-        "raw": pa.array([RNG.bytes(i % 9) for i in range(n)], pa.binary()),
-        "list": pa.array(maybe(lambda i: list(range(i % 4))), pa.list_(pa.int32())),
-        "bits": pa.array([[i % 2 == 0, True] for i in range(n)], pa.list_(pa.bool_(), 2)),
-        "image": shaped,
-        "user": pa.array(maybe(lambda i: {"age": i, "at": {"lat": i / 2}}), pa.struct([pa.field("age", pa.int16(), nullable=False), ("at", pa.struct([("lat", pa.float64())]))])),
-    })
+    table = pa.table(
+        {
+            "id": pa.array(range(n), pa.int64()),
+            "x": pa.array(maybe(lambda i: i / 3), pa.float32()),
+            "flag": pa.array(maybe(lambda i: i % 2 == 0), pa.bool_()),
+            "name": pa.array(maybe(lambda i: f"näme-{i % 5}")).dictionary_encode(),
+            "raw": pa.array([RNG.bytes(i % 9) for i in range(n)], pa.binary()),
+            "list": pa.array(maybe(lambda i: list(range(i % 4))), pa.list_(pa.int32())),
+            "bits": pa.array([[i % 2 == 0, True] for i in range(n)], pa.list_(pa.bool_(), 2)),
+            "image": shaped,
+            "user": pa.array(
+                maybe(lambda i: {"age": i, "at": {"lat": i / 2}}),
+                pa.struct([pa.field("age", pa.int16(), nullable=False), ("at", pa.struct([("lat", pa.float64())]))]),
+            ),
+        }
+    )
     pq.write_table(table, HERE / name, row_group_size=20, compression="zstd")
     read = pq.read_table(HERE / name)
     expected = []
@@ -142,17 +160,29 @@ def write_parquet():
         row["image"] = np.asarray(row["image"]).reshape(2, 3).tolist()
         expected.append({k: plain(v) for k, v in row.items()})
     rows(name, expected)
-    pq.write_table(pa.table({"when": pa.array([0], pa.timestamp("us")), "n": pa.array([1])}), HERE / "timestamp.parquet")
+    pq.write_table(
+        pa.table({"when": pa.array([0], pa.timestamp("us")), "n": pa.array([1])}), HERE / "timestamp.parquet"
+    )
 
 
 def write_jsonl():
     name = "python.jsonl"
     items = [
-        {"id": i, "score": i / 3 if i else 1, "name": f"näme \"{i}\"\n", "ok": i % 2 == 0, "ids": list(range(i % 3)),
-         "pair": [i, i + 0.5], "user": {"age": i if i % 3 else None, "tags": ["a", str(i)]}}
+        {
+            "id": i,
+            "score": i / 3 if i else 1,
+            "name": f'näme "{i}"\n',
+            "ok": i % 2 == 0,
+            "ids": list(range(i % 3)),
+            "pair": [i, i + 0.5],
+            "user": {"age": i if i % 3 else None, "tags": ["a", str(i)]},
+        }
         for i in range(9)
     ]
-    (HERE / name).write_text("".join(json.dumps(x, ensure_ascii=i % 2 == 0) + ("\r\n" if i == 4 else "\n") for i, x in enumerate(items)), newline="")
+    (HERE / name).write_text(
+        "".join(json.dumps(x, ensure_ascii=i % 2 == 0) + ("\r\n" if i == 4 else "\n") for i, x in enumerate(items)),
+        newline="",
+    )
     expected = []
     for item in items:
         user = item.pop("user")
