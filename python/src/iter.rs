@@ -77,11 +77,12 @@ impl NativeIterator {
             // Taken without the GIL: whoever holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
             let iteration = iteration.as_mut().ok_or_else(closed)?;
-            let Some(delivery) =
-                iteration.next(&mut || if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() })?
-            else {
-                return Ok(None);
+            let mut go_on = || {
+                let asked = if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() };
+                // The stream may join its threads when it ends: users' code must let go of them first.
+                asked.inspect_err(|_| inner.runner.stop())
             };
+            let Some(delivery) = iteration.next(&mut go_on)? else { return Ok(None) };
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
             Ok(Some((delivery.batched, delivery.chunk)))
         });

@@ -148,7 +148,8 @@ impl LocalStream {
             }
             Err(e) => {
                 self.ended = Some(Some(e.clone()));
-                self.stop();
+                // Not joined here: a thread may be in a user's function that never returns.
+                self.signal_stop();
                 Err(e)
             }
         }
@@ -188,9 +189,13 @@ impl LocalStream {
         self.merge.end_epoch()
     }
 
-    fn stop(&mut self) {
+    fn signal_stop(&self) {
         self.shared.lock().stop = true;
         self.shared.room.notify_all();
+    }
+
+    fn stop(&mut self) {
+        self.signal_stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -9,6 +9,7 @@ import signal
 import sys
 
 from forebay import _native
+from forebay.errors import NotFoundError
 
 
 def main() -> None:
@@ -18,11 +19,11 @@ def main() -> None:
     sys.exit(_native.cli_main(sys.argv[1:]))
 
 
-def run_file(path: str, arguments: list[str], service: str | None) -> int:
+def run_file(file: os.PathLike[str], arguments: list[str], service: str | None) -> int:
     """Runs a script as `__main__`, with the service's address in `FOREBAY_SERVICE`. The command calls this."""
     if service is not None:
         os.environ["FOREBAY_SERVICE"] = service
-    _as_script(path, arguments)
+    path = _as_script(file, arguments)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         runpy.run_path(path, run_name="__main__")
@@ -33,11 +34,11 @@ def run_file(path: str, arguments: list[str], service: str | None) -> int:
     return 0
 
 
-def explain_file(path: str, splits: bool, json: bool) -> str:
+def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
     """Returns the explanations of all datasets that a script defines at its top level. The command calls this."""
     from forebay._src.dataset import Dataset
 
-    _as_script(path, [])
+    path = _as_script(file, [])
     names = runpy.run_path(path, run_name="__forebay_explain__")
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
     if json:
@@ -45,9 +46,13 @@ def explain_file(path: str, splits: bool, json: bool) -> str:
     return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())
 
 
-def _as_script(path: str, arguments: list[str]) -> None:
+def _as_script(file: os.PathLike[str], arguments: list[str]) -> str:
+    path = os.fspath(file)
+    if not os.path.isfile(path):
+        raise NotFoundError(f"there is no script {path!r}", {"hint": "give the path of a python file"})
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    return path
 
 
 def _code(code: object) -> int:
