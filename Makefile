@@ -53,7 +53,7 @@ fmt: setup
 	$(BIN)/ruff format .
 
 bench: build ## Forebay's own figures; bench/README.md says how to run the rivals beside it
-	$(BIN)/forebay bench
+	$(BIN)/python bench/figures.py
 
 clean:
 	rm -rf $(VENV) target

@@ -1,0 +1,110 @@
+//! One split through its life, its state after every step.
+
+use arrow_flight::FlightData;
+
+use super::*;
+
+const KEY: Key = Key { job: 1, consumer: 0, epoch: 0, ordinal: 0 };
+
+fn frames(bytes: usize) -> Frames {
+    [FlightData::new().with_data_body(vec![0; bytes])].into()
+}
+
+/// What a reader sees from chunk `from` on, until it would wait.
+fn read(held: &Held, from: u64) -> String {
+    let mut text = String::new();
+    for index in from.. {
+        text += match held.look(9, index) {
+            Seen::Chunk(_) => "chunk ",
+            Seen::Failed(e) => return text + e.message(),
+            Seen::End => return text + "end",
+            Seen::NotYet => return text + "not yet",
+            Seen::Dropped => return text + "dropped",
+            Seen::Gone => return text + "gone",
+            Seen::Beyond(_) => return text + "beyond",
+        };
+    }
+    text
+}
+
+fn held(meter: &Arc<Meter>) -> Held {
+    Held::new(KEY, 9, meter.clone())
+}
+
+fn totals(meter: &Meter) -> (usize, usize, usize) {
+    (meter.bytes.load(Relaxed), meter.sent.load(Relaxed), meter.open.load(Relaxed))
+}
+
+#[test]
+fn counted_chunks_come_in_any_order_and_are_kept_until_consumed() {
+    let meter = Arc::new(Meter::default());
+    let held = held(&meter);
+    held.set_total(0, 3);
+    assert_eq!(held.put(0, 2, &frames(4), false), Put::Kept);
+    assert_eq!(read(&held, 0), "not yet");
+    assert_eq!(held.put(0, 0, &frames(1), false), Put::Kept);
+    assert_eq!(read(&held, 0), "chunk not yet");
+    assert_eq!(held.put(0, 1, &frames(2), false), Put::Kept);
+    assert_eq!(
+        (read(&held, 0), read(&held, 3), read(&held, 4)),
+        ("chunk chunk chunk end".into(), "end".into(), "beyond".into())
+    );
+    assert_eq!(totals(&meter), (7, 0, 0));
+    held.set_token(10);
+    assert_eq!(read(&held, 0), "gone");
+    held.remove();
+    assert_eq!(totals(&meter), (0, 0, 0));
+    assert_eq!(held.put(0, 1, &frames(2), false), Put::Stale);
+}
+
+#[test]
+fn the_first_error_in_order_is_what_a_reader_ends_with() {
+    let meter = Arc::new(Meter::default());
+    let held = held(&meter);
+    held.set_total(0, 4);
+    held.fail(0, 3, Error::data("third"));
+    held.fail(0, 1, Error::data("first"));
+    assert_eq!(held.failed_before(2), Some(Error::data("first")));
+    held.fail(0, 2, Error::data("first"));
+    assert_eq!(meter.open.load(Relaxed), 1);
+    held.put(0, 0, &frames(1), false);
+    assert_eq!(read(&held, 0), "chunk first");
+    assert_eq!(meter.open.load(Relaxed), 0, "a split that failed takes no place");
+}
+
+#[test]
+fn what_is_computed_ahead_is_bounded_and_what_was_sent_is_dropped_oldest_first() {
+    let meter = Arc::new(Meter::default());
+    let held = held(&meter);
+    held.set_streamed();
+    let large = frames(AHEAD_BYTES_MAX);
+    let mut sent = 0;
+    while !matches!(held.look(9, 0), Seen::Dropped) {
+        assert_eq!(held.put(0, sent, &large, true), Put::Kept);
+        assert_eq!(held.put(0, sent + 1, &large, true), Put::Full);
+        assert_eq!(read(&held, sent), "chunk not yet");
+        sent += 1;
+        assert!(meter.bytes.load(Relaxed) <= SENT_BYTES_MAX + AHEAD_BYTES_MAX);
+    }
+    assert_eq!(sent as usize, SENT_BYTES_MAX / AHEAD_BYTES_MAX + 1);
+    // A reader that comes back for what went: the split is computed again, and the old run says nothing more.
+    assert_eq!(held.rewind(0), 1);
+    assert_eq!(totals(&meter), (0, 0, 1));
+    assert_eq!(held.put(0, sent, &large, true), Put::Stale);
+    assert_eq!(held.put(1, 0, &frames(1), true), Put::Kept);
+    held.set_total(1, 1);
+    assert_eq!(read(&held, 0), "chunk end");
+}
+
+#[test]
+fn a_reader_that_begins_late_lets_the_thread_go_on() {
+    let meter = Arc::new(Meter::default());
+    let held = held(&meter);
+    held.set_streamed();
+    let large = frames(AHEAD_BYTES_MAX);
+    assert_eq!(held.put(0, 0, &large, true), Put::Kept);
+    assert_eq!(held.put(0, 1, &large, true), Put::Full);
+    assert_eq!(read(&held, 1), "not yet");
+    assert_eq!(held.put(0, 1, &large, true), Put::Kept);
+    assert_eq!(read(&held, 1), "chunk not yet");
+}
