@@ -19,6 +19,8 @@ use crate::runner::Runner;
 
 /// How long `close` waits for threads that are in a user's code.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
+/// How long it is waited for where somebody waits to see an error, or the end of the program.
+const LEAVE_WAIT: Duration = Duration::from_millis(200);
 
 /// Where deliveries come from.
 pub(crate) enum Iteration {
@@ -89,7 +91,7 @@ impl NativeIterator {
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(e) => {
-                self.close(py);
+                py.detach(|| inner.clone().close(LEAVE_WAIT));
                 return Err(e);
             }
         };
@@ -160,7 +162,7 @@ impl Drop for NativeIterator {
 #[pyfunction]
 pub(crate) fn close_all(py: Python<'_>) {
     let live: Vec<_> = std::mem::take(&mut *lock(&LIVE)).iter().filter_map(Weak::upgrade).collect();
-    py.detach(|| live.into_iter().for_each(|inner| inner.close(CLOSE_WAIT)));
+    py.detach(|| live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT)));
 }
 
 /// Makes sure that an error can be told (used by tests of the exception tree).

@@ -47,8 +47,12 @@ impl NumPy {
 
     /// Returns which of our dtypes a NumPy dtype is, if any.
     pub(crate) fn which(&self, py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+        // NumPy makes each of them once, as a rule; comparing identities is far cheaper than comparing dtypes.
+        if let Some(ours) = DType::ALL.into_iter().find(|d| dtype.is(self.dtype(py, *d))) {
+            return Ok(Some(ours));
+        }
         for ours in DType::ALL {
-            if dtype.is(self.dtype(py, ours)) || dtype.eq(self.dtype(py, ours))? {
+            if dtype.eq(self.dtype(py, ours))? {
                 return Ok(Some(ours));
             }
         }
