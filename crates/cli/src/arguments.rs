@@ -44,7 +44,7 @@ pub(crate) enum Command {
 
 const UP_EXAMPLES: &str = "\
 Examples:
-  forebay up                          one worker for every core
+  forebay up                          one worker, with a thread for every core
   forebay up --workers 4 --threads 2  four workers of two threads
   forebay up --state-dir ./state      jobs survive a restart
 
