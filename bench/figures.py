@@ -92,7 +92,7 @@ def milliseconds(run: Callable[[], Any], times: int = 7) -> float:
 
 def figures(seconds: float) -> dict[str, Any]:
     """Runs everything."""
-    found: dict[str, Any] = {"import ms": milliseconds(import_forebay)}
+    found: dict[str, Any] = {"start python and import, ms": milliseconds(import_forebay)}
     one, small = fb.range(1), records()
     found["epoch of one element, in process, ms"] = milliseconds(lambda: list(one))
     found["records/s, in process"] = rate(small.iter(), "y", seconds)
@@ -114,7 +114,7 @@ def figures(seconds: float) -> dict[str, Any]:
 
 
 def import_forebay() -> None:
-    """Imports the package in a fresh interpreter, less the interpreter's own start."""
+    """Starts an interpreter that imports the package and NumPy, and ends."""
     subprocess.run([sys.executable, "-c", "import forebay"], check=True)
 
 
