@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 enum Bytes {
     Owned(MutableBuffer),
-    Shared(Buffer),
+    Buffer(Buffer),
     Taken,
 }
 
@@ -26,13 +26,15 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Wraps a buffer; it is writable when this is its only owner.
+    /// Wraps a buffer; it is writable when this is its only owner, and it is the engine's own.
     pub(crate) fn of(buffer: Buffer) -> Self {
         match buffer.into_mutable() {
             Ok(owned) => Self::owned(owned),
-            Err(shared) => {
-                let (start, len) = (shared.as_ptr() as usize, shared.len());
-                Self { start, len, writable: false, bytes: Bytes::Shared(shared).into() }
+            Err(buffer) => {
+                let (start, len) = (buffer.as_ptr() as usize, buffer.len());
+                // An arena's block has the one owner that it was lent to; other memory from outside is not ours to write.
+                let writable = buffer.strong_count() == 1 && forebay_data::is_in_arena(&buffer);
+                Self { start, len, writable, bytes: Bytes::Buffer(buffer).into() }
             }
         }
     }
@@ -48,7 +50,7 @@ impl Memory {
         let mut bytes = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match std::mem::replace(&mut *bytes, Bytes::Taken) {
             Bytes::Owned(buffer) => buffer.into(),
-            Bytes::Shared(buffer) => buffer,
+            Bytes::Buffer(buffer) => buffer,
             Bytes::Taken => Buffer::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
-use forebay_data::{Chunk, Field, Kind};
+use forebay_data::{Chunk, Field, Kind, Memory};
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, Position, Randomness};
 use forebay_io::SourceIndex;
 use forebay_plan::{Class, EpochPlan, Function, Graph, Node, Op, Site, Sizing, Source, Stages};
@@ -206,7 +206,8 @@ impl Pipeline {
         };
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
-            let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions: runner.functions() };
+            let blobs = Arc::new(self.blobs.clone());
+            let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
             let sizing = state.as_ref().map(|s| s.sizing);
             let executable = prepare(&self.graph, Seed(seed), consumers, sizing, &environment, poll)?;
             let sizing = executable.plan().sizing();
@@ -247,7 +248,7 @@ impl Pipeline {
         }
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
-        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions };
+        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
         let executable = prepare(&graph, Seed(0), 1, None, &environment, poll)?;
         let mut stream = LocalStream::start(executable, LocalOptions { threads: 1, ..LocalOptions::default() })?;
         let (mut chunks, mut found) = (Vec::new(), 0);

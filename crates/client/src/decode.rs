@@ -1,8 +1,4 @@
-//! Reads what a worker sends: the schema, then the parts of chunks, each with its head.
-//!
-//! The head in `app_metadata`: the chunk's index (8 bytes, little endian), the CRC32C of data header and data body
-//! (4 bytes, little endian), and 1 when more parts of the chunk follow. Invariant: nothing is decoded before its
-//! checksum was right, so what Arrow reads is what the worker wrote.
+//! Reads what a worker sends: the schema, then the parts of chunks, whose heads were checked (`forebay_proto::ChunkHead`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,33 +8,7 @@ use arrow_buffer::Buffer;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{Error, Result};
-use forebay_data::{Chunk, Schema};
-
-const HEAD_BYTES: usize = 13;
-
-/// What a message says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) index: u64,
-    pub(crate) more: bool,
-}
-
-/// Checks a message and reads its head.
-///
-/// # Errors
-/// Data when it is not what the worker sent.
-pub(crate) fn head(data: &FlightData) -> Result<Head> {
-    let head: &[u8; HEAD_BYTES] =
-        data.app_metadata.as_ref().try_into().map_err(|_| Error::data("a chunk came without its head"))?;
-    let (index, rest) = head.split_at(8);
-    let (crc, more) = rest.split_at(4);
-    let word = |b: &[u8]| b.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
-    let found = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
-    if word(crc) != u64::from(found) {
-        return Err(Error::data(format!("chunk {} was damaged on its way: its checksum is wrong", word(index))));
-    }
-    Ok(Head { index: word(index), more: more == [1] })
-}
+use forebay_data::{Chunk, Schema, column_of};
 
 /// Reads the message that begins a stream.
 ///
@@ -59,6 +29,33 @@ pub(crate) fn chunk(parts: Vec<FlightData>, wire: &SchemaRef, schema: &Arc<Schem
     Chunk::concat(&chunks)
 }
 
+/// Reads a chunk some of whose columns are lent.
+///
+/// # Errors
+/// Data when message and loan do not make a chunk of the schema.
+pub(crate) fn lent_chunk(
+    rest: FlightData,
+    lent: Vec<(usize, Buffer)>,
+    wire: &SchemaRef,
+    schema: &Arc<Schema>,
+) -> Result<Chunk> {
+    let wrong = |e: &dyn std::fmt::Display| Error::data(format!("a chunk cannot be read: {e}"));
+    let is_lent = |i: usize| lent.iter().any(|(column, _)| *column == i);
+    let others: Vec<usize> = (0..wire.fields().len()).filter(|&i| !is_lent(i)).collect();
+    let wire = Arc::new(wire.project(&others).map_err(|e| wrong(&e))?);
+    let fields = schema.fields().iter().enumerate().filter(|(i, _)| !is_lent(*i)).map(|(_, f)| f.clone());
+    let rest = Chunk::from_record_batch(&Arc::new(Schema::new(fields.collect())?), &batch(rest, &wire)?)?;
+    let mut others = rest.columns().iter();
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for (i, field) in schema.fields().iter().enumerate() {
+        columns.push(match lent.iter().find(|(column, _)| *column == i) {
+            Some((_, values)) => column_of(&field.kind, values.clone(), rest.num_rows())?,
+            None => others.next().cloned().ok_or_else(|| wrong(&"it lacks a column"))?,
+        });
+    }
+    rest.with_columns(schema.clone(), columns)
+}
+
 fn batch(data: FlightData, wire: &SchemaRef) -> Result<RecordBatch> {
     let wrong = |e: &dyn std::fmt::Display| Error::data(format!("a chunk cannot be read: {e}"));
     let message = arrow_ipc::root_as_message(&data.data_header).map_err(|e| wrong(&e))?;
@@ -77,32 +74,12 @@ pub(crate) fn num_bytes(parts: &[FlightData]) -> usize {
 mod tests {
     use super::*;
 
-    /// A message as `forebay-worker` writes it.
-    fn message(body: &'static [u8], more: u8) -> FlightData {
-        let crc = crc32c::crc32c_append(crc32c::crc32c(b"header"), body);
-        let head = [&7u64.to_le_bytes()[..], &crc.to_le_bytes(), &[more]].concat();
-        FlightData::new().with_data_header(&b"header"[..]).with_data_body(body).with_app_metadata(head)
-    }
-
-    #[test]
-    fn a_head_is_read_and_any_damage_is_seen() {
-        assert_eq!(head(&message(b"body", 1)), Ok(Head { index: 7, more: true }));
-        assert_eq!(head(&message(b"", 0)), Ok(Head { index: 7, more: false }));
-        let damaged = [
-            message(b"body", 0).with_data_body(&b"bodY"[..]),
-            message(b"body", 0).with_data_header(&b"hEader"[..]),
-            message(b"body", 0).with_app_metadata(&b""[..]),
-        ];
-        for data in damaged {
-            assert!(head(&data).is_err());
-        }
-    }
-
     #[test]
     fn garbage_is_an_error_and_no_panic() {
         let wire: SchemaRef = Arc::new(arrow_schema::Schema::empty());
         let schema = Arc::new(Schema::new(Vec::new()).expect("a schema"));
-        let error = chunk(vec![message(b"body", 0)], &wire, &schema).map(|_| ());
-        assert!(error.is_err());
+        let message = FlightData::new().with_data_header(&b"header"[..]).with_data_body(&b"body"[..]);
+        assert!(chunk(vec![message.clone()], &wire, &schema).is_err());
+        assert!(lent_chunk(message, Vec::new(), &wire, &schema).is_err());
     }
 }

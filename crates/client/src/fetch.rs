@@ -10,14 +10,15 @@ use arrow_flight::{FlightData, Ticket as FlightTicket};
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
-use forebay_proto::{Ticket, Unreachable, to_error};
-use tonic::Status;
+use forebay_proto::{ChunkHead, Lent, READER_HEADER, Ticket, Unreachable, to_error};
+use tonic::{Request, Status};
 
+use crate::borrower::{Borrower, Borrowing};
 use crate::decode;
 use crate::link::Link;
 use crate::options::BUFFER_BYTES_MAX;
 use crate::window::Fetch;
-use crate::workers::Workers;
+use crate::workers::{Peer, Workers};
 
 /// Chunks below this are decoded where they arrive; larger ones on threads that may take their time.
 const DECODE_INLINE_MAX: usize = 256 << 10;
@@ -96,9 +97,13 @@ impl Fetcher {
             token: fetch.token,
             from_chunk: fetch.from_chunk,
         };
-        let mut client = self.workers.client(&fetch.address).await.map_err(Ended::Worker)?;
-        let ticket = FlightTicket::new(ticket.to_bytes());
-        let mut messages = client.do_get(ticket).await.map_err(failed)?.into_inner();
+        let Peer { mut flight, borrower } = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
+        let mut request = Request::new(FlightTicket::new(ticket.to_bytes()));
+        let mut borrowing = borrower.as_ref().map(Borrower::stream);
+        if let Some(header) = borrowing.as_ref().and_then(|b| b.header().parse().ok()) {
+            request.metadata_mut().insert(READER_HEADER, header);
+        }
+        let mut messages = flight.do_get(request).await.map_err(failed)?.into_inner();
         let first = messages.message().await.map_err(failed)?;
         let first = first.ok_or_else(|| Ended::Worker(Error::unavailable("the worker's stream was empty")))?;
         let wire = decode::schema(&first).map_err(Ended::Worker)?;
@@ -111,13 +116,17 @@ impl Fetcher {
                     false => Err(Ended::Worker(Error::unavailable("the worker's stream ended within a chunk"))),
                 };
             };
-            let head = decode::head(&message).map_err(Ended::Worker)?;
-            parts.push(message);
-            if head.more {
-                continue;
-            }
-            let bytes = decode::num_bytes(&parts);
-            let chunk = self.decode(std::mem::take(&mut parts), &wire, bytes).await.map_err(Ended::Worker)?;
+            let head = ChunkHead::open(&message).map_err(Ended::Worker)?;
+            let (chunk, bytes) = if let Some(lent) = &head.lent {
+                self.borrow(message, lent, borrowing.as_mut(), &wire).map_err(Ended::Worker)?
+            } else {
+                parts.push(message);
+                if head.more {
+                    continue;
+                }
+                let bytes = decode::num_bytes(&parts);
+                (self.decode(std::mem::take(&mut parts), &wire, bytes).await.map_err(Ended::Worker)?, bytes)
+            };
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
                 return Err(Ended::Unwanted);
@@ -142,6 +151,20 @@ impl Fetcher {
             }
             room.await;
         }
+    }
+
+    fn borrow(
+        &self,
+        rest: FlightData,
+        lent: &Lent,
+        borrowing: Option<&mut Borrowing>,
+        wire: &SchemaRef,
+    ) -> Result<(Chunk, usize)> {
+        let borrowing = borrowing.ok_or_else(|| Error::data("a worker lent to a reader that did not ask"))?;
+        let columns = borrowing.take(lent)?;
+        let chunk = decode::lent_chunk(rest, columns, wire, &self.schema)?;
+        let bytes = chunk.num_bytes();
+        Ok((chunk, bytes))
     }
 
     async fn decode(&self, parts: Vec<FlightData>, wire: &SchemaRef, bytes: usize) -> Result<Chunk> {

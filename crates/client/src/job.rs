@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result, Seed, VERSION};
+use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
@@ -79,7 +80,7 @@ impl OpenedJob {
 
     /// Prepares what runs in this process.
     pub(crate) fn tail(&self, functions: Arc<dyn Functions>) -> Result<Arc<Executable>> {
-        let environment = Environment { blobs: self.blobs.clone(), functions };
+        let environment = Environment { blobs: self.blobs.clone(), functions, memory: Memory::default() };
         Executable::for_tail(self.stages.clone(), self.plan.clone(), &environment)
     }
 }

@@ -1,13 +1,14 @@
 //! Connections to workers: one for each, shared by the splits that are fetched from it.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use forebay_core::{Error, Result};
 use forebay_proto::endpoint;
 use tonic::transport::Channel;
 
+use crate::borrower::Borrower;
 use crate::lock::lock;
 use crate::options::{CONNECTION_BYTES, STREAM_BYTES};
 use crate::reach::innermost;
@@ -15,35 +16,43 @@ use crate::reach::innermost;
 /// Connections that are kept. Beyond, all are made anew: those in use live on with their streams.
 const WORKERS_MAX: usize = 256;
 
+/// A worker that is connected.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) flight: FlightServiceClient<Channel>,
+    /// Lends its memory, if it is on this machine.
+    pub(crate) borrower: Option<Arc<Borrower>>,
+}
+
 /// The workers of one stream.
 #[derive(Default)]
-pub(crate) struct Workers(Mutex<HashMap<String, Channel>>);
+pub(crate) struct Workers(Mutex<HashMap<String, Peer>>);
 
 impl Workers {
-    /// Returns a worker's Flight client, connected.
+    /// Returns a worker, connected.
     ///
     /// # Errors
     /// Unavailable, at once when nobody listens there: another worker is sooner found than this one waited for.
-    pub(crate) async fn client(&self, address: &str) -> Result<FlightServiceClient<Channel>> {
-        let known = lock(&self.0).get(address).cloned();
-        let channel = match known {
-            Some(channel) => channel,
-            None => {
-                let endpoint = endpoint(address)?
-                    .initial_stream_window_size(STREAM_BYTES)
-                    .initial_connection_window_size(CONNECTION_BYTES);
-                let channel = endpoint.connect().await.map_err(|e| unreachable(address, &e))?;
-                let mut workers = lock(&self.0);
-                if workers.len() >= WORKERS_MAX {
-                    workers.clear();
-                }
-                workers.insert(address.to_owned(), channel.clone());
-                channel
-            }
-        };
-        Ok(FlightServiceClient::new(channel)
+    pub(crate) async fn peer(&self, address: &str) -> Result<Peer> {
+        if let Some(peer) = lock(&self.0).get(address) {
+            return Ok(peer.clone());
+        }
+        let endpoint = endpoint(address)?
+            .initial_stream_window_size(STREAM_BYTES)
+            .initial_connection_window_size(CONNECTION_BYTES);
+        let channel = endpoint.connect().await.map_err(|e| unreachable(address, &e))?;
+        let mut flight = FlightServiceClient::new(channel)
             .max_decoding_message_size(usize::MAX)
-            .max_encoding_message_size(usize::MAX))
+            .max_encoding_message_size(usize::MAX);
+        let borrower = Borrower::connect(&mut flight).await;
+        let peer = Peer { flight, borrower };
+        let mut workers = lock(&self.0);
+        if workers.len() >= WORKERS_MAX {
+            workers.clear();
+        }
+        // Splits that began at the same time may each have connected: the last stays.
+        workers.insert(address.to_owned(), peer.clone());
+        Ok(peer)
     }
 
     /// Forgets a connection that broke.

@@ -13,12 +13,16 @@
 //! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type that its field names; numeric
 //! columns without `nullable` have no null.
 
+mod arena;
 mod chunk;
 mod ipc;
+mod memory;
 mod schema;
 mod tensor;
 
+pub use arena::{Arena, Block, SharedMemory, is_in_arena};
 pub use chunk::{Chunk, RowId};
 pub use ipc::{read_ipc, write_ipc};
+pub use memory::{Bytes, Memory};
 pub use schema::{DType, Field, Kind, Schema};
-pub use tensor::{FixedTensorBuilder, VariableTensorBuilder, tensor_shape_of_row, tensor_values};
+pub use tensor::{FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_shape_of_row, tensor_values};

@@ -1,5 +1,6 @@
 //! Tensors as columns: one contiguous buffer of numbers, aligned to 64 bytes, that an op fills row by row.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, StructArray, make_array};
@@ -8,7 +9,7 @@ use arrow_data::ArrayDataBuilder;
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::schema::item;
-use crate::{DType, Kind};
+use crate::{Bytes, DType, Kind, Memory};
 
 /// Fills a column of equal tensors: each row has its slot in one buffer.
 #[derive(Debug)]
@@ -16,25 +17,45 @@ pub struct FixedTensorBuilder {
     dtype: DType,
     row_len: usize,
     rows: usize,
-    buffer: MutableBuffer,
+    bytes: Bytes,
 }
 
 impl FixedTensorBuilder {
     /// Makes room for `rows` tensors of `shape`, all zero.
     pub fn new(dtype: DType, shape: &[usize], rows: usize) -> Self {
         let row_len = shape.iter().product();
-        Self { dtype, row_len, rows, buffer: MutableBuffer::from_len_zeroed(rows * row_len * dtype.size()) }
+        let bytes = Bytes::Heap(MutableBuffer::from_len_zeroed(rows * row_len * dtype.size()));
+        Self { dtype, row_len, rows, bytes }
+    }
+
+    /// Makes room in `memory` for `rows` tensors of `shape`. Whoever fills it writes every byte: what it holds is
+    /// arbitrary.
+    pub fn within(memory: &Memory, dtype: DType, shape: &[usize], rows: usize) -> Self {
+        let row_len = shape.iter().product();
+        Self { dtype, row_len, rows, bytes: memory.take(rows * row_len * dtype.size()) }
     }
 
     /// Returns the bytes of one row's slot, to be written.
     pub fn slot(&mut self, row: usize) -> &mut [u8] {
-        let bytes = self.row_len * self.dtype.size();
-        &mut self.buffer.as_slice_mut()[row * bytes..(row + 1) * bytes]
+        let bytes = self.row_bytes();
+        &mut self.bytes.as_mut_slice()[row * bytes..(row + 1) * bytes]
+    }
+
+    /// Returns all slots, to be written by several threads.
+    pub fn slots(&mut self) -> Slots<'_> {
+        let row_bytes = self.row_bytes();
+        let bytes = self.bytes.as_mut_slice();
+        Slots { start: bytes.as_mut_ptr(), rows: self.rows, row_bytes, bytes: PhantomData }
+    }
+
+    /// Returns the bytes of a row's slot.
+    pub fn row_bytes(&self) -> usize {
+        self.row_len * self.dtype.size()
     }
 
     /// Returns the whole buffer, all rows one after another.
     pub fn all(&mut self) -> &mut [u8] {
-        self.buffer.as_slice_mut()
+        self.bytes.as_mut_slice()
     }
 
     /// Ends the column.
@@ -42,8 +63,36 @@ impl FixedTensorBuilder {
     /// # Errors
     /// Internal when Arrow refuses.
     pub fn finish(self) -> Result<ArrayRef> {
-        let values = primitive(self.dtype, self.buffer.into(), self.rows * self.row_len)?;
+        let values = primitive(self.dtype, self.bytes.into(), self.rows * self.row_len)?;
         fixed(self.dtype, self.row_len, values, self.rows)
+    }
+}
+
+/// The slots of a [`FixedTensorBuilder`].
+#[derive(Debug)]
+pub struct Slots<'a> {
+    start: *mut u8,
+    rows: usize,
+    row_bytes: usize,
+    bytes: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a slot is a part of bytes that may be sent, and no two threads have the same one.
+unsafe impl Sync for Slots<'_> {}
+
+impl<'a> Slots<'a> {
+    /// Returns the bytes of one row's slot.
+    ///
+    /// # Safety
+    /// Nobody has a row's slot twice.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn slot(&self, row: usize) -> &'a mut [u8] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: within the bytes that are borrowed for 'a; slots do not overlap.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.row_bytes), self.row_bytes) }
     }
 }
 
@@ -51,6 +100,22 @@ impl FixedTensorBuilder {
 fn primitive(dtype: DType, buffer: Buffer, len: usize) -> Result<ArrayRef> {
     let data = ArrayDataBuilder::new(dtype.arrow()).len(len).add_buffer(buffer).align_buffers(true).build();
     Ok(make_array(data.map_err(crate::chunk::arrow)?))
+}
+
+/// Makes a column of `rows` numbers, or tensors of one shape, over their numbers.
+///
+/// # Errors
+/// Data when the buffer has another length; Internal when the kind has no fixed number of numbers.
+pub fn column_of(kind: &Kind, values: Buffer, rows: usize) -> Result<ArrayRef> {
+    let (Some(dtype), Some(shape)) = (kind.dtype(), kind.known_shape()) else {
+        return Err(Error::internal(format!("a column of {kind} is not made of numbers alone")));
+    };
+    let row_len: usize = shape.iter().product();
+    if rows.checked_mul(row_len).and_then(|n| n.checked_mul(dtype.size())) != Some(values.len()) {
+        return Err(Error::data(format!("{} bytes for {rows} rows of {kind}", values.len())));
+    }
+    let values = primitive(dtype, values, rows * row_len)?;
+    if matches!(kind, Kind::Scalar { .. }) { Ok(values) } else { fixed(dtype, row_len, values, rows) }
 }
 
 fn fixed(dtype: DType, row_len: usize, values: ArrayRef, rows: usize) -> Result<ArrayRef> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
-use forebay_data::{Chunk, RowId, Schema};
+use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, SourceIndex};
 use forebay_plan::{EpochPlan, Extent, Morsel, Source, Stages};
 
@@ -21,6 +21,8 @@ pub struct Environment {
     pub blobs: Arc<dyn Blobs>,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
+    /// Where large columns are made.
+    pub memory: Memory,
 }
 
 /// A pipeline over its source, ready to run.

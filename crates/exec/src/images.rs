@@ -1,4 +1,5 @@
-//! Fused image ops over a column: each row goes through the whole chain once, straight into its slot of the batch.
+//! Fused image ops over a column: each row goes through the whole chain once, straight into its slot of the batch, on
+//! whichever thread of the crew has time for it.
 
 use std::sync::Arc;
 
@@ -7,11 +8,12 @@ use arrow_buffer::Buffer;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{
-    Chunk, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
+    Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
 };
 use forebay_plan::{ImageMode, Layout, Op, Step};
 
-use crate::image::{self, Chain, Input, Mode, Output, Scratch};
+use crate::image::{self, Chain, Input, Mode, Output};
+use crate::work::Scratch;
 
 pub(crate) struct ImageWork {
     column: String,
@@ -19,10 +21,11 @@ pub(crate) struct ImageWork {
     chain: Chain,
     seed: Seed,
     schema: Arc<Schema>,
+    memory: Memory,
 }
 
 impl ImageWork {
-    pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed) -> Result<Self> {
+    pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed, memory: Memory) -> Result<Self> {
         let mut decode = None;
         let mut chain = Vec::new();
         for step in steps {
@@ -34,7 +37,7 @@ impl ImageWork {
         }
         let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?;
         let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
-        Ok(Self { column: column.to_owned(), steps: steps.to_vec(), chain, seed, schema })
+        Ok(Self { column: column.to_owned(), steps: steps.to_vec(), chain, seed, schema, memory })
     }
 
     pub(crate) fn schema(&self) -> &Arc<Schema> {
@@ -45,26 +48,30 @@ impl ImageWork {
         let field = self.schema.field(&self.column)?.clone();
         let source = Rows::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)?;
         let dtype = field.kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
-        let mut run = |row: usize, out: &mut Output<'_>| -> Result<image::Shape> {
+        let run = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| -> Result<image::Shape> {
             let id = chunk.ids()[row];
             let rng = |op| self.rng(op, id);
+            let scratch = scratch.images()?;
             let result = source.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
             result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
         };
         let rows = chunk.num_rows();
         let column = match field.kind.known_shape() {
             Some(shape) => {
-                let mut builder = FixedTensorBuilder::new(dtype, &shape, rows);
-                for row in 0..rows {
-                    run(row, &mut Output::Slot(builder.slot(row)))?;
-                }
+                let mut builder = FixedTensorBuilder::within(&self.memory, dtype, &shape, rows);
+                let slots = builder.slots();
+                scratch.for_each_row(rows, &|row, scratch| {
+                    // SAFETY: each row is run once.
+                    let slot = unsafe { slots.slot(row) };
+                    run(row, scratch, &mut Output::Slot(slot)).map(drop)
+                })?;
                 builder.finish()?
             }
             None => {
                 let mut builder = VariableTensorBuilder::new(dtype, 3);
                 let mut bytes = Vec::new();
                 for row in 0..rows {
-                    let shape = run(row, &mut Output::Vec(&mut bytes))?;
+                    let shape = run(row, scratch, &mut Output::Vec(&mut bytes))?;
                     builder.push(&shape.dims, &bytes[..shape.bytes()])?;
                 }
                 builder.finish()?

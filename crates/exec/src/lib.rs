@@ -4,11 +4,13 @@
 //! Stages + EpochPlan + SourceIndex -> Executable   one pipeline, shared by threads
 //! Executable.morsel()                              the pure function: rows of a morsel
 //! Merge                                            ordered chunks -> exact batches, with their positions
+//! Crew                                             threads that share the rows of the oldest morsel
 //! LocalStream                                      threads + Merge: the iterator of this process
 //! ```
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod crew;
 mod executable;
 mod functions;
 pub mod image;
@@ -19,6 +21,7 @@ mod rows;
 pub mod table;
 mod work;
 
+pub use crew::Crew;
 pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use local::{LocalOptions, LocalStream};

@@ -1,13 +1,14 @@
 //! The parallel, ordered, bounded iterator in this process.
 //!
 //! Threads take morsels in order, run the whole fused chain on each, and put the chunks into the morsel's slot; the
-//! consumer empties the slots in order. There is no queue for each op, and nothing to tune. Bounds: at most
-//! `threads + SLOTS_AHEAD` slots, and [`SLOT_CHUNKS`] chunks in the slot of a source block.
+//! consumer empties the slots in order. There is no queue for each op, and nothing to tune. Threads without a morsel, and
+//! those whose morsel is not the oldest, help with the rows of the oldest (see `crew`). Bounds: at most
+//! `threads + SLOTS_AHEAD` slots, [`SLOT_CHUNKS`] chunks in the slot of a source block, [`READY_BYTES_MAX`] in all.
 //! Invariant: the first slot always has a thread at work on it or is done, so nothing waits for ever.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,12 +16,15 @@ use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result};
 use forebay_data::Chunk;
 use forebay_plan::Morsel;
 
+use crate::crew::Crew;
 use crate::executable::Executable;
 use crate::merge::{Delivery, Merge, Position};
 use crate::work::Scratch;
 
 /// Morsels that may be done or under way beyond one for each thread.
 const SLOTS_AHEAD: usize = 2;
+/// Chunks that wait for the user may take this before no new morsel is begun.
+const READY_BYTES_MAX: usize = 128 << 20;
 /// Chunks that a slot keeps before its thread waits.
 const SLOT_CHUNKS: usize = 16;
 /// How often a waiting `next` asks whether it should go on.
@@ -87,6 +91,7 @@ struct Shared {
     room: Condvar,
     /// Told when the first slot has something new.
     news: Condvar,
+    crew: Arc<Crew>,
 }
 
 /// An iterator over a pipeline in this process. Dropping it stops and joins its threads.
@@ -115,12 +120,13 @@ impl LocalStream {
         cursor.skip(&executable, options.consumer, from.chunk);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
         let state = State { cursor, slots: VecDeque::new(), base: 0, slots_max: threads + ahead, stop: false };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             executable,
             consumer: options.consumer,
             state: Mutex::new(state),
             room: Condvar::new(),
             news: Condvar::new(),
+            crew: Arc::new(Crew::new(wake(shared.clone()))),
         });
         let spawn = |i| {
             let shared = shared.clone();
@@ -264,27 +270,41 @@ impl Shared {
 
     fn work(&self) {
         let mut scratch = Scratch::default();
-        while let Some((number, task)) = self.take_task() {
+        while let Some((number, task)) = self.take_task(&mut scratch) {
+            scratch.share(&self.crew, number);
             let run = AssertUnwindSafe(|| self.run(number, task, &mut scratch));
             let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(crate::panicked(&*panic)));
             let mut state = self.lock();
             if let Some(slot) = state.slot(number) {
                 slot.outcome = Some(outcome);
                 self.news.notify_one();
+                self.room.notify_all();
             }
         }
     }
 
-    fn take_task(&self) -> Option<(u64, Task)> {
+    /// Takes the next morsel; while there is none to take, or an earlier one is under way, helps with that.
+    fn take_task(&self, scratch: &mut Scratch) -> Option<(u64, Task)> {
         let mut state = self.lock();
         loop {
             if state.stop {
                 return None;
             }
-            if state.slots.len() < state.slots_max {
+            if self.crew.has_work() {
+                drop(state);
+                self.crew.help(scratch);
+                state = self.lock();
+                continue;
+            }
+            if state.slots.len() < state.slots_max && state.ready_bytes() < READY_BYTES_MAX {
                 let Some(task) = state.cursor.next(&self.executable, self.consumer) else {
                     self.news.notify_one();
-                    return None;
+                    if state.slots.iter().all(|s| s.outcome.is_some()) {
+                        return None;
+                    }
+                    // No morsel is left, but those under way can be helped.
+                    state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
                 };
                 let number = state.base + state.slots.len() as u64;
                 state.slots.push_back(Slot { task, chunks: VecDeque::new(), taken: 0, outcome: None });
@@ -373,9 +393,23 @@ impl Cursor {
 }
 
 impl State {
+    fn ready_bytes(&self) -> usize {
+        self.slots.iter().flat_map(|s| &s.chunks).map(Chunk::num_bytes).sum()
+    }
+
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
         let place = number.checked_sub(self.base)?;
         self.slots.get_mut(place as usize)
+    }
+}
+
+/// Tells the threads that wait. They look for work with the state locked, so it is locked here: none can miss it.
+fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
+    move || {
+        if let Some(shared) = shared.upgrade() {
+            drop(shared.lock());
+            shared.room.notify_all();
+        }
     }
 }
 

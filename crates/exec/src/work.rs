@@ -6,6 +6,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, Schema};
 use forebay_plan::{Function, Op, Step, Work};
 
+use crate::crew::{Crew, Place};
 use crate::executable::Environment;
 use crate::functions::{Functions, Pickle, Randomness};
 use crate::images::ImageWork;
@@ -15,11 +16,35 @@ use crate::table;
 #[derive(Default)]
 pub struct Scratch {
     images: Option<crate::image::Scratch>,
+    place: Option<Place>,
 }
 
 impl Scratch {
+    /// Shares the rows of the next morsel with a crew. `order` is the morsel's place in the stream: the lowest is helped
+    /// first.
+    pub fn share(&mut self, crew: &Arc<Crew>, order: u64) {
+        self.place = Some(Place { crew: crew.clone(), order });
+    }
+
+    /// Runs `body` for each row: here, or with the crew.
+    pub(crate) fn for_each_row(
+        &mut self,
+        rows: usize,
+        body: &(dyn Fn(usize, &mut Scratch) -> Result<()> + Sync),
+    ) -> Result<()> {
+        match self.place.clone() {
+            Some(Place { crew, order }) if rows > 1 => crew.for_each_row(order, rows, self, body),
+            _ => (0..rows).try_for_each(|row| body(row, self)),
+        }
+    }
+
+    /// Forgets what a panic may have left half done.
+    pub(crate) fn reset(&mut self) {
+        self.images = None;
+    }
+
     /// Made at first use: a pipeline without images needs no decoder.
-    fn images(&mut self) -> Result<&mut crate::image::Scratch> {
+    pub(crate) fn images(&mut self) -> Result<&mut crate::image::Scratch> {
         match &mut self.images {
             Some(images) => Ok(images),
             none => Ok(none.insert(crate::image::Scratch::new(crate::image::Limits::default())?)),
@@ -36,7 +61,7 @@ pub(crate) enum Compiled {
 impl Compiled {
     pub(crate) fn new(work: &Work, input: &Arc<Schema>, seed: Seed, env: &Environment) -> Result<Self> {
         match work {
-            Work::Image { column, steps } => Ok(Compiled::Image(ImageWork::new(column, steps, input, seed)?)),
+            Work::Image { column, steps } => Ok(Compiled::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?)),
             Work::Table(step) => Ok(Compiled::Table(step.clone())),
             Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
         }
@@ -54,7 +79,7 @@ impl Compiled {
     /// Runs it; `batch` is the size of the batches that a per-batch function is called for.
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
         match self {
-            Compiled::Image(work) => work.run(chunk, scratch.images()?),
+            Compiled::Image(work) => work.run(chunk, scratch),
             Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, Int64Array};
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_data::Memory;
 use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position, extent};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
 use proptest::prelude::*;
@@ -24,7 +25,7 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
     let stages = Arc::new(Stages::new(&graph).expect("legal"));
     let index = forebay_io::index(&source, true, None, 1, &|_, _| Ok(())).expect("a range has an index");
     let plan = EpochPlan::new(&stages, extent(&source, Some(&index)), Seed(9), consumers, None).expect("a plan");
-    let environment = Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions) };
+    let environment = Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default() };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
 }
 

@@ -8,6 +8,8 @@
 
 mod address;
 mod connect;
+mod head;
+mod local;
 mod status;
 mod ticket;
 mod version;
@@ -22,6 +24,8 @@ pub use connect::{client, connect, connect_within, endpoint, server, service};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
+pub use head::{ChunkHead, Lent, LentColumn};
+pub use local::{LOCAL_ACTION, READER_HEADER, Return, is_same_user, receive_arena, send_arena};
 pub use status::{to_error, to_status};
 pub use ticket::Ticket;
 pub use version::check_version;

@@ -1,4 +1,4 @@
-//! What a thread does with one morsel, or with one source block: run it, encode the chunks, put them in their place.
+//! What a thread does with one morsel, or with one source block: run it, put the chunks in their place.
 //!
 //! A storage that does not answer is asked again a few times; a panic is an error of the split it happened in. A run
 //! that is tried again leaves out the chunks that it has put already: they would be the same.
@@ -11,23 +11,15 @@ use forebay_data::Chunk;
 use forebay_exec::{Scratch, panicked};
 use forebay_plan::Morsel;
 
-use crate::encode::Encoder;
 use crate::held::{Held, Put};
 use crate::jobs::Prepared;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
 use crate::pool::Shared;
 
-/// What a thread keeps from one morsel to the next.
-#[derive(Default)]
-pub(crate) struct Tools {
-    scratch: Scratch,
-    encoder: Encoder,
-}
-
 /// Computes the morsel that gives exactly chunk `index`.
 pub(crate) fn morsel(
     pool: &Arc<Shared>,
-    tools: &mut Tools,
+    scratch: &mut Scratch,
     split: &Held,
     job: &Prepared,
     run: u64,
@@ -39,13 +31,12 @@ pub(crate) fn morsel(
     }
     let mut put = false;
     let done = patiently(pool, || {
-        attempt(tools, split, job, morsel, &mut |encoder, chunk| {
+        attempt(scratch, split, job, morsel, &mut |chunk| {
             if std::mem::replace(&mut put, true) {
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
             split.count_rows(chunk.num_rows());
-            let frames = encoder.encode(&chunk, index, job.with_ids)?;
-            split.put(run, index, &frames, false);
+            split.put(run, index, &chunk, false);
             Ok(())
         })
     });
@@ -59,7 +50,7 @@ pub(crate) fn morsel(
 /// Computes a split whose chunks are not counted, in order, waiting for its reader.
 pub(crate) fn block(
     pool: &Arc<Shared>,
-    tools: &mut Tools,
+    scratch: &mut Scratch,
     split: &Held,
     job: &Prepared,
     run: u64,
@@ -70,7 +61,7 @@ pub(crate) fn block(
         let start = next;
         let done = patiently(pool, || {
             let mut index = start;
-            attempt(tools, split, job, morsel, &mut |encoder, chunk| {
+            attempt(scratch, split, job, morsel, &mut |chunk| {
                 let here = index;
                 index += 1;
                 if here < next {
@@ -81,9 +72,8 @@ pub(crate) fn block(
                 if !split.wants(here) {
                     return if split.is_stale(run) || pool.is_stopped() { Err(stale()) } else { Ok(()) };
                 }
-                let frames = encoder.encode(&chunk, here, job.with_ids)?;
                 loop {
-                    match split.put(run, here, &frames, true) {
+                    match split.put(run, here, &chunk, true) {
                         Put::Kept => return Ok(()),
                         Put::Stale => return Err(stale()),
                         Put::Full => {
@@ -108,18 +98,17 @@ fn stale() -> Error {
 }
 
 fn attempt(
-    tools: &mut Tools,
+    scratch: &mut Scratch,
     split: &Held,
     job: &Prepared,
     morsel: Morsel,
-    emit: &mut dyn FnMut(&mut Encoder, Chunk) -> Result<()>,
+    emit: &mut dyn FnMut(Chunk) -> Result<()>,
 ) -> Result<()> {
-    let Tools { scratch, encoder } = tools;
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
-    let run = || job.executable.morsel(epoch, consumer, morsel, scratch, &mut |chunk| emit(encoder, chunk));
+    let run = || job.executable.morsel(epoch, consumer, morsel, scratch, emit);
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // What a panic left behind is not used again.
-        *tools = Tools::default();
+        *scratch = Scratch::default();
         Err(panicked(&*panic))
     })
 }

@@ -1,40 +1,31 @@
-//! Turns a chunk into Flight messages, once, however often it is sent.
-//!
-//! Each message is one Arrow record batch. Its `app_metadata` is this **chunk head**, which lets the reader know what
-//! it has and that it is whole; a stranger's Arrow client reads the batch without it:
-//!
-//! ```text
-//! bytes 0..8   the chunk's index in its split, little endian
-//! bytes 8..12  CRC32C of the message's data header followed by its data body, little endian
-//! byte  12     1 when more parts of the same chunk follow, else 0
-//! ```
+//! Turns a chunk into Flight messages: Arrow record batches with a head each (see `forebay_proto::ChunkHead`).
+
+use std::collections::VecDeque;
 
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
-use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
+use forebay_proto::{ChunkHead, Lent};
 
 /// A message's body should not be larger: a chunk that is goes in parts, by rows.
 const PART_BYTES_MAX: usize = 512 << 20;
 /// gRPC writes a message's length in 32 bits; this leaves room for the heads.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 
-/// One chunk, ready to send: one message, or more where it is very large.
-pub(crate) type Frames = std::sync::Arc<[FlightData]>;
-
-/// Encodes for one thread: what it allocates is used again.
+/// Encodes for one stream: what it allocates is used again.
 pub(crate) struct Encoder {
     context: IpcWriteContext,
     options: IpcWriteOptions,
+    part_bytes_max: usize,
 }
 
 impl Default for Encoder {
     fn default() -> Self {
         let mut context = IpcWriteContext::default();
         context.set_reserve_scratch(true);
-        Self { context, options: IpcWriteOptions::default() }
+        Self { context, options: IpcWriteOptions::default(), part_bytes_max: PART_BYTES_MAX }
     }
 }
 
@@ -50,28 +41,37 @@ pub(crate) fn schema_frame(schema: &arrow_schema::Schema) -> FlightData {
 }
 
 impl Encoder {
-    /// Encodes chunk `index` of a split.
+    /// Encodes chunk `index` of a split: one message, or more where it is very large.
     ///
     /// # Errors
     /// Exhausted when one row alone is too large for a message.
-    pub(crate) fn encode(&mut self, chunk: &Chunk, index: u64, with_ids: bool) -> Result<Frames> {
+    pub(crate) fn encode(&mut self, chunk: &Chunk, index: u64, with_ids: bool) -> Result<VecDeque<FlightData>> {
         let batch = chunk.to_record_batch(with_ids)?;
-        let parts = chunk.num_bytes().div_ceil(PART_BYTES_MAX).clamp(1, batch.num_rows().max(1));
+        let parts = chunk.num_bytes().div_ceil(self.part_bytes_max).clamp(1, batch.num_rows().max(1));
         let rows = batch.num_rows().div_ceil(parts).max(1);
-        let mut frames = Vec::with_capacity(parts);
+        let mut messages = VecDeque::with_capacity(parts);
         let mut at = 0;
         loop {
             let part = batch.slice(at, rows.min(batch.num_rows() - at));
             at += part.num_rows();
             let more = at < batch.num_rows();
-            frames.push(self.frame(&part, index, more)?);
+            messages.push_back(ChunkHead { index, more, lent: None }.seal(self.message(&part)?));
             if !more {
-                return Ok(frames.into());
+                return Ok(messages);
             }
         }
     }
 
-    fn frame(&mut self, batch: &RecordBatch, index: u64, more: bool) -> Result<FlightData> {
+    /// Encodes what is left of chunk `index` when some of its columns are lent.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub(crate) fn encode_lent(&mut self, rest: &Chunk, index: u64, with_ids: bool, lent: Lent) -> Result<FlightData> {
+        let message = self.message(&rest.to_record_batch(with_ids)?)?;
+        Ok(ChunkHead { index, more: false, lent: Some(lent) }.seal(message))
+    }
+
+    fn message(&mut self, batch: &RecordBatch) -> Result<FlightData> {
         let mut dictionaries = DictionaryTracker::new(false);
         let (_, mut data) = IpcDataGenerator::default()
             .encode(batch, &mut dictionaries, &self.options, &mut self.context)
@@ -87,22 +87,8 @@ impl Encoder {
         if data.arrow_data.capacity() > 2 * data.arrow_data.len() {
             data.arrow_data.shrink_to_fit();
         }
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&data.ipc_message), &data.arrow_data);
-        Ok(FlightData::from(data).with_app_metadata(head(index, crc, more)))
+        Ok(FlightData::from(data))
     }
-}
-
-fn head(index: u64, crc: u32, more: bool) -> Bytes {
-    let mut head = Vec::with_capacity(13);
-    head.extend_from_slice(&index.to_le_bytes());
-    head.extend_from_slice(&crc.to_le_bytes());
-    head.push(u8::from(more));
-    head.into()
-}
-
-/// Returns what a chunk's messages hold in memory.
-pub(crate) fn num_bytes(frames: &Frames) -> usize {
-    frames.iter().map(|f| f.data_body.len() + f.data_header.len()).sum()
 }
 
 #[cfg(test)]
@@ -115,26 +101,31 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_chunk_becomes_one_message_with_its_head() {
+    fn chunk(values: Vec<i64>) -> Chunk {
         let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))]).expect("a schema"));
-        let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; 3].into();
-        let chunk = Chunk::new(schema.clone(), vec![Arc::new(Int64Array::from(vec![1, 2, 3]))], ids).expect("a chunk");
-        for (with_ids, columns) in [(false, 1), (true, 3)] {
-            assert_eq!(wire_schema(&schema, with_ids).expect("a schema").fields().len(), columns);
-            let frames = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("frames");
-            let [frame] = &*frames else { panic!("{} messages", frames.len()) };
-            let crc = crc32c::crc32c_append(crc32c::crc32c(&frame.data_header), &frame.data_body);
-            let head = [&[2, 1, 0, 0, 0, 0, 0, 0][..], &crc.to_le_bytes(), &[0]].concat();
-            assert_eq!(&frame.app_metadata[..], &head[..]);
+        let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; values.len()].into();
+        Chunk::new(schema, vec![Arc::new(Int64Array::from(values))], ids).expect("a chunk")
+    }
+
+    #[test]
+    fn a_chunk_becomes_one_message_even_without_rows() {
+        for (values, with_ids) in [(vec![1, 2, 3], false), (vec![1, 2, 3], true), (vec![], false)] {
+            let chunk = chunk(values);
+            assert_eq!(
+                wire_schema(chunk.schema(), with_ids).expect("a schema").fields().len(),
+                if with_ids { 3 } else { 1 }
+            );
+            let messages = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("messages");
+            assert_eq!(messages.len(), 1);
+            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, more: false, lent: None }));
         }
     }
 
     #[test]
-    fn a_chunk_without_rows_is_sent_too() {
-        let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))]).expect("a schema"));
-        let columns: Vec<arrow_array::ArrayRef> = vec![Arc::new(Int64Array::from(Vec::<i64>::new()))];
-        let chunk = Chunk::new(schema, columns, [].into()).expect("a chunk");
-        assert_eq!(Encoder::default().encode(&chunk, 0, false).expect("frames").len(), 1);
+    fn a_very_large_chunk_goes_in_parts_by_rows() {
+        let mut encoder = Encoder { part_bytes_max: 3 * 8, ..Encoder::default() };
+        let messages = encoder.encode(&chunk((0..10).collect()), 5, false).expect("messages");
+        let heads: Vec<_> = messages.iter().map(|m| ChunkHead::open(m).expect("whole").more).collect();
+        assert_eq!(heads, [true, true, true, false]);
     }
 }

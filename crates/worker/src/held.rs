@@ -3,7 +3,8 @@
 //! A split of a known number of morsels is filled at any place and kept whole. A source block of unknown length is
 //! filled in order: its thread waits when it is [`AHEAD_BYTES_MAX`] ahead of the reader, and the oldest chunks that
 //! were sent go when those of all splits exceed [`SENT_BYTES_MAX`]. A reader that asks for one that went makes the
-//! split be computed again from its start (a new *run*), which gives the same chunks.
+//! split be computed again from its start (a new *run*), which gives the same chunks; so does one that asks for a chunk
+//! that was given away to a reader on this machine.
 //! Invariant: what an older run still puts is dropped.
 
 use std::collections::VecDeque;
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use forebay_core::Error;
+use forebay_data::Chunk;
 use tokio::sync::Notify;
 
-use crate::encode::{Frames, num_bytes};
 use crate::lock::lock;
 use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
 
@@ -29,7 +30,7 @@ pub(crate) struct Key {
 /// What all splits of a worker take together.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Bytes of encoded chunks.
+    /// Bytes of chunks.
     pub(crate) bytes: AtomicUsize,
     /// Those of them that were sent, and are of splits of unknown length.
     sent: AtomicUsize,
@@ -45,8 +46,10 @@ pub(crate) struct Meter {
 
 enum Slot {
     Waiting,
-    Ready(Frames),
+    Ready(Chunk),
     Failed(Error),
+    /// A reader on this machine has it.
+    Given,
 }
 
 struct State {
@@ -85,14 +88,14 @@ pub(crate) struct Held {
 /// What a reader finds at an index.
 pub(crate) enum Seen {
     /// The chunk.
-    Chunk(Frames),
+    Chunk(Chunk),
     /// The split failed here.
     Failed(Error),
     /// The split ends here.
     End,
     /// It is being computed.
     NotYet,
-    /// It was sent and dropped: compute the split again.
+    /// It was sent and dropped, or given away: compute the split again.
     Dropped,
     /// The lease is not this worker's any more.
     Gone,
@@ -177,7 +180,7 @@ impl Held {
     }
 
     /// Puts a chunk in its place. `bounded` is for what is put in order, by a thread that can wait.
-    pub(crate) fn put(&self, run: u64, index: u64, frames: &Frames, bounded: bool) -> Put {
+    pub(crate) fn put(&self, run: u64, index: u64, chunk: &Chunk, bounded: bool) -> Put {
         let mut state = lock(&self.state);
         if state.gone || state.run != run {
             return Put::Stale;
@@ -185,8 +188,8 @@ impl Held {
         if bounded && state.unsent_bytes >= AHEAD_BYTES_MAX {
             return Put::Full;
         }
-        let bytes = num_bytes(frames);
-        if state.resolve(index, Slot::Ready(frames.clone())) {
+        let bytes = chunk.num_bytes();
+        if state.resolve(index, Slot::Ready(chunk.clone())) {
             self.meter.bytes.fetch_add(bytes, Relaxed);
             if index < state.unsent {
                 self.add_sent(&mut state, bytes);
@@ -256,8 +259,8 @@ impl Held {
         !stale
     }
 
-    /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent.
-    fn look(&self, token: u64, index: u64) -> Seen {
+    /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent; with `take`, gives it away.
+    fn look(&self, token: u64, index: u64, take: bool) -> Seen {
         let mut state = lock(&self.state);
         if state.gone || state.token != token {
             return Seen::Gone;
@@ -270,27 +273,47 @@ impl Held {
         }
         // A thread that waits for room must not wait for a reader that waits for a later chunk.
         self.advance(&mut state, index);
-        match state.slots.get(index.saturating_sub(state.base) as usize) {
-            Some(Slot::Ready(frames)) => {
-                let frames = frames.clone();
+        let place = index.saturating_sub(state.base) as usize;
+        match state.slots.get(place) {
+            Some(Slot::Ready(chunk)) => {
+                let chunk = chunk.clone();
+                if take {
+                    self.give_away(&mut state, place, index);
+                }
                 self.advance(&mut state, index + 1);
-                Seen::Chunk(frames)
+                Seen::Chunk(chunk)
             }
             Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
+            Some(Slot::Given) => Seen::Dropped,
             Some(Slot::Waiting) | None => Seen::NotYet,
+        }
+    }
+
+    /// The chunk's memory is the reader's from now on.
+    fn give_away(&self, state: &mut State, place: usize, index: u64) {
+        let bytes = std::mem::replace(&mut state.slots[place], Slot::Given).num_bytes();
+        self.meter.bytes.fetch_sub(bytes, Relaxed);
+        self.meter.freed.notify_one();
+        if index >= state.unsent {
+            state.unsent_bytes -= bytes;
+            return;
+        }
+        state.sent_bytes -= bytes;
+        if state.streamed {
+            self.meter.sent.fetch_sub(bytes, Relaxed);
         }
     }
 
     /// Waits for what is at `index`.
     ///
     /// # Cancel safety
-    /// Safe: nothing is taken away.
-    pub(crate) async fn at(&self, token: u64, index: u64) -> Seen {
+    /// Safe: what is found is returned without waiting again.
+    pub(crate) async fn at(&self, token: u64, index: u64, take: bool) -> Seen {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            match self.look(token, index) {
+            match self.look(token, index, take) {
                 Seen::NotYet => changed.await,
                 seen => return seen,
             }
@@ -367,7 +390,7 @@ impl Held {
 
 impl Slot {
     fn num_bytes(&self) -> usize {
-        if let Slot::Ready(frames) = self { num_bytes(frames) } else { 0 }
+        if let Slot::Ready(chunk) = self { chunk.num_bytes() } else { 0 }
     }
 }
 

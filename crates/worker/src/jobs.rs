@@ -10,6 +10,7 @@ use std::time::Duration;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions, panicked};
 use forebay_io::SourceIndex;
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
@@ -128,7 +129,12 @@ impl Job {
 
 /// Fetches what a job needs and opens its source. A dispatcher that does not answer is waited for as long as the job
 /// is not forgotten; a storage that does not, for a few attempts.
-pub(crate) async fn prepare(job: &Job, store: &BlobStore, functions: Arc<dyn Functions>) -> Result<Arc<Prepared>> {
+pub(crate) async fn prepare(
+    job: &Job,
+    store: &BlobStore,
+    functions: Arc<dyn Functions>,
+    memory: Memory,
+) -> Result<Arc<Prepared>> {
     let definition = &job.definition;
     let graph = Graph::from_json(&definition.graph)?;
     let mut blobs = HashMap::new();
@@ -145,7 +151,7 @@ pub(crate) async fn prepare(job: &Job, store: &BlobStore, functions: Arc<dyn Fun
     let stages = Arc::new(Stages::new(&graph)?);
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.consumers, Some(sizing))?;
     let plan = Arc::new(plan);
-    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions };
+    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory };
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
         match open(&stages, &plan, &index, &environment).await {

@@ -6,7 +6,8 @@
 //! shelf     every split that is held, and what each is worth of memory
 //! held      one split: its chunks, in order, until its consumer has consumed them
 //! pool      threads that take morsels of the oldest leases first
-//! encode    a chunk becomes Flight messages, once
+//! encode    a chunk becomes Flight messages
+//! lender    lends the memory of chunks to readers on this machine
 //! flight    serves the chunks to whoever has the ticket
 //! ```
 //!
@@ -20,6 +21,7 @@ mod encode;
 mod flight;
 mod held;
 mod jobs;
+mod lender;
 mod lock;
 mod options;
 mod pool;

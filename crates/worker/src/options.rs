@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_exec::{Functions, NoFunctions};
 
-/// Encoded chunks that a worker holds before it asks for no more splits. One split more than this may be held.
+/// Chunks that a worker holds before it asks for no more splits. One split more than this may be held.
 pub(crate) const HELD_BYTES_MAX: usize = 1 << 30;
 /// Splits that a worker holds, whatever their size, before it asks for no more.
 pub(crate) const HELD_SPLITS_MAX: usize = 1024;

@@ -1,16 +1,18 @@
-//! Threads that compute: morsels of the oldest leases first, several threads on one split where it has several.
+//! Threads that compute: morsels of the oldest leases first, several threads on one split where it has several, and on
+//! the rows of one morsel where they can be shared.
 //!
 //! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
 //! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
 //! meanwhile. Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use forebay_core::{ConsumerIndex, Ordinal};
+use forebay_exec::{Crew, Scratch};
 use forebay_plan::Morsel;
 
-use crate::compute::{Tools, block, morsel};
+use crate::compute::{block, morsel};
 use crate::held::Held;
 use crate::jobs::Prepared;
 use crate::lock::lock;
@@ -25,17 +27,22 @@ struct Entry {
     run: u64,
     morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
     counted: bool,
+    /// Lower is helped first.
+    order: u64,
 }
 
 /// What a thread takes.
 enum Piece {
-    Morsel(Arc<Held>, Arc<Prepared>, u64, (u64, Morsel)),
+    Morsel(Arc<Held>, Arc<Prepared>, u64, (u64, Morsel), u64),
     Block(Entry),
+    /// Rows of a morsel that another thread has begun.
+    Help,
 }
 
 #[derive(Default)]
 struct State {
     entries: VecDeque<Entry>,
+    pushed: u64,
     computing: usize,
     idle: usize,
     threads: usize,
@@ -51,11 +58,15 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     work: Condvar,
     threads: usize,
+    crew: Arc<Crew>,
 }
 
 impl Pool {
     pub(crate) fn new(threads: usize) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), threads });
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
+            let crew = Arc::new(Crew::new(wake(shared.clone())));
+            Shared { state: Mutex::default(), work: Condvar::new(), threads, crew }
+        });
         for _ in 0..threads {
             shared.clone().spawn(&mut lock(&shared.state));
         }
@@ -74,8 +85,11 @@ impl Pool {
         } else {
             split.set_streamed();
         }
-        let entry = Entry { morsels: Box::new((0..).zip(morsels())), split, job, run, counted };
+        let morsels = Box::new((0..).zip(morsels()));
         let mut state = lock(&self.shared.state);
+        state.pushed += 1;
+        let order = if first { 0 } else { state.pushed };
+        let entry = Entry { morsels, split, job, run, counted, order };
         if first {
             state.entries.push_front(entry);
         } else {
@@ -93,6 +107,16 @@ impl Drop for Pool {
     }
 }
 
+/// Tells the threads that wait. They look for work with the state locked, so it is locked here: none can miss it.
+fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
+    move || {
+        if let Some(shared) = shared.upgrade() {
+            drop(lock(&shared.state));
+            shared.work.notify_all();
+        }
+    }
+}
+
 impl State {
     fn take(&mut self) -> Option<Piece> {
         loop {
@@ -102,7 +126,7 @@ impl State {
             } else if !entry.counted {
                 return self.entries.pop_front().map(Piece::Block);
             } else if let Some(next) = entry.morsels.next() {
-                return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next));
+                return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
             } else {
                 self.entries.pop_front();
             }
@@ -121,11 +145,18 @@ impl Shared {
     }
 
     fn work(self: Arc<Self>) {
-        let mut tools = Tools::default();
+        let mut scratch = Scratch::default();
         while let Some(piece) = self.take() {
             match piece {
-                Piece::Morsel(split, job, run, next) => morsel(&self, &mut tools, &split, &job, run, next),
-                Piece::Block(entry) => block(&self, &mut tools, &entry.split, &entry.job, entry.run, entry.morsels),
+                Piece::Morsel(split, job, run, next, order) => {
+                    scratch.share(&self.crew, order);
+                    morsel(&self, &mut scratch, &split, &job, run, next);
+                }
+                Piece::Block(entry) => {
+                    scratch.share(&self.crew, entry.order);
+                    block(&self, &mut scratch, &entry.split, &entry.job, entry.run, entry.morsels);
+                }
+                Piece::Help => self.crew.help(&mut scratch),
             }
             lock(&self.state).computing -= 1;
             self.work.notify_one();
@@ -138,11 +169,12 @@ impl Shared {
             if state.stop {
                 return None;
             }
-            if state.computing < self.threads
-                && let Some(piece) = state.take()
-            {
-                state.computing += 1;
-                return Some(piece);
+            if state.computing < self.threads {
+                let help = self.crew.has_work().then_some(Piece::Help);
+                if let Some(piece) = help.or_else(|| state.take()) {
+                    state.computing += 1;
+                    return Some(piece);
+                }
             }
             state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);

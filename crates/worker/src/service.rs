@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
+use forebay_data::{Arena, Memory};
 use forebay_proto::Address;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::blobs::BlobStore;
 use crate::flight::Flight;
+use crate::lender::Lender;
 use crate::options::{LEAVE_MAX, Options};
 use crate::session::Session;
 use crate::shelf::Shelf;
@@ -25,6 +27,8 @@ pub struct Worker {
     id: WorkerId,
     incoming: TcpIncoming,
     address: String,
+    /// Memory that readers on this machine can map.
+    arena: Option<Arc<Arena>>,
     shelf: Arc<Shelf>,
     options: Options,
 }
@@ -51,9 +55,12 @@ impl Worker {
             None => reachable(listens, &dispatcher).to_string(),
         };
         let blobs = BlobStore::new(&options.dispatcher)?;
-        let shelf = Shelf::new(options.threads(), options.slots(), blobs, options.functions.clone());
+        let arena = Arena::shared().ok();
+        let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
+        let shelf = Shelf::new(&options, blobs, memory);
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
+            arena,
             incoming: TcpIncoming::from(listener).with_nodelay(Some(true)),
             address,
             shelf: Arc::new(shelf),
@@ -91,7 +98,11 @@ impl Worker {
             shelf: self.shelf.clone(),
             leaving,
         };
-        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
+        let lender = self.arena.and_then(|arena| {
+            let lender = Lender::start(arena, self.id, stop.clone());
+            lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
+        });
+        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), lender, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_core::Result;
+use forebay_data::Memory;
 use forebay_exec::Functions;
 use forebay_proto::{Consumed, JobDefinition, Lease, Ticket};
 use tokio::sync::Notify;
@@ -18,7 +19,7 @@ use crate::blobs::BlobStore;
 use crate::held::{Held, Key, Meter};
 use crate::jobs::{Job, Prepared, prepare};
 use crate::lock::lock;
-use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX};
+use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX, Options};
 use crate::pool::Pool;
 
 /// How long a ticket waits for its lease to arrive.
@@ -38,6 +39,8 @@ pub(crate) struct Shelf {
     pool: Pool,
     blobs: BlobStore,
     functions: Arc<dyn Functions>,
+    /// Where chunks are made: from there they can be lent.
+    memory: Memory,
     slots: usize,
     state: Mutex<State>,
     /// Told of every lease.
@@ -45,13 +48,14 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    pub(crate) fn new(threads: usize, slots: usize, blobs: BlobStore, functions: Arc<dyn Functions>) -> Self {
+    pub(crate) fn new(options: &Options, blobs: BlobStore, memory: Memory) -> Self {
         Self {
             meter: Arc::default(),
-            pool: Pool::new(threads),
+            pool: Pool::new(options.threads()),
             blobs,
-            functions,
-            slots,
+            functions: options.functions.clone(),
+            memory,
+            slots: options.slots(),
             state: Mutex::default(),
             leased: Notify::new(),
         }
@@ -77,7 +81,7 @@ impl Shelf {
 
     fn prepare(self: Arc<Self>, job: Arc<Job>) {
         tokio::spawn(async move {
-            let prepared = prepare(&job, &self.blobs, self.functions.clone()).await;
+            let prepared = prepare(&job, &self.blobs, self.functions.clone(), self.memory.clone()).await;
             if let Err(error) = &prepared {
                 tracing::warn!(job = job.definition.name, error = error.message(), "the job cannot be computed here");
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{JobSpec, OpenedJob, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
@@ -158,7 +158,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let extent = forebay_exec::extent(graph.source(), Some(&index));
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);
-    let environment = Environment { blobs: Arc::new(Blobs), functions };
+    let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default() };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;
     let consumer = ConsumerIndex(consumer);
     let options = LocalOptions { threads: 2, end_epoch: job.epochs(), consumer, from: Position::default() };

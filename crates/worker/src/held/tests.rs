@@ -1,20 +1,24 @@
 //! One split through its life, its state after every step.
 
-use arrow_flight::FlightData;
+use arrow_array::Int8Array;
+use forebay_core::{Epoch, SampleId};
+use forebay_data::{DType, Field, Kind, RowId, Schema};
 
 use super::*;
 
 const KEY: Key = Key { job: 1, consumer: 0, epoch: 0, ordinal: 0 };
 
-fn frames(bytes: usize) -> Frames {
-    [FlightData::new().with_data_body(vec![0; bytes])].into()
+fn chunk(bytes: usize) -> Chunk {
+    let schema = Schema::new(vec![Field::new("x", Kind::scalar(DType::Int8))]).expect("a schema");
+    let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; bytes].into();
+    Chunk::new(Arc::new(schema), vec![Arc::new(Int8Array::from(vec![0; bytes]))], ids).expect("a chunk")
 }
 
 /// What a reader sees from chunk `from` on, until it would wait.
 fn read(held: &Held, from: u64) -> String {
     let mut text = String::new();
     for index in from.. {
-        text += match held.look(9, index) {
+        text += match held.look(9, index, false) {
             Seen::Chunk(_) => "chunk ",
             Seen::Failed(e) => return text + e.message(),
             Seen::End => return text + "end",
@@ -40,11 +44,11 @@ fn counted_chunks_come_in_any_order_and_are_kept_until_consumed() {
     let meter = Arc::new(Meter::default());
     let held = held(&meter);
     held.set_total(0, 3);
-    assert_eq!(held.put(0, 2, &frames(4), false), Put::Kept);
+    assert_eq!(held.put(0, 2, &chunk(4), false), Put::Kept);
     assert_eq!(read(&held, 0), "not yet");
-    assert_eq!(held.put(0, 0, &frames(1), false), Put::Kept);
+    assert_eq!(held.put(0, 0, &chunk(1), false), Put::Kept);
     assert_eq!(read(&held, 0), "chunk not yet");
-    assert_eq!(held.put(0, 1, &frames(2), false), Put::Kept);
+    assert_eq!(held.put(0, 1, &chunk(2), false), Put::Kept);
     assert_eq!(
         (read(&held, 0), read(&held, 3), read(&held, 4)),
         ("chunk chunk chunk end".into(), "end".into(), "beyond".into())
@@ -54,7 +58,7 @@ fn counted_chunks_come_in_any_order_and_are_kept_until_consumed() {
     assert_eq!(read(&held, 0), "gone");
     held.remove();
     assert_eq!(totals(&meter), (0, 0, 0));
-    assert_eq!(held.put(0, 1, &frames(2), false), Put::Stale);
+    assert_eq!(held.put(0, 1, &chunk(2), false), Put::Stale);
 }
 
 #[test]
@@ -67,7 +71,7 @@ fn the_first_error_in_order_is_what_a_reader_ends_with() {
     assert_eq!(held.failed_before(2), Some(Error::data("first")));
     held.fail(0, 2, Error::data("first"));
     assert_eq!(meter.open.load(Relaxed), 1);
-    held.put(0, 0, &frames(1), false);
+    held.put(0, 0, &chunk(1), false);
     assert_eq!(read(&held, 0), "chunk first");
     assert_eq!(meter.open.load(Relaxed), 0, "a split that failed takes no place");
 }
@@ -77,9 +81,9 @@ fn what_is_computed_ahead_is_bounded_and_what_was_sent_is_dropped_oldest_first()
     let meter = Arc::new(Meter::default());
     let held = held(&meter);
     held.set_streamed();
-    let large = frames(AHEAD_BYTES_MAX);
+    let large = chunk(AHEAD_BYTES_MAX);
     let mut sent = 0;
-    while !matches!(held.look(9, 0), Seen::Dropped) {
+    while !matches!(held.look(9, 0, false), Seen::Dropped) {
         assert_eq!(held.put(0, sent, &large, true), Put::Kept);
         assert_eq!(held.put(0, sent + 1, &large, true), Put::Full);
         assert_eq!(read(&held, sent), "chunk not yet");
@@ -91,7 +95,7 @@ fn what_is_computed_ahead_is_bounded_and_what_was_sent_is_dropped_oldest_first()
     assert_eq!(held.rewind(0), 1);
     assert_eq!(totals(&meter), (0, 0, 1));
     assert_eq!(held.put(0, sent, &large, true), Put::Stale);
-    assert_eq!(held.put(1, 0, &frames(1), true), Put::Kept);
+    assert_eq!(held.put(1, 0, &chunk(1), true), Put::Kept);
     held.set_total(1, 1);
     assert_eq!(read(&held, 0), "chunk end");
 }
@@ -101,10 +105,26 @@ fn a_reader_that_begins_late_lets_the_thread_go_on() {
     let meter = Arc::new(Meter::default());
     let held = held(&meter);
     held.set_streamed();
-    let large = frames(AHEAD_BYTES_MAX);
+    let large = chunk(AHEAD_BYTES_MAX);
     assert_eq!(held.put(0, 0, &large, true), Put::Kept);
     assert_eq!(held.put(0, 1, &large, true), Put::Full);
     assert_eq!(read(&held, 1), "not yet");
     assert_eq!(held.put(0, 1, &large, true), Put::Kept);
     assert_eq!(read(&held, 1), "chunk not yet");
+}
+
+#[test]
+fn what_was_given_away_takes_no_memory_and_is_computed_again_when_asked_for() {
+    let meter = Arc::new(Meter::default());
+    let held = held(&meter);
+    held.set_total(0, 3);
+    (0..3).for_each(|i| assert_eq!(held.put(0, i, &chunk(4), false), Put::Kept));
+    assert!(matches!(held.look(9, 0, true), Seen::Chunk(_)));
+    assert_eq!(totals(&meter), (8, 0, 0));
+    assert_eq!((read(&held, 0), read(&held, 1)), ("dropped".into(), "chunk chunk end".into()));
+    // One that was sent before can be given away too.
+    assert!(matches!(held.look(9, 2, true), Seen::Chunk(_)));
+    assert_eq!(totals(&meter), (4, 0, 0));
+    assert_eq!(held.rewind(0), 1);
+    assert_eq!((totals(&meter), read(&held, 0)), ((0, 0, 1), "not yet".into()));
 }

@@ -1,0 +1,148 @@
+//! Borrows the memory of chunks from a worker on this machine (see `forebay_proto`'s `local`).
+//!
+//! Invariants: a loan is given back when the last array over its memory is gone, wherever that happens; a stream always says
+//! at its end which loan came last. The socket lives as long as anything that was borrowed over it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arrow_buffer::Buffer;
+use arrow_flight::Action;
+use arrow_flight::flight_service_client::FlightServiceClient;
+use forebay_core::{Error, Result};
+use forebay_data::SharedMemory;
+use forebay_proto::{LOCAL_ACTION, Lent, LentColumn, Return, receive_arena};
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tonic::transport::Channel;
+
+/// How long a worker may take to greet a reader before it is read from a distance.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// One worker's memory in this process.
+pub(crate) struct Borrower {
+    memory: Arc<SharedMemory>,
+    /// This process's number at the worker.
+    reader: u64,
+    streams: AtomicU64,
+    /// At most one message waits for each loan and stream.
+    say: AssertUnwindSafe<UnboundedSender<Return>>,
+}
+
+impl Borrower {
+    /// Asks a worker whether it lends; `None` when it does not, or is on another machine.
+    pub(crate) async fn connect(worker: &mut FlightServiceClient<Channel>) -> Option<Arc<Self>> {
+        let greeted = tokio::time::timeout(GREETING_MAX, Self::greet(worker)).await;
+        match greeted {
+            Ok(Ok(borrower)) => borrower,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "this worker's memory cannot be borrowed");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn greet(worker: &mut FlightServiceClient<Channel>) -> io::Result<Option<Arc<Self>>> {
+        let action = Action { r#type: LOCAL_ACTION.to_owned(), body: Default::default() };
+        let mut results = worker.do_action(action).await.map_err(io::Error::other)?.into_inner();
+        let Some(name) = results.message().await.map_err(io::Error::other)? else { return Ok(None) };
+        let name = name.body.to_vec();
+        let open = move || {
+            let socket = connect(&name)?;
+            socket.set_read_timeout(Some(GREETING_MAX))?;
+            let (reader, arena) = receive_arena(socket.as_fd())?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>((socket, reader, SharedMemory::open(arena.as_fd())?))
+        };
+        let (socket, reader, memory) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
+        let (say, said) = unbounded_channel();
+        tokio::spawn(give_back(UnixStream::from_std(socket)?, said));
+        Ok(Some(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), say: AssertUnwindSafe(say) })))
+    }
+
+    /// Begins a stream.
+    pub(crate) fn stream(self: &Arc<Self>) -> Borrowing {
+        Borrowing { borrower: self.clone(), stream: self.streams.fetch_add(1, Relaxed), last: 0 }
+    }
+
+    /// A worker that is gone needs nothing back.
+    fn say(&self, what: Return) {
+        let _ = self.say.send(what);
+    }
+}
+
+/// Writes what is given back, until nothing is borrowed any more, or the worker is gone.
+async fn give_back(mut socket: UnixStream, mut said: UnboundedReceiver<Return>) {
+    while let Some(what) = said.recv().await {
+        if socket.write_all(&what.to_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn connect(name: &[u8]) -> io::Result<StdStream> {
+    use std::os::linux::net::SocketAddrExt;
+    StdStream::connect_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn connect(_: &[u8]) -> io::Result<StdStream> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// One stream of chunks whose memory may be lent.
+pub(crate) struct Borrowing {
+    borrower: Arc<Borrower>,
+    stream: u64,
+    last: u64,
+}
+
+impl Borrowing {
+    /// Returns what names it in the request.
+    pub(crate) fn header(&self) -> String {
+        format!("{}/{}", self.borrower.reader, self.stream)
+    }
+
+    /// Returns the numbers of the columns that were lent with a chunk.
+    ///
+    /// # Errors
+    /// Data when they are not in the worker's memory.
+    pub(crate) fn take(&mut self, lent: &Lent) -> Result<Vec<(usize, Buffer)>> {
+        self.last = self.last.max(lent.loan);
+        let loan = Arc::new(Loan { borrower: self.borrower.clone(), loan: lent.loan });
+        let column = |c: &LentColumn| {
+            let range = usize::try_from(c.offset).ok().zip(usize::try_from(c.len).ok());
+            // SAFETY: the worker leaves the bytes alone until the loan is given back, and the loan keeps the mapping.
+            let buffer = range.and_then(|(at, len)| unsafe { self.borrower.memory.buffer(at, len, loan.clone()) });
+            let buffer = buffer.ok_or_else(|| Error::data("a worker lent what it does not have"))?;
+            Ok((c.column as usize, buffer))
+        };
+        lent.columns.iter().map(column).collect()
+    }
+}
+
+impl Drop for Borrowing {
+    fn drop(&mut self) {
+        self.borrower.say(Return::Stream { stream: self.stream, last: self.last });
+    }
+}
+
+/// What is to be given back. Every buffer over its memory has it.
+struct Loan {
+    borrower: Arc<Borrower>,
+    loan: u64,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.borrower.say(Return::Loan(self.loan));
+    }
+}

@@ -1,0 +1,67 @@
+//! The seam for where large columns are made: an [`Arena`] of blocks that are used again, or the heap.
+//!
+//! Invariant: which of them it is changes no bit of what is written there.
+
+use std::sync::Arc;
+
+use arrow_buffer::{Buffer, MutableBuffer};
+
+use crate::arena::{Arena, Block};
+
+/// Columns below this are made on the heap, which has them at hand.
+const BLOCK_BYTES_MIN: usize = 64 << 10;
+
+/// Where large columns are made. A clone is the same memory; the default is the heap.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Option<Arc<Arena>>);
+
+impl Memory {
+    /// Uses an arena's blocks, and the heap when it has no more.
+    pub fn within(arena: Arc<Arena>) -> Self {
+        Self(Some(arena))
+    }
+
+    /// Reserves memory for one pipeline in this process; the heap where the system refuses.
+    pub fn reused() -> Self {
+        Self(Arena::private().ok())
+    }
+
+    /// Returns the arena, if there is one.
+    pub fn arena(&self) -> Option<&Arc<Arena>> {
+        self.0.as_ref()
+    }
+
+    /// Returns `len` bytes, to be written: what they hold is arbitrary.
+    pub fn take(&self, len: usize) -> Bytes {
+        let block = self.0.as_ref().filter(|_| len >= BLOCK_BYTES_MIN).and_then(|arena| arena.block(len));
+        block.map_or_else(|| Bytes::Heap(MutableBuffer::from_len_zeroed(len)), Bytes::Block)
+    }
+}
+
+/// Bytes to be written, aligned to 64.
+#[derive(Debug)]
+pub enum Bytes {
+    /// On the heap.
+    Heap(MutableBuffer),
+    /// In an arena.
+    Block(Block),
+}
+
+impl Bytes {
+    /// Returns all of them.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Heap(buffer) => buffer.as_slice_mut(),
+            Bytes::Block(block) => block.as_mut_slice(),
+        }
+    }
+}
+
+impl From<Bytes> for Buffer {
+    fn from(bytes: Bytes) -> Self {
+        match bytes {
+            Bytes::Heap(buffer) => buffer.into(),
+            Bytes::Block(block) => block.into_buffer(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The head of a chunk's message: what its reader has, and that it is whole.
+//!
+//! A message is one Arrow record batch; its `app_metadata` is this head, which a stranger's Arrow client does not need:
+//!
+//! ```text
+//! bytes 0..8   the chunk's index in its split
+//! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent
+//! bytes 13..   if so: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
+//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes
+//! ```
+//!
+//! All little endian. Lent columns are missing from the record batch; only a reader on the worker's machine that said so
+//! gets them (see `local`). Invariant: nothing is used before the checksum was right.
+
+use arrow_flight::FlightData;
+use bytes::{Buf, BufMut, Bytes};
+use forebay_core::{Error, Result};
+
+const FIXED_BYTES: usize = 13;
+const MORE: u8 = 1;
+const LENT: u8 = 2;
+
+/// What a message says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChunkHead {
+    /// The chunk's index in its split.
+    pub index: u64,
+    /// Whether more parts of the chunk follow.
+    pub more: bool,
+    /// The columns that are not in the message.
+    pub lent: Option<Lent>,
+}
+
+/// Columns that stay in the worker's arena.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lent {
+    /// What the reader gives back when it needs them no more.
+    pub loan: u64,
+    /// The columns, in the schema's order.
+    pub columns: Vec<LentColumn>,
+}
+
+/// Where the numbers of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LentColumn {
+    /// Its place in the schema.
+    pub column: u32,
+    /// Bytes from the start of the arena.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl ChunkHead {
+    /// Puts the head on a message.
+    #[must_use]
+    pub fn seal(&self, data: FlightData) -> FlightData {
+        let lent = self.lent.as_ref().map(Lent::to_bytes).unwrap_or_default();
+        let mut head = Vec::with_capacity(FIXED_BYTES + lent.len());
+        head.put_u64_le(self.index);
+        head.put_u32_le(checksum(&data, &lent));
+        head.put_u8(u8::from(self.more) * MORE + u8::from(self.lent.is_some()) * LENT);
+        head.put_slice(&lent);
+        data.with_app_metadata(head)
+    }
+
+    /// Checks a message and reads its head.
+    ///
+    /// # Errors
+    /// Data when it is not what the worker sent.
+    pub fn open(data: &FlightData) -> Result<Self> {
+        let mut head: &[u8] = &data.app_metadata;
+        if head.len() < FIXED_BYTES {
+            return Err(Error::data("a chunk came without its head"));
+        }
+        let (index, crc, flags) = (head.get_u64_le(), head.get_u32_le(), head.get_u8());
+        if crc != checksum(data, head) {
+            return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
+        }
+        let lent = (flags & LENT != 0).then(|| Lent::from_bytes(head)).transpose()?;
+        Ok(Self { index, more: flags & MORE != 0, lent })
+    }
+}
+
+impl Lent {
+    fn to_bytes(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(8 + self.columns.len() * LentColumn::BYTES);
+        bytes.put_u64_le(self.loan);
+        for column in &self.columns {
+            bytes.put_u32_le(column.column);
+            bytes.put_u64_le(column.offset);
+            bytes.put_u64_le(column.len);
+        }
+        bytes.into()
+    }
+
+    fn from_bytes(mut bytes: &[u8]) -> Result<Self> {
+        let loan = bytes.try_get_u64_le().map_err(|_| Error::data("a chunk's loan has no number"))?;
+        let (columns, []) = bytes.as_chunks::<{ LentColumn::BYTES }>() else {
+            return Err(Error::data("a chunk's loan is cut off"));
+        };
+        Ok(Self { loan, columns: columns.iter().map(LentColumn::from_bytes).collect() })
+    }
+}
+
+impl LentColumn {
+    const BYTES: usize = 20;
+
+    fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut bytes = &bytes[..];
+        Self { column: bytes.get_u32_le(), offset: bytes.get_u64_le(), len: bytes.get_u64_le() }
+    }
+}
+
+fn checksum(data: &FlightData, lent: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
+    crc32c::crc32c_append(crc, lent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> FlightData {
+        FlightData::new().with_data_header(&b"header"[..]).with_data_body(&b"body"[..])
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let columns = vec![
+            LentColumn { column: 1, offset: 1 << 33, len: 4096 },
+            LentColumn { column: 3, offset: 0, len: u64::MAX },
+        ];
+        let plain = ChunkHead { index: 0x0102, more: false, lent: None };
+        let lent = ChunkHead { index: 7, more: true, lent: Some(Lent { loan: 9, columns }) };
+        for head in [plain, lent] {
+            assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
+        }
+    }
+
+    #[test]
+    fn any_damage_is_seen() {
+        let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
+        let whole = ChunkHead { index: 7, more: false, lent: Some(lent) }.seal(message());
+        let mut damaged = vec![
+            whole.clone().with_data_body(&b"bodY"[..]),
+            whole.clone().with_data_header(&b"hEader"[..]),
+            whole.clone().with_app_metadata(&b""[..]),
+        ];
+        for at in 8..whole.app_metadata.len() {
+            if at == FIXED_BYTES - 1 {
+                continue; // the flags: what they say is checked against what follows
+            }
+            let mut head = whole.app_metadata.to_vec();
+            head[at] ^= 1;
+            damaged.push(whole.clone().with_app_metadata(head));
+        }
+        for data in damaged {
+            assert!(ChunkHead::open(&data).is_err(), "{:?}", data.app_metadata);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! How a worker lends memory to readers on its own machine, so that chunks need not be copied to them.
+//!
+//! The worker listens on a Unix socket without a file, whose name it tells on request ([`LOCAL_ACTION`]). Whoever can
+//! connect is on the same host, in the same network namespace; one of another user is refused. The worker answers
+//! with the reader's number and the descriptor of its arena, which the reader maps. Chunks then come over Flight as ever,
+//! but their large columns are named by where they are ([`crate::Lent`]); the reader says on the socket what it needs no
+//! more ([`Return`]). The kernel closes the socket when the reader dies, and all that it had borrowed goes back.
+//!
+//! Invariant: a worker uses lent memory again only when the reader has given it back, or no longer exists.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
+    sendmsg,
+};
+
+/// The Flight action that a worker answers with the name of its socket.
+pub const LOCAL_ACTION: &str = "forebay.local";
+/// The request header that names the reader and its stream, as `reader/stream`.
+pub const READER_HEADER: &str = "forebay-reader";
+
+/// What a reader says on the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// Nothing refers to this loan any more.
+    Loan(u64),
+    /// A stream has ended, and `last` was the last loan that came on it: later ones were lost on their way.
+    Stream {
+        /// The reader's number for the stream.
+        stream: u64,
+        /// 0 when none came.
+        last: u64,
+    },
+}
+
+impl Return {
+    /// The length of one message.
+    pub const BYTES: usize = 17;
+
+    /// Writes it.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let (kind, a, b) = match self {
+            Return::Loan(loan) => (0, loan, 0),
+            Return::Stream { stream, last } => (1, stream, last),
+        };
+        let mut bytes = [kind; Self::BYTES];
+        bytes[1..9].copy_from_slice(&a.to_le_bytes());
+        bytes[9..].copy_from_slice(&b.to_le_bytes());
+        bytes
+    }
+
+    /// Reads it; `None` when it is none.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        match bytes[0] {
+            0 => Some(Return::Loan(word(1))),
+            1 => Some(Return::Stream { stream: word(1), last: word(9) }),
+            _ => None,
+        }
+    }
+}
+
+/// Sends the reader's number and the arena. The socket must be one that blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn send_arena(socket: BorrowedFd<'_>, reader: u64, arena: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [arena];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let number = reader.to_le_bytes();
+    let sent = sendmsg(socket, &[IoSlice::new(&number)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == number.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives what [`send_arena`] sent. The socket must be one that blocks.
+///
+/// # Errors
+/// What the system says; InvalidData when it was something else.
+pub fn receive_arena(socket: BorrowedFd<'_>) -> io::Result<(u64, OwnedFd)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut number = [0; 8];
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut number)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let arena = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    match arena {
+        Some(arena) if received.bytes == number.len() => Ok((u64::from_le_bytes(number), arena)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Says whether the process at the other end belongs to the same user.
+pub fn is_same_user(socket: &impl AsFd) -> bool {
+    #[cfg(target_os = "linux")]
+    let same = rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
+    #[cfg(not(target_os = "linux"))]
+    let same = {
+        let _ = socket;
+        false
+    };
+    same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn returns_are_read_as_they_were_written() {
+        for said in [Return::Loan(u64::MAX - 1), Return::Stream { stream: 3, last: 1 << 40 }] {
+            assert_eq!(Return::from_bytes(&said.to_bytes()), Some(said));
+        }
+        assert_eq!(Return::from_bytes(&[7; Return::BYTES]), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_arena_goes_through_a_socket() {
+        let (worker, reader) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        assert!(is_same_user(&reader));
+        let arena = forebay_data::Arena::shared().expect("a memfd");
+        let mut block = arena.block(1 << 16).expect("a block");
+        block.as_mut_slice().fill(3);
+        let lent = block.into_buffer();
+        send_arena(worker.as_fd(), 42, arena.fd().expect("a file")).expect("sent");
+        let (number, fd) = receive_arena(reader.as_fd()).expect("received");
+        let memory = forebay_data::SharedMemory::open(fd.as_fd()).expect("mapped");
+        let at = arena.offset_of(&lent).expect("in the arena");
+        // SAFETY: nobody writes.
+        let seen = unsafe { memory.buffer(at, lent.len(), memory.clone()) }.expect("in range");
+        assert_eq!((number, seen.as_slice()), (42, lent.as_slice()));
+        drop(worker);
+        assert!(receive_arena(reader.as_fd()).is_err());
+    }
+}

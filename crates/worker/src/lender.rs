@@ -1,0 +1,382 @@
+//! Lends the memory of chunks to readers on this machine (see `forebay_proto`'s `local`).
+//!
+//! A chunk that is lent is the reader's from then on: it may write it, and the worker computes the split again should
+//! anyone ask for the same chunk. Invariants: a loan ends when its reader says so, when the stream that it was sent on
+//! ended before it came, or when the reader's process is gone, and only then is its memory used again. Bounds:
+//! [`STREAM_LOANS_MAX`] bytes on one stream, after which it is sent copies (which are held up by a reader that is slow);
+//! [`READERS_MAX`] readers.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_buffer::Buffer;
+use forebay_core::{Result, WorkerId};
+use forebay_data::{Arena, Chunk, Field, tensor_values};
+use forebay_proto::{Lent, LentColumn, Return, is_same_user, send_arena};
+use tokio::io::AsyncReadExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::lock::lock;
+
+/// Smaller columns are copied: that costs less than to account for them.
+const LOAN_BYTES_MIN: usize = 64 << 10;
+/// What one stream may have on loan: no more than a reader keeps of a split before its turn comes.
+const STREAM_LOANS_MAX: usize = 128 << 20;
+/// Readers at one time. Others are sent copies.
+const READERS_MAX: usize = 1024;
+/// How long a new reader may take to take the arena.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// What one worker lends.
+pub(crate) struct Lender {
+    arena: Arc<Arena>,
+    socket: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    readers: HashMap<u64, Reader>,
+    last_reader: u64,
+}
+
+#[derive(Default)]
+struct Reader {
+    loans: BTreeMap<u64, Loan>,
+    last_loan: u64,
+    /// Streams that are being served, with what they have on loan; and those of them whose reader has left.
+    streams: HashMap<u64, usize>,
+    left: HashSet<u64>,
+}
+
+struct Loan {
+    stream: u64,
+    /// Holds the memory.
+    columns: Vec<Buffer>,
+}
+
+impl Loan {
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(Buffer::len).sum()
+    }
+}
+
+impl Reader {
+    fn end(&mut self, loan: u64) -> Option<Loan> {
+        let ended = self.loans.remove(&loan)?;
+        if let Some(on_loan) = self.streams.get_mut(&ended.stream) {
+            *on_loan -= ended.bytes();
+        }
+        Some(ended)
+    }
+}
+
+impl Lender {
+    /// Listens for readers until `stop`. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// What the system says: where it has no such sockets, nothing is lent.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start(arena: Arc<Arena>, worker: WorkerId, stop: CancellationToken) -> io::Result<Arc<Self>> {
+        use std::os::linux::net::SocketAddrExt;
+        let socket = format!("forebay-{:032x}", worker.0);
+        let listener = StdListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&socket)?)?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let lender = Arc::new(Self { arena, socket, state: Mutex::default() });
+        tokio::spawn(lender.clone().welcome(listener, stop));
+        Ok(lender)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn start(_: Arc<Arena>, _: WorkerId, _: CancellationToken) -> io::Result<Arc<Self>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The name of the socket, in the abstract namespace.
+    pub(crate) fn socket(&self) -> &str {
+        &self.socket
+    }
+
+    async fn welcome(self: Arc<Self>, listener: UnixListener, stop: CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((socket, _)) if is_same_user(&socket) => {
+                    tokio::spawn(self.clone().serve(socket));
+                }
+                Ok(_) => tracing::warn!("a reader of another user was refused; it is sent copies"),
+                Err(error) => {
+                    tracing::warn!(%error, "a reader could not be accepted");
+                    tokio::time::sleep(GREETING_MAX).await;
+                }
+            }
+        }
+    }
+
+    /// Keeps what a reader borrows until it gives it back or is gone.
+    async fn serve(self: Arc<Self>, socket: UnixStream) {
+        let Some(number) = self.enter() else { return };
+        let _reader = Present { lender: &self, number };
+        let mut socket = match self.greet(socket, number).await {
+            Ok(socket) => socket,
+            Err(error) => return tracing::warn!(%error, "a reader on this machine could not be given the arena"),
+        };
+        let mut said = [0; Return::BYTES];
+        // An error of the socket is its end: there is no network between the two.
+        while socket.read_exact(&mut said).await.is_ok() {
+            match Return::from_bytes(&said) {
+                Some(said) => self.take_back(number, said),
+                None => tracing::error!("a reader said something that is no return"),
+            }
+        }
+    }
+
+    async fn greet(self: &Arc<Self>, socket: UnixStream, number: u64) -> io::Result<UnixStream> {
+        let socket: StdStream = socket.into_std()?;
+        let lender = self.clone();
+        let send = move || {
+            socket.set_nonblocking(false)?;
+            socket.set_write_timeout(Some(GREETING_MAX))?;
+            let arena = lender.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
+            send_arena(socket.as_fd(), number, arena)?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = tokio::task::spawn_blocking(send).await.map_err(io::Error::other)??;
+        UnixStream::from_std(socket)
+    }
+
+    fn enter(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        if state.readers.len() >= READERS_MAX {
+            return None;
+        }
+        state.last_reader += 1;
+        let number = state.last_reader;
+        state.readers.insert(number, Reader::default());
+        Some(number)
+    }
+
+    fn take_back(&self, reader: u64, said: Return) {
+        // The memory is given back without the lock.
+        let mut back = Vec::new();
+        if let Some(reader) = lock(&self.state).readers.get_mut(&reader) {
+            match said {
+                Return::Loan(loan) => back.extend(reader.end(loan)),
+                Return::Stream { stream, last } => {
+                    let lost = reader.loans.range(last + 1..).filter(|(_, l)| l.stream == stream);
+                    let lost: Vec<u64> = lost.map(|(&loan, _)| loan).collect();
+                    back.extend(lost.iter().filter_map(|&loan| reader.end(loan)));
+                    if reader.streams.contains_key(&stream) {
+                        reader.left.insert(stream);
+                    }
+                }
+            }
+        }
+        drop(back);
+    }
+
+    /// Returns what lends to a stream, for a request that says it is of a reader here: `reader/stream`.
+    pub(crate) fn stream(self: &Arc<Self>, header: &str) -> Option<Lending> {
+        let (reader, stream) = header.split_once('/')?;
+        let (reader, stream) = (reader.parse().ok()?, stream.parse().ok()?);
+        lock(&self.state).readers.get_mut(&reader)?.streams.insert(stream, 0);
+        Some(Lending { lender: self.clone(), reader, stream })
+    }
+}
+
+/// A reader that is connected.
+struct Present<'a> {
+    lender: &'a Lender,
+    number: u64,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        let gone = lock(&self.lender.state).readers.remove(&self.number);
+        drop(gone);
+    }
+}
+
+/// Lends the chunks of one stream to its reader.
+pub(crate) struct Lending {
+    lender: Arc<Lender>,
+    reader: u64,
+    stream: u64,
+}
+
+impl Lending {
+    /// Lends the large columns of a chunk. Returns the loan, and the chunk without them; `None` when there are none, or
+    /// nothing can be lent.
+    ///
+    /// # Errors
+    /// Internal when the chunk is not what its schema says.
+    pub(crate) fn lend(&self, chunk: &Chunk) -> Result<Option<(Lent, Chunk)>> {
+        let (mut columns, mut buffers, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, field) in chunk.schema().fields().iter().enumerate() {
+            match self.place(field, chunk)? {
+                Some((offset, buffer)) => {
+                    columns.push(LentColumn { column: i as u32, offset: offset as u64, len: buffer.len() as u64 });
+                    buffers.push(buffer);
+                }
+                None => rest.push(field.name.clone()),
+            }
+        }
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let rest = chunk.project(&rest)?;
+        Ok(self.enter(buffers).map(|loan| (Lent { loan, columns }, rest)))
+    }
+
+    /// Says how much of a chunk is to be copied before it can be lent.
+    pub(crate) fn bytes_to_copy(&self, chunk: &Chunk) -> usize {
+        let columns = chunk.schema().fields().iter().zip(chunk.columns());
+        let elsewhere = columns.filter_map(|(field, column)| {
+            let values = dense(field).then(|| tensor_values(&field.kind, column).ok()).flatten()?;
+            self.lender.arena.offset_of(&values).is_none().then_some(values.len())
+        });
+        elsewhere.sum()
+    }
+
+    /// Returns where a column is in the arena, copying it there if need be.
+    fn place(&self, field: &Field, chunk: &Chunk) -> Result<Option<(usize, Buffer)>> {
+        if !dense(field) {
+            return Ok(None);
+        }
+        let values = tensor_values(&field.kind, chunk.column(&field.name)?)?;
+        if values.len() < LOAN_BYTES_MIN {
+            return Ok(None);
+        }
+        let arena = &self.lender.arena;
+        if let Some(offset) = arena.offset_of(&values) {
+            return Ok(Some((offset, values)));
+        }
+        let Some(mut block) = arena.block(values.len()) else { return Ok(None) };
+        block.as_mut_slice().copy_from_slice(&values);
+        let copied = block.into_buffer();
+        Ok(arena.offset_of(&copied).map(|offset| (offset, copied)))
+    }
+
+    fn enter(&self, columns: Vec<Buffer>) -> Option<u64> {
+        let loan = Loan { stream: self.stream, columns };
+        let bytes = loan.bytes();
+        let mut state = lock(&self.lender.state);
+        let reader = state.readers.get_mut(&self.reader).filter(|r| !r.left.contains(&self.stream))?;
+        let on_loan = reader.streams.get_mut(&self.stream)?;
+        if *on_loan > 0 && *on_loan + bytes > STREAM_LOANS_MAX {
+            return None;
+        }
+        *on_loan += bytes;
+        reader.last_loan += 1;
+        reader.loans.insert(reader.last_loan, loan);
+        Some(reader.last_loan)
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        if let Some(reader) = lock(&self.lender.state).readers.get_mut(&self.reader) {
+            reader.streams.remove(&self.stream);
+            reader.left.remove(&self.stream);
+        }
+    }
+}
+
+/// Numbers without gaps, as many in each row.
+fn dense(field: &Field) -> bool {
+    !field.nullable && field.kind.dtype().is_some() && field.kind.known_shape().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::{Epoch, SampleId};
+    use forebay_data::{DType, FixedTensorBuilder, Kind, Memory, RowId, Schema};
+
+    use super::*;
+
+    fn lender() -> Arc<Lender> {
+        let arena = Arena::shared().expect("a memfd");
+        Arc::new(Lender { arena, socket: String::new(), state: Mutex::default() })
+    }
+
+    fn chunk(memory: &Memory) -> Chunk {
+        let schema = Schema::new(vec![
+            Field::new("small", Kind::scalar(DType::Int64)),
+            Field::new("large", Kind::fixed(DType::Uint8, &[LOAN_BYTES_MIN])),
+        ]);
+        let small: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![1, 2]));
+        let mut large = FixedTensorBuilder::within(memory, DType::Uint8, &[LOAN_BYTES_MIN], 2);
+        large.all().fill(7);
+        let columns = vec![small, large.finish().expect("a column")];
+        let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; 2].into();
+        Chunk::new(Arc::new(schema.expect("a schema")), columns, ids).expect("a chunk")
+    }
+
+    fn loans(lender: &Lender, reader: u64) -> Vec<u64> {
+        lock(&lender.state).readers[&reader].loans.keys().copied().collect()
+    }
+
+    #[test]
+    fn large_columns_are_lent_where_they_are_or_copied_there_once() {
+        let lender = lender();
+        let reader = lender.enter().expect("a reader");
+        let lending = lender.stream(&format!("{reader}/5")).expect("known");
+        let here = chunk(&Memory::within(lender.arena.clone()));
+        let elsewhere = chunk(&Memory::default());
+        assert_eq!((lending.bytes_to_copy(&here), lending.bytes_to_copy(&elsewhere)), (16, 2 * LOAN_BYTES_MIN + 16));
+        for chunk in [here, elsewhere] {
+            let (lent, rest) = lending.lend(&chunk).expect("a chunk").expect("a loan");
+            assert_eq!(rest.schema().fields().iter().map(|f| &f.name[..]).collect::<Vec<_>>(), ["small"]);
+            let [column] = lent.columns[..] else { panic!("{lent:?}") };
+            assert_eq!((column.column, column.len), (1, 2 * LOAN_BYTES_MIN as u64));
+        }
+        assert!(lender.stream("99/1").is_none() && lender.stream("x").is_none());
+    }
+
+    #[test]
+    fn a_reader_that_keeps_everything_is_sent_copies() {
+        let lender = lender();
+        let reader = lender.enter().expect("a reader");
+        let lending = lender.stream(&format!("{reader}/5")).expect("known");
+        let chunk = chunk(&Memory::within(lender.arena.clone()));
+        let mut lent = 0;
+        while lending.lend(&chunk).expect("a chunk").is_some() {
+            lent += 2 * LOAN_BYTES_MIN;
+            assert!(lent <= STREAM_LOANS_MAX);
+        }
+        assert_eq!(lent, STREAM_LOANS_MAX);
+        lender.take_back(reader, Return::Loan(1));
+        assert!(lending.lend(&chunk).expect("a chunk").is_some());
+    }
+
+    #[test]
+    fn a_loan_ends_when_it_is_given_back_lost_or_its_reader_is_gone() {
+        let lender = lender();
+        let reader = lender.enter().expect("a reader");
+        let present = Present { lender: &lender, number: reader };
+        let [one, two] = [1, 2].map(|s| lender.stream(&format!("{reader}/{s}")).expect("known"));
+        let chunk = chunk(&Memory::within(lender.arena.clone()));
+        let lend = |to: &Lending| to.lend(&chunk).expect("a chunk").map(|(lent, _)| lent.loan);
+        assert_eq!([lend(&one), lend(&two), lend(&one), lend(&two)], [1, 2, 3, 4].map(Some));
+        lender.take_back(reader, Return::Loan(1));
+        assert_eq!(loans(&lender, reader), [2, 3, 4]);
+        // Loan 3 was on its way when the reader left stream 1: it has it not, nor will it have another.
+        lender.take_back(reader, Return::Stream { stream: 1, last: 1 });
+        assert_eq!(loans(&lender, reader), [2, 4]);
+        assert_eq!((lend(&one), lend(&two)), (None, Some(5)));
+        drop(one);
+        assert!(lock(&lender.state).readers[&reader].left.is_empty());
+        drop(present);
+        assert_eq!(lend(&two), None);
+    }
+}
