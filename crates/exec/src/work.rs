@@ -61,7 +61,9 @@ pub(crate) enum Compiled {
 impl Compiled {
     pub(crate) fn new(work: &Work, input: &Arc<Schema>, seed: Seed, env: &Environment) -> Result<Self> {
         match work {
-            Work::Image { column, steps } => Ok(Compiled::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?)),
+            Work::Image { column, steps } => {
+                Ok(Compiled::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?))
+            }
             Work::Table(step) => Ok(Compiled::Table(step.clone())),
             Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
         }

@@ -12,12 +12,12 @@ use forebay_core::SampleId;
 use forebay_core::rng::SampleRng;
 use turbojpeg_sys as tj;
 
-fn rng(seed: u64) -> SampleRng {
+pub(super) fn rng(seed: u64) -> SampleRng {
     SampleRng::new(seed, SampleId(0))
 }
 
 /// Draws from `low..=high`.
-fn draw(rng: &mut SampleRng, low: usize, high: usize) -> usize {
+pub(super) fn draw(rng: &mut SampleRng, low: usize, high: usize) -> usize {
     low + rng.up_to((high - low) as u32) as usize
 }
 
@@ -70,7 +70,7 @@ fn encode(pixels: &[u8], width: usize, height: usize, coding: Coding) -> Vec<u8>
 }
 
 /// Draws a JPEG of any kind.
-fn any_jpeg(rng: &mut SampleRng, width: usize, height: usize) -> Vec<u8> {
+pub(super) fn any_jpeg(rng: &mut SampleRng, width: usize, height: usize) -> Vec<u8> {
     const KINDS: [tj::TJSAMP; 7] = [
         tj::TJSAMP_TJSAMP_420,
         tj::TJSAMP_TJSAMP_422,

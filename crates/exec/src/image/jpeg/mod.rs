@@ -4,6 +4,10 @@
 //! and above, because upsampling looks at a neighbour's chroma and treats the edge of what is decoded as the edge of
 //! the image. Rows below the region are not decoded at all, so the end of the file is looked for here.
 //! Whatever libjpeg-turbo will not do for a region, it is asked to do for the whole image.
+//! A plain file takes the fast way of `region`; TurboJPEG decodes all others, and says what is wrong with damaged ones.
+
+mod huffman;
+mod region;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -11,6 +15,7 @@ use std::ptr::NonNull;
 use forebay_core::{Error, ErrorKind, Result};
 use turbojpeg_sys as tj;
 
+use self::region::PlainJpeg;
 use super::decode::{Colour, Mode, Raw};
 use super::header;
 use super::view::{Region, room};
@@ -23,6 +28,7 @@ const HARMLESS: [&str; 3] = ["extraneous bytes before marker", "JFIF revision", 
 
 #[derive(Debug)]
 pub(super) struct Jpeg {
+    plain: PlainJpeg,
     handle: NonNull<c_void>,
 }
 
@@ -49,7 +55,7 @@ impl Jpeg {
         let handle = unsafe { tj::tj3Init(tj::TJINIT_TJINIT_DECOMPRESS as c_int) };
         let handle =
             NonNull::new(handle).ok_or_else(|| Error::new(ErrorKind::Exhausted, "no memory for a jpeg decoder"))?;
-        let mut jpeg = Self { handle };
+        let mut jpeg = Self { plain: PlainJpeg::new()?, handle };
         jpeg.set(tj::TJPARAM_TJPARAM_SCANLIMIT, SCANS_MAX);
         Ok(jpeg)
     }
@@ -61,6 +67,44 @@ impl Jpeg {
         if end.is_none() {
             return Err(Error::data("truncated jpeg: it has no end"));
         }
+        if let Some(raw) = self.decode_plain(bytes, (width, height), mode, region, out) {
+            return Ok(raw);
+        }
+        self.decode_any(bytes, (width, height), mode, region, out)
+    }
+
+    /// The fast way; `None` when it is not for this file.
+    fn decode_plain(
+        &mut self,
+        bytes: &[u8],
+        size: (u32, u32),
+        mode: Mode,
+        region: Region,
+        out: &mut Vec<u8>,
+    ) -> Option<Raw> {
+        let opened = self.plain.open(bytes)?;
+        let info = opened.info;
+        if (info.width, info.height) != size {
+            return None;
+        }
+        let whole = Region::whole(info.width as usize, info.height as usize);
+        let part = around(region, whole, (info.mcu_width as usize, info.mcu_height as usize));
+        let colour = if info.grey != 0 && mode == Mode::Grey { Colour::Grey } else { Colour::Rgb };
+        let pixels = room(out, part.width * part.height * colour.channels());
+        let decoded = opened.decode(part.x, part.y, part.width, part.height, colour == Colour::Grey, pixels);
+        let region = Region { x: region.x - part.x, y: region.y - part.y, ..region };
+        decoded.then_some(Raw { width: part.width, height: part.height, colour, region })
+    }
+
+    /// The way for every file, and the one that says what is wrong with it.
+    fn decode_any(
+        &mut self,
+        bytes: &[u8],
+        (width, height): (u32, u32),
+        mode: Mode,
+        region: Region,
+        out: &mut Vec<u8>,
+    ) -> Result<Raw> {
         // A warning about the header is not lost: it comes again when the pixels are decoded.
         // SAFETY: the pointer and the length are those of one slice.
         let rc = unsafe { tj::tj3DecompressHeader(self.handle.as_ptr(), bytes.as_ptr(), bytes.len() as tj::size_t) };
@@ -101,12 +145,7 @@ impl Jpeg {
         // Indexed by TJSAMP: 4:4:4, 4:2:2, 4:2:0, grey, 4:4:0, 4:1:1, 4:4:1.
         const MCUS: [(usize, usize); 7] = [(8, 8), (16, 8), (16, 16), (8, 8), (8, 16), (32, 8), (8, 32)];
         let subsampling = usize::try_from(self.get(tj::TJPARAM_TJPARAM_SUBSAMP)).ok();
-        let Some(&(mcu_width, mcu_height)) = subsampling.and_then(|s| MCUS.get(s)) else { return whole };
-        let x = (region.x / mcu_width).saturating_sub(1) * mcu_width;
-        let y = (region.y / mcu_height).saturating_sub(1) * mcu_height;
-        let right = ((region.x + region.width).next_multiple_of(mcu_width) + mcu_width).min(whole.width);
-        let bottom = region.y + region.height;
-        Region { x, y, width: right - x, height: bottom - y }
+        subsampling.and_then(|s| MCUS.get(s)).map_or(whole, |&mcu| around(region, whole, mcu))
     }
 
     /// Decodes `part` of an image, forgiving only [`HARMLESS`] warnings.
@@ -171,6 +210,15 @@ impl Jpeg {
     }
 }
 
+/// Adds a margin of one MCU on the left, on the right and above.
+fn around(region: Region, whole: Region, (mcu_width, mcu_height): (usize, usize)) -> Region {
+    let x = (region.x / mcu_width).saturating_sub(1) * mcu_width;
+    let y = (region.y / mcu_height).saturating_sub(1) * mcu_height;
+    let right = ((region.x + region.width).next_multiple_of(mcu_width) + mcu_width).min(whole.width);
+    let bottom = region.y + region.height;
+    Region { x, y, width: right - x, height: bottom - y }
+}
+
 fn broken(failure: &Failure) -> Error {
     let message = failure.message.replace('\n', " ");
     if message.contains("remature end") {
@@ -178,3 +226,6 @@ fn broken(failure: &Failure) -> Error {
     }
     Error::data(format!("damaged jpeg: {message}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! Compiles the shim between libjpeg-turbo and our entropy decoder, against the headers of the libjpeg-turbo that
+//! turbojpeg-sys has built.
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/image/jpeg/shim.c");
+    let include = std::env::var("DEP_TURBOJPEG_INCLUDE").unwrap_or_default();
+    let mut build = cc::Build::new();
+    build.file("src/image/jpeg/shim.c").includes(include.split(',').filter(|path| !path.is_empty()));
+    build.compile("forebay_jpeg");
+}

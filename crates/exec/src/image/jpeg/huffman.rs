@@ -1,0 +1,562 @@
+//! The entropy decoding of baseline JPEG (ITU-T T.81, annex F.2.2), which is most of the work of decoding one.
+//!
+//! What makes it fast: the stuffed zero bytes are taken out beforehand, so that eight bytes are read at once; one look-up
+//! of the next [`FAST`] bits gives the code and the number that follows it together; coefficients outside the columns
+//! that are wanted are passed over and not stored.
+//! Invariant: a decoder gives the coefficients that libjpeg-turbo would, or `false`. It says `false` for whatever is damaged
+//! or unusual; what is to be said of that is not decided here.
+
+/// Bits that one look-up sees. Most codes together with their number are not longer.
+const FAST: u32 = 11;
+/// Zeros after the data of each segment, so that reading eight bytes never needs a special case.
+const PADDING: usize = 16;
+/// The step of a code that ends the block: past its end from anywhere in it.
+const END_OF_BLOCK: usize = 128;
+
+/// The order in which a block's coefficients are coded (T.81, figure 5).
+const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
+    28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
+    47, 55, 62, 63,
+];
+
+/// The same for any number that a place can reach in a damaged file or at the end of a block: what is stored there goes
+/// where the DC coefficient will be.
+const NATURAL_ORDER: [u8; 256] = {
+    let mut order = [0; 256];
+    let mut k = 0;
+    while k < 64 {
+        order[k] = ZIGZAG[k];
+        k += 1;
+    }
+    order
+};
+
+/// The coefficients of a block, in their natural order.
+pub(super) type Block = [i16; 64];
+
+/// One block of an MCU.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BlockOf {
+    pub(super) component: usize,
+    pub(super) dc: usize,
+    pub(super) ac: usize,
+}
+
+/// A Huffman table as a file has it: how many codes of each length from 1, and their symbols.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Codes {
+    pub(super) counts: [u8; 16],
+    pub(super) symbols: Box<[u8; 256]>,
+}
+
+/// What is decoded.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) mcus_per_row: u32,
+    /// MCUs of the whole scan.
+    pub(super) mcus: u64,
+    /// MCUs between restart markers; 0 for none.
+    pub(super) restart_interval: u32,
+    /// The MCUs of a row whose coefficients are wanted.
+    pub(super) wanted: std::ops::RangeInclusive<u32>,
+    pub(super) blocks: Vec<BlockOf>,
+}
+
+/// Decodes the MCUs of one scan after another, keeping its tables and its memory.
+#[derive(Debug, Default)]
+pub(super) struct Entropy {
+    tables: [Vec<Table>; 2],
+    data: Vec<u8>,
+    /// Where the data of each segment begins and ends.
+    segments: Vec<(usize, usize)>,
+    layout: Option<Layout>,
+    bits: Bits,
+    segment: usize,
+    /// MCUs until the next segment; meaningless without restart markers.
+    left: u32,
+    column: u32,
+    /// MCUs of the scan that are still to come.
+    to_come: u64,
+    /// The last DC coefficient of each component.
+    last: [i32; 4],
+}
+
+/// A table with its look-ups, kept as long as images come with the same one.
+#[derive(Debug)]
+struct Table {
+    codes: Codes,
+    /// For the next [`FAST`] bits: what they begin with.
+    fast: Box<[Entry; 1 << FAST]>,
+    pass: Box<[Pass; 1 << FAST]>,
+    /// For codes of each length: one more than the last of them, and what leads from a code to its symbol.
+    end: [u32; 17],
+    offset: [i32; 17],
+}
+
+/// What some bits begin with. From the lowest: 7 bits of length; [`INCOMPLETE`]; 8 bits of step, which is one more than
+/// the zeros before the number; 16 bits of number. An entry that is incomplete has the code's length alone and the
+/// number's size, or 0 for both when the code is longer than the bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry(u32);
+
+const INCOMPLETE: u32 = 0x80;
+
+impl Entry {
+    const LONG: Self = Self(INCOMPLETE);
+
+    fn complete(len: u32, step: usize, number: i32) -> Self {
+        Self(len | (step as u32) << 8 | (number as u32) << 16)
+    }
+
+    fn code(len: u32, step: usize, size: u32) -> Self {
+        Self(len | INCOMPLETE | (step as u32) << 8 | size << 16)
+    }
+
+    #[inline(always)]
+    fn is_complete(self) -> bool {
+        self.0 & INCOMPLETE == 0
+    }
+
+    /// The length, with a higher bit set when it is incomplete.
+    #[inline(always)]
+    fn len(self) -> u32 {
+        self.0 & 0xFF
+    }
+
+    #[inline(always)]
+    fn step(self) -> usize {
+        (self.0 >> 8 & 0xFF) as usize
+    }
+
+    #[inline(always)]
+    fn number(self) -> i16 {
+        (self.0 >> 16) as i16
+    }
+}
+
+/// What some bits are when their coefficients are not wanted: all the numbers that are complete in them. From the lowest:
+/// 4 bits of length, 0 for none; 7 bits of steps; 1 when the block ends after them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pass(u16);
+
+impl Pass {
+    fn of(bits: u32, fast: &[Entry; 1 << FAST]) -> Self {
+        let (mut len, mut steps) = (0, 0);
+        loop {
+            let entry = fast[(bits << len) as usize & ((1 << FAST) - 1)];
+            if !entry.is_complete() || len + entry.len() > FAST {
+                return Self((len | steps << 4) as u16);
+            }
+            len += entry.len();
+            if entry.step() == END_OF_BLOCK {
+                return Self((len | steps << 4 | 1 << 11) as u16);
+            }
+            steps += entry.step() as u32;
+            if steps > 63 {
+                return Self(0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn len(self) -> u32 {
+        u32::from(self.0 & 15)
+    }
+
+    #[inline(always)]
+    fn steps(self) -> usize {
+        usize::from(self.0 >> 4 & 127)
+    }
+
+    #[inline(always)]
+    fn ends(self) -> bool {
+        self.0 >> 11 != 0
+    }
+}
+
+/// The two kinds of tables.
+const DC: usize = 0;
+const AC: usize = 1;
+
+impl Entropy {
+    /// Begins a scan: `data` is what follows its header. False when it cannot be decoded here.
+    pub(super) fn begin(&mut self, data: &[u8], codes: [[Option<Codes>; 4]; 2], layout: Layout) -> bool {
+        for (kind, of_kind) in codes.into_iter().enumerate() {
+            self.tables[kind].truncate(4);
+            for (i, codes) in of_kind.into_iter().enumerate() {
+                let codes = codes.unwrap_or(Codes { counts: [0; 16], symbols: Box::new([0; 256]) });
+                if self.tables[kind].get(i).is_some_and(|t| t.codes == codes) {
+                    continue;
+                }
+                let Some(table) = Table::new(codes, kind) else { return false };
+                if i < self.tables[kind].len() {
+                    self.tables[kind][i] = table;
+                } else {
+                    self.tables[kind].push(table);
+                }
+            }
+        }
+        let known = |b: &BlockOf| b.dc < 4 && b.ac < 4 && b.component < 4;
+        if !layout.blocks.iter().all(known) {
+            return false;
+        }
+        self.unstuff(data, layout.restart_interval > 0);
+        (self.segment, self.column, self.left, self.to_come) = (0, 0, layout.restart_interval, layout.mcus);
+        self.layout = Some(layout);
+        self.start_segment()
+    }
+
+    /// Takes out stuffed bytes, and notes where restart markers were.
+    fn unstuff(&mut self, mut data: &[u8], restarts: bool) {
+        self.data.clear();
+        self.segments.clear();
+        let (mut start, mut restart) = (0, 0xD0);
+        loop {
+            let plain = memchr::memchr(0xFF, data).unwrap_or(data.len());
+            self.data.extend_from_slice(&data[..plain]);
+            data = &data[plain..];
+            match data {
+                [0xFF, 0x00, rest @ ..] => {
+                    self.data.push(0xFF);
+                    data = rest;
+                }
+                [0xFF, 0xFF, ..] => data = &data[1..],
+                [0xFF, marker, rest @ ..] if restarts && *marker == restart => {
+                    restart = 0xD0 | (restart + 1) & 7;
+                    start = self.end_segment(start);
+                    data = rest;
+                }
+                _ => break,
+            }
+        }
+        self.end_segment(start);
+    }
+
+    fn end_segment(&mut self, start: usize) -> usize {
+        self.segments.push((start, self.data.len()));
+        self.data.resize(self.data.len() + PADDING, 0);
+        self.data.len()
+    }
+
+    fn start_segment(&mut self) -> bool {
+        let Some(&(start, _)) = self.segments.get(self.segment) else { return false };
+        self.bits = Bits { next: start, ..Bits::default() };
+        self.last = [0; 4];
+        true
+    }
+
+    /// Returns the blocks of an MCU.
+    pub(super) fn num_blocks(&self) -> usize {
+        self.layout.as_ref().map_or(0, |l| l.blocks.len())
+    }
+
+    /// Decodes the next MCU into blocks that hold zeros; none when its coefficients are not wanted.
+    pub(super) fn mcu(&mut self, blocks: Option<&[*mut Block]>) -> bool {
+        let Some(layout) = &self.layout else { return false };
+        let wanted = layout.wanted.contains(&self.column);
+        self.column = if self.column + 1 == layout.mcus_per_row { 0 } else { self.column + 1 };
+        if layout.restart_interval > 0 {
+            if self.left == 0 {
+                self.left = layout.restart_interval;
+                self.segment += 1;
+                if !self.start_segment() {
+                    return false;
+                }
+            }
+            self.left -= 1;
+        }
+        let blocks = blocks.filter(|_| wanted);
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("bmi1") && std::arch::is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has these instructions.
+            return unsafe { self.blocks_bmi(blocks) };
+        }
+        self.blocks(blocks)
+    }
+
+    /// The same with shifts by any register, which is what decoding mostly does.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "bmi1,bmi2")]
+    fn blocks_bmi(&mut self, blocks: Option<&[*mut Block]>) -> bool {
+        self.blocks(blocks)
+    }
+
+    #[inline(always)]
+    fn blocks(&mut self, blocks: Option<&[*mut Block]>) -> bool {
+        let (Some(layout), Some(&(_, end))) = (&self.layout, self.segments.get(self.segment)) else { return false };
+        let mut bits = self.bits;
+        for (i, of) in layout.blocks.iter().enumerate() {
+            let (Some(dc), Some(ac)) = (self.tables[DC].get(of.dc), self.tables[AC].get(of.ac)) else { return false };
+            let Some(difference) = dc.number(&mut bits, &self.data) else { return false };
+            let last = &mut self.last[of.component & 3];
+            *last = last.wrapping_add(difference);
+            let done = match blocks.and_then(|b| b.get(i)) {
+                // SAFETY: libjpeg-turbo's own blocks, as many as the MCU has, for this call.
+                Some(&block) => {
+                    let block = unsafe { &mut *block };
+                    let done = ac.coefficients(&mut bits, &self.data, block);
+                    block[0] = *last as i16;
+                    done
+                }
+                None => ac.pass(&mut bits, &self.data),
+            };
+            if !done {
+                return false;
+            }
+        }
+        self.bits = bits;
+        self.to_come = self.to_come.wrapping_sub(1);
+        // After the last one nothing is left but the bits that fill its byte: more is a sign of damage before it.
+        let is_whole = self.to_come > 0 || (bits.position() + 8 > end * 8 && self.segment + 1 == self.segments.len());
+        bits.position() <= end * 8 && is_whole
+    }
+}
+
+impl Table {
+    /// Prepares a table; `None` when it is not a valid one.
+    fn new(codes: Codes, kind: usize) -> Option<Self> {
+        let mut table = Self {
+            codes,
+            fast: Box::new([Entry::LONG; 1 << FAST]),
+            pass: Box::new([Pass::default(); 1 << FAST]),
+            end: [0; 17],
+            offset: [0; 17],
+        };
+        let (mut code, mut place) = (0u32, 0usize);
+        for len in 1..=16u32 {
+            let count = usize::from(table.codes.counts[len as usize - 1]);
+            table.offset[len as usize] = place as i32 - code as i32;
+            for i in place..place + count {
+                let symbol = *table.codes.symbols.get(i)?;
+                table.enter(code, len, symbol, kind);
+                code += 1;
+            }
+            place += count;
+            table.end[len as usize] = code;
+            if code > 1 << len {
+                return None;
+            }
+            code <<= 1;
+        }
+        if kind == AC {
+            for bits in 0..1u32 << FAST {
+                table.pass[bits as usize] = Pass::of(bits, &table.fast);
+            }
+        }
+        Some(table)
+    }
+
+    /// Notes all bits that begin with a code.
+    fn enter(&mut self, code: u32, len: u32, symbol: u8, kind: usize) {
+        if len > FAST || code >> len != 0 {
+            return;
+        }
+        let (step, size) = meaning(symbol, kind);
+        let Some(spare) = FAST.checked_sub(len + size) else {
+            return self.fill(code << (FAST - len), FAST - len, Entry::code(len, step, size));
+        };
+        for number in 0..1u32 << size {
+            let entry = Entry::complete(len + size, step, extend(number, size));
+            self.fill((code << size | number) << spare, spare, entry);
+        }
+    }
+
+    fn fill(&mut self, first: u32, spare: u32, entry: Entry) {
+        self.fast[first as usize..][..1 << spare].fill(entry);
+    }
+
+    /// Reads a code that is longer than a look-up; [`Entry::LONG`] when there is no such code.
+    #[cold]
+    #[inline(never)]
+    fn long_code(&self, window: u64, kind: usize) -> Entry {
+        let next = (window >> 48) as u32;
+        let code = |len: u32| next >> (16 - len);
+        let Some(len) = (FAST + 1..=16).find(|&len| code(len) < self.end[len as usize]) else {
+            return Entry::LONG;
+        };
+        let place = usize::try_from(code(len) as i32 + self.offset[len as usize]);
+        let Some(&symbol) = place.ok().and_then(|place| self.codes.symbols.get(place)) else { return Entry::LONG };
+        let (step, size) = meaning(symbol, kind);
+        Entry::code(len, step, size)
+    }
+
+    #[inline(always)]
+    fn look(&self, bits: &Bits) -> Entry {
+        self.fast[bits.index()]
+    }
+
+    /// Reads what is not complete: the step and the number. A step of 0 is an error.
+    #[inline(always)]
+    fn read(&self, entry: Entry, bits: &mut Bits, kind: usize) -> (usize, i32) {
+        let entry = if entry == Entry::LONG { self.long_code(bits.window, kind) } else { entry };
+        let size = entry.0 >> 16;
+        if size > 15 || entry == Entry::LONG {
+            return (0, 0);
+        }
+        bits.skip(entry.len() & !INCOMPLETE);
+        (entry.step(), bits.number(size))
+    }
+
+    /// Reads a number with its code: the difference of a DC coefficient.
+    #[inline(always)]
+    fn number(&self, bits: &mut Bits, data: &[u8]) -> Option<i32> {
+        bits.refill(data);
+        let entry = self.look(bits);
+        if entry.is_complete() {
+            bits.skip(entry.len());
+            return Some(i32::from(entry.number()));
+        }
+        let (step, number) = self.read(entry, bits, DC);
+        (step != 0).then_some(number)
+    }
+
+    /// Reads the AC coefficients of a block, and perhaps something where the DC coefficient will be; false when they are
+    /// not right.
+    #[inline(always)]
+    fn coefficients(&self, bits: &mut Bits, data: &[u8], block: &mut Block) -> bool {
+        let mut here = *bits;
+        let mut k = 0;
+        let mut put = |k: usize, number: i16| {
+            // SAFETY: a step is at most 128, and is taken from at most 62; a place in a block is below 64.
+            unsafe { *block.get_unchecked_mut(usize::from(*NATURAL_ORDER.get_unchecked(k))) = number }
+        };
+        'block: loop {
+            // 56 bits: enough for two that are complete, and any third.
+            here.refill(data);
+            let mut entry = self.look(&here);
+            for _ in 0..2 {
+                if !entry.is_complete() {
+                    break;
+                }
+                here.skip(entry.len());
+                k += entry.step();
+                put(k, entry.number());
+                if k >= 63 {
+                    break 'block;
+                }
+                entry = self.look(&here);
+            }
+            if entry.is_complete() {
+                here.skip(entry.len());
+                k += entry.step();
+                put(k, entry.number());
+            } else {
+                let (step, number) = self.read(entry, &mut here, AC);
+                if step == 0 {
+                    return false;
+                }
+                k += step;
+                put(k, number as i16);
+            }
+            if k >= 63 {
+                break;
+            }
+        }
+        *bits = here;
+        k == 63 || k >= END_OF_BLOCK
+    }
+
+    /// Passes over the AC coefficients of a block; false when they are not right.
+    #[inline(always)]
+    fn pass(&self, bits: &mut Bits, data: &[u8]) -> bool {
+        let mut here = *bits;
+        let mut k = 0;
+        while k < 63 {
+            here.refill(data);
+            let mut pass = self.pass[here.index()];
+            for _ in 0..2 {
+                // The block may end among the numbers: then they are taken one by one.
+                if pass.len() == 0 || k + pass.steps() >= 63 {
+                    break;
+                }
+                here.skip(pass.len());
+                k += pass.steps();
+                if pass.ends() {
+                    *bits = here;
+                    return true;
+                }
+                pass = self.pass[here.index()];
+            }
+            let entry = self.look(&here);
+            if entry.is_complete() {
+                here.skip(entry.len());
+                k += entry.step();
+            } else {
+                let (step, _) = self.read(entry, &mut here, AC);
+                if step == 0 {
+                    return false;
+                }
+                k += step;
+            }
+        }
+        *bits = here;
+        k == 63 || k >= END_OF_BLOCK
+    }
+}
+
+/// Returns how far a number is from the one before it, and the number's size in bits. A size of 255 is one that no file
+/// should have.
+fn meaning(symbol: u8, kind: usize) -> (usize, u32) {
+    let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+    match (kind, run, size) {
+        (DC, ..) => (1, if run == 0 { size } else { 255 }),
+        (_, 0, 0) => (END_OF_BLOCK, 0),
+        (_, 1..15, 0) => (1, 255),
+        _ => (run + 1, size),
+    }
+}
+
+/// Makes a signed number of its bits (T.81, figure F.12). Its sign is as good as random, so nothing branches on it.
+#[inline(always)]
+fn extend(number: u32, size: u32) -> i32 {
+    let (number, range) = (number as i32, 1 << size);
+    let is_negative = (number - (range >> 1)) >> 31;
+    number + (is_negative & (1 - range))
+}
+
+/// A place in the data, with the bits that follow it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bits {
+    /// The next bits, the first of them the highest. Below the lowest `count` there may be more, which are right too.
+    window: u64,
+    count: u32,
+    /// The first byte of which no bit counts as in the window.
+    next: usize,
+}
+
+impl Bits {
+    /// Makes at least 56 bits available; zeros after the end of the data.
+    #[inline(always)]
+    fn refill(&mut self, data: &[u8]) {
+        let bytes = data.get(self.next..).and_then(<[u8]>::first_chunk::<8>);
+        self.window |= bytes.map_or(0, |b| u64::from_be_bytes(*b)) >> self.count;
+        self.next += (63 - self.count as usize) >> 3;
+        self.count |= 56;
+    }
+
+    /// Returns the next [`FAST`] bits.
+    #[inline(always)]
+    fn index(&self) -> usize {
+        (self.window >> (64 - FAST)) as usize
+    }
+
+    #[inline(always)]
+    fn skip(&mut self, bits: u32) {
+        self.window <<= bits & 63;
+        self.count -= bits;
+    }
+
+    /// Reads a number of a size from 0 to 16.
+    #[inline(always)]
+    fn number(&mut self, size: u32) -> i32 {
+        let number = (self.window >> 1 >> (63 - size)) as u32;
+        self.skip(size);
+        extend(number, size)
+    }
+
+    /// Returns how many bits of the data came before.
+    fn position(&self) -> usize {
+        self.next * 8 - self.count as usize
+    }
+}
