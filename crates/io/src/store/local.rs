@@ -88,13 +88,19 @@ pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
     while let Some((folder, depth)) = todo.pop() {
         let name = folder.to_string_lossy().into_owned();
         for entry in std::fs::read_dir(&folder).map_err(|e| fail::io(&name, e))? {
-            let path = entry.map_err(|e| fail::io(&name, e))?.path();
+            let entry = entry.map_err(|e| fail::io(&name, e))?;
+            let path = entry.path();
             let text = text(&path)?;
             let last = text.rsplit('/').next().unwrap_or_default();
             if last.starts_with('.') {
                 continue;
             }
-            if !path.is_dir() {
+            // The folder knows what most entries are: a large one need not be asked about each.
+            let is_folder = match entry.file_type() {
+                Ok(kind) if !kind.is_symlink() => kind.is_dir(),
+                _ => path.is_dir(),
+            };
+            if !is_folder {
                 files.push(Found { uri: text, stat: None });
             } else if depth == DEPTH_MAX {
                 return Err(Error::invalid(format!("folders nest deeper than {DEPTH_MAX}")).with("file", text));
