@@ -10,6 +10,7 @@ mod commands;
 mod exit;
 mod host;
 mod output;
+mod progress;
 
 use std::ffi::OsString;
 
@@ -19,6 +20,7 @@ use arguments::{Arguments, Command};
 
 pub use exit::Exit;
 pub use host::{Host, Native};
+pub use progress::Progress;
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
 pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
