@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod bench;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
@@ -16,6 +17,9 @@ use forebay_server::{Service, Up, UpOptions};
 
 use crate::Progress;
 use crate::arguments::List;
+
+/// How often what takes long is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Ctrl-C ends a command that only asks, so nothing has to be looked at while it waits.
 fn go_on() -> Result<()> {
