@@ -219,10 +219,10 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// JPEG files to make, 500 by 375 pixels
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) images: u32,
     /// Records of four numbers to make
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(256..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) records: u32,
     /// Splits to grant
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
