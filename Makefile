@@ -52,8 +52,8 @@ fmt: setup
 	cargo fmt --all
 	$(BIN)/ruff format .
 
-bench: build ## Forebay's own figures; bench/README.md says how to run the rivals beside it
-	$(BIN)/python bench/figures.py
+bench: build ## figures of this machine, beside tensorflow and torch where they are installed
+	$(BIN)/forebay bench
 
 clean:
 	rm -rf $(VENV) target

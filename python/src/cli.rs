@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_cli::{BenchSizes, Benched};
+use forebay_core::{Error, Result};
 use forebay_exec::Functions;
 use pyo3::prelude::*;
 
@@ -52,6 +53,16 @@ impl forebay_cli::Host for PythonHost {
         })
     }
 
+    fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched> {
+        let sizes = serde_json::to_string(sizes).map_err(|e| Error::internal(e.to_string()))?;
+        let found: String = Python::attach(|py| {
+            let module = py.import("forebay._src.bench").map_err(|e| from_exception(py, &e))?;
+            let found = module.call_method1("bench", (sizes, folder)).and_then(|f| f.extract());
+            found.map_err(|e| as_error(py, &e))
+        })?;
+        serde_json::from_str(&found).map_err(|e| Error::internal(format!("not figures: {e}")))
+    }
+
     fn functions(&self) -> Arc<dyn Functions> {
         self.functions.clone()
     }
@@ -62,13 +73,13 @@ impl forebay_cli::Host for PythonHost {
 }
 
 /// An error of ours keeps its kind; what else a script raised is its own.
-fn as_error(py: Python<'_>, exception: &PyErr) -> forebay_core::Error {
+fn as_error(py: Python<'_>, exception: &PyErr) -> Error {
     match crate::errors::is_ours(py, exception) {
         true => from_exception(py, exception),
         false => {
             let error = from_user(py, exception);
             let message = format!("the script {}", error.message());
-            error.context().iter().fold(forebay_core::Error::new(error.kind(), message), |e, (k, v)| e.with(k, v))
+            error.context().iter().fold(Error::new(error.kind(), message), |e, (k, v)| e.with(k, v))
         }
     }
 }

@@ -1,16 +1,12 @@
 //! Listing and counting the files of a source, with a progress line where somebody waits for it.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
+use forebay_cli::Progress;
 use forebay_core::Result;
 use forebay_io::SourceIndex;
 use forebay_plan::Source;
-
-/// Work shorter than this shows no progress.
-const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Indexes a source; `None` for the sources that Python reads.
 pub(crate) fn index(
@@ -23,7 +19,7 @@ pub(crate) fn index(
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cache = cache_folder();
-    let line = Progress::new();
+    let line = progress_line();
     // `progress` is called on this thread alone, but has to be shareable.
     let poll = Mutex::new(Polled(poll));
     let progress = |done: u64, total: u64| {
@@ -36,25 +32,9 @@ pub(crate) fn index(
     forebay_io::index(source, counted, cache.as_deref(), threads, &progress).map(Some)
 }
 
-/// One line that is rewritten, in a terminal.
-pub(crate) struct Progress {
-    start: Instant,
-    shown: bool,
-}
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), shown: std::io::stderr().is_terminal() }
-    }
-
-    pub(crate) fn show(&self, done: u64, total: u64) {
-        if !self.shown || self.start.elapsed() < SHOW_AFTER {
-            return;
-        }
-        let end = if done == total { "\n" } else { "" };
-        // Progress is a courtesy: a closed standard error must not end the work.
-        let _ = write!(std::io::stderr(), "\rforebay: indexing file {done} of {total}{end}");
-    }
+/// The line that shows how far indexing is, here or at a dispatcher.
+pub(crate) fn progress_line() -> Progress {
+    Progress::new("indexing", "files")
 }
 
 struct Polled<'a>(&'a mut dyn FnMut() -> Result<()>);

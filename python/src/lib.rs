@@ -23,6 +23,7 @@ mod numpy;
 mod pipeline;
 mod probe;
 mod process;
+mod progress;
 mod rows;
 mod runner;
 mod service;
@@ -48,6 +49,8 @@ mod _native {
     use crate::probe::fields_of_samples;
     #[pymodule_export]
     use crate::process::host::serve_functions;
+    #[pymodule_export]
+    use crate::progress::Progress;
     #[pymodule_export]
     use crate::service::ServiceClient;
     #[pymodule_export]

@@ -101,7 +101,7 @@ impl ServiceClient {
         let spec = JobSpec { name: job, graph: pipeline.graph.clone(), seed: Seed(seed), epochs, consumers };
         let (stream, from) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
-            let show = crate::indexing::Progress::new();
+            let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
             let options =
                 StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };

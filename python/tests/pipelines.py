@@ -1,15 +1,28 @@
-"""Random pipelines from a seed: for the tests that compare streams."""
+"""Random pipelines from a seed: for the tests that compare streams.
+
+A pipeline is a source, a few ops, and perhaps a batch with ops after it. Ops are drawn without asking whether they may
+stand where they come: one that is refused while the pipeline is written is left out.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import forebay as fb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pictures import encoded, picture
 
-PNGS = [encoded(picture(i, 12 + i % 5, 10 + i % 3), "PNG") for i in range(40)]
+PNGS = [encoded(picture(i, 12 + i % 5, 10 + i % 3), ["PNG", "JPEG", "WEBP"][i % 3]) for i in range(40)]
+WORDS = ["", "a", "naïve", "tide", "forebay", "Σ"]
+
+
+# Users' functions: of a sample, of columns, with and without a generator of their own.
 
 
 def add_noise(row, rng):
@@ -20,8 +33,40 @@ def columns(batch):
     return {"sum": batch["id"] + 1}
 
 
+def noisy_columns(batch, rng):
+    return {"jitter": batch["id"] + rng.integers(0, 5, len(batch["id"]))}
+
+
+def spell(row):
+    return {"word": WORDS[row["id"] % len(WORDS)], "raw": b"\0" * int(row["id"] % 4)}
+
+
+def ragged(row):
+    return {"ragged": np.arange(row["id"] % 5, dtype=np.float32)}
+
+
+def only_id(row):
+    return {"id": row["id"] // 2, "half": row["id"] % 2 == 0}
+
+
 def odd(row):
     return row["id"] % 2 == 1
+
+
+def mostly(row, rng):
+    return rng.random() < 0.8
+
+
+def not_third(batch):
+    return batch["id"] % 3 != 1
+
+
+def key_number(row):
+    return {"id": np.int64(int(row["__key__"]))}
+
+
+def line_number(row):
+    return {"id": np.int64(int(row["text"].split()[-1]))}
 
 
 def count_up():
@@ -29,90 +74,206 @@ def count_up():
         yield {"id": np.int64(i), "name": f"sample {i}"}
 
 
+@functools.cache
+def files(folder: Path) -> Path:
+    """The same 130 rows as Parquet, JSON lines and text."""
+    rows = [{"id": i, "x": i / 7, "name": WORDS[i % len(WORDS)], "gap": None if i % 3 else i} for i in range(130)]
+    pq.write_table(pa.Table.from_pylist(rows[:80]), folder / "rows-0.parquet", row_group_size=30)
+    pq.write_table(pa.Table.from_pylist(rows[80:]), folder / "rows-1.parquet")
+    for part, some in enumerate([rows[:50], rows[50:]]):
+        (folder / f"rows-{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+        (folder / f"rows-{part}.txt").write_text("".join(f"line {row['id']}\n" for row in some))
+    return folder
+
+
 def source(rng: random.Random, shards: Path) -> fb.Dataset:
-    kind = rng.choice(["range", "range", "numpy", "images", "tar", "generator", "map dataset"])
-    if kind == "range":
-        return fb.range(rng.choice([0, 1, 5, 64, 200, 777]))
-    if kind == "numpy":
-        n = rng.choice([3, 100, 333])
-        return fb.from_numpy({"id": np.arange(n), "x": np.arange(3 * n, dtype=np.float32).reshape(n, 3)})
-    if kind == "images":
-        return fb.from_dict({"id": list(range(len(PNGS))), "image": PNGS})
-    if kind == "tar":
-        ds = fb.from_tar(shards / "train-*.tar").map(key_number, reads=["__key__"], writes=["id"])
-        return ds.drop("json").rename(png="image")
-    if kind == "generator":
-        return fb.from_generator(count_up)
-    return fb.from_map_dataset([{"id": np.int64(i), "text": "x" * (i % 9)} for i in range(120)])
+    n = rng.choice([0, 1, 3, 5, 64, 100, 200, 333, 777])
+    match rng.choice(
+        ["range", "range", "numpy", "gaps", "images", "tar", "generator", "map", "parquet", "jsonl", "text"]
+    ):
+        case "range":
+            return fb.range(-rng.randint(0, 3), n, rng.choice([1, 1, 2]))
+        case "numpy":
+            n = max(n, 1)
+            return fb.from_numpy({"id": np.arange(n), "x": np.arange(3 * n, dtype=np.float32).reshape(n, 3)})
+        case "gaps":
+            some = [None if i % 4 == 1 else i / 2 for i in range(n + 1)]
+            return fb.from_dict({"id": list(range(n + 1)), "gap": some, "name": [WORDS[i % 6] for i in range(n + 1)]})
+        case "images":
+            return fb.from_dict({"id": list(range(len(PNGS))), "image": PNGS})
+        case "tar":
+            ds = fb.from_tar(shards / "train-*.tar").map(key_number, reads=["__key__"], writes=["id"])
+            return ds.drop("json").rename(png="image")
+        case "generator":
+            return fb.from_generator(count_up)
+        case "map":
+            return fb.from_map_dataset([{"id": np.int64(i), "text": "x" * (i % 9)} for i in range(120)])
+        case "text":
+            return fb.from_text(files(shards) / "rows-*.txt").map(line_number, writes=["id"], schema={"id": "int64"})
+        case "jsonl":
+            return fb.from_jsonl(files(shards) / "rows-*.jsonl")
+        case _:
+            return fb.from_parquet(files(shards) / "rows-*.parquet")
 
 
-def key_number(row):
-    return {"id": np.int64(int(row["__key__"]))}
+Op = Callable[[fb.Dataset, random.Random], fb.Dataset]
+
+
+def other(ds: fb.Dataset, rng: random.Random) -> str:
+    """A column that nothing here relies on; `id` when there is none, which ops then refuse or leave as it is."""
+    names = [name for name in ds.schema if name not in ("id", "image")]
+    return rng.choice(names) if names else "id"
+
+
+def filtered(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    x = fb.col("id")
+    expressions = [x % rng.randint(2, 4) != 0, (x > 3) & (x < 90) | (x == 1), ~(x.hash_mod(5) == 2), x >= 0, x < 0]
+    return ds.filter(rng.choice([*expressions, odd, mostly]))
+
+
+def computed(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    x = fb.col("id")
+    real = (abs(x) + 1).cast("float64")
+    value = rng.choice(
+        [
+            x * 3 - 1,
+            x // 2 + x % 3,
+            fb.where(x % 2 == 0, x * 10, -1),
+            x.hash_mod(7),
+            x.clip(2, 50).cast("uint8"),
+            real.log() + real.sqrt() ** 0.5,
+            (x * -0.01).exp(),
+            fb.col(other(ds, rng)).is_null(),
+            fb.lit(rng.randint(0, 9)),
+        ]
+    )
+    return ds.with_column(rng.choice(["y", "z"]), value)
+
+
+def mapped(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    match rng.randrange(6):
+        case 0:
+            return ds.map(add_noise, writes=["noise", "twice"], schema={"noise": ("float64", (3,)), "twice": "int64"})
+        case 1:
+            return ds.map(spell, reads="id", writes=["word", "raw"], schema={"word": "string", "raw": "bytes"})
+        case 2:
+            return ds.map(ragged, writes="ragged", schema={"ragged": ("float32", (None,))})
+        case 3:
+            return ds.map(only_id, reads=["id"], schema={"id": "int64", "half": "bool"})
+        case 4:
+            return ds.map(noisy_columns, batched=True, writes=["jitter"], schema={"jitter": "int64"})
+        case _:
+            return ds.map(columns, batched=True, writes=["sum"], schema={"sum": "int64"})
+
+
+def recolumned(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    name = other(ds, rng)
+    match rng.randrange(4):
+        case 0:
+            return ds.drop(name) if name != "id" else ds
+        case 1:
+            return ds.rename({name: f"{name}_"}) if name != "id" else ds
+        case 2:
+            kept = [c for c in ds.schema if c in ("id", "image") or rng.random() < 0.5]
+            return ds.select(rng.sample(kept, len(kept)))
+        case _:
+            text = ds.schema[name].dtype in ("string", "bytes")
+            return ds if text or name == "id" else ds.cast({name: rng.choice(["float32", "float64", "float16"])})
+
+
+def pictured(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    """A whole chain on one image column, some of it left out."""
+    ds = ds.decode_image("image", mode=rng.choice(["RGB", "L"]))
+    size, antialias = (rng.randint(4, 12), rng.randint(4, 12)), rng.random() < 0.7
+    match rng.randrange(4):
+        case 0:
+            ds = ds.random_resized_crop("image", size, antialias=antialias)
+        case 1:
+            ds = ds.center_crop("image", size)
+        case 2:
+            ds = ds.resize("image", 16).random_resized_crop("image", size, scale=(0.5, 1.0))
+        case _:
+            ds = ds.resize("image", size, antialias=antialias)
+    if rng.random() < 0.5:
+        ds = ds.random_flip("image", p=rng.choice([0.0, 0.5, 1.0]))
+    if rng.random() < 0.5:
+        channels = ds.schema["image"].shape[2]
+        layout = rng.choice(["CHW", "HWC"])
+        ds = ds.normalize("image", mean=[0.5] * channels, std=[0.25] * channels, layout=layout)
+    return ds
+
+
+def sharded(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
+    count = rng.randint(1, 3)
+    return ds.shard(count, rng.randrange(count))
+
+
+OPS: list[Op] = [
+    filtered,
+    filtered,
+    lambda ds, rng: ds.filter(not_third, batched=True),
+    computed,
+    computed,
+    mapped,
+    mapped,
+    recolumned,
+    recolumned,
+    pictured,
+    pictured,
+    pictured,
+    sharded,
+    lambda ds, rng: ds.shuffle(),
+    lambda ds, rng: ds.shuffle(),
+    lambda ds, rng: ds.repeat(rng.randint(1, 3)),
+    lambda ds, rng: ds.repeat().take(rng.randint(0, 250)),
+    lambda ds, rng: ds.take(rng.randint(0, 150)),
+    lambda ds, rng: ds.skip(rng.randint(0, 20)),
+    lambda ds, rng: ds.prefetch(rng.randint(1, 9)),
+]
+AFTER_BATCH: list[Op] = [
+    computed,
+    recolumned,
+    lambda ds, rng: ds.map(columns, writes=["sum"], schema={"sum": "int64"}),
+    lambda ds, rng: ds.map(noisy_columns, writes=["jitter"], schema={"jitter": "int64"}),
+    lambda ds, rng: ds.prefetch(rng.randint(1, 4)),
+]
 
 
 def make(seed: int, shards: Path) -> fb.Dataset:
     """The pipeline of a seed."""
     rng = random.Random(seed)
     ds = source(rng, shards)
-    image = "image" in ds.schema
-    decoded = False
-    filtered = "generator" in ds.explain(splits=False).split("\n")[1]
-    for _ in range(rng.randint(0, 5)):
-        ops = ["filter", "filter function", "with_column", "map", "take", "skip", "shard", "columns"]
-        if not filtered:
-            ops += ["shuffle", "shuffle", "repeat"]
-        if image and not decoded:
-            ops += ["image"] * 4
-        op = rng.choice(ops)
-        if op == "filter":
-            ds, filtered = ds.filter(fb.col("id") % rng.randint(2, 4) != 0), True
-        elif op == "filter function":
-            ds, filtered = ds.filter(odd), True
-        elif op == "with_column":
-            ds = ds.with_column("y", fb.col("id") * 3 - 1)
-        elif op == "map":
-            ds = ds.map(add_noise, writes=["noise", "twice"], schema={"noise": ("float64", (3,)), "twice": "int64"})
-        elif op == "columns":
-            ds = ds.map(columns, batched=True, writes=["sum"], schema={"sum": "int64"})
-        elif op == "take":
-            ds = ds.take(rng.randint(0, 150))
-            filtered = filtered or "take" in ds.explain(splits=False).partition("after the merge")[2]
-        elif op == "skip":
-            ds = ds.skip(rng.randint(0, 20))
-            filtered = filtered or "skip" in ds.explain(splits=False).partition("after the merge")[2]
-        elif op == "shard":
-            count = rng.randint(1, 3)
-            ds = ds.shard(count, rng.randrange(count))
-            filtered = filtered or "shard" in ds.explain(splits=False).partition("after the merge")[2]
-        elif op == "shuffle":
-            ds = ds.shuffle()
-        elif op == "repeat":
-            ds = ds.repeat(rng.randint(1, 3))
-        elif op == "image":
-            ds, decoded = ds.decode_image("image", mode=rng.choice(["RGB", "L"])), True
-            if rng.random() < 0.5:
-                ds = ds.random_resized_crop("image", rng.randint(4, 12))
-            else:
-                ds = ds.resize("image", (8, 6))
-            if rng.random() < 0.5:
-                ds = ds.random_flip("image")
-            if rng.random() < 0.5:
-                channels = ds.schema["image"].shape[2]
-                ds = ds.normalize(
-                    "image", mean=[0.5] * channels, std=[0.25] * channels, layout=rng.choice(["CHW", "HWC"])
-                )
+    for _ in range(rng.randint(0, 6)):
+        seen = "image" in ds.schema and ds.schema["image"].dtype == "bytes"
+        ds = extended(ds, pictured if seen and rng.random() < 0.4 else rng.choice(OPS), rng)
     if rng.random() < 0.8:
-        ds = ds.batch(rng.choice([1, 3, 8, 32, 100]), drop_remainder=rng.random() < 0.3)
-        if rng.random() < 0.2:
-            ds = ds.map(columns, writes=["sum"], schema={"sum": "int64"})
+        # Rows of different shapes make no batch.
+        ds = ds.select([name for name, column in ds.schema.items() if None not in (column.shape or ())])
+        ds = ds.batch(rng.choice([1, 2, 3, 7, 8, 32, 100]), drop_remainder=rng.random() < 0.3)
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            ds = extended(ds, rng.choice(AFTER_BATCH), rng)
     return ds
+
+
+def extended(ds: fb.Dataset, op: Op, rng: random.Random) -> fb.Dataset:
+    """The dataset with one more op, or as it is where the op cannot stand."""
+    try:
+        return op(ds, rng)
+    except (fb.errors.InvalidPipelineError, fb.errors.NotFoundError):
+        return ds
 
 
 def fingerprint(batch: dict) -> list:
     """Everything about a batch, to compare."""
     parts = []
     for name, value in batch.items():
-        array = np.asarray(value)
-        content = [repr(v) for v in array.ravel()] if array.dtype == object else array.tobytes()
-        parts.append((name, str(array.dtype), array.shape, content))
+        missing = np.ma.getmaskarray(value).tobytes() if np.ma.isMaskedArray(value) else b""
+        array = np.ma.filled(value, 0) if missing else np.asarray(value)
+        content = [described(v) for v in array.ravel()] if array.dtype == object else array.tobytes()
+        parts.append((name, str(array.dtype), array.shape, content, missing))
     return parts
+
+
+def described(value: object) -> object:
+    """One value of an object array."""
+    return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)

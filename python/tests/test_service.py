@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
 import numpy as np
@@ -32,14 +33,34 @@ def stream(ds, service, **options) -> list:
     return [fingerprint(b) for b in ds.distribute(service, job=name(), **options)]
 
 
-@pytest.mark.parametrize("block", range(30))
-def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, service):
-    for seed in range(block * 10, block * 10 + 10):
-        ds = make(seed, shards)
-        epochs = 1 + seed % 2
-        assert stream(ds, service, seed=seed, epochs=epochs) == [
-            fingerprint(b) for b in ds.iter(seed=seed, epochs=epochs)
-        ], (seed, ds.explain())
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def fleet(request):
+    """A service with so many workers, and their number."""
+    with fb.up(workers=request.param, threads=1) as service:
+        yield service, request.param
+
+
+def readers(consumers: int, read) -> list[list]:
+    """The streams of all consumers, read at once."""
+    with ThreadPoolExecutor(consumers) as pool:
+        return list(pool.map(lambda i: [fingerprint(b) for b in read((i, consumers))], range(consumers)))
+
+
+@pytest.mark.parametrize("block", range(14))
+def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, fleet):
+    service, workers = fleet
+
+    def compare(seed: int, ds: fb.Dataset) -> None:
+        epochs, consumers = 1 + seed % 2, 1 + seed % 5 % 3
+        options = {"seed": seed, "epochs": epochs}
+        job = name()
+        there = readers(consumers, lambda who: ds.distribute(service, job=job, consumers=who, **options))
+        here = readers(consumers, lambda who: ds.iter(consumers=who, **options))
+        assert there == here, (seed, workers, consumers, ds.explain())
+
+    seeds = [1000 * workers + 8 * block + i for i in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(compare, seeds, [make(seed, shards) for seed in seeds]))
 
 
 def slow(row):

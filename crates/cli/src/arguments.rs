@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Show what the datasets of a Python script do, and why
     Explain(Explain),
+    /// Measure this machine, beside the rivals that are installed
+    Bench(Bench),
     /// Print the version
     Version(Version),
 }
@@ -196,6 +198,46 @@ pub(crate) struct Explain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  forebay bench
+  forebay bench --json > figures.json
+  forebay bench --dir /mnt/nvme       the ledger's disk is a part of what is measured
+
+With tensorflow or torch (and torchvision) in the same Python, their pipelines run in turns with ours.
+The images need Pillow: pip install pillow";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub(crate) struct Bench {
+    /// How long each rate is measured, in seconds, after a second at most of warming up
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each figure is measured; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// JPEG files to make, 500 by 375 pixels
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) images: u32,
+    /// Records of four numbers to make
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) records: u32,
+    /// Splits to grant
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) splits: u64,
+    /// Where to make the data and the ledger, in a folder that is removed at the end [default: the temporary folder]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().map_err(|e| e.to_string())?;
+    if (0.01..=3600.0).contains(&found) { Ok(found) } else { Err("use 0.01 to 3600".to_owned()) }
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod commands;
 mod exit;
 mod host;
 mod output;
+mod progress;
 
 use std::ffi::OsString;
 
@@ -18,7 +19,8 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 pub use exit::Exit;
-pub use host::{Host, Native};
+pub use host::{BenchSizes, Benched, Beside, Figure, Host, Native};
+pub use progress::Progress;
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
 pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
@@ -39,6 +41,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Workers(workers) => commands::workers::run(&workers),
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
+        Command::Bench(bench) => commands::bench::run(&bench, host),
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)

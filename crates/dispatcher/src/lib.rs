@@ -13,6 +13,7 @@ mod actor;
 mod dispatcher;
 mod indexer;
 mod jobs;
+mod measure;
 mod options;
 mod outbox;
 mod records;
@@ -22,4 +23,5 @@ mod store;
 
 pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
+pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};

@@ -19,7 +19,7 @@ mod up;
 
 pub use announce::Announcement;
 pub use forebay_client::Service;
-pub use forebay_dispatcher::Timing;
+pub use forebay_dispatcher::{GrantFigures, Timing, measure_grants};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

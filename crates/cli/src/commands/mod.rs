@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod bench;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
@@ -12,9 +13,13 @@ pub(crate) mod workers;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_server::Service;
+use forebay_server::{Service, Up, UpOptions};
 
+use crate::Progress;
 use crate::arguments::List;
+
+/// How often what takes long is looked at.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Ctrl-C ends a command that only asks, so nothing has to be looked at while it waits.
 fn go_on() -> Result<()> {
@@ -26,4 +31,13 @@ fn connect(list: &List) -> Result<Service> {
     let deadline = Duration::try_from_secs_f64(list.timeout)
         .map_err(|_| Error::invalid(format!("--timeout {} is no number of seconds", list.timeout)))?;
     Service::connect(&list.service, deadline, &mut go_on)
+}
+
+/// Starts a service on this machine.
+fn start(options: UpOptions) -> Result<Up> {
+    let progress = Progress::new("starting a dispatcher and its workers", "");
+    Up::start(options, &mut || {
+        progress.tick();
+        Ok(())
+    })
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
         ..UpOptions::new(host.command())
     };
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.
-    let up = forebay_server::Up::start(options, &mut super::go_on)?;
+    let up = super::start(options)?;
     let stop = StopSignal::new()?;
     let service = format!("forebay://{}", up.address());
     let started = Started { service, dispatcher: up.dispatcher_pid(), workers: up.worker_pids() };

@@ -1,5 +1,5 @@
 //! Hand-made workers and readers over a real socket, and a dispatcher that can be dropped as a crash drops it.
-#![allow(dead_code, reason = "each test binary and example uses its own part")]
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::Path;
 use std::sync::Arc;

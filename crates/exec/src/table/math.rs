@@ -1,7 +1,8 @@
 //! Functions of one number.
 //!
-//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. `log`, `log1p` and `exp` are computed in float64 and rounded
-//! once to float32 and float16. Their last bit in float64 is the C library's: two systems may differ there.
+//! `floor`, `ceil`, `round`, `sqrt` and `abs` are exact. `log`, `log1p` and `exp` are computed in float64 by `libm`, which
+//! is the same Rust on every machine where the system's own library may differ in the last bit: below 1 unit of the last
+//! place (FreeBSD's msun, where it comes from). They are rounded once to float32 and float16.
 
 use forebay_core::{Error, Result};
 use forebay_data::DType;
@@ -53,9 +54,9 @@ fn simple(op: Unary, numbers: Numbers) -> Result<Numbers> {
 
 fn analytic<T: Real>(op: Unary, values: arrow_buffer::Buffer) -> arrow_buffer::Buffer {
     match op {
-        Unary::Log => update::<T>(values, |x| T::of(x.f64().ln())),
-        Unary::Log1p => update::<T>(values, |x| T::of(x.f64().ln_1p())),
-        Unary::Exp => update::<T>(values, |x| T::of(x.f64().exp())),
+        Unary::Log => update::<T>(values, |x| T::of(libm::log(x.f64()))),
+        Unary::Log1p => update::<T>(values, |x| T::of(libm::log1p(x.f64()))),
+        Unary::Exp => update::<T>(values, |x| T::of(libm::exp(x.f64()))),
         _ => update::<T>(values, Real::sqrt),
     }
 }

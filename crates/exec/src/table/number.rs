@@ -1,6 +1,7 @@
 //! What the kernels need of one number: NumPy's arithmetic, and conversion to every other dtype.
 //!
-//! Invariants: no operation panics, whatever the bits; results do not depend on the processor. Half floats are
+//! Invariants: no operation panics, whatever the bits; results depend neither on the processor nor on the system's C
+//! library, so powers are computed by `libm`, in Rust (below 1 unit of the last place in float64). Half floats are
 //! computed as float32 and rounded once, on the way to memory, which is exact for `+ - * /` and the square root.
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
@@ -237,8 +238,8 @@ macro_rules! float {
     };
 }
 
-float!(f32, |x: f32| x, |x: f32, y: f32| f64::from(x).powf(f64::from(y)) as f32);
-float!(f64, round_to_odd, f64::powf);
+float!(f32, |x: f32| x, |x: f32, y: f32| libm::pow(f64::from(x), f64::from(y)) as f32);
+float!(f64, round_to_odd, libm::pow);
 
 macro_rules! as_float32 {
     ($($name:ident($($arg:ident)?))*) => {$(
@@ -256,7 +257,7 @@ macro_rules! as_float32 {
 impl Number for Half {
     as_float32!(add(other) sub(other) mul(other) floor_div(other) modulo(other) neg() abs());
     fn pow(self, other: Self) -> Self {
-        self.f64().powf(other.f64()).half()
+        libm::pow(self.f64(), other.f64()).half()
     }
     fn of<S: Number>(other: S) -> Self {
         other.half()

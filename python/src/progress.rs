@@ -1,0 +1,32 @@
+//! The command line's progress line, for what is long in Python.
+
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+
+use crate::functions::lock;
+
+/// A line on a terminal's stderr that says how far long work is.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Progress(Mutex<Option<forebay_cli::Progress>>);
+
+#[pymethods]
+impl Progress {
+    /// Starts the clock; nothing is shown before a second has passed.
+    #[new]
+    fn new(what: String) -> Self {
+        Self(Mutex::new(Some(forebay_cli::Progress::new(what, ""))))
+    }
+
+    /// Says how much is done.
+    fn show(&self, done: u64, total: u64) {
+        if let Some(line) = &*lock(&self.0) {
+            line.show(done, total);
+        }
+    }
+
+    /// Takes the line away.
+    fn end(&self) {
+        drop(lock(&self.0).take());
+    }
+}
