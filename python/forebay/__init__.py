@@ -13,7 +13,7 @@ from forebay import errors
 from forebay._native import VERSION as __version__
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed
-from forebay._src.expr import Expr, col, lit, where
+from forebay._src.expr import Expr, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.schema import Column, Schema
@@ -60,6 +60,7 @@ __all__ = [
     "from_tfrecord",
     "lit",
     "range",
+    "stack",
     "up",
     "where",
 ]

@@ -331,3 +331,40 @@ def test_an_expression_is_not_a_truth_value_and_does_not_change():
     (x + 1).to_dict()["left"]["name"] = "other"
     assert x.to_dict() == {"expr": "col", "name": "x"}
     assert repr(pickle.loads(pickle.dumps((-x) ** 2))) == "((-col('x')) ** 2)"
+
+
+def test_stack_is_numpys_in_every_mix_of_dtypes():
+    columns = table()
+    for seed in range(60):
+        draw = random.Random(seed)
+        names = [draw.choice(DTYPES) for _ in range(draw.randint(1, 6))]
+        dtype = np.result_type(*(columns[name].dtype for name in names))
+        ds = fb.from_numpy(columns).with_column("x", fb.stack(names)).batch(ROWS)
+        got = next(iter(ds))["x"]
+        want = np.stack([columns[name].astype(dtype) for name in names], axis=1)
+        assert got.dtype == want.dtype and got.tobytes() == want.tobytes(), names
+        assert str(ds.schema["x"].dtype) == dtype.name
+
+
+def test_stack_takes_expressions_literals_and_missing_rows():
+    ds = fb.from_dict({"a": [1, None, 3], "b": [0.5, 1.5, 2.5]})
+    x = ds.with_column("x", fb.stack([fb.col("b") * 2, 7])).with_column("y", fb.stack(["a", "b"]))
+    rows = list(x)
+    assert [row["x"].tolist() for row in rows] == [[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]]
+    np.testing.assert_array_equal([row["y"] for row in rows], [[1.0, 0.5], [math.nan, 1.5], [3.0, 2.5]])
+    with pytest.raises(errors.InvalidPipelineError, match="may be missing"):
+        ds.with_column("z", fb.stack(["a", "a"]))
+    assert fb.stack(["a", 1]).to_dict() == {
+        "expr": "stack",
+        "args": [{"expr": "col", "name": "a"}, {"expr": "int", "value": 1}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [([], "nothing to stack"), (["s"], "not one number"), (["t"], "not one number"), (["i", 1000], "out of range")],
+)
+def test_what_cannot_be_stacked_is_refused_at_once(parts, text):
+    ds = fb.from_dict({"i": np.zeros(2, np.int8), "s": ["a", "b"], "t": np.zeros((2, 3), np.float32)})
+    with pytest.raises(errors.InvalidPipelineError, match=text):
+        ds.with_column("x", fb.stack(parts))

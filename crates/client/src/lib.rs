@@ -23,7 +23,6 @@ mod job;
 mod link;
 mod lock;
 mod options;
-mod reach;
 mod runtime;
 mod service;
 mod session;

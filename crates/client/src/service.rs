@@ -9,14 +9,13 @@ use forebay_core::{ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
     CancelJobRequest, DispatcherClient, JobStatus, ListJobsRequest, ListWorkersRequest, WorkerStatus, client, endpoint,
-    to_error,
+    reach, to_error, unanswered,
 };
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
 use crate::lock::lock;
-use crate::reach::{reach, unanswered};
 use crate::runtime::{Owner, runtime, wait};
 
 /// The pause before a call that was not answered is tried again.

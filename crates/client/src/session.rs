@@ -12,7 +12,7 @@ use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{
-    Ack, Assigned, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, EndEpoch, client, to_error,
+    Ack, Assigned, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, EndEpoch, attempt, client, to_error,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -21,7 +21,6 @@ use tonic::Streaming;
 
 use crate::fetch::Fetcher;
 use crate::link::Session as Is;
-use crate::reach::attempt;
 use crate::window::Place;
 
 /// The pauses between attempts double from the first to the last of these.

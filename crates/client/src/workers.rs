@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use forebay_core::{Error, Result};
-use forebay_proto::endpoint;
+use forebay_proto::{endpoint, innermost};
 use tonic::transport::Channel;
 
 use crate::borrower::Borrower;
 use crate::lock::lock;
 use crate::options::{CONNECTION_BYTES, STREAM_BYTES};
-use crate::reach::innermost;
 
 /// Connections that are kept. Beyond, all are made anew: those in use live on with their streams.
 const WORKERS_MAX: usize = 256;

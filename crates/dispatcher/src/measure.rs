@@ -13,7 +13,7 @@ use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_plan::{Graph, Source};
 use forebay_proto::{
     Ack, Attach, ConsumerEvent, ConsumerMessage, DispatcherClient, Hello, OpenJobRequest, Want, WorkerEvent,
-    WorkerHeartbeat, WorkerMessage, client, connect, consumer_event, consumer_message, open_job_event, to_error,
+    WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message, open_job_event, reach, to_error,
     worker_event, worker_message,
 };
 use tokio::runtime::Runtime;
@@ -128,7 +128,7 @@ impl Running {
     }
 
     async fn client(&self) -> Result<DispatcherClient<Channel>> {
-        Ok(client(connect(&self.address, PATIENCE).await?))
+        Ok(client(reach(&self.address, PATIENCE).await?))
     }
 
     fn failed(&self, status: &tonic::Status) -> Error {

@@ -8,7 +8,7 @@ mod kind;
 use forebay_data::DType;
 use serde::{Deserialize, Serialize};
 
-pub use kind::{ExprKind, meet, promote};
+pub use kind::{ExprKind, meet, promote, stack_dtype};
 
 /// One expression over the columns of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,6 +80,11 @@ pub enum Expr {
         /// How many buckets; at least 1.
         buckets: u64,
     },
+    /// Several numbers of a row as one tensor, side by side.
+    Stack {
+        /// One number each; at least one.
+        args: Vec<Expr>,
+    },
     /// Another dtype, as NumPy's `astype`.
     Cast {
         /// What is cast.
@@ -145,6 +150,7 @@ impl Expr {
                 arg.columns(see);
             }
             Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().for_each(|e| e.columns(see)),
+            Expr::Stack { args } => args.iter().for_each(|e| e.columns(see)),
         }
     }
 }
@@ -163,6 +169,10 @@ impl std::fmt::Display for Expr {
             Expr::Where { cond, yes, no } => write!(f, "where({cond}, {yes}, {no})"),
             Expr::HashMod { arg, buckets } => write!(f, "hash_mod({arg}, {buckets})"),
             Expr::Cast { arg, dtype } => write!(f, "{arg}.cast({dtype})"),
+            Expr::Stack { args } => {
+                let args: Vec<String> = args.iter().map(Expr::to_string).collect();
+                write!(f, "stack({})", args.join(", "))
+            }
         }
     }
 }

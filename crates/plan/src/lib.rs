@@ -21,7 +21,7 @@ mod stages;
 
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
-pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote};
+pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote, stack_dtype};
 pub use graph::{Graph, Node, Site};
 pub use op::{Class, Function, ImageMode, Layout, Op};
 pub use order::Order;

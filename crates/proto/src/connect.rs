@@ -22,8 +22,10 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 /// A peer whose machine is gone is noticed after these two; one whose process is gone, at once.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// One attempt to connect.
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(2);
+/// One attempt: to connect, and to be answered.
+const ATTEMPT: Duration = Duration::from_secs(3);
 /// The pauses between attempts double from the first to the last of these.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_LAST: Duration = Duration::from_millis(500);
@@ -38,7 +40,7 @@ pub fn endpoint(address: &str) -> Result<Endpoint> {
         .map_err(|e| Error::invalid(format!("{address} is no address: {e}")))?;
     Ok(endpoint
         .tcp_nodelay(true)
-        .connect_timeout(ATTEMPT)
+        .connect_timeout(CONNECT)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true)
@@ -70,79 +72,61 @@ pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
     DispatcherServer::new(dispatcher).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Connects to a dispatcher and checks that it answers with this version; tries again until `deadline` has passed.
+/// Connects to a dispatcher once, and checks its version. Connected is not yet answered: a stopped process has its
+/// connections accepted by the kernel.
 ///
 /// # Errors
-/// Invalid when it is no address; Version when it is another version; Unavailable when it did not answer in time.
+/// Invalid when it is no address; Version; Unavailable.
 ///
 /// # Cancel safety
 /// Safe: a dropped attempt leaves nothing behind.
-pub async fn connect(address: &str, deadline: Duration) -> Result<Channel> {
-    let at: Address = address.parse()?;
+pub async fn attempt(address: &str) -> Result<Channel> {
     let endpoint = endpoint(address)?;
-    let who = format!("the dispatcher at {at}");
-    let attempt = async || {
+    let answered = async {
         let channel = endpoint.connect().await.map_err(|e| Error::unavailable(innermost(&e)))?;
-        // Connected is not yet answered: a stopped process has its connections accepted by the kernel.
         let answer = client(channel.clone()).get_version(GetVersionRequest {}).await;
-        let answer = answer.map_err(|status| match status.code() {
-            tonic::Code::Unavailable => to_error(&status, &at.to_string()),
-            _ => Error::unavailable(status.message()),
-        })?;
-        check_version(&who, &answer.into_inner().version)?;
+        let answer = answer.map_err(|status| to_error(&status, address))?;
+        check_version(&format!("the dispatcher at {address}"), &answer.into_inner().version)?;
         Ok(channel)
     };
-    retry(deadline, attempt).await.map_err(|e| match e.kind() {
-        ErrorKind::Unavailable => {
-            Error::unavailable(format!("dispatcher at {at} did not answer within {:.1} s", deadline.as_secs_f64()))
-                .with("address", &at)
-                .with("cause", e.get("cause").unwrap_or(e.message()))
-                .hint("is `forebay dispatcher` (or `forebay up`) running there, and is the port open to this machine?")
-        }
-        _ => e,
-    })
+    let silent = |_| Error::unavailable("the dispatcher accepted the connection and said nothing");
+    tokio::time::timeout(ATTEMPT, answered).await.map_err(silent)?
 }
 
-/// Connects to any other service, such as a worker's Flight; tries again until `deadline` has passed. `what` names it
-/// ("worker").
+/// Connects to a dispatcher, again and again until the deadline.
 ///
 /// # Errors
-/// Invalid when it is no address; Unavailable when it could not be connected in time.
+/// As [`attempt`].
 ///
 /// # Cancel safety
-/// Safe: a dropped attempt leaves nothing behind.
-pub async fn connect_within(what: &str, address: &str, deadline: Duration) -> Result<Channel> {
-    let at: Address = address.parse()?;
-    let endpoint = endpoint(address)?;
-    let attempt = async || endpoint.connect().await.map_err(|e| Error::unavailable(innermost(&e)));
-    retry(deadline, attempt).await.map_err(|e| {
-        Error::unavailable(format!("{what} at {at} could not be reached within {:.1} s", deadline.as_secs_f64()))
-            .with("address", &at)
-            .with("cause", e.message())
-    })
-}
-
-/// Tries until it works, until it fails in a way that trying again will not mend, or until the deadline has passed.
-async fn retry<T>(deadline: Duration, attempt: impl AsyncFn() -> Result<T>) -> Result<T> {
+/// Safe.
+pub async fn reach(address: &str, deadline: Duration) -> Result<Channel> {
     let end = tokio::time::Instant::now() + deadline;
     let mut pause = PAUSE_FIRST;
-    let mut last = Error::unavailable("no answer");
     loop {
-        match tokio::time::timeout_at(end, attempt()).await {
-            Ok(Err(e)) if e.kind() == ErrorKind::Unavailable => last = e,
+        let error = match tokio::time::timeout_at(end, attempt(address)).await {
+            Ok(Err(e)) if e.kind() == ErrorKind::Unavailable => e,
             Ok(done) => return done,
-            Err(_) => return Err(last),
-        }
+            Err(_) => Error::unavailable("it accepted the connection and said nothing"),
+        };
         if tokio::time::Instant::now() + pause >= end {
-            return Err(last);
+            return Err(unanswered(address, deadline).with("cause", error.get("cause").unwrap_or(error.message())));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_LAST);
     }
 }
 
+/// Says who did not answer for how long, and what to do.
+pub fn unanswered(address: &str, deadline: Duration) -> Error {
+    let seconds = deadline.as_secs_f64();
+    Error::unavailable(format!("the dispatcher at {address} did not answer within {seconds:.1} s"))
+        .with("address", address)
+        .hint("is `forebay dispatcher` (or `forebay up`) running there, and is the port open to this machine?")
+}
+
 /// The reason that people can act on: "Connection refused", not "transport error".
-fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {
         error = cause;
@@ -161,9 +145,9 @@ mod tests {
     #[test]
     fn nobody_there_is_unavailable_and_says_where_and_what_to_do() {
         let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
-        let error = block_on(connect(&format!("forebay://{unused}"), Duration::from_millis(100))).expect_err("refused");
+        let error = block_on(reach(&unused.to_string(), Duration::from_millis(100))).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(error.message(), format!("dispatcher at {unused} did not answer within 0.1 s"));
+        assert_eq!(error.message(), format!("the dispatcher at {unused} did not answer within 0.1 s"));
         assert!(error.get("cause").is_some_and(|c| c.contains("refused")), "{error}");
         assert!(error.get("hint").is_some_and(|h| h.contains("forebay dispatcher")), "{error}");
     }
@@ -172,11 +156,8 @@ mod tests {
     fn a_process_that_listens_and_never_answers_is_given_up_in_time() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let start = std::time::Instant::now();
-        let error = block_on(connect(&address, Duration::from_millis(200))).expect_err("refused");
+        let error = block_on(reach(&address, Duration::from_millis(200))).expect_err("silent");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(start.elapsed() < Duration::from_secs(2));
-        let error = block_on(connect_within("worker", "127.0.0.1:1", Duration::from_millis(50))).expect_err("refused");
-        assert!(error.message().starts_with("worker at 127.0.0.1:1 could not be reached"), "{error}");
+        assert!(error.get("cause").is_some_and(|c| c.contains("said nothing")), "{error}");
     }
 }

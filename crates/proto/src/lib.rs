@@ -20,7 +20,7 @@ mod generated {
 }
 
 pub use address::{Address, PORT};
-pub use connect::{client, connect, connect_within, endpoint, server, service};
+pub use connect::{attempt, client, endpoint, innermost, reach, server, service, unanswered};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;

@@ -11,18 +11,14 @@ use forebay_core::{Error, ErrorKind, Result, VERSION, WorkerId};
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
-    GetVersionRequest, Hello, Leaving, Want, Welcome, WorkerEvent, WorkerHeartbeat, WorkerMessage, check_version,
-    client, endpoint, to_error,
+    Hello, Leaving, Want, Welcome, WorkerEvent, WorkerHeartbeat, WorkerMessage, attempt, client, to_error,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 
 use crate::shelf::Shelf;
 
-/// One attempt to reach the dispatcher; the next follows after a pause.
-const ATTEMPT: Duration = Duration::from_secs(3);
 /// The pauses between attempts double from the first to the last of these.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_millis(500);
@@ -66,7 +62,7 @@ impl Session {
     }
 
     async fn once(&mut self, pause: &mut Duration) -> Result<()> {
-        let channel = reach(&self.dispatcher).await?;
+        let channel = attempt(&self.dispatcher).await?;
         let (out, outbox) = mpsc::channel(OUTBOX_MAX);
         let out = Outbox(out);
         out.send(Message::Hello(Hello {
@@ -149,28 +145,6 @@ impl Session {
             Event::Welcome(_) | Event::Heartbeat(_) => {}
         }
     }
-}
-
-/// Connects once, and checks that the dispatcher answers: a stopped process has its connections accepted by the kernel.
-async fn reach(dispatcher: &str) -> Result<Channel> {
-    let endpoint = endpoint(dispatcher)?;
-    let answered = async {
-        let channel = endpoint.connect().await.map_err(|e| Error::unavailable(innermost(&e)))?;
-        let answer = client(channel.clone()).get_version(GetVersionRequest {}).await;
-        let answer = answer.map_err(|status| to_error(&status, dispatcher))?;
-        check_version(&format!("the dispatcher at {dispatcher}"), &answer.into_inner().version)?;
-        Ok(channel)
-    };
-    let silent = |_| Error::unavailable("the dispatcher accepted the connection and said nothing");
-    tokio::time::timeout(ATTEMPT, answered).await.map_err(silent)?
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(cause) = error.source() {
-        error = cause;
-    }
-    error.to_string()
 }
 
 /// Splits that were asked for and have not come.

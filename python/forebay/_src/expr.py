@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeAlias, Union
 
-__all__ = ["Expr", "col", "lit", "where"]
+__all__ = ["Expr", "col", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
 """What an operator takes beside an expression: Python's and NumPy's single values."""
@@ -363,6 +364,25 @@ def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     return _make({"expr": "where", **{name: part._json for name, part in parts.items()}}, f"where({text})")
 
 
+def stack(parts: Sequence[ExprLike]) -> Expr:
+    """Puts several numbers of a row side by side, as ``numpy.stack(parts, axis=1)`` of the columns.
+
+    Args:
+        parts: Expressions that give one number for each row, or column names. They get one dtype, as in arithmetic.
+
+    Returns:
+        A tensor of shape ``[len(parts)]`` for each row. A number that is missing is NaN, so parts that may be missing
+        need a float among them.
+
+    >>> import forebay as fb
+    >>> ds = fb.from_dict({"a": [1, 2], "b": [3, 4]})
+    >>> next(iter(ds.with_column("x", fb.stack(["a", fb.col("b") * 10])).batch(2)))["x"].tolist()
+    [[1, 30], [2, 40]]
+    """
+    args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
+    return _make({"expr": "stack", "args": [a._json for a in args]}, f"stack([{', '.join(map(str, args))}])")
+
+
 def _make(json: dict[str, Any], text: str) -> Expr:
     expr = object.__new__(Expr)
     object.__setattr__(expr, "_json", json)
@@ -370,8 +390,10 @@ def _make(json: dict[str, Any], text: str) -> Expr:
     return expr
 
 
-def _copy(json: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, dict) else value for key, value in json.items()}
+def _copy(json: Any) -> Any:
+    if isinstance(json, dict):
+        return {key: _copy(value) for key, value in json.items()}
+    return [_copy(value) for value in json] if isinstance(json, list) else json
 
 
 def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:

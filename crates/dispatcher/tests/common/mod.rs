@@ -10,8 +10,8 @@ use forebay_dispatcher::{Dispatcher, Indexed, Indexer, Options};
 use forebay_plan::{Extent, Graph, Source};
 use forebay_proto::{
     Ack, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, DispatcherClient, Hello, JobDefinition, Lease,
-    OpenJobRequest, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, connect, consumer_event,
-    consumer_message, open_job_event, to_error, worker_event, worker_message,
+    OpenJobRequest, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message,
+    open_job_event, reach, to_error, worker_event, worker_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -65,7 +65,7 @@ impl Running {
     }
 
     pub(crate) async fn client(&self) -> Result<DispatcherClient<Channel>> {
-        Ok(client(connect(&self.address, PATIENCE).await?))
+        Ok(client(reach(&self.address, PATIENCE).await?))
     }
 }
 

@@ -24,6 +24,7 @@ mod logic;
 mod math;
 mod number;
 mod shape;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -92,5 +93,9 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
         }
         Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
         Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype),
+        Expr::Stack { args } => {
+            let parts = args.iter().map(|arg| value(arg, chunk)).collect::<Result<_>>()?;
+            stack::stack(args, parts, rows)
+        }
     }
 }

@@ -40,6 +40,11 @@ impl<V: Clone> Lru<V> {
             self.weight -= self.entries.remove(&oldest).map_or(0, |e| e.weight);
         }
     }
+
+    /// Drops a value.
+    pub(super) fn remove(&mut self, key: u64) {
+        self.weight -= self.entries.remove(&key).map_or(0, |e| e.weight);
+    }
 }
 
 #[cfg(test)]
@@ -58,5 +63,8 @@ mod tests {
         assert_eq!([1, 3, 9].map(|k| lru.get(k)), [None, None, Some(9)]);
         lru.put(9, 1, 9);
         assert_eq!(lru.weight, 1);
+        lru.remove(9);
+        lru.remove(9);
+        assert_eq!((lru.weight, lru.get(9)), (0, None));
     }
 }

@@ -1,10 +1,13 @@
-//! `Parquet`: a row group is a block, decoded once and kept while it fits.
+//! `Parquet`: a row group is a block, decoded once and kept while it fits. Threads that want the same row group share its
+//! columns out among them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use forebay_core::{Epoch, Error, Result};
-use forebay_data::{Chunk, Schema};
+use forebay_data::{Chunk, RowId, Schema};
 
 use super::lru::Lru;
 use super::pool::Pool;
@@ -20,14 +23,61 @@ const FOOTERS_MAX: usize = 256;
 /// The most rows that are decoded in one step, so that a footer that lies about its rows asks for no memory.
 const BATCH_ROWS_MAX: usize = 1 << 20;
 
-/// A row group that one thread decodes while others that want it wait.
-type Slot = Arc<Mutex<Option<Arc<Vec<ArrayRef>>>>>;
+/// A row group that is being decoded, or was.
+#[derive(Default)]
+struct Group {
+    /// The next column that nobody decodes yet.
+    next: AtomicUsize,
+    state: Mutex<Decoding>,
+    /// Told when the last column is there.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Decoding {
+    columns: Vec<(usize, Result<ArrayRef>)>,
+    all: Option<Result<Arc<Vec<ArrayRef>>>>,
+}
+
+impl Group {
+    /// Decodes columns until none is left, and returns all of them, or the error of the first bad one; and whether this
+    /// thread was the one that had the last.
+    fn share(&self, count: usize, decode: impl Fn(usize) -> Result<ArrayRef>) -> (Result<Arc<Vec<ArrayRef>>>, bool) {
+        let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = false;
+        loop {
+            let column = self.next.fetch_add(1, Relaxed);
+            if column >= count {
+                break;
+            }
+            // Others wait for every column that was begun.
+            let decoded = catch_unwind(AssertUnwindSafe(|| decode(column)));
+            let decoded = decoded.unwrap_or_else(|_| Err(Error::internal("decoding a parquet column failed")));
+            let mut state = lock();
+            state.columns.push((column, decoded));
+            if state.columns.len() == count {
+                let mut columns = std::mem::take(&mut state.columns);
+                columns.sort_by_key(|(column, _)| *column);
+                state.all = Some(columns.into_iter().map(|(_, c)| c).collect::<Result<Vec<_>>>().map(Arc::new));
+                self.done.notify_all();
+                last = true;
+            }
+        }
+        let mut state = lock();
+        loop {
+            if let Some(all) = &state.all {
+                return (all.clone(), last);
+            }
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
 
 pub(super) struct Parquet {
     schema: Arc<Schema>,
     pool: Pool,
     footers: Mutex<Lru<Arc<format::File>>>,
-    groups: Mutex<Lru<Slot>>,
+    groups: Mutex<Lru<Arc<Group>>>,
 }
 
 impl Parquet {
@@ -60,51 +110,48 @@ impl Parquet {
 
     /// Returns the columns of a block, decoded.
     fn group(&self, block: u64) -> Result<Arc<Vec<ArrayRef>>> {
-        let slot = {
+        if self.schema.fields().is_empty() {
+            return Ok(Arc::default());
+        }
+        let group = {
             let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
             groups.get(block).unwrap_or_else(|| {
-                let slot = Slot::default();
-                groups.put(block, 0, slot.clone());
-                slot
+                let group = Arc::<Group>::default();
+                groups.put(block, 0, group.clone());
+                group
             })
         };
-        let mut decoded = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(columns) = &*decoded {
-            return Ok(columns.clone());
+        let (decoded, last) = group.share(self.schema.fields().len(), |column| self.decode(block, column));
+        if last {
+            // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
+            let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+            match &decoded {
+                Ok(columns) => groups.put(block, columns.iter().map(|c| c.get_array_memory_size()).sum(), group),
+                Err(_) => groups.remove(block),
+            }
         }
-        let columns = Arc::new(self.decode(block)?);
-        let bytes = columns.iter().map(|c| c.get_array_memory_size()).sum();
-        *decoded = Some(columns.clone());
-        drop(decoded);
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).put(block, bytes, slot);
-        Ok(columns)
+        decoded
     }
 
-    fn decode(&self, block: u64) -> Result<Vec<ArrayRef>> {
+    /// Decodes one column of a block.
+    fn decode(&self, block: u64, column: usize) -> Result<ArrayRef> {
         let (file, group) = self.pool.index.file_of(block);
         let (uri, rows) = (self.uri(file), self.block_len(block)?);
-        let mut batches = self.file(file)?.group(group, self.schema.fields(), rows.min(BATCH_ROWS_MAX))?;
+        let schema = Arc::new(Schema::new(self.schema.fields().get(column).cloned().into_iter().collect())?);
+        let mut batches = self.file(file)?.group(group, schema.fields(), rows.min(BATCH_ROWS_MAX))?;
         let mut all = Vec::new();
         while let Some(batch) = format::next_batch(uri, &mut batches)? {
             all.push(batch);
         }
-        let chunk = match format::joined(&all)? {
-            None => return Err(short(uri, group)),
-            Some(batch) if batch.num_rows() != rows => return Err(short(uri, group)),
-            Some(batch) => self.chunk(uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?,
-        };
-        Ok(chunk.columns().to_vec())
+        let batch = format::joined(&all)?.filter(|batch| batch.num_rows() == rows).ok_or_else(|| short(uri, group))?;
+        let chunk = located(&schema, uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?;
+        chunk.columns().first().cloned().ok_or_else(|| short(uri, group))
     }
+}
 
-    fn chunk(
-        &self,
-        uri: &str,
-        group: usize,
-        batch: &arrow_array::RecordBatch,
-        ids: Arc<[forebay_data::RowId]>,
-    ) -> Result<Chunk> {
-        format::columns(&self.schema, batch, ids).map_err(|e| e.with("file", uri).with("row group", group))
-    }
+/// Takes a batch of a row group as the columns of a schema.
+fn located(schema: &Arc<Schema>, uri: &str, group: usize, batch: &RecordBatch, ids: Arc<[RowId]>) -> Result<Chunk> {
+    format::columns(schema, batch, ids).map_err(|e| e.with("file", uri).with("row group", group))
 }
 
 fn short(uri: &str, group: usize) -> Error {
@@ -175,7 +222,7 @@ impl Reader for Parquet {
                 Ok(Some(batch)) => {
                     let ids = block_ids(block, row, batch.num_rows(), epoch);
                     row += batch.num_rows() as u64;
-                    self.chunk(uri, group, &batch, ids)
+                    located(&self.schema, uri, group, &batch, ids)
                 }
                 Err(e) => Err(e),
             };

@@ -140,6 +140,15 @@ impl Expr {
                     _ => scalar(DType::Int64),
                 }
             }
+            Expr::Stack { args } => {
+                let kinds = args.iter().map(|arg| arg.kind(schema)).collect::<Result<Vec<_>>>()?;
+                let dtype = stack_dtype(args, &kinds)?;
+                if let Some(missing) = args.iter().find(|a| !dtype.is_float() && a.is_nullable(schema)) {
+                    return Err(Error::invalid(format!("stack: {missing} may be missing, which {dtype} cannot say"))
+                        .hint("cast it to a float: a missing number is nan there"));
+                }
+                Ok(ExprKind::Column(Kind::fixed(dtype, &[args.len()])))
+            }
             Expr::Cast { arg, dtype } => match arg.kind(schema)? {
                 ExprKind::Column(Kind::Bytes) => Err(Error::invalid("cannot cast bytes to a number")),
                 kind => with_shape(*dtype, &kind, &ExprKind::Int),
@@ -147,12 +156,13 @@ impl Expr {
         }
     }
 
-    /// Says whether a row of it may be missing: null in gives null out, but for `is_null` and the condition of `where`.
+    /// Says whether a row of it may be missing: null in gives null out, but for
+    /// `is_null`, the condition of `where`, and `stack`, where it is nan.
     pub fn is_nullable(&self, schema: &Schema) -> bool {
         match self {
             Expr::Col { name } => schema.field(name).is_ok_and(|f| f.nullable),
             Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,
-            Expr::Unary { op: Unary::IsNull, .. } => false,
+            Expr::Unary { op: Unary::IsNull, .. } | Expr::Stack { .. } => false,
             Expr::Binary { left: a, right: b, .. } | Expr::Where { yes: a, no: b, .. } => {
                 a.is_nullable(schema) || b.is_nullable(schema)
             }
@@ -184,6 +194,42 @@ impl Expr {
         Err(Error::invalid(format!("the integer {value} is out of range for {dtype}"))
             .hint("cast the column to a wider dtype first, for example .cast(\"int64\")"))
     }
+}
+
+/// Returns the dtype that the parts of a stack have together; literals bend to the columns among them.
+///
+/// # Errors
+/// Invalid when there is no part, or one is not a number for each row.
+pub fn stack_dtype(args: &[Expr], kinds: &[ExprKind]) -> Result<DType> {
+    if let Some((arg, kind)) = args.iter().zip(kinds).find(|(_, k)| matches!(k, ExprKind::Column(c) if !is_scalar(c))) {
+        let kind = kind.clone().column();
+        return Err(Error::invalid(format!("stack: {arg} is {kind}, not one number for each row"))
+            .hint("stack takes columns of numbers"));
+    }
+    // As NumPy's `result_type` of many: floats first, so that two integers do not widen what a float holds; literals last.
+    let order = |kind: &&ExprKind| match kind {
+        ExprKind::Column(column) if column.dtype().is_some_and(DType::is_float) => 0,
+        ExprKind::Column(_) => 1,
+        _ => 2,
+    };
+    let mut sorted: Vec<_> = kinds.iter().collect();
+    sorted.sort_by_key(order);
+    let (first, rest) = sorted
+        .split_first()
+        .ok_or_else(|| Error::invalid("stack: there is nothing to stack").hint("name at least one column"))?;
+    let together = |a: ExprKind, b: &&ExprKind| meet(&a, b).map(|dtype| ExprKind::Column(Kind::scalar(dtype)));
+    let dtype = rest.iter().try_fold((*first).clone(), together)?.column().dtype();
+    let dtype = dtype.ok_or_else(|| Error::internal("a stack has a dtype"))?;
+    for arg in args {
+        if let Expr::Int { value } = arg {
+            Expr::literal_fits(*value, dtype)?;
+        }
+    }
+    Ok(dtype)
+}
+
+fn is_scalar(kind: &Kind) -> bool {
+    matches!(kind, Kind::Scalar { .. })
 }
 
 fn is_bool(kind: &ExprKind) -> bool {

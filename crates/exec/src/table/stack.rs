@@ -1,0 +1,61 @@
+//! `stack`: columns of numbers side by side, as a tensor for each row.
+
+use arrow_buffer::{Buffer, NullBuffer};
+use forebay_core::{Error, Result};
+use forebay_data::DType;
+use forebay_plan::{Expr, stack_dtype};
+
+use super::kernel::bits;
+use super::shape::{Layout, Numbers};
+use super::value::Value;
+
+/// Rows that are laid out at a time: what is read of each column, and what is written, stays in the nearest cache.
+const ROWS: usize = 256;
+
+/// Returns one tensor of as many numbers as there are parts for each row; a number that is missing is nan.
+///
+/// # Errors
+/// Those of [`stack_dtype`].
+pub(super) fn stack(args: &[Expr], parts: Vec<Value>, rows: usize) -> Result<Value> {
+    let kinds: Vec<_> = parts.iter().map(Value::kind).collect();
+    let dtype = stack_dtype(args, &kinds)?;
+    let parts = parts.into_iter().map(|part| part.bend(dtype)).collect::<Result<Vec<Numbers>>>()?;
+    let width = parts.len();
+    let values = bits!(dtype, T => {
+        let columns: Vec<&[T]> = parts.iter().map(|part| part.values.typed_data::<T>()).collect();
+        if columns.iter().any(|column| column.len() != rows && column.len() != 1) {
+            return Err(Error::internal("a part of a stack has not one number for each row"));
+        }
+        let mut out = vec![T::default(); rows * width];
+        for (block, out) in out.chunks_mut(ROWS * width).enumerate() {
+            for (at, column) in columns.iter().enumerate() {
+                let to = out[at..].iter_mut().step_by(width);
+                match **column {
+                    [one] => to.for_each(|to| *to = one),
+                    _ => to.zip(&column[block * ROWS..]).for_each(|(to, &from)| *to = from),
+                }
+            }
+        }
+        for (at, part) in parts.iter().enumerate() {
+            for row in part.nulls.iter().flat_map(missing) {
+                out[row * width + at] = nan(dtype)? as T;
+            }
+        }
+        Buffer::from_vec(out)
+    });
+    Ok(Value::Numbers(Numbers { dtype, values, nulls: None, layout: Layout::Fixed(vec![width]) }))
+}
+
+fn missing(nulls: &NullBuffer) -> impl Iterator<Item = usize> {
+    (0..nulls.len()).filter(|&row| nulls.is_null(row))
+}
+
+/// The bits of not-a-number, as NumPy has them.
+fn nan(dtype: DType) -> Result<u64> {
+    match dtype {
+        DType::Float16 => Ok(0x7E00),
+        DType::Float32 => Ok(f32::NAN.to_bits().into()),
+        DType::Float64 => Ok(f64::NAN.to_bits()),
+        _ => Err(Error::internal(format!("{dtype} has no nan"))),
+    }
+}
