@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 use forebay_exec::image::{
-    Chain, Decoder, Image, Input, Layout, Limits, Mode, Normalizer, Output, Region, Resizer, Scratch, Step,
+    Axis, Chain, Decoder, Image, Input, Layout, Limits, Mode, Normalizer, Output, Region, Resizer, Scratch, Step,
     random_resized_crop,
 };
 
@@ -55,7 +55,7 @@ fn main() {
 
     let steps = vec![
         Step::RandomResizedCrop { height: 224, width: 224, scale: SCALE, ratio: RATIO, antialias: true, key_op: 0 },
-        Step::Flip { p: 0.5, key_op: 1 },
+        Step::Flip { axis: Axis::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
     let chain = Chain::new(Some(Mode::Rgb), steps).expect("valid");

@@ -9,7 +9,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
 };
-use forebay_plan::{ImageMode, Layout, Op, Step};
+use forebay_plan::{Direction, ImageMode, Layout, Op, Step};
 
 use crate::image::{self, Chain, Input, Mode, Output, Scratch};
 
@@ -84,6 +84,9 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
         Op::Resize { height, width, antialias, .. } => {
             image::Step::Resize { height: *height, width: *width, antialias: *antialias }
         }
+        Op::ResizeShorter { size, max_size, antialias, .. } => {
+            image::Step::ResizeShorter { size: *size, max_size: *max_size, antialias: *antialias }
+        }
         Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
         Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
             height: *height,
@@ -93,7 +96,14 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
             antialias: *antialias,
             key_op: random,
         },
-        Op::RandomFlip { probability, .. } => image::Step::Flip { p: *probability, key_op: random },
+        Op::RandomFlip { probability, direction, .. } => image::Step::Flip {
+            axis: match direction {
+                Direction::Horizontal => image::Axis::Horizontal,
+                Direction::Vertical => image::Axis::Vertical,
+            },
+            p: *probability,
+            key_op: random,
+        },
         Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
             mean: mean.iter().map(|&m| m as f32).collect(),
             std: std.iter().map(|&s| s as f32).collect(),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::epoch::EpochPlan;
-use crate::op::Op;
+use crate::op::{Direction, Op};
 use crate::stages::{Stages, TailStep, Work};
 
 /// Returns an op as the user would write it.
@@ -23,11 +23,18 @@ pub fn describe(op: &Op) -> String {
         Op::Resize { column, height, width, antialias } => {
             format!("{column}, ({height}, {width}){}", if *antialias { "" } else { ", antialias=False" })
         }
+        Op::ResizeShorter { column, size, max_size, antialias } => {
+            let most = max_size.map_or(String::new(), |most| format!(", max_size={most}"));
+            format!("{column}, shorter={size}{most}{}", if *antialias { "" } else { ", antialias=False" })
+        }
         Op::CenterCrop { column, height, width } => format!("{column}, ({height}, {width})"),
         Op::RandomResizedCrop { column, height, width, scale, ratio, .. } => {
             format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
         }
-        Op::RandomFlip { column, probability } => format!("{column}, p={probability}"),
+        Op::RandomFlip { column, probability, direction } => {
+            let vertical = if *direction == Direction::Vertical { ", direction=vertical" } else { "" };
+            format!("{column}, p={probability}{vertical}")
+        }
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }

@@ -21,13 +21,17 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
         },
         Op::Resize { height, width, .. } | Op::CenterCrop { height, width, .. } => {
             sides(op, *height, *width)?;
-            resized(op, field, *height, *width)?
+            resized(op, field, Some(*height), Some(*width))?
+        }
+        Op::ResizeShorter { size, max_size, .. } => {
+            shorter(op, *size, *max_size)?;
+            resized(op, field, None, None)?
         }
         Op::RandomResizedCrop { height, width, scale, ratio, .. } => {
             sides(op, *height, *width)?;
             interval(op, "scale", *scale, 1.0)?;
             interval(op, "ratio", *ratio, f64::INFINITY)?;
-            resized(op, field, *height, *width)?
+            resized(op, field, Some(*height), Some(*width))?
         }
         Op::RandomFlip { probability, .. } => {
             if !(0.0..=1.0).contains(probability) {
@@ -57,6 +61,18 @@ fn sides(op: &Op, height: usize, width: usize) -> Result<()> {
     Err(range(op, "size", format!("({height}, {width})"), &format!("1..={SIDE_MAX} for each side")))
 }
 
+fn shorter(op: &Op, size: usize, max_size: Option<usize>) -> Result<()> {
+    if !(1..=SIDE_MAX).contains(&size) {
+        return Err(range(op, "shorter", size, &format!("1..={SIDE_MAX}")));
+    }
+    match max_size {
+        Some(most) if most <= size || most > SIDE_MAX => {
+            Err(range(op, "max_size", most, &format!("{}..={SIDE_MAX}: more than shorter", size + 1)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn interval(op: &Op, argument: &str, (low, high): (f64, f64), max: f64) -> Result<()> {
     if low > 0.0 && low <= high && high <= max && high.is_finite() {
         return Ok(());
@@ -75,13 +91,13 @@ fn image(op: &Op, field: &Field) -> Result<(DType, Vec<Option<usize>>)> {
     }
 }
 
-fn resized(op: &Op, field: &Field, height: usize, width: usize) -> Result<Kind> {
+fn resized(op: &Op, field: &Field, height: Option<usize>, width: Option<usize>) -> Result<Kind> {
     let (dtype, shape) = image(op, field)?;
     if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
         return Err(Error::invalid(format!("{}: column {:?} is {}", op.name(), field.name, field.kind))
             .hint("resize and crop take uint8[height, width, 1 or 3]; put them before normalize"));
     }
-    Ok(Kind::Tensor { dtype, shape: vec![Some(height), Some(width), shape[2]] })
+    Ok(Kind::Tensor { dtype, shape: vec![height, width, shape[2]] })
 }
 
 fn normalized(op: &Op, field: &Field, mean: &[f64], std: &[f64], layout: Layout) -> Result<Kind> {

@@ -41,6 +41,23 @@ pub enum Layout {
     Hwc,
 }
 
+/// Which way a flip mirrors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Left to right.
+    #[default]
+    Horizontal,
+    /// Upside down.
+    Vertical,
+}
+
+impl Direction {
+    fn is_horizontal(&self) -> bool {
+        *self == Self::Horizontal
+    }
+}
+
 /// A user's Python function, pickled, and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -126,6 +143,18 @@ pub enum Op {
         /// Whether shrinking averages (as Pillow) or samples (as TensorFlow's and DALI's default).
         antialias: bool,
     },
+    /// The shorter side to this many pixels, the shape kept (torchvision's rule), bilinear.
+    ResizeShorter {
+        /// The column.
+        column: String,
+        /// Pixels.
+        size: usize,
+        /// The most pixels of the longer side.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_size: Option<usize>,
+        /// As in `Resize`.
+        antialias: bool,
+    },
     /// The middle, padded with zeros where the image is smaller.
     CenterCrop {
         /// The column.
@@ -150,12 +179,15 @@ pub enum Op {
         /// As in `Resize`.
         antialias: bool,
     },
-    /// Left to right, at random.
+    /// Mirrored, at random.
     RandomFlip {
         /// The column.
         column: String,
         /// How likely.
         probability: f64,
+        /// Which way; not written down when left to right, so that such a pipeline keeps its dataset id.
+        #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
+        direction: Direction,
     },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
@@ -233,7 +265,7 @@ impl Op {
             Op::Cast { .. } => "cast",
             Op::WithColumn { .. } => "with_column",
             Op::DecodeImage { .. } => "decode_image",
-            Op::Resize { .. } => "resize",
+            Op::Resize { .. } | Op::ResizeShorter { .. } => "resize",
             Op::CenterCrop { .. } => "center_crop",
             Op::RandomResizedCrop { .. } => "random_resized_crop",
             Op::RandomFlip { .. } => "random_flip",
@@ -281,6 +313,7 @@ impl Op {
         match self {
             Op::DecodeImage { column, .. }
             | Op::Resize { column, .. }
+            | Op::ResizeShorter { column, .. }
             | Op::CenterCrop { column, .. }
             | Op::RandomResizedCrop { column, .. }
             | Op::RandomFlip { column, .. }

@@ -66,6 +66,14 @@ def consumers(value: tuple[int, int]) -> tuple[int, int]:
     return whole(index, "consumers", "index", 0, count - 1), count
 
 
+def choice(value: str, op: str, name: str, *known: str) -> str:
+    """Checks a word out of a few."""
+    if value not in known:
+        words = " or ".join(map(repr, known))
+        raise InvalidPipelineError(f"{op}: unknown {name} {value!r}", {"hint": f"use {words}"})
+    return value
+
+
 def number(value: Any, op: str, name: str) -> float:
     """Checks a finite number."""
     try:

@@ -14,7 +14,7 @@ use super::flow::{Flow, Target};
 use super::geometry::{center_crop, random_resized_crop, shorter_side};
 use super::normalize::{Layout, Normalizer, flip_floats};
 use super::step::Step;
-use super::view::Image;
+use super::view::{Image, Mirror};
 
 /// Steps that have been checked to fit each other.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ impl Chain {
                 Step::Resize { height, width, .. }
                 | Step::CenterCrop { height, width }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
-                Step::ResizeShorter { size: shorter, .. } => size.map(|size| shorter_side(size, shorter)),
+                Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
                 Step::Flip { .. } | Step::Normalize { .. } => size,
             };
         }
@@ -167,8 +167,8 @@ impl Chain {
         };
         for (i, step) in self.steps.iter().enumerate() {
             let (size, antialias) = match *step {
-                Step::Flip { p, key_op } => {
-                    flow.flip ^= heads(p, rng(key_op));
+                Step::Flip { axis, p, key_op } => {
+                    flow.flip.turn(axis, heads(p, rng(key_op)));
                     continue;
                 }
                 Step::Normalize { .. } => continue,
@@ -177,7 +177,9 @@ impl Chain {
                     continue;
                 }
                 Step::Resize { height, width, antialias } => ((width, height), antialias),
-                Step::ResizeShorter { size, antialias } => (shorter_side(flow.size(), size), antialias),
+                Step::ResizeShorter { size, max_size, antialias } => {
+                    (shorter_side(flow.size(), size, max_size), antialias)
+                }
                 Step::RandomResizedCrop { height, width, scale, ratio, antialias, key_op } => {
                     flow.crop(random_resized_crop(flow.size(), scale, ratio, &mut rng(key_op)));
                     ((width, height), antialias)
@@ -197,12 +199,12 @@ impl Chain {
 
     /// Says whether the pixels after step `i` are the result: flips may follow, if they cancel out.
     fn ends_at(&self, i: usize, rng: &impl Fn(u64) -> SampleRng) -> bool {
-        let mut flip = false;
+        let mut flip = Mirror::default();
         for step in &self.steps[i + 1..] {
-            let Step::Flip { p, key_op } = *step else { return false };
-            flip ^= heads(p, rng(key_op));
+            let Step::Flip { axis, p, key_op } = *step else { return false };
+            flip.turn(axis, heads(p, rng(key_op)));
         }
-        !flip
+        flip == Mirror::default()
     }
 
     fn flip_only(
@@ -213,12 +215,12 @@ impl Chain {
         rng: impl Fn(u64) -> SampleRng,
         out: &mut Output<'_>,
     ) -> Result<Shape> {
-        let mut flip = false;
+        let mut flip = Mirror::default();
         for step in &self.steps {
-            let Step::Flip { p, key_op } = *step else {
+            let Step::Flip { axis, p, key_op } = *step else {
                 return Err(Error::invalid(format!("{} of an image of floats", step.name())));
             };
-            flip ^= heads(p, rng(key_op));
+            flip.turn(axis, heads(p, rng(key_op)));
         }
         let result = Shape { dims: shape, dtype: DType::Float32 };
         flip_floats(bytes, shape, layout, flip, out.take(result)?)?;

@@ -1,8 +1,9 @@
 //! An image on its way through a chain: crops and flips are only noted, until a step needs the pixels.
 //!
-//! Invariant: the image that a flow stands for is `region` of its base, then mirrored if `flip`. A crop or a flip changes
-//! those two; a resize or a padding reads the region of the base once, and its result is the new base.
-//! A resize does not commute with mirroring to the last bit, so a mirrored base is written out before it.
+//! Invariant: the image that a flow stands for is `region` of its base, then mirrored as `flip` says. A crop or a flip
+//! changes those two; a resize or a padding reads the region of the base once, and its result is the new base.
+//! A resize does not commute with mirroring to the last bit, so a base that is mirrored left to right is written out
+//! before it; upside down is only another order of the rows.
 
 use forebay_core::{Error, Result};
 
@@ -11,7 +12,7 @@ use super::geometry::CenterCrop;
 use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
-use super::view::{Image, Region, room};
+use super::view::{Image, Mirror, Region, room};
 
 /// What one thread keeps from image to image.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(super) struct Flow<'a, 's> {
     size: (usize, usize),
     channels: usize,
     region: Region,
-    pub(super) flip: bool,
+    pub(super) flip: Mirror,
     scratch: &'s mut Scratch,
 }
 
@@ -68,7 +69,7 @@ impl<'a, 's> Flow<'a, 's> {
     }
 
     fn new(base: Base<'a>, size: (usize, usize), channels: usize, scratch: &'s mut Scratch) -> Self {
-        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: false, scratch }
+        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: Mirror::default(), scratch }
     }
 
     /// Returns the columns and rows of the image as it now is.
@@ -82,8 +83,9 @@ impl<'a, 's> Flow<'a, 's> {
 
     /// Narrows the image to a region of itself.
     pub(super) fn crop(&mut self, to: Region) {
-        let x = if self.flip { self.region.width - to.width - to.x } else { to.x };
-        self.region = Region { x: self.region.x + x, y: self.region.y + to.y, ..to };
+        let x = if self.flip.horizontal { self.region.width - to.width - to.x } else { to.x };
+        let y = if self.flip.vertical { self.region.height - to.height - to.y } else { to.y };
+        self.region = Region { x: self.region.x + x, y: self.region.y + y, ..to };
     }
 
     /// Crops, and pads with zeros to `width` x `height` when the image is smaller.
@@ -93,7 +95,7 @@ impl<'a, 's> Flow<'a, 's> {
             return Ok(());
         }
         self.check(width, height)?;
-        let (flip, channels) = (self.flip, self.channels);
+        let (flip, channels) = (self.flip.horizontal, self.channels);
         self.step((width, height), Target::Buffer, |image, _, out| {
             out.fill(0);
             let (row, kept) = (width * channels, image.width() * channels);
@@ -112,7 +114,7 @@ impl<'a, 's> Flow<'a, 's> {
         target: Target<'_>,
     ) -> Result<()> {
         self.check(width, height)?;
-        if self.flip {
+        if self.flip.horizontal {
             self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))?;
         }
         self.step((width, height), target, |image, resizer, out| resizer.resize(image, width, height, antialias, out))
@@ -127,13 +129,14 @@ impl<'a, 's> Flow<'a, 's> {
             Base::Given(image) => image.crop(self.region)?,
             Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
         };
+        let image = if flip.vertical { image.upside_down() } else { image };
         match normalizer {
-            Some(normalizer) => normalizer.write(image, flip, out),
-            None => copy_hwc(image, flip, out),
+            Some(normalizer) => normalizer.write(image, flip.horizontal, out),
+            None => copy_hwc(image, flip.horizontal, out),
         }
     }
 
-    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip`.
+    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip.horizontal`.
     fn step(
         &mut self,
         size: (usize, usize),
@@ -147,6 +150,7 @@ impl<'a, 's> Flow<'a, 's> {
             Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
             Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),
         };
+        let image = if self.flip.vertical { image.upside_down() } else { image };
         match target {
             Target::Buffer => f(image, resizer, room(spare, size.0 * size.1 * self.channels))?,
             Target::Out(out) => f(image, resizer, out)?,
@@ -154,7 +158,7 @@ impl<'a, 's> Flow<'a, 's> {
         self.base = Base::Buffer(spare_index);
         self.size = size;
         self.region = Region::whole(size.0, size.1);
-        self.flip = false;
+        self.flip = Mirror::default();
         Ok(())
     }
 

@@ -73,11 +73,16 @@ pub fn random_resized_crop(
     Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
 }
 
-/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size)`: the
-/// longer side is rounded down.
-pub fn shorter_side((width, height): (usize, usize), size: usize) -> (usize, usize) {
-    let longer = |long: usize, short: usize| (size as u128 * long as u128 / short as u128) as usize;
-    if width <= height { (size, longer(height, width)) } else { (longer(width, height), size) }
+/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size, max_size)`:
+/// the longer side is rounded down; where it would pass `max_size` it is that, and the shorter side is rounded down.
+pub fn shorter_side((width, height): (usize, usize), size: usize, max_size: Option<usize>) -> (usize, usize) {
+    let part = |of: usize, by: usize, to: usize| (of as u128 * by as u128 / to as u128) as usize;
+    let longer = part(size, width.max(height), width.min(height));
+    let (shorter, longer) = match max_size {
+        Some(most) if longer > most => (part(most, size, longer).max(1), most),
+        _ => (size, longer),
+    };
+    if width <= height { (shorter, longer) } else { (longer, shorter) }
 }
 
 /// e to the power of `x`, for |x| < 700, to 2 units of the last place.
@@ -161,8 +166,12 @@ mod tests {
 
     #[test]
     fn shorter_side_keeps_the_shape() {
-        assert_eq!(shorter_side((500, 375), 256), (341, 256));
-        assert_eq!(shorter_side((375, 500), 256), (256, 341));
-        assert_eq!(shorter_side((7, 7), 9), (9, 9));
+        assert_eq!(shorter_side((500, 375), 256, None), (341, 256));
+        assert_eq!(shorter_side((375, 500), 256, None), (256, 341));
+        assert_eq!(shorter_side((7, 7), 9, None), (9, 9));
+        assert_eq!(shorter_side((500, 375), 256, Some(341)), (341, 256));
+        assert_eq!(shorter_side((500, 375), 256, Some(300)), (300, 225));
+        assert_eq!(shorter_side((375, 500), 256, Some(301)), (225, 301));
+        assert_eq!(shorter_side((1, 10_000), 5, Some(20)), (1, 20));
     }
 }

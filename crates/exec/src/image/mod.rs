@@ -28,7 +28,7 @@ pub use header::{Format, header};
 pub use normalize::{Layout, Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
-pub use view::{Image, Region};
+pub use view::{Axis, Image, Mirror, Region};
 
 #[cfg(test)]
 mod tests;

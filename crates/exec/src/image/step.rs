@@ -3,6 +3,7 @@
 use forebay_core::{Error, Result};
 
 use super::normalize::Layout;
+use super::view::Axis;
 
 /// The longest side of an image that a step makes, in pixels.
 const SIDE_MAX: usize = 1 << 20;
@@ -24,6 +25,8 @@ pub enum Step {
     ResizeShorter {
         /// The shorter side, in pixels.
         size: usize,
+        /// The most that the longer side may have; the shorter side then has fewer than `size`.
+        max_size: Option<usize>,
         /// As in `Resize`.
         antialias: bool,
     },
@@ -49,8 +52,10 @@ pub enum Step {
         /// Names the random stream.
         key_op: u64,
     },
-    /// Mirror left to right.
+    /// Mirror.
     Flip {
+        /// Left to right, or upside down.
+        axis: Axis,
         /// The probability.
         p: f64,
         /// Names the random stream.
@@ -84,7 +89,7 @@ impl Step {
         let name = self.name();
         match *self {
             Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
-            Self::ResizeShorter { size, .. } => side(name, size, size),
+            Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
                 side(name, height, width)?;
                 range(name, "scale", scale)?;
