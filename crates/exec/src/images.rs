@@ -11,7 +11,7 @@ use forebay_data::{
 };
 use forebay_plan::{Direction, ImageMode, Layout, Op, Step};
 
-use crate::image::{self, Chain, Input, Mode, Output, Scratch};
+use crate::image::{self, Augment, Chain, Input, Mode, Output, Scratch};
 
 pub(crate) struct ImageWork {
     column: String,
@@ -80,6 +80,9 @@ impl ImageWork {
 
 /// The kernel of an op.
 fn kernel(op: &Op, random: u64) -> Result<image::Step> {
+    if let Some(augment) = augment(op) {
+        return Ok(image::Step::Augment { augment, key_op: random });
+    }
     Ok(match op {
         Op::Resize { height, width, antialias, .. } => {
             image::Step::Resize { height: *height, width: *width, antialias: *antialias }
@@ -113,6 +116,21 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
             },
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
+    })
+}
+
+/// The augmentation that an op is, if it is one.
+fn augment(op: &Op) -> Option<Augment> {
+    Some(match op {
+        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => Augment::ColorJitter {
+            brightness: *brightness,
+            contrast: *contrast,
+            saturation: *saturation,
+            hue: *hue,
+            p: *probability,
+        },
+        Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
+        _ => return None,
     })
 }
 

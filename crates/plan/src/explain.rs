@@ -35,6 +35,12 @@ pub fn describe(op: &Op) -> String {
             let vertical = if *direction == Direction::Vertical { ", direction=vertical" } else { "" };
             format!("{column}, p={probability}{vertical}")
         }
+        Op::ColorJitter { column, brightness, contrast, saturation, hue, probability } => {
+            let named = [("brightness", brightness), ("contrast", contrast), ("saturation", saturation), ("hue", hue)];
+            let given = named.iter().filter_map(|(name, given)| given.map(|given| format!(", {name}={given:?}")));
+            format!("{column}{}, p={probability}", given.collect::<String>())
+        }
+        Op::RandomGrayscale { column, probability } => format!("{column}, p={probability}"),
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }

@@ -34,15 +34,25 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
             resized(op, field, Some(*height), Some(*width))?
         }
         Op::RandomFlip { probability, .. } => {
-            if !(0.0..=1.0).contains(probability) {
-                return Err(range(op, "p", probability, "0 <= p <= 1"));
-            }
+            coin(op, *probability)?;
             let (dtype, _) = image(op, field)?;
             if dtype != DType::Uint8 {
                 return Err(Error::invalid(format!("random_flip: column {column:?} is {}", field.kind))
                     .hint("put it before normalize: a flip of the pixels costs nothing there"));
             }
             field.kind.clone()
+        }
+        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => {
+            for (name, interval) in [("brightness", brightness), ("contrast", contrast), ("saturation", saturation)] {
+                between(op, name, interval.unwrap_or((1.0, 1.0)), (0.0, 1e9))?;
+            }
+            between(op, "hue", hue.unwrap_or((0.0, 0.0)), (-0.5, 0.5))?;
+            coin(op, *probability)?;
+            changed(op, field)?
+        }
+        Op::RandomGrayscale { probability, .. } => {
+            coin(op, *probability)?;
+            changed(op, field)?
         }
         Op::Normalize { mean, std, layout, .. } => normalized(op, field, mean, std, *layout)?,
         _ => return Err(Error::internal(format!("{} is no image op", op.name()))),
@@ -81,6 +91,18 @@ fn interval(op: &Op, argument: &str, (low, high): (f64, f64), max: f64) -> Resul
     Err(range(op, argument, format!("({low}, {high})"), &format!("0 < low <= high{most}")))
 }
 
+/// Checks a probability.
+fn coin(op: &Op, p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) { Ok(()) } else { Err(range(op, "p", p, "0 <= p <= 1")) }
+}
+
+fn between(op: &Op, argument: &str, (low, high): (f64, f64), (least, most): (f64, f64)) -> Result<()> {
+    if least <= low && low <= high && high <= most {
+        return Ok(());
+    }
+    Err(range(op, argument, format!("({low}, {high})"), &format!("{least} <= low <= high <= {most}")))
+}
+
 /// Returns dtype, height, width and channels of an image column in height, width, channels order.
 fn image(op: &Op, field: &Field) -> Result<(DType, Vec<Option<usize>>)> {
     match &field.kind {
@@ -98,6 +120,16 @@ fn resized(op: &Op, field: &Field, height: Option<usize>, width: Option<usize>) 
             .hint("resize and crop take uint8[height, width, 1 or 3]; put them before normalize"));
     }
     Ok(Kind::Tensor { dtype, shape: vec![height, width, shape[2]] })
+}
+
+/// What an op that changes 8-bit pixels in their places makes of a column.
+fn changed(op: &Op, field: &Field) -> Result<Kind> {
+    let (dtype, shape) = image(op, field)?;
+    if dtype != DType::Uint8 || !matches!(shape[2], Some(1 | 3)) {
+        return Err(Error::invalid(format!("{}: column {:?} is {}", op.name(), field.name, field.kind))
+            .hint("it takes uint8[height, width, 1 or 3]; put it before normalize"));
+    }
+    Ok(field.kind.clone())
 }
 
 fn normalized(op: &Op, field: &Field, mean: &[f64], std: &[f64], layout: Layout) -> Result<Kind> {

@@ -189,6 +189,32 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
         direction: Direction,
     },
+    /// Brightness, contrast, saturation and hue changed in random order (torchvision's rule).
+    ColorJitter {
+        /// The column.
+        column: String,
+        /// Least and greatest factor; `None` leaves it alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        brightness: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        contrast: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saturation: Option<(f64, f64)>,
+        /// Least and greatest part of a circle.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hue: Option<(f64, f64)>,
+        /// How likely.
+        probability: f64,
+    },
+    /// Grey in as many channels as before, at random.
+    RandomGrayscale {
+        /// The column.
+        column: String,
+        /// How likely.
+        probability: f64,
+    },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
         /// The column.
@@ -269,6 +295,8 @@ impl Op {
             Op::CenterCrop { .. } => "center_crop",
             Op::RandomResizedCrop { .. } => "random_resized_crop",
             Op::RandomFlip { .. } => "random_flip",
+            Op::ColorJitter { .. } => "color_jitter",
+            Op::RandomGrayscale { .. } => "random_grayscale",
             Op::Normalize { .. } => "normalize",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
@@ -294,7 +322,11 @@ impl Op {
     /// Says whether it draws random numbers.
     pub fn is_random(&self) -> bool {
         match self {
-            Op::Shuffle {} | Op::RandomResizedCrop { .. } | Op::RandomFlip { .. } => true,
+            Op::Shuffle {}
+            | Op::RandomResizedCrop { .. }
+            | Op::RandomFlip { .. }
+            | Op::ColorJitter { .. }
+            | Op::RandomGrayscale { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -317,6 +349,8 @@ impl Op {
             | Op::CenterCrop { column, .. }
             | Op::RandomResizedCrop { column, .. }
             | Op::RandomFlip { column, .. }
+            | Op::ColorJitter { column, .. }
+            | Op::RandomGrayscale { column, .. }
             | Op::Normalize { column, .. } => Some(column),
             _ => None,
         }

@@ -91,6 +91,18 @@ def numbers(value: Any, op: str, name: str) -> list[float]:
     return [number(v, op, name) for v in found]
 
 
+def around(value: Any, op: str, name: str, centre: float) -> tuple[float, float]:
+    """Returns a pair of numbers, or `centre` less and plus one number; a factor (around 1) is not negative."""
+    if isinstance(value, Iterable):
+        return interval(value, op, name)
+    reach = number(value, op, name)
+    if reach < 0:
+        raise InvalidPipelineError(
+            f"{op}: {name}={reach} is out of range", {"hint": "use a number that is not negative, or (least, greatest)"}
+        )
+    return max(centre - reach, 0.0) if centre else -reach, centre + reach
+
+
 def interval(value: Any, op: str, name: str) -> tuple[float, float]:
     """Checks a pair of numbers."""
     found = numbers(value, op, name)

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the result is the same bits as running each step as a chain of its own, with whole images of u8 (f32 after
 //! `Normalize`) between them. Decoding and the first crop are one; a resize reads the crop in place, and writes to the
-//! output when nothing but spent flips follows; flips and `Normalize` are the one pass that fills the output.
+//! output when nothing but spent flips follows; augmentations change a buffer in place where they can; flips and
+//! `Normalize` are the one pass that fills the output.
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
@@ -132,7 +133,7 @@ impl Chain {
                 | Step::CenterCrop { height, width }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
                 Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
-                Step::Flip { .. } | Step::Normalize { .. } => size,
+                Step::Flip { .. } | Step::Augment { .. } | Step::Normalize { .. } => size,
             };
         }
         let channels = match self.decode {
@@ -169,6 +170,10 @@ impl Chain {
             let (size, antialias) = match *step {
                 Step::Flip { axis, p, key_op } => {
                     flow.flip.turn(axis, heads(p, rng(key_op)));
+                    continue;
+                }
+                Step::Augment { ref augment, key_op } => {
+                    augment.draw(&mut rng(key_op), |edit| flow.edit(edit))?;
                     continue;
                 }
                 Step::Normalize { .. } => continue,

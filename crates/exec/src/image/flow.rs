@@ -8,6 +8,7 @@
 use forebay_core::{Error, Result};
 
 use super::decode::{Decoder, Limits, Mode};
+use super::edit::Edit;
 use super::geometry::CenterCrop;
 use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
@@ -118,6 +119,28 @@ impl<'a, 's> Flow<'a, 's> {
             self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))?;
         }
         self.step((width, height), target, |image, resizer, out| resizer.resize(image, width, height, antialias, out))
+    }
+
+    /// Changes the pixels.
+    pub(super) fn edit(&mut self, edit: Edit) -> Result<()> {
+        let channels = self.channels;
+        match edit {
+            Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
+        }
+        Ok(())
+    }
+
+    /// Returns the pixels, without gaps, to be changed in place. They may be mirrored: see `flip`.
+    fn own(&mut self) -> Result<&mut [u8]> {
+        if !matches!(self.base, Base::Buffer(_)) || self.size() != self.size {
+            let flip = self.flip.horizontal;
+            self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, flip, out))?;
+        }
+        let len = self.size.0 * self.size.1 * self.channels;
+        match self.base {
+            Base::Buffer(i) => Ok(&mut self.scratch.buffers[i][..len]),
+            _ => Err(Error::internal("an image that was not written")),
+        }
     }
 
     /// Writes the image as it now is.

@@ -2,6 +2,7 @@
 
 use forebay_core::{Error, Result};
 
+use super::augment::Augment;
 use super::normalize::Layout;
 use super::view::Axis;
 
@@ -61,6 +62,13 @@ pub enum Step {
         /// Names the random stream.
         key_op: u64,
     },
+    /// A random change of the pixels.
+    Augment {
+        /// Which.
+        augment: Augment,
+        /// Names the random stream.
+        key_op: u64,
+    },
     /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow.
     Normalize {
         /// One for each channel.
@@ -80,6 +88,7 @@ impl Step {
             Self::CenterCrop { .. } => "center crop",
             Self::RandomResizedCrop { .. } => "random resized crop",
             Self::Flip { .. } => "flip",
+            Self::Augment { augment, .. } => augment.name(),
             Self::Normalize { .. } => "normalize",
         }
     }
@@ -88,6 +97,7 @@ impl Step {
     pub(super) fn check(&self) -> Result<()> {
         let name = self.name();
         match *self {
+            Self::Augment { ref augment, .. } => augment.check(),
             Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
             Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {

@@ -5,16 +5,30 @@ use forebay_core::{Epoch, ErrorKind, Seed};
 use forebay_data::DType;
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Axis, Chain, Input, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Axis, Chain, Input, Layout, Limits, Mode, Output, Scratch, Shape, Step};
 
 fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
     Step::Flip { axis: [Axis::Horizontal, Axis::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
 }
 
+fn any_augment(rng: &mut SampleRng) -> Augment {
+    let p = [0.5, 1.0][draw(rng, 0, 1)];
+    match draw(rng, 0, 1) {
+        0 => Augment::ColorJitter {
+            brightness: Some((0.6, 1.4)),
+            contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
+            saturation: Some((0.0, 2.0)),
+            hue: Some((-0.5, 0.5)),
+            p,
+        },
+        _ => Augment::Grayscale { p },
+    }
+}
+
 fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
     let antialias = draw(rng, 0, 2) > 0;
     let (height, width) = (draw(rng, 1, 90), draw(rng, 1, 90));
-    match draw(rng, 0, 6) {
+    match draw(rng, 0, 8) {
         0 => Step::Resize { height, width, antialias },
         1 => {
             let size = draw(rng, 5, 60);
@@ -23,7 +37,8 @@ fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
         }
         2 | 3 => Step::CenterCrop { height, width },
         4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), antialias, key_op },
-        _ => any_flip(rng, key_op),
+        5 | 6 => any_flip(rng, key_op),
+        _ => Step::Augment { augment: any_augment(rng), key_op },
     }
 }
 

@@ -1,0 +1,102 @@
+//! Random augmentations: which edits an image gets, drawn from its stream.
+//!
+//! The distributions are torchvision's. Invariant: the draws of one augmentation of one sample come from one stream in a
+//! fixed order, the coin of `p` first, so that nothing else moves them.
+
+use forebay_core::rng::SampleRng;
+use forebay_core::{Error, Result};
+
+use super::edit::{Edit, Recolour};
+
+/// A random augmentation of 8-bit pixels that keeps the image's size.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Augment {
+    /// Brightness, contrast, saturation and hue in random order, each by a factor (a turn for the hue) uniform within
+    /// its interval; none leaves it alone.
+    ColorJitter {
+        /// Least and greatest factor.
+        brightness: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        contrast: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        saturation: Option<(f64, f64)>,
+        /// Least and greatest part of a circle, within -0.5 and 0.5.
+        hue: Option<(f64, f64)>,
+        /// The probability of any of it.
+        p: f64,
+    },
+    /// Grey, in as many channels as before.
+    Grayscale {
+        /// The probability.
+        p: f64,
+    },
+}
+
+impl Augment {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::ColorJitter { .. } => "color jitter",
+            Self::Grayscale { .. } => "grayscale",
+        }
+    }
+
+    /// Checks the arguments.
+    pub(super) fn check(&self) -> Result<()> {
+        let name = self.name();
+        match *self {
+            Self::ColorJitter { brightness, contrast, saturation, hue, p } => {
+                for (what, interval) in [("brightness", brightness), ("contrast", contrast), ("saturation", saturation)]
+                {
+                    within(name, what, interval.unwrap_or((1.0, 1.0)), (0.0, 1e9))?;
+                }
+                within(name, "hue", hue.unwrap_or((0.0, 0.0)), (-0.5, 0.5))?;
+                within(name, "p", (p, p), (0.0, 1.0))
+            }
+            Self::Grayscale { p } => within(name, "p", (p, p), (0.0, 1.0)),
+        }
+    }
+
+    /// Draws, and hands over each edit in turn.
+    ///
+    /// # Errors
+    /// Whatever `edit` returns.
+    pub(super) fn draw(&self, rng: &mut SampleRng, mut edit: impl FnMut(Edit) -> Result<()>) -> Result<()> {
+        match *self {
+            Self::ColorJitter { brightness, contrast, saturation, hue, p } => {
+                if rng.unit() >= p {
+                    return Ok(());
+                }
+                let order = permutation::<4>(rng);
+                let mut factor = |interval: Option<(f64, f64)>| interval.map(|(low, high)| rng.uniform(low, high));
+                let recolours = [
+                    factor(brightness).map(Recolour::Brightness),
+                    factor(contrast).map(Recolour::Contrast),
+                    factor(saturation).map(Recolour::Saturation),
+                    factor(hue).map(Recolour::Hue),
+                ];
+                order.into_iter().filter_map(|i| recolours[i]).try_for_each(|r| edit(Edit::Recolour(r)))
+            }
+            Self::Grayscale { p } => {
+                if rng.unit() < p {
+                    edit(Edit::Recolour(Recolour::Grey))
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+/// Draws a permutation of the first `N` numbers (Fisher and Yates).
+fn permutation<const N: usize>(rng: &mut SampleRng) -> [usize; N] {
+    let mut order = std::array::from_fn(|i| i);
+    (1..N).rev().for_each(|i| order.swap(i, rng.up_to(i as u32) as usize));
+    order
+}
+
+fn within(name: &str, what: &str, (low, high): (f64, f64), (least, most): (f64, f64)) -> Result<()> {
+    if least <= low && low <= high && high <= most {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{name} with {what} {low} to {high}, not within {least} and {most}")))
+}

@@ -1,0 +1,69 @@
+"""Writes `cases.u8` and `cases.txt` beside this file: what torchvision makes of three small images.
+
+Written with Python 3.11, PyTorch 2.15.0 and torchvision 0.29.2, on one thread of an AVX-512 processor:
+
+    pip install torch torchvision && python make_golden.py
+
+`cases.txt` has a line for each image in `cases.u8`, in order, height by width by channels without gaps:
+
+    source HEIGHT WIDTH CHANNELS
+    SOURCE LEVELS SHARE EDIT PARAMETERS...
+
+SOURCE counts the sources from 0. LEVELS is how far a pixel may be off, SHARE how many numbers in a thousand may be: 0
+where both sides compute with integers or tables, or in f32 in an order that PyTorch fixes. PyTorch may add a product
+without rounding it first, which tips a number over to the next level now and then.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torchvision.transforms.v2 import functional as F
+
+HERE = Path(__file__).parent
+torch.set_num_threads(1)
+rng = np.random.default_rng(3)
+
+
+def picture(height, width):
+    """Smooth colours, noise, edges, greys and the extremes."""
+    y, x = np.mgrid[0:height, 0:width]
+    planes = [127 + 135 * np.sin(x / 4 + k) * np.cos(y / (5 + k)) for k in range(3)]
+    rgb = np.stack(planes, -1) + rng.normal(0, 12, (height, width, 3))
+    rgb[: height // 6] = np.linspace(0, 255, width)[:, None]
+    rgb[height // 2 : height // 2 + 3, width // 4 : width // 2] = (255, 0, 40)
+    return np.clip(rgb, 0, 255).astype(np.uint8)
+
+
+wide, square = picture(22, 33), picture(24, 24)
+sources = [wide, square, wide[:, :, 1:2]]
+lines, images = [], []
+for source in sources:
+    lines.append("source " + " ".join(map(str, source.shape)))
+    images.append(source)
+
+
+def case(source, levels, share, edit, function):
+    """One more case: the words of the edit, and the function of a CHW tensor."""
+    result = function(torch.from_numpy(sources[source].transpose(2, 0, 1).copy()))
+    assert result.dtype == torch.uint8
+    result = result.numpy().transpose(1, 2, 0)
+    assert result.shape == sources[source].shape
+    lines.append(f"{source} {levels} {share} {edit}")
+    images.append(np.ascontiguousarray(result))
+
+
+for factor in (0.0, 0.35, 1.0, 1.7):
+    for source in (0, 2):
+        case(source, 0, 0, f"brightness {factor}", lambda t, f=factor: F.adjust_brightness(t, f))
+        case(source, 1, 10, f"contrast {factor}", lambda t, f=factor: F.adjust_contrast(t, f))
+        case(source, 1, 10, f"saturation {factor}", lambda t, f=factor: F.adjust_saturation(t, f))
+for factor in (-0.5, -0.13, 0.0, 0.07, 0.5):
+    case(0, 0, 0, f"hue {factor}", lambda t, f=factor: F.adjust_hue(t, f))
+case(2, 0, 0, "hue 0.2", lambda t: F.adjust_hue(t, 0.2))
+case(0, 1, 10, "grey", lambda t: F.rgb_to_grayscale(t, 3))
+case(2, 0, 0, "grey", lambda t: F.rgb_to_grayscale(t, 1))
+
+(HERE / "cases.txt").write_text("\n".join(lines) + "\n")
+(HERE / "cases.u8").write_bytes(b"".join(image.tobytes() for image in images))
+print(len(lines), "images")

@@ -1,0 +1,81 @@
+"""Ops that change images at random, so that a model sees more of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from forebay._src import arguments
+from forebay._src.base import Base
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
+
+Jitter: TypeAlias = float | tuple[float, float]
+
+
+class AugmentOps(Base):
+    """Random ops on a column of uint8 images, by torchvision's rules. They run in the same pass as the other image ops.
+
+    What a sample gets depends on the seed, the epoch, the op and the sample alone.
+    """
+
+    __slots__ = ()
+
+    def color_jitter(
+        self,
+        column: str,
+        *,
+        brightness: Jitter = 0.0,
+        contrast: Jitter = 0.0,
+        saturation: Jitter = 0.0,
+        hue: Jitter = 0.0,
+        p: float = 1.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Changes brightness, contrast, saturation and hue, in random order.
+
+        Each factor is uniform within its interval. One number `x` stands for `(max(0, 1 - x), 1 + x)`, and for the hue
+        for `(-x, x)`; 0 leaves it alone.
+
+        >>> import forebay as fb
+        >>> import numpy as np
+        >>> ds = fb.from_numpy({"image": np.full((4, 8, 8, 3), 100, np.uint8)})
+        >>> ds = ds.color_jitter("image", brightness=(0.5, 0.5))
+        >>> int(next(iter(ds))["image"].max())
+        50
+
+        Args:
+            column: The column.
+            brightness: Factor of the levels.
+            contrast: Factor of the distance to the image's mean grey.
+            saturation: Factor of the distance to the pixel's own grey.
+            hue: Part of a circle, within -0.5 and 0.5.
+            p: How likely the image is changed at all.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op: dict[str, Any] = {
+            "op": "color_jitter",
+            "column": column,
+            "probability": arguments.number(p, "color_jitter", "p"),
+        }
+        factors = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
+        for argument, value in factors.items():
+            if value != 0:
+                op[argument] = arguments.around(value, "color_jitter", argument, 0.0 if argument == "hue" else 1.0)
+        return self._then(op, keep_position, name)
+
+    def random_grayscale(
+        self, column: str, *, p: float = 0.1, keep_position: bool = False, name: str | None = None
+    ) -> Dataset:
+        """Makes an image grey with probability `p`; it keeps its channels.
+
+        Args:
+            column: The column.
+            p: How likely.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {"op": "random_grayscale", "column": column, "probability": arguments.number(p, "random_grayscale", "p")}
+        return self._then(op, keep_position, name)

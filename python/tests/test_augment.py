@@ -1,0 +1,98 @@
+"""The random image ops, through the public API. Their pixels are compared with torchvision's in `crates/exec`."""
+
+from __future__ import annotations
+
+import forebay as fb
+import forebay.errors as E
+import numpy as np
+import pytest
+from pictures import encoded, picture
+
+PIXELS = np.stack([picture(i, 20, 26) for i in range(60)])
+PNGS = [encoded(picture(i, 20 + i % 3, 26 - i % 5), "PNG") for i in range(40)]
+
+OPS = {
+    "color_jitter": lambda ds: ds.color_jitter(
+        "image", brightness=0.4, contrast=0.4, saturation=(0.2, 1.8), hue=0.1, p=0.8
+    ),
+    "random_grayscale": lambda ds: ds.random_grayscale("image", p=0.5),
+}
+"""Each op with arguments that change some images and leave others."""
+
+NOTHING = {
+    "color_jitter": lambda ds: ds.color_jitter("image", brightness=0.4, hue=0.5, p=0),
+    "color_jitter by 0": lambda ds: ds.color_jitter("image"),
+    "random_grayscale": lambda ds: ds.random_grayscale("image", p=0),
+}
+"""Each op with arguments that leave every image as it is."""
+
+
+def arrays() -> fb.Dataset:
+    return fb.from_numpy({"id": np.arange(len(PIXELS)), "image": PIXELS})
+
+
+def images(ds: fb.Dataset, **options: object) -> list[np.ndarray]:
+    return [row["image"] for row in ds.iter(**options)]
+
+
+def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+    return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_an_op_changes_some_images_the_same_way_each_time(op):
+    ds = OPS[op](arrays())
+    got = images(ds, seed=3)
+    changed = [not np.array_equal(a, b) for a, b in zip(got, PIXELS, strict=True)]
+    assert 5 < sum(changed) <= len(PIXELS)
+    assert all(equal(got, images(ds, seed=3, threads=threads)) for threads in (1, 2, 5))
+    assert equal(got, [row for batch in ds.batch(7).iter(seed=3) for row in batch["image"]])
+    assert not equal(got, images(ds, seed=4))
+    assert not equal(got, images(ds, seed=3, epoch=1))
+    assert ds.schema == arrays().schema
+    assert op in ds.explain()
+
+
+@pytest.mark.parametrize("op", NOTHING)
+def test_an_op_that_never_applies_is_the_identity(op):
+    assert equal(images(NOTHING[op](arrays())), list(PIXELS))
+
+
+def test_ops_that_are_fused_do_what_they_do_alone():
+    def chain(between):
+        ds = fb.from_dict({"image": PNGS}).decode_image("image")
+        for add in OPS.values():
+            ds = add(between(ds))
+        return between(ds.random_flip("image")).random_resized_crop("image", 12)
+
+    fused = chain(lambda ds: ds)
+    apart = chain(lambda ds: ds.with_column("x", fb.lit(1)))
+    assert "one pass" in fused.explain()
+    assert equal(images(fused, seed=9), images(apart.drop("x"), seed=9))
+
+
+def test_grey_is_grey_and_one_channel_has_no_colour():
+    for image in images(arrays().random_grayscale("image", p=1)):
+        assert (image == image[..., :1]).all()
+    grey = fb.from_numpy({"image": PIXELS[..., :1].copy()})
+    assert equal(images(grey.random_grayscale("image", p=1)), images(grey))
+    assert equal(images(grey.color_jitter("image", saturation=0.9, hue=0.5)), images(grey))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda ds: ds.color_jitter("image", brightness=-1), "brightness=-1"),
+        (lambda ds: ds.color_jitter("image", contrast=(2, 1)), r"contrast=\(2, 1\)"),
+        (lambda ds: ds.color_jitter("image", saturation=(1, 2, 3)), "saturation has 3 numbers"),
+        (lambda ds: ds.color_jitter("image", hue=0.6), r"hue=\(-0.6, 0.6\)"),
+        (lambda ds: ds.color_jitter("image", hue="red"), "hue"),
+        (lambda ds: ds.color_jitter("image", p=2), "p=2"),
+        (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
+        (lambda ds: ds.random_grayscale("id"), "not an image"),
+        (lambda ds: ds.normalize("image", mean=[0] * 3, std=[1] * 3).color_jitter("image", hue=0.1), "float32"),
+    ],
+)
+def test_a_wrong_argument_fails_when_written(make, says):
+    with pytest.raises(E.InvalidPipelineError, match=says):
+        make(arrays())
