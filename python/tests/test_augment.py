@@ -16,6 +16,7 @@ OPS = {
         "image", brightness=0.4, contrast=0.4, saturation=(0.2, 1.8), hue=0.1, p=0.8
     ),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0.5),
+    "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, sigma=(0.5, 2.0), p=0.5),
 }
 """Each op with arguments that change some images and leave others."""
 
@@ -23,6 +24,8 @@ NOTHING = {
     "color_jitter": lambda ds: ds.color_jitter("image", brightness=0.4, hue=0.5, p=0),
     "color_jitter by 0": lambda ds: ds.color_jitter("image"),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0),
+    "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, p=0),
+    "gaussian_blur by 0": lambda ds: ds.gaussian_blur("image", 7, sigma=1e-9),
 }
 """Each op with arguments that leave every image as it is."""
 
@@ -89,6 +92,11 @@ def test_grey_is_grey_and_one_channel_has_no_colour():
         (lambda ds: ds.color_jitter("image", hue="red"), "hue"),
         (lambda ds: ds.color_jitter("image", p=2), "p=2"),
         (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
+        (lambda ds: ds.gaussian_blur("image", 4), "kernel_size=4"),
+        (lambda ds: ds.gaussian_blur("image", 2001), "kernel_size=2001"),
+        (lambda ds: ds.gaussian_blur("image", 3.5), "kernel_size"),
+        (lambda ds: ds.gaussian_blur("image", 3, sigma=0), r"sigma=\(0, 0\)"),
+        (lambda ds: ds.gaussian_blur("image", 3, p=1.1), "p=1.1"),
         (lambda ds: ds.random_grayscale("id"), "not an image"),
         (lambda ds: ds.normalize("image", mean=[0] * 3, std=[1] * 3).color_jitter("image", hue=0.1), "float32"),
     ],

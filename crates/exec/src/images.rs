@@ -130,6 +130,9 @@ fn augment(op: &Op) -> Option<Augment> {
             p: *probability,
         },
         Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
+        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
+            Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
+        }
         _ => return None,
     })
 }

@@ -41,6 +41,9 @@ pub fn describe(op: &Op) -> String {
             format!("{column}{}, p={probability}", given.collect::<String>())
         }
         Op::RandomGrayscale { column, probability } => format!("{column}, p={probability}"),
+        Op::GaussianBlur { column, kernel_size, sigma, probability } => {
+            format!("{column}, {kernel_size}, sigma={sigma:?}, p={probability}")
+        }
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }

@@ -8,6 +8,9 @@ use crate::op::{Layout, Op};
 /// The longest side that an op may make, in pixels.
 const SIDE_MAX: usize = 65_500;
 
+/// The most rows of a blur's kernel.
+const KERNEL_MAX: usize = 1001;
+
 pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
     let column = op.image_column().unwrap_or_default();
     let field = input.field(column)?;
@@ -51,6 +54,14 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
             changed(op, field)?
         }
         Op::RandomGrayscale { probability, .. } => {
+            coin(op, *probability)?;
+            changed(op, field)?
+        }
+        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
+            if kernel_size % 2 == 0 || *kernel_size > KERNEL_MAX {
+                return Err(range(op, "kernel_size", kernel_size, &format!("an odd number within 1..={KERNEL_MAX}")));
+            }
+            between(op, "sigma", *sigma, (1e-9, 1e9))?;
             coin(op, *probability)?;
             changed(op, field)?
         }

@@ -215,6 +215,17 @@ pub enum Op {
         /// How likely.
         probability: f64,
     },
+    /// A Gaussian blur, at random.
+    GaussianBlur {
+        /// The column.
+        column: String,
+        /// Rows and columns of the kernel, an odd number.
+        kernel_size: usize,
+        /// Least and greatest standard deviation, in pixels.
+        sigma: (f64, f64),
+        /// How likely.
+        probability: f64,
+    },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
         /// The column.
@@ -297,6 +308,7 @@ impl Op {
             Op::RandomFlip { .. } => "random_flip",
             Op::ColorJitter { .. } => "color_jitter",
             Op::RandomGrayscale { .. } => "random_grayscale",
+            Op::GaussianBlur { .. } => "gaussian_blur",
             Op::Normalize { .. } => "normalize",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
@@ -326,7 +338,8 @@ impl Op {
             | Op::RandomResizedCrop { .. }
             | Op::RandomFlip { .. }
             | Op::ColorJitter { .. }
-            | Op::RandomGrayscale { .. } => true,
+            | Op::RandomGrayscale { .. }
+            | Op::GaussianBlur { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -351,6 +364,7 @@ impl Op {
             | Op::RandomFlip { column, .. }
             | Op::ColorJitter { column, .. }
             | Op::RandomGrayscale { column, .. }
+            | Op::GaussianBlur { column, .. }
             | Op::Normalize { column, .. } => Some(column),
             _ => None,
         }

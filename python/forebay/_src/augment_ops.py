@@ -79,3 +79,34 @@ class AugmentOps(Base):
         """
         op = {"op": "random_grayscale", "column": column, "probability": arguments.number(p, "random_grayscale", "p")}
         return self._then(op, keep_position, name)
+
+    def gaussian_blur(
+        self,
+        column: str,
+        kernel_size: int,
+        *,
+        sigma: float | tuple[float, float] = (0.1, 2.0),
+        p: float = 1.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Blurs with a Gaussian whose standard deviation is uniform within `sigma`. Edges are reflected.
+
+        Args:
+            column: The column.
+            kernel_size: Rows and columns of the kernel in pixels, an odd number. SimCLR takes a tenth of the image.
+            sigma: Pixels: the least and the greatest, or one number.
+            p: How likely the image is blurred at all.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "gaussian_blur",
+            "column": column,
+            "kernel_size": arguments.whole(kernel_size, "gaussian_blur", "kernel_size", 1),
+            "sigma": arguments.interval(
+                (sigma, sigma) if isinstance(sigma, (int, float)) else sigma, "gaussian_blur", "sigma"
+            ),
+            "probability": arguments.number(p, "gaussian_blur", "p"),
+        }
+        return self._then(op, keep_position, name)

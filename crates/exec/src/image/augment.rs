@@ -30,13 +30,26 @@ pub enum Augment {
         /// The probability.
         p: f64,
     },
+    /// A Gaussian blur with a deviation uniform within an interval.
+    GaussianBlur {
+        /// Rows and columns of the kernel, an odd number.
+        size: usize,
+        /// Least and greatest standard deviation in pixels.
+        sigma: (f64, f64),
+        /// The probability.
+        p: f64,
+    },
 }
+
+/// The most rows of a blur's kernel.
+const BLUR_MAX: usize = 1001;
 
 impl Augment {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::ColorJitter { .. } => "color jitter",
             Self::Grayscale { .. } => "grayscale",
+            Self::GaussianBlur { .. } => "gaussian blur",
         }
     }
 
@@ -53,6 +66,21 @@ impl Augment {
                 within(name, "p", (p, p), (0.0, 1.0))
             }
             Self::Grayscale { p } => within(name, "p", (p, p), (0.0, 1.0)),
+            Self::GaussianBlur { size, sigma, p } => {
+                if size % 2 == 0 || size > BLUR_MAX {
+                    return Err(Error::invalid(format!(
+                        "{name} of {size} pixels, not odd and within 1 and {BLUR_MAX}"
+                    )));
+                }
+                within(name, "sigma", sigma, (1e-9, 1e9))?;
+                within(name, "p", (p, p), (0.0, 1.0))
+            }
+        }
+    }
+
+    fn probability(&self) -> f64 {
+        match *self {
+            Self::ColorJitter { p, .. } | Self::Grayscale { p } | Self::GaussianBlur { p, .. } => p,
         }
     }
 
@@ -61,11 +89,11 @@ impl Augment {
     /// # Errors
     /// Whatever `edit` returns.
     pub(super) fn draw(&self, rng: &mut SampleRng, mut edit: impl FnMut(Edit) -> Result<()>) -> Result<()> {
+        if rng.unit() >= self.probability() {
+            return Ok(());
+        }
         match *self {
-            Self::ColorJitter { brightness, contrast, saturation, hue, p } => {
-                if rng.unit() >= p {
-                    return Ok(());
-                }
+            Self::ColorJitter { brightness, contrast, saturation, hue, .. } => {
                 let order = permutation::<4>(rng);
                 let mut factor = |interval: Option<(f64, f64)>| interval.map(|(low, high)| rng.uniform(low, high));
                 let recolours = [
@@ -76,12 +104,9 @@ impl Augment {
                 ];
                 order.into_iter().filter_map(|i| recolours[i]).try_for_each(|r| edit(Edit::Recolour(r)))
             }
-            Self::Grayscale { p } => {
-                if rng.unit() < p {
-                    edit(Edit::Recolour(Recolour::Grey))
-                } else {
-                    Ok(())
-                }
+            Self::Grayscale { .. } => edit(Edit::Recolour(Recolour::Grey)),
+            Self::GaussianBlur { size, sigma: (low, high), .. } => {
+                edit(Edit::Blur { size, sigma: rng.uniform(low, high) })
             }
         }
     }

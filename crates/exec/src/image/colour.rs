@@ -94,7 +94,7 @@ fn turned(rgb: [f32; 3], turn: f32) -> [f32; 3] {
     // SAFETY: the hue is within 0 and 1, so this is within 0 and 6.
     let whole = unsafe { h.to_int_unchecked::<i32>() };
     let f = h - whole as f32;
-    let clamped = |v: f32| v.max(0.0).min(1.0);
+    let clamped = |v: f32| v.clamp(0.0, 1.0);
     let v = most;
     let p = clamped((1.0 - s) * v);
     let q = clamped((1.0 - s * f) * v);

@@ -27,6 +27,13 @@ pub(super) enum Recolour {
 pub(super) enum Edit {
     /// In place, pixel by pixel.
     Recolour(Recolour),
+    /// A Gaussian blur.
+    Blur {
+        /// Rows and columns of the kernel, an odd number.
+        size: usize,
+        /// Standard deviation in pixels.
+        sigma: f64,
+    },
 }
 
 impl Recolour {

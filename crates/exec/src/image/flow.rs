@@ -7,6 +7,7 @@
 
 use forebay_core::{Error, Result};
 
+use super::blur::Blur;
 use super::decode::{Decoder, Limits, Mode};
 use super::edit::Edit;
 use super::geometry::CenterCrop;
@@ -15,12 +16,19 @@ use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
 use super::view::{Image, Mirror, Region, room};
 
+/// The memory of kernels.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    resizer: Resizer,
+    blur: Blur,
+}
+
 /// What one thread keeps from image to image.
 #[derive(Debug)]
 pub struct Scratch {
     pub(super) limits: Limits,
     decoder: Decoder,
-    resizer: Resizer,
+    tools: Tools,
     buffers: [Vec<u8>; 2],
 }
 
@@ -30,7 +38,7 @@ impl Scratch {
     /// # Errors
     /// Exhausted when memory is.
     pub fn new(limits: Limits) -> Result<Self> {
-        Ok(Self { limits, decoder: Decoder::new()?, resizer: Resizer::new(), buffers: [Vec::new(), Vec::new()] })
+        Ok(Self { limits, decoder: Decoder::new()?, tools: Tools::default(), buffers: [Vec::new(), Vec::new()] })
     }
 }
 
@@ -115,10 +123,10 @@ impl<'a, 's> Flow<'a, 's> {
         target: Target<'_>,
     ) -> Result<()> {
         self.check(width, height)?;
-        if self.flip.horizontal {
-            self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))?;
-        }
-        self.step((width, height), target, |image, resizer, out| resizer.resize(image, width, height, antialias, out))
+        self.straighten()?;
+        self.step((width, height), target, |image, tools, out| {
+            tools.resizer.resize(image, width, height, antialias, out)
+        })
     }
 
     /// Changes the pixels.
@@ -126,8 +134,26 @@ impl<'a, 's> Flow<'a, 's> {
         let channels = self.channels;
         match edit {
             Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
+            Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
         }
         Ok(())
+    }
+
+    /// Writes the image anew, each pixel from pixels around it.
+    fn redraw(&mut self, f: impl FnOnce(Image<'_>, &mut Tools, &mut [u8])) -> Result<()> {
+        self.straighten()?;
+        self.step(self.size(), Target::Buffer, |image, tools, out| {
+            f(image, tools, out);
+            Ok(())
+        })
+    }
+
+    /// Sees to it that the image is not mirrored left to right.
+    fn straighten(&mut self) -> Result<()> {
+        if !self.flip.horizontal {
+            return Ok(());
+        }
+        self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))
     }
 
     /// Returns the pixels, without gaps, to be changed in place. They may be mirrored: see `flip`.
@@ -164,9 +190,9 @@ impl<'a, 's> Flow<'a, 's> {
         &mut self,
         size: (usize, usize),
         target: Target<'_>,
-        f: impl FnOnce(Image<'_>, &mut Resizer, &mut [u8]) -> Result<()>,
+        f: impl FnOnce(Image<'_>, &mut Tools, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let Scratch { limits, decoder, resizer, buffers: [first, second] } = &mut *self.scratch;
+        let Scratch { limits, decoder, tools, buffers: [first, second] } = &mut *self.scratch;
         let (image, spare, spare_index) = match self.base {
             Base::Encoded(bytes, mode) => (decoder.decode_region(bytes, mode, limits, self.region)?, first, 0),
             Base::Given(image) => (image.crop(self.region)?, first, 0),
@@ -175,8 +201,8 @@ impl<'a, 's> Flow<'a, 's> {
         };
         let image = if self.flip.vertical { image.upside_down() } else { image };
         match target {
-            Target::Buffer => f(image, resizer, room(spare, size.0 * size.1 * self.channels))?,
-            Target::Out(out) => f(image, resizer, out)?,
+            Target::Buffer => f(image, tools, room(spare, size.0 * size.1 * self.channels))?,
+            Target::Out(out) => f(image, tools, out)?,
         }
         self.base = Base::Buffer(spare_index);
         self.size = size;

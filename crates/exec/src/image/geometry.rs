@@ -1,10 +1,8 @@
 //! Where to crop and how large to resize: torchvision's rules, with our own draws.
-//!
-//! The exponential and the logarithm are written out here because a platform's own may differ in the last bit, and a bit
-//! of an aspect ratio can become a pixel of a crop.
 
 use forebay_core::rng::SampleRng;
 
+use super::real::{exp, ln};
 use super::view::Region;
 
 /// A crop that may be larger than its image: `region` of the image goes to (`left`, `top`) of an output of zeros.
@@ -85,48 +83,11 @@ pub fn shorter_side((width, height): (usize, usize), size: usize, max_size: Opti
     if width <= height { (shorter, longer) } else { (longer, shorter) }
 }
 
-/// e to the power of `x`, for |x| < 700, to 2 units of the last place.
-fn exp(x: f64) -> f64 {
-    // x = n ln 2 + r, the first in two parts so that r is exact enough.
-    const LN2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEE0_0000);
-    const LN2_LOW: f64 = f64::from_bits(0x3DEA_39EF_3579_3C76);
-    let n = (x * std::f64::consts::LOG2_E).round_ties_even();
-    let r = x - n * LN2_HIGH - n * LN2_LOW;
-    let series = (1..=14).rev().fold(1.0, |sum, i| 1.0 + sum * r / f64::from(i));
-    series * f64::from_bits(((1023 + n as i64) as u64) << 52)
-}
-
-/// The natural logarithm of a normal positive number, to 2 units of the last place of the larger of 1 and the result.
-fn ln(x: f64) -> f64 {
-    let bits = x.to_bits();
-    let mut exponent = (bits >> 52) as i64 - 1023;
-    let mut mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
-    if mantissa > std::f64::consts::SQRT_2 {
-        mantissa /= 2.0;
-        exponent += 1;
-    }
-    // ln m = 2 atanh((m - 1) / (m + 1)); |s| < 0.172, so that s^24 is below the last place.
-    let s = (mantissa - 1.0) / (mantissa + 1.0);
-    let series = (0..12).rev().fold(0.0, |sum, i| sum * s * s + 1.0 / f64::from(2 * i + 1));
-    2.0 * s * series + exponent as f64 * std::f64::consts::LN_2
-}
-
 #[cfg(test)]
 mod tests {
     use forebay_core::SampleId;
 
     use super::*;
-
-    #[test]
-    fn exponential_and_logarithm_are_right() {
-        for i in -4000..=4000 {
-            let x = f64::from(i) / 400.0;
-            assert!((exp(x) / x.exp() - 1.0).abs() < 5e-16, "exp({x})");
-            let y = x.exp();
-            assert!((ln(y) - y.ln()).abs() < 5e-16 * x.abs().max(1.0), "ln({y})");
-        }
-        assert_eq!((exp(0.0), ln(1.0)), (1.0, 0.0));
-    }
 
     #[test]
     fn center_crop_rounds_halves_to_even_and_pads() {

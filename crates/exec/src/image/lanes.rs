@@ -63,8 +63,17 @@ fn spread(block: &[u8]) -> Planes {
     bytes.map(|plane| plane.map(f32::from))
 }
 
+/// The level nearest to a number within 0 and 255.5, halves to the even one.
+#[inline(always)]
+pub(super) fn nearest(v: f32) -> u8 {
+    // The last bit of a number from 2^23 on counts ones, so that the addition rounds and leaves the level in the low bits.
+    const ONES: f32 = 8_388_608.0;
+    (v + ONES).to_bits() as u8
+}
+
 /// The level below or at a number, as PyTorch converts after clamping to 0..=255.
 #[inline(always)]
+#[expect(clippy::manual_clamp, reason = "a NaN becomes 0")]
 pub(super) fn level(v: f32) -> u8 {
     let v = v.max(0.0).min(255.0);
     // SAFETY: within 0 and 255; `max` takes 0 before a NaN.

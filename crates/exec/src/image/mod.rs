@@ -6,6 +6,7 @@
 //! The reference is Pillow and torchvision: where their pixels are defined, ours are the same (see `tests/golden`).
 
 mod augment;
+mod blur;
 mod chain;
 mod colour;
 mod decode;
@@ -17,6 +18,7 @@ mod jpeg;
 mod lanes;
 mod normalize;
 mod png;
+mod real;
 mod resize;
 mod step;
 mod taps;

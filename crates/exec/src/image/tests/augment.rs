@@ -28,6 +28,7 @@ fn parse(words: &[&str]) -> Edit {
         "saturation" => Edit::Recolour(Recolour::Saturation(number(1))),
         "hue" => Edit::Recolour(Recolour::Hue(number(1))),
         "grey" => Edit::Recolour(Recolour::Grey),
+        "blur" => Edit::Blur { size: number(1) as usize, sigma: number(2) },
         other => panic!("no edit is called {other}"),
     }
 }

@@ -13,7 +13,7 @@ fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
 
 fn any_augment(rng: &mut SampleRng) -> Augment {
     let p = [0.5, 1.0][draw(rng, 0, 1)];
-    match draw(rng, 0, 1) {
+    match draw(rng, 0, 2) {
         0 => Augment::ColorJitter {
             brightness: Some((0.6, 1.4)),
             contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
@@ -21,7 +21,8 @@ fn any_augment(rng: &mut SampleRng) -> Augment {
             hue: Some((-0.5, 0.5)),
             p,
         },
-        _ => Augment::Grayscale { p },
+        1 => Augment::Grayscale { p },
+        _ => Augment::GaussianBlur { size: 2 * draw(rng, 0, 12) + 1, sigma: (0.1, 9.0), p },
     }
 }
 

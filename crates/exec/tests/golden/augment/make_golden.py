@@ -63,6 +63,9 @@ for factor in (-0.5, -0.13, 0.0, 0.07, 0.5):
 case(2, 0, 0, "hue 0.2", lambda t: F.adjust_hue(t, 0.2))
 case(0, 1, 10, "grey", lambda t: F.rgb_to_grayscale(t, 3))
 case(2, 0, 0, "grey", lambda t: F.rgb_to_grayscale(t, 1))
+for size, sigma in [(1, 1.0), (3, 0.1), (5, 0.8), (9, 2.0), (23, 1.7), (23, 40.0)]:
+    for source in (0, 2):
+        case(source, 1, 2, f"blur {size} {sigma}", lambda t, k=size, s=sigma: F.gaussian_blur(t, [k, k], [s, s]))
 
 (HERE / "cases.txt").write_text("\n".join(lines) + "\n")
 (HERE / "cases.u8").write_bytes(b"".join(image.tobytes() for image in images))
