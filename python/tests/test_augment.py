@@ -17,6 +17,8 @@ OPS = {
     ),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0.5),
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, sigma=(0.5, 2.0), p=0.5),
+    "random_rotation": lambda ds: ds.random_rotation("image", 30, interpolation="bilinear", fill=(9, 0, 255)),
+    "rand_augment": lambda ds: ds.rand_augment("image", num_ops=3, magnitude=20),
 }
 """Each op with arguments that change some images and leave others."""
 
@@ -25,6 +27,9 @@ NOTHING = {
     "color_jitter by 0": lambda ds: ds.color_jitter("image"),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0),
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, p=0),
+    "random_rotation by 0": lambda ds: ds.random_rotation("image", 0),
+    "random_rotation by 360": lambda ds: ds.random_rotation("image", (360, 360), interpolation="bilinear"),
+    "rand_augment of none": lambda ds: ds.rand_augment("image", num_ops=0),
     "gaussian_blur by 0": lambda ds: ds.gaussian_blur("image", 7, sigma=1e-9),
 }
 """Each op with arguments that leave every image as it is."""
@@ -74,6 +79,12 @@ def test_ops_that_are_fused_do_what_they_do_alone():
     assert equal(images(fused, seed=9), images(apart.drop("x"), seed=9))
 
 
+def test_a_quarter_turn_is_to_the_left():
+    square = PIXELS[:, :, :20].copy()
+    turned = images(fb.from_numpy({"image": square}).random_rotation("image", (90, 90)))
+    assert equal(turned, [np.rot90(image) for image in square])
+
+
 def test_grey_is_grey_and_one_channel_has_no_colour():
     for image in images(arrays().random_grayscale("image", p=1)):
         assert (image == image[..., :1]).all()
@@ -92,6 +103,15 @@ def test_grey_is_grey_and_one_channel_has_no_colour():
         (lambda ds: ds.color_jitter("image", hue="red"), "hue"),
         (lambda ds: ds.color_jitter("image", p=2), "p=2"),
         (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
+        (lambda ds: ds.random_rotation("image", -3), "degrees=-3"),
+        (lambda ds: ds.random_rotation("image", (3, -3)), r"degrees=\(3, -3\)"),
+        (lambda ds: ds.random_rotation("image", 3, interpolation="cubic"), "interpolation 'cubic'"),
+        (lambda ds: ds.random_rotation("image", 3, fill=256), "fill=256"),
+        (lambda ds: ds.random_rotation("image", 3, fill=(1, 2)), "fill has 2 values"),
+        (lambda ds: ds.rand_augment("image", num_ops=-1), "num_ops=-1"),
+        (lambda ds: ds.rand_augment("image", num_ops=101), "num_ops=101"),
+        (lambda ds: ds.rand_augment("image", magnitude=31), "magnitude=31"),
+        (lambda ds: ds.rand_augment("image", num_magnitude_bins=1), "num_magnitude_bins=1"),
         (lambda ds: ds.gaussian_blur("image", 4), "kernel_size=4"),
         (lambda ds: ds.gaussian_blur("image", 2001), "kernel_size=2001"),
         (lambda ds: ds.gaussian_blur("image", 3.5), "kernel_size"),

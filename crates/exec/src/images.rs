@@ -9,7 +9,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
 };
-use forebay_plan::{Direction, ImageMode, Layout, Op, Step};
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step};
 
 use crate::image::{self, Augment, Chain, Input, Mode, Output, Scratch};
 
@@ -133,8 +133,32 @@ fn augment(op: &Op) -> Option<Augment> {
         Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
             Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
         }
+        Op::RandomRotation { degrees, interpolation, fill, .. } => Augment::Rotation {
+            degrees: *degrees,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
+        Op::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. } => Augment::RandAugment {
+            num_ops: *num_ops,
+            magnitude: *magnitude,
+            bins: *num_magnitude_bins,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
         _ => return None,
     })
+}
+
+fn looked_up(interpolation: Interpolation) -> image::Interpolation {
+    match interpolation {
+        Interpolation::Nearest => image::Interpolation::Nearest,
+        Interpolation::Bilinear => image::Interpolation::Bilinear,
+    }
+}
+
+/// One level for all channels, or one for each.
+fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
 }
 
 /// The images of a column, one by one.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::epoch::EpochPlan;
-use crate::op::{Direction, Op};
+use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
 
 /// Returns an op as the user would write it.
@@ -44,6 +44,14 @@ pub fn describe(op: &Op) -> String {
         Op::GaussianBlur { column, kernel_size, sigma, probability } => {
             format!("{column}, {kernel_size}, sigma={sigma:?}, p={probability}")
         }
+        Op::RandomRotation { column, degrees, interpolation, fill } => {
+            format!("{column}, {degrees:?}{}", looked_up(*interpolation, fill.as_deref()))
+        }
+        Op::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
+            let bins = if *num_magnitude_bins == 31 { String::new() } else { format!(" of {num_magnitude_bins}") };
+            let how = looked_up(*interpolation, fill.as_deref());
+            format!("{column}, num_ops={num_ops}, magnitude={magnitude}{bins}{how}")
+        }
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }
@@ -57,6 +65,11 @@ pub fn describe(op: &Op) -> String {
         Op::Prefetch { count } => count.to_string(),
     };
     format!("{}({arguments})", op.name())
+}
+
+fn looked_up(interpolation: Interpolation, fill: Option<&[u8]>) -> String {
+    let fill = fill.map_or(String::new(), |fill| format!(", fill={fill:?}"));
+    format!(", {}{fill}", format!("{interpolation:?}").to_lowercase())
 }
 
 /// Returns the explanation of a pipeline; with its plan, also how its epochs are cut.

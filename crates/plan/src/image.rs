@@ -11,6 +11,9 @@ const SIDE_MAX: usize = 65_500;
 /// The most rows of a blur's kernel.
 const KERNEL_MAX: usize = 1001;
 
+/// The most operations of one RandAugment.
+const OPS_MAX: usize = 100;
+
 pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
     let column = op.image_column().unwrap_or_default();
     let field = input.field(column)?;
@@ -64,6 +67,22 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
             between(op, "sigma", *sigma, (1e-9, 1e9))?;
             coin(op, *probability)?;
             changed(op, field)?
+        }
+        Op::RandomRotation { degrees, fill, .. } => {
+            between(op, "degrees", *degrees, (-1e6, 1e6))?;
+            filled(op, field, fill.as_deref())?
+        }
+        Op::RandAugment { num_ops, magnitude, num_magnitude_bins: bins, fill, .. } => {
+            if *num_ops > OPS_MAX {
+                return Err(range(op, "num_ops", num_ops, &format!("0..={OPS_MAX}")));
+            }
+            if *bins < 2 {
+                return Err(range(op, "num_magnitude_bins", bins, "2 or more"));
+            }
+            if magnitude >= bins {
+                return Err(range(op, "magnitude", magnitude, &format!("0..{bins}, less than num_magnitude_bins")));
+            }
+            filled(op, field, fill.as_deref())?
         }
         Op::Normalize { mean, std, layout, .. } => normalized(op, field, mean, std, *layout)?,
         _ => return Err(Error::internal(format!("{} is no image op", op.name()))),
@@ -141,6 +160,26 @@ fn changed(op: &Op, field: &Field) -> Result<Kind> {
             .hint("it takes uint8[height, width, 1 or 3]; put it before normalize"));
     }
     Ok(field.kind.clone())
+}
+
+/// As [`changed`], for an op that fills what it leaves free.
+fn filled(op: &Op, field: &Field, fill: Option<&[u8]>) -> Result<Kind> {
+    let kind = changed(op, field)?;
+    per_channel(op, "fill", fill.map_or(1, <[u8]>::len), &kind, 2)?;
+    Ok(kind)
+}
+
+/// Checks that there is one value, or one for each channel, which are dimension `axis`.
+fn per_channel(op: &Op, argument: &str, values: usize, kind: &Kind, axis: usize) -> Result<()> {
+    let channels = match kind {
+        Kind::Tensor { shape, .. } => shape[axis].unwrap_or(0),
+        _ => 0,
+    };
+    if values == 1 || values == channels {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{}: {argument} has {values} values for {channels} channels", op.name()))
+        .hint("give one value, or one for each channel"))
 }
 
 fn normalized(op: &Op, field: &Field, mean: &[f64], std: &[f64], layout: Layout) -> Result<Kind> {

@@ -58,6 +58,16 @@ impl Direction {
     }
 }
 
+/// How a pixel between pixels is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// The nearest.
+    Nearest,
+    /// Four, by their nearness.
+    Bilinear,
+}
+
 /// A user's Python function, pickled, and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -226,6 +236,32 @@ pub enum Op {
         /// How likely.
         probability: f64,
     },
+    /// A turn about the centre, at random.
+    RandomRotation {
+        /// The column.
+        column: String,
+        /// Least and greatest angle to the left, in degrees.
+        degrees: (f64, f64),
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside, one level or one for each channel.
+        fill: Option<Vec<u8>>,
+    },
+    /// Operations out of torchvision's RandAugment, at random.
+    RandAugment {
+        /// The column.
+        column: String,
+        /// How many.
+        num_ops: usize,
+        /// How strong.
+        magnitude: usize,
+        /// The number of magnitudes.
+        num_magnitude_bins: usize,
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside, one level or one for each channel; zeros without it.
+        fill: Option<Vec<u8>>,
+    },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
         /// The column.
@@ -309,6 +345,8 @@ impl Op {
             Op::ColorJitter { .. } => "color_jitter",
             Op::RandomGrayscale { .. } => "random_grayscale",
             Op::GaussianBlur { .. } => "gaussian_blur",
+            Op::RandomRotation { .. } => "random_rotation",
+            Op::RandAugment { .. } => "rand_augment",
             Op::Normalize { .. } => "normalize",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
@@ -339,7 +377,9 @@ impl Op {
             | Op::RandomFlip { .. }
             | Op::ColorJitter { .. }
             | Op::RandomGrayscale { .. }
-            | Op::GaussianBlur { .. } => true,
+            | Op::GaussianBlur { .. }
+            | Op::RandomRotation { .. }
+            | Op::RandAugment { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -365,6 +405,8 @@ impl Op {
             | Op::ColorJitter { column, .. }
             | Op::RandomGrayscale { column, .. }
             | Op::GaussianBlur { column, .. }
+            | Op::RandomRotation { column, .. }
+            | Op::RandAugment { column, .. }
             | Op::Normalize { column, .. } => Some(column),
             _ => None,
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from forebay._src import arguments
 from forebay._src.base import Base
@@ -110,3 +111,74 @@ class AugmentOps(Base):
             "probability": arguments.number(p, "gaussian_blur", "p"),
         }
         return self._then(op, keep_position, name)
+
+    def random_rotation(
+        self,
+        column: str,
+        degrees: float | tuple[float, float],
+        *,
+        interpolation: Literal["nearest", "bilinear"] = "nearest",
+        fill: int | Iterable[int] | None = 0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Turns the image to the left about its centre, by an angle uniform within `degrees`. The size stays.
+
+        Args:
+            column: The column.
+            degrees: The least and the greatest angle; one number `x` stands for `(-x, x)`.
+            interpolation: Whether a pixel is the nearest one, or blended of four.
+            fill: The level outside the image: one, or one for each channel, 0 to 255.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "random_rotation",
+            "column": column,
+            "degrees": arguments.around(degrees, "random_rotation", "degrees", 0.0),
+            **_looked_up(interpolation, fill, "random_rotation"),
+        }
+        return self._then(op, keep_position, name)
+
+    def rand_augment(
+        self,
+        column: str,
+        *,
+        num_ops: int = 2,
+        magnitude: int = 9,
+        num_magnitude_bins: int = 31,
+        interpolation: Literal["nearest", "bilinear"] = "nearest",
+        fill: int | Iterable[int] | None = None,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Applies `num_ops` of RandAugment's fourteen operations, each drawn anew, in torchvision's ranges.
+
+        Args:
+            column: The column.
+            num_ops: How many.
+            magnitude: How strong they are, from 0 up to `num_magnitude_bins - 1`.
+            num_magnitude_bins: The number of magnitudes.
+            interpolation: Whether a moved pixel is the nearest one, or blended of four.
+            fill: The level outside the image: one, or one for each channel, 0 to 255; zeros without it.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "rand_augment",
+            "column": column,
+            "num_ops": arguments.whole(num_ops, "rand_augment", "num_ops", 0),
+            "magnitude": arguments.whole(magnitude, "rand_augment", "magnitude", 0),
+            "num_magnitude_bins": arguments.whole(num_magnitude_bins, "rand_augment", "num_magnitude_bins", 2),
+            **_looked_up(interpolation, fill, "rand_augment"),
+        }
+        return self._then(op, keep_position, name)
+
+
+def _looked_up(interpolation: str, fill: int | Iterable[int] | None, op: str) -> dict[str, Any]:
+    """Returns how an op makes pixels between pixels and outside."""
+    levels = fill if isinstance(fill, Iterable) or fill is None else [fill]
+    return {
+        "interpolation": arguments.choice(interpolation, op, "interpolation", "nearest", "bilinear"),
+        "fill": None if levels is None else [arguments.whole(v, op, "fill", 0, 255) for v in levels],
+    }

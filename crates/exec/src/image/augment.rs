@@ -7,6 +7,8 @@ use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 
 use super::edit::{Edit, Recolour};
+use super::rand_augment;
+use super::warp::{Interpolation, Warp};
 
 /// A random augmentation of 8-bit pixels that keeps the image's size.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,28 @@ pub enum Augment {
         /// The probability.
         p: f64,
     },
+    /// A turn to the left about the centre, uniform within an interval.
+    Rotation {
+        /// Least and greatest angle.
+        degrees: (f64, f64),
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside; `None` is zeros, see `Warp`.
+        fill: Option<[u8; 3]>,
+    },
+    /// Operations out of torchvision's fourteen of RandAugment, one after another.
+    RandAugment {
+        /// How many.
+        num_ops: usize,
+        /// How strong, below `bins`.
+        magnitude: usize,
+        /// The number of magnitudes, at least 2.
+        bins: usize,
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside; `None` is zeros, see `Warp`.
+        fill: Option<[u8; 3]>,
+    },
 }
 
 /// The most rows of a blur's kernel.
@@ -50,6 +74,8 @@ impl Augment {
             Self::ColorJitter { .. } => "color jitter",
             Self::Grayscale { .. } => "grayscale",
             Self::GaussianBlur { .. } => "gaussian blur",
+            Self::Rotation { .. } => "rotation",
+            Self::RandAugment { .. } => "rand augment",
         }
     }
 
@@ -75,20 +101,31 @@ impl Augment {
                 within(name, "sigma", sigma, (1e-9, 1e9))?;
                 within(name, "p", (p, p), (0.0, 1.0))
             }
+            Self::Rotation { degrees, .. } => within(name, "degrees", degrees, (-1e6, 1e6)),
+            Self::RandAugment { magnitude, bins, .. } if bins < 2 || magnitude >= bins => {
+                Err(Error::invalid(format!("{name} with magnitude {magnitude} of {bins}")))
+            }
+            Self::RandAugment { .. } => Ok(()),
         }
     }
 
     fn probability(&self) -> f64 {
         match *self {
             Self::ColorJitter { p, .. } | Self::Grayscale { p } | Self::GaussianBlur { p, .. } => p,
+            Self::Rotation { .. } | Self::RandAugment { .. } => 1.0,
         }
     }
 
-    /// Draws, and hands over each edit in turn.
+    /// Draws for an image of `size`, columns and rows, and hands over each edit in turn.
     ///
     /// # Errors
     /// Whatever `edit` returns.
-    pub(super) fn draw(&self, rng: &mut SampleRng, mut edit: impl FnMut(Edit) -> Result<()>) -> Result<()> {
+    pub(super) fn draw(
+        &self,
+        size: (usize, usize),
+        rng: &mut SampleRng,
+        mut edit: impl FnMut(Edit) -> Result<()>,
+    ) -> Result<()> {
         if rng.unit() >= self.probability() {
             return Ok(());
         }
@@ -105,8 +142,16 @@ impl Augment {
                 order.into_iter().filter_map(|i| recolours[i]).try_for_each(|r| edit(Edit::Recolour(r)))
             }
             Self::Grayscale { .. } => edit(Edit::Recolour(Recolour::Grey)),
-            Self::GaussianBlur { size, sigma: (low, high), .. } => {
-                edit(Edit::Blur { size, sigma: rng.uniform(low, high) })
+            Self::GaussianBlur { size: kernel, sigma: (low, high), .. } => {
+                edit(Edit::Blur { size: kernel, sigma: rng.uniform(low, high) })
+            }
+            Self::Rotation { degrees: (low, high), interpolation, fill } => {
+                edit(Edit::Warp(Warp::rotation(rng.uniform(low, high), interpolation, fill)))
+            }
+            Self::RandAugment { num_ops, magnitude, bins, interpolation, fill } => {
+                let level = magnitude as f64 / (bins - 1) as f64;
+                let how = Warp::rotation(0.0, interpolation, fill);
+                (0..num_ops).try_for_each(|_| rand_augment::draw(level, size, &how, rng, &mut edit))
             }
         }
     }

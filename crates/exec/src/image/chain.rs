@@ -173,7 +173,7 @@ impl Chain {
                     continue;
                 }
                 Step::Augment { ref augment, key_op } => {
-                    augment.draw(&mut rng(key_op), |edit| flow.edit(edit))?;
+                    augment.draw(flow.size(), &mut rng(key_op), |edit| flow.edit(edit))?;
                     continue;
                 }
                 Step::Normalize { .. } => continue,

@@ -6,6 +6,8 @@
 //! `tests/golden/augment`). Invariant: a recolouring does not ask where a pixel is, so it commutes with a flip.
 
 use super::colour;
+use super::levels;
+use super::warp::Warp;
 
 /// A change of every pixel that looks at its colour, and perhaps at all colours of the image, but at no place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +22,14 @@ pub(super) enum Recolour {
     Hue(f64),
     /// Each channel the pixel's grey.
     Grey,
+    /// Only this many bits of each level kept, 0 to 8.
+    Posterize(u32),
+    /// Levels from this on inverted.
+    Solarize(f64),
+    /// Each channel stretched to all levels.
+    AutoContrast,
+    /// Each channel's levels spread evenly.
+    Equalize,
 }
 
 /// A change with its parameters.
@@ -34,6 +44,10 @@ pub(super) enum Edit {
         /// Standard deviation in pixels.
         sigma: f64,
     },
+    /// Away from the mean of the surroundings by this factor, 0 or more.
+    Sharpness(f64),
+    /// Moved.
+    Warp(Warp),
 }
 
 impl Recolour {
@@ -45,6 +59,10 @@ impl Recolour {
             (Self::Saturation(factor), 3) => colour::saturation(pixels, factor as f32, (1.0 - factor) as f32),
             (Self::Hue(turn), 3) => colour::hue(pixels, turn as f32),
             (Self::Grey, 3) => colour::grey(pixels),
+            (Self::Posterize(bits), _) => levels::posterize(pixels, bits),
+            (Self::Solarize(threshold), _) => levels::solarize(pixels, threshold as f32),
+            (Self::AutoContrast, _) => levels::autocontrast(pixels, channels),
+            (Self::Equalize, _) => levels::equalize(pixels, channels),
             (Self::Saturation(_) | Self::Hue(_) | Self::Grey, _) => {}
         }
     }

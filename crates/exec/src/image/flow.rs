@@ -14,6 +14,7 @@ use super::geometry::CenterCrop;
 use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
+use super::sharpen::sharpen;
 use super::view::{Image, Mirror, Region, room};
 
 /// The memory of kernels.
@@ -134,6 +135,8 @@ impl<'a, 's> Flow<'a, 's> {
         let channels = self.channels;
         match edit {
             Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
+            Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
+            Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
         }
         Ok(())

@@ -16,13 +16,17 @@ mod geometry;
 mod header;
 mod jpeg;
 mod lanes;
+mod levels;
 mod normalize;
 mod png;
+mod rand_augment;
 mod real;
 mod resize;
+mod sharpen;
 mod step;
 mod taps;
 mod view;
+mod warp;
 mod webp;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -36,6 +40,7 @@ pub use normalize::{Layout, Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
 pub use view::{Axis, Image, Mirror, Region};
+pub use warp::Interpolation;
 
 #[cfg(test)]
 mod tests;

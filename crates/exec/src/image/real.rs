@@ -1,7 +1,7 @@
-//! The exponential and the logarithm.
+//! The exponential, the logarithm, and the sine and cosine of an angle in degrees.
 //!
-//! They are written out because a platform's own may differ in the last bit, and a bit of an aspect ratio can become a pixel
-//! of a crop.
+//! They are written out because a platform's own may differ in the last bit, and a bit of an aspect ratio or an angle can
+//! become a pixel of a crop or a rotation.
 
 /// e to the power of `x`, for |x| < 700, to 2 units of the last place.
 pub(crate) fn exp(x: f64) -> f64 {
@@ -29,6 +29,26 @@ pub(crate) fn ln(x: f64) -> f64 {
     2.0 * s * series + exponent as f64 * std::f64::consts::LN_2
 }
 
+/// The sine and the cosine of an angle, to 2 units of the last place of 1; exact at multiples of 90 degrees.
+pub(super) fn sin_cos(degrees: f64) -> (f64, f64) {
+    let quarter = (degrees / 90.0).round_ties_even();
+    let x = (degrees - quarter * 90.0).to_radians();
+    // |x| < 0.786, so that x^19 / 19! is below the last place.
+    let series = |first: i32| {
+        (0..9).rev().fold(0.0, |sum, i| {
+            let n = f64::from(2 * i + first);
+            1.0 - sum * x * x / ((n + 1.0) * (n + 2.0))
+        })
+    };
+    let (sin, cos) = (x * series(1), series(0));
+    match quarter.rem_euclid(4.0) as u8 {
+        0 => (sin, cos),
+        1 => (cos, -sin),
+        2 => (-sin, -cos),
+        _ => (-cos, sin),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +62,17 @@ mod tests {
             assert!((ln(y) - y.ln()).abs() < 5e-16 * x.abs().max(1.0), "ln({y})");
         }
         assert_eq!((exp(0.0), ln(1.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn sines_and_cosines_are_right() {
+        for i in -4000..=4000 {
+            let degrees = f64::from(i) / 7.0;
+            let (sin, cos) = sin_cos(degrees);
+            let (want_sin, want_cos) = degrees.to_radians().sin_cos();
+            // The reference has the rounding of its radians, up to 10 of them.
+            assert!((sin - want_sin).abs() < 2e-15 && (cos - want_cos).abs() < 2e-15, "{degrees}");
+        }
+        assert_eq!([0.0, 90.0, 180.0, -90.0].map(sin_cos), [(0.0, 1.0), (1.0, 0.0), (0.0, -1.0), (-1.0, 0.0)]);
     }
 }

@@ -6,7 +6,8 @@ use forebay_core::rng::SampleRng;
 use super::golden::file;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
-use crate::image::{Augment, Chain, Image, Limits, Scratch, Step};
+use crate::image::warp::Warp;
+use crate::image::{Augment, Chain, Image, Interpolation, Limits, Scratch, Step};
 
 /// Runs one edit on pixels of a shape.
 fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
@@ -20,14 +21,29 @@ fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> V
 }
 
 /// The edit of a line: its name, then its parameters.
-fn parse(words: &[&str]) -> Edit {
+fn parse(words: &[&str], size: (usize, usize)) -> Edit {
     let number = |i: usize| words[i].parse::<f64>().expect("a number");
+    let how = |degrees| {
+        let interpolation = if words[2] == "nearest" { Interpolation::Nearest } else { Interpolation::Bilinear };
+        let fill = (words[3] != "none").then(|| words[3].split(',').map(|v| v.parse().expect("a level")).collect());
+        Warp::rotation(degrees, interpolation, fill.map(|fill: Vec<u8>| std::array::from_fn(|c| fill[c % fill.len()])))
+    };
     match words[0] {
         "brightness" => Edit::Recolour(Recolour::Brightness(number(1))),
         "contrast" => Edit::Recolour(Recolour::Contrast(number(1))),
         "saturation" => Edit::Recolour(Recolour::Saturation(number(1))),
         "hue" => Edit::Recolour(Recolour::Hue(number(1))),
         "grey" => Edit::Recolour(Recolour::Grey),
+        "posterize" => Edit::Recolour(Recolour::Posterize(number(1) as u32)),
+        "solarize" => Edit::Recolour(Recolour::Solarize(number(1))),
+        "autocontrast" => Edit::Recolour(Recolour::AutoContrast),
+        "equalize" => Edit::Recolour(Recolour::Equalize),
+        "sharpness" => Edit::Sharpness(number(1)),
+        "rotate" => Edit::Warp(how(number(1))),
+        "shear_x" => Edit::Warp(Warp::shear(number(1), false, size, &how(0.0))),
+        "shear_y" => Edit::Warp(Warp::shear(number(1), true, size, &how(0.0))),
+        "shift_x" => Edit::Warp(Warp::shift(number(1), 0.0, &how(0.0))),
+        "shift_y" => Edit::Warp(Warp::shift(0.0, number(1), &how(0.0))),
         "blur" => Edit::Blur { size: number(1) as usize, sigma: number(2) },
         other => panic!("no edit is called {other}"),
     }
@@ -54,7 +70,7 @@ fn edits_are_torchvisions() {
         let (shape, pixels) = sources[source];
         let (want, after) = rest.split_at(pixels.len());
         rest = after;
-        let got = edited(parse(&words[3..]), shape, pixels);
+        let got = edited(parse(&words[3..], (shape[1], shape[0])), shape, pixels);
         let apart: Vec<_> = got.iter().zip(want).map(|(a, b)| a.abs_diff(*b)).filter(|&d| d > 0).collect();
         let worst = apart.iter().max().copied().unwrap_or(0);
         if usize::from(worst) > levels || apart.len() * 1000 > share * want.len() {
@@ -68,7 +84,11 @@ fn edits_are_torchvisions() {
 fn drawn(augment: &Augment, sample: u64) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut rng = SampleRng::new(11, SampleId(sample));
-    augment.draw(&mut rng, |edit| Ok(edits.push(edit))).expect("never refused");
+    let keep = |edit| {
+        edits.push(edit);
+        Ok(())
+    };
+    augment.draw((331, 662), &mut rng, keep).expect("never refused");
     edits
 }
 
@@ -101,6 +121,35 @@ fn jitter_draws_uniform_factors_in_any_order() {
     assert!(sums.iter().all(|sum| (sum / f64::from(applied) - 0.5).abs() < 0.01), "{sums:?}");
     let alone = Augment::ColorJitter { brightness: None, contrast: None, saturation: None, hue, p: 1.0 };
     assert!(matches!(drawn(&alone, 3)[..], [Edit::Recolour(Recolour::Hue(_))]));
+}
+
+#[test]
+fn rand_augment_draws_each_operation_alike_both_ways() {
+    let (interpolation, fill) = (Interpolation::Nearest, None);
+    let augment = Augment::RandAugment { num_ops: 1, magnitude: 9, bins: 31, interpolation, fill };
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for sample in 0..28_000 {
+        *seen.entry(format!("{:?}", drawn(&augment, sample))).or_default() += 1;
+    }
+    // Fourteen operations, nine of them with a sign.
+    assert_eq!(seen.len(), 23, "{seen:?}");
+    let how = Warp::rotation(0.0, interpolation, fill);
+    for (edit, most) in [
+        (None, 2000),
+        (Some(Edit::Recolour(Recolour::Posterize(7))), 2000),
+        (Some(Edit::Recolour(Recolour::Solarize(255.0 * 0.7))), 2000),
+        (Some(Edit::Recolour(Recolour::Equalize)), 2000),
+        (Some(Edit::Warp(Warp::shift(-45.0, 0.0, &how))), 1000),
+        (Some(Edit::Warp(Warp::shift(0.0, 90.0, &how))), 1000),
+        (Some(Edit::Warp(Warp::rotation(0.3 * 30.0, interpolation, fill))), 1000),
+        (Some(Edit::Sharpness(1.0 - 0.3 * 0.9)), 1000),
+    ] {
+        let edits: Vec<Edit> = edit.into_iter().collect();
+        let got = seen.get(&format!("{edits:?}")).copied().unwrap_or(0);
+        assert!((most * 9 / 10..most * 11 / 10).contains(&got), "{edits:?}: {got} of {seen:?}");
+    }
+    let two = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
+    assert!((0..100).map(|sample| drawn(&two, sample).len()).sum::<usize>() > 170);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use forebay_core::{Epoch, ErrorKind, Seed};
 use forebay_data::DType;
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Augment, Axis, Chain, Input, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Axis, Chain, Input, Interpolation, Layout, Limits, Mode, Output, Scratch, Shape, Step};
 
 fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
     Step::Flip { axis: [Axis::Horizontal, Axis::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
@@ -13,7 +13,9 @@ fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
 
 fn any_augment(rng: &mut SampleRng) -> Augment {
     let p = [0.5, 1.0][draw(rng, 0, 1)];
-    match draw(rng, 0, 2) {
+    let interpolation = [Interpolation::Nearest, Interpolation::Bilinear][draw(rng, 0, 1)];
+    let fill = [None, Some([3, 200, 90])][draw(rng, 0, 1)];
+    match draw(rng, 0, 5) {
         0 => Augment::ColorJitter {
             brightness: Some((0.6, 1.4)),
             contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
@@ -22,6 +24,10 @@ fn any_augment(rng: &mut SampleRng) -> Augment {
             p,
         },
         1 => Augment::Grayscale { p },
+        2 => Augment::Rotation { degrees: (-200.0, 200.0), interpolation, fill },
+        3 | 4 => {
+            Augment::RandAugment { num_ops: draw(rng, 0, 3), magnitude: draw(rng, 0, 9), bins: 10, interpolation, fill }
+        }
         _ => Augment::GaussianBlur { size: 2 * draw(rng, 0, 12) + 1, sigma: (0.1, 9.0), p },
     }
 }

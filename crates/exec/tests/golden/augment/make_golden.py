@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 HERE = Path(__file__).parent
@@ -66,6 +67,45 @@ case(2, 0, 0, "grey", lambda t: F.rgb_to_grayscale(t, 1))
 for size, sigma in [(1, 1.0), (3, 0.1), (5, 0.8), (9, 2.0), (23, 1.7), (23, 40.0)]:
     for source in (0, 2):
         case(source, 1, 2, f"blur {size} {sigma}", lambda t, k=size, s=sigma: F.gaussian_blur(t, [k, k], [s, s]))
+
+for source in (0, 2):
+    for bits in (0, 3, 8):
+        case(source, 0, 0, f"posterize {bits}", lambda t, b=bits: F.posterize(t, b))
+    for threshold in (0, 100.5, 255):
+        case(source, 0, 0, f"solarize {threshold}", lambda t, v=threshold: F.solarize(t, v))
+    case(source, 0, 0, "autocontrast", F.autocontrast)
+    case(source, 0, 0, "equalize", F.equalize)
+    for factor in (0.0, 0.7, 1.9):
+        case(source, 1, 10, f"sharpness {factor}", lambda t, f=factor: F.adjust_sharpness(t, f))
+
+MODES = {"nearest": InterpolationMode.NEAREST, "bilinear": InterpolationMode.BILINEAR}
+FILLS = {"none": None, "0": [0], "3,200,90": [3, 200, 90]}
+
+
+def moved(source, edit, interpolation, fill, function):
+    exact = (0, 0) if interpolation == "nearest" else (1, 20)
+    options = {"interpolation": MODES[interpolation], "fill": FILLS[fill]}
+    case(source, *exact, f"{edit} {interpolation} {fill}", lambda t: function(t, **options))
+
+
+def affine(t, shear=(0.0, 0.0), translate=(0, 0), center=None, **options):
+    degrees = [float(np.degrees(np.arctan(s))) for s in shear]
+    return F.affine(t, angle=0.0, translate=list(translate), scale=1.0, shear=degrees, center=center, **options)
+
+
+for mode in MODES:
+    for fill in FILLS:
+        moved(0, "rotate 17.3", mode, fill, lambda t, **o: F.rotate(t, 17.3, **o))
+    moved(1, "rotate -45", mode, "none", lambda t, **o: F.rotate(t, -45, **o))
+    for angle in (0, 90, 180, 270):
+        moved(1, f"rotate {angle}", mode, "0", lambda t, a=angle, **o: F.rotate(t, a, **o))
+    moved(0, "rotate 180", mode, "0", lambda t, **o: F.rotate(t, 180, **o))
+    moved(2, "rotate 123.456", mode, "0", lambda t, **o: F.rotate(t, 123.456, **o))
+    for slope in (0.09, -0.27):
+        moved(0, f"shear_x {slope}", mode, "3,200,90", lambda t, s=slope, **o: affine(t, (s, 0.0), center=[0, 0], **o))
+        moved(0, f"shear_y {slope}", mode, "none", lambda t, s=slope, **o: affine(t, (0.0, s), center=[0, 0], **o))
+    moved(0, "shift_x -7", mode, "3,200,90", lambda t, **o: affine(t, translate=(-7, 0), **o))
+    moved(0, "shift_y 4", mode, "none", lambda t, **o: affine(t, translate=(0, 4), **o))
 
 (HERE / "cases.txt").write_text("\n".join(lines) + "\n")
 (HERE / "cases.u8").write_bytes(b"".join(image.tobytes() for image in images))
