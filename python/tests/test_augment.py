@@ -19,6 +19,7 @@ OPS = {
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, sigma=(0.5, 2.0), p=0.5),
     "random_rotation": lambda ds: ds.random_rotation("image", 30, interpolation="bilinear", fill=(9, 0, 255)),
     "rand_augment": lambda ds: ds.rand_augment("image", num_ops=3, magnitude=20),
+    "random_erasing": lambda ds: ds.random_erasing("image", p=0.5, value=(255, 0, 7)),
 }
 """Each op with arguments that change some images and leave others."""
 
@@ -27,6 +28,8 @@ NOTHING = {
     "color_jitter by 0": lambda ds: ds.color_jitter("image"),
     "random_grayscale": lambda ds: ds.random_grayscale("image", p=0),
     "gaussian_blur": lambda ds: ds.gaussian_blur("image", 7, p=0),
+    "random_erasing": lambda ds: ds.random_erasing("image", p=0),
+    "random_erasing of nothing": lambda ds: ds.random_erasing("image", p=1, scale=(0, 0)),
     "random_rotation by 0": lambda ds: ds.random_rotation("image", 0),
     "random_rotation by 360": lambda ds: ds.random_rotation("image", (360, 360), interpolation="bilinear"),
     "rand_augment of none": lambda ds: ds.rand_augment("image", num_ops=0),
@@ -79,6 +82,34 @@ def test_ops_that_are_fused_do_what_they_do_alone():
     assert equal(images(fused, seed=9), images(apart.drop("x"), seed=9))
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("value", [0.0, (1.5, -2.0, 0.25), "random"])
+def test_erasing_a_normalised_image_overwrites_a_rectangle(layout, value):
+    plain = arrays().normalize("image", mean=[0.4] * 3, std=[0.3] * 3, layout=layout)
+    erased = plain.random_erasing("image", p=0.7, scale=(0.1, 0.3), value=value)
+    alone = plain.with_column("x", fb.lit(1)).random_erasing("image", p=0.7, scale=(0.1, 0.3), value=value)
+    assert equal(images(erased, seed=2), images(alone, seed=2))
+    count, noise = 0, []
+    for before, after in zip(images(plain), images(erased, seed=2), strict=True):
+        if layout == "CHW":
+            before, after = before.transpose(1, 2, 0), after.transpose(1, 2, 0)
+        y, x = np.nonzero((before != after).any(-1))
+        if y.size == 0:
+            continue
+        count += 1
+        assert y.size > 0.95 * np.ptp(y) * np.ptp(x)
+        assert 0.05 < y.size / (20 * 26) < 0.35
+        if value == "random":
+            noise.append(after[y, x].ravel())
+        else:
+            assert (after[y, x] == np.float32(value)).all()
+    assert 30 < count < 54
+    if value == "random":
+        drawn = np.concatenate(noise)
+        assert abs(drawn.mean()) < 0.05
+        assert abs(drawn.std() - 1) < 0.05
+
+
 def test_a_quarter_turn_is_to_the_left():
     square = PIXELS[:, :, :20].copy()
     turned = images(fb.from_numpy({"image": square}).random_rotation("image", (90, 90)))
@@ -103,6 +134,12 @@ def test_grey_is_grey_and_one_channel_has_no_colour():
         (lambda ds: ds.color_jitter("image", hue="red"), "hue"),
         (lambda ds: ds.color_jitter("image", p=2), "p=2"),
         (lambda ds: ds.random_grayscale("image", p=-0.1), "p=-0.1"),
+        (lambda ds: ds.random_erasing("image", scale=(0.5, 1.5)), "scale"),
+        (lambda ds: ds.random_erasing("image", ratio=(0, 1)), "ratio"),
+        (lambda ds: ds.random_erasing("image", value=300), "value=300"),
+        (lambda ds: ds.random_erasing("image", value=(1, 2)), "value has 2 values"),
+        (lambda ds: ds.random_erasing("image", value="random"), "float32"),
+        (lambda ds: ds.random_erasing("image", value="noise"), "value"),
         (lambda ds: ds.random_rotation("image", -3), "degrees=-3"),
         (lambda ds: ds.random_rotation("image", (3, -3)), r"degrees=\(3, -3\)"),
         (lambda ds: ds.random_rotation("image", 3, interpolation="cubic"), "interpolation 'cubic'"),

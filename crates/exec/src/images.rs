@@ -9,7 +9,7 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
 };
-use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step};
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
 
 use crate::image::{self, Augment, Chain, Input, Mode, Output, Scratch};
 
@@ -110,13 +110,17 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
         Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
             mean: mean.iter().map(|&m| m as f32).collect(),
             std: std.iter().map(|&s| s as f32).collect(),
-            layout: match layout {
-                Layout::Chw => image::Layout::Chw,
-                Layout::Hwc => image::Layout::Hwc,
-            },
+            layout: order(*layout),
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
     })
+}
+
+fn order(layout: Layout) -> image::Layout {
+    match layout {
+        Layout::Chw => image::Layout::Chw,
+        Layout::Hwc => image::Layout::Hwc,
+    }
 }
 
 /// The augmentation that an op is, if it is one.
@@ -145,6 +149,12 @@ fn augment(op: &Op) -> Option<Augment> {
             interpolation: looked_up(*interpolation),
             fill: pixel(fill.as_deref()),
         },
+        Op::RandomErasing { probability, scale, ratio, value, .. } => Augment::Erasing {
+            p: *probability,
+            scale: *scale,
+            ratio: *ratio,
+            value: value.as_ref().map(|value| value.iter().map(|&v| v as f32).collect()),
+        },
         _ => return None,
     })
 }
@@ -164,7 +174,13 @@ fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
 /// The images of a column, one by one.
 enum Rows<'a> {
     Encoded(&'a LargeBinaryArray),
-    Pixels { values: Buffer, images: Vec<([usize; 3], usize)> },
+    /// Numbers of `size` bytes; the shape and the first number of each image.
+    Numbers {
+        values: Buffer,
+        size: usize,
+        layout: image::Layout,
+        images: Vec<([usize; 3], usize)>,
+    },
 }
 
 impl<'a> Rows<'a> {
@@ -181,17 +197,23 @@ impl<'a> Rows<'a> {
             images.push((shape, start));
             start += shape.iter().product::<usize>();
         }
-        Ok(Rows::Pixels { values: tensor_values(kind, column)?, images })
+        let size = kind.dtype().map_or(1, |dtype| dtype.size());
+        let layout = image_layout(kind).map_or(image::Layout::Hwc, order);
+        Ok(Rows::Numbers { values: tensor_values(kind, column)?, size, layout, images })
     }
 
     fn row(&self, row: usize) -> Result<Input<'_>> {
         match self {
             Rows::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
             Rows::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
-            Rows::Pixels { values, images } => {
-                let ([height, width, channels], start) = images[row];
-                let pixels = &values.as_slice()[start..start + height * width * channels];
-                Ok(Input::Pixels { height, width, channels, pixels })
+            Rows::Numbers { values, size, layout, images } => {
+                let (shape, start) = images[row];
+                let bytes = &values.as_slice()[start * size..][..shape.iter().product::<usize>() * size];
+                let [height, width, channels] = shape;
+                Ok(match size {
+                    1 => Input::Pixels { height, width, channels, pixels: bytes },
+                    _ => Input::Floats { shape, layout: *layout, bytes },
+                })
             }
         }
     }

@@ -52,6 +52,10 @@ pub fn describe(op: &Op) -> String {
             let how = looked_up(*interpolation, fill.as_deref());
             format!("{column}, num_ops={num_ops}, magnitude={magnitude}{bins}{how}")
         }
+        Op::RandomErasing { column, probability, scale, ratio, value } => {
+            let value = value.as_ref().map_or("random".to_owned(), |value| format!("{value:?}"));
+            format!("{column}, p={probability}, scale={scale:?}, ratio={ratio:?}, value={value}")
+        }
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }

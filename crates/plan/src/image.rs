@@ -84,6 +84,12 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
             }
             filled(op, field, fill.as_deref())?
         }
+        Op::RandomErasing { probability, scale, ratio, value, .. } => {
+            coin(op, *probability)?;
+            between(op, "scale", *scale, (0.0, 1.0))?;
+            between(op, "ratio", *ratio, (1e-9, 1e9))?;
+            erased(op, field, value.as_deref())?
+        }
         Op::Normalize { mean, std, layout, .. } => normalized(op, field, mean, std, *layout)?,
         _ => return Err(Error::internal(format!("{} is no image op", op.name()))),
     };
@@ -167,6 +173,44 @@ fn filled(op: &Op, field: &Field, fill: Option<&[u8]>) -> Result<Kind> {
     let kind = changed(op, field)?;
     per_channel(op, "fill", fill.map_or(1, <[u8]>::len), &kind, 2)?;
     Ok(kind)
+}
+
+/// Says in which order the dimensions of an image are: channels are the dimension of 1 or 3 at either end. `None` when
+/// that is neither or both.
+pub fn image_layout(kind: &Kind) -> Option<Layout> {
+    let Kind::Tensor { shape, .. } = kind else { return None };
+    let [first, _, last] = shape.as_slice() else { return None };
+    match (matches!(first, Some(1 | 3)), matches!(last, Some(1 | 3))) {
+        (true, false) => Some(Layout::Chw),
+        (false, true) => Some(Layout::Hwc),
+        _ => None,
+    }
+}
+
+fn erased(op: &Op, field: &Field, value: Option<&[f64]>) -> Result<Kind> {
+    let (dtype, _) = image(op, field)?;
+    let axis = match (dtype, image_layout(&field.kind)) {
+        (DType::Uint8, _) => changed(op, field).map(|_| 2)?,
+        (DType::Float32, Some(Layout::Hwc)) => 2,
+        (DType::Float32, Some(Layout::Chw)) => 0,
+        _ => {
+            return Err(Error::invalid(format!("random_erasing: column {:?} is {}", field.name, field.kind))
+                .hint("it takes uint8 pixels, or float32 as normalize makes it, of 1 or 3 channels"));
+        }
+    };
+    if let (None, DType::Uint8) = (value, dtype) {
+        return Err(Error::invalid("random_erasing: value=\"random\" makes float32 pixels")
+            .hint("put it after normalize, or give levels"));
+    }
+    let most = if dtype == DType::Uint8 { 255.0 } else { 1e30 };
+    let whole = |v: f64| dtype != DType::Uint8 || v == v.trunc();
+    let least = if dtype == DType::Uint8 { 0.0 } else { -most };
+    if let Some(bad) = value.unwrap_or_default().iter().find(|v| !((least..=most).contains(*v) && whole(**v))) {
+        let want = if dtype == DType::Uint8 { "whole levels within 0..=255" } else { "finite numbers" };
+        return Err(range(op, "value", bad, want));
+    }
+    per_channel(op, "value", value.map_or(1, <[f64]>::len), &field.kind, axis)?;
+    Ok(field.kind.clone())
 }
 
 /// Checks that there is one value, or one for each channel, which are dimension `axis`.

@@ -23,6 +23,7 @@ pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
 pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote};
 pub use graph::{Graph, Node, Site};
+pub use image::image_layout;
 pub use op::{Class, Direction, Function, ImageMode, Interpolation, Layout, Op};
 pub use order::Order;
 pub use permute::Permutation;

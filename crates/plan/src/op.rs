@@ -262,6 +262,19 @@ pub enum Op {
         /// The pixel outside, one level or one for each channel; zeros without it.
         fill: Option<Vec<u8>>,
     },
+    /// A rectangle overwritten, at random; before or after `Normalize`.
+    RandomErasing {
+        /// The column.
+        column: String,
+        /// How likely.
+        probability: f64,
+        /// Least and greatest share of the area.
+        scale: (f64, f64),
+        /// Least and greatest height / width.
+        ratio: (f64, f64),
+        /// One number or one for each channel; normal draws without it.
+        value: Option<Vec<f64>>,
+    },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
         /// The column.
@@ -347,6 +360,7 @@ impl Op {
             Op::GaussianBlur { .. } => "gaussian_blur",
             Op::RandomRotation { .. } => "random_rotation",
             Op::RandAugment { .. } => "rand_augment",
+            Op::RandomErasing { .. } => "random_erasing",
             Op::Normalize { .. } => "normalize",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
@@ -379,7 +393,8 @@ impl Op {
             | Op::RandomGrayscale { .. }
             | Op::GaussianBlur { .. }
             | Op::RandomRotation { .. }
-            | Op::RandAugment { .. } => true,
+            | Op::RandAugment { .. }
+            | Op::RandomErasing { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -407,6 +422,7 @@ impl Op {
             | Op::GaussianBlur { column, .. }
             | Op::RandomRotation { column, .. }
             | Op::RandAugment { column, .. }
+            | Op::RandomErasing { column, .. }
             | Op::Normalize { column, .. } => Some(column),
             _ => None,
         }

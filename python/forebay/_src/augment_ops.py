@@ -174,6 +174,41 @@ class AugmentOps(Base):
         }
         return self._then(op, keep_position, name)
 
+    def random_erasing(
+        self,
+        column: str,
+        *,
+        p: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Iterable[float] | Literal["random"] = 0.0,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Overwrites a rectangle, before `normalize` or, as torchvision's recipes do, behind it.
+
+        Behind `normalize`, `value` is a normalised number: 0 is the mean colour. No flip may follow there.
+
+        Args:
+            column: The column.
+            p: How likely.
+            scale: The least and the greatest share of the image's area.
+            ratio: The least and the greatest height / width.
+            value: One number or one for each channel: levels 0 to 255 before `normalize`, any numbers behind it. Or,
+                behind it, `"random"`: each number drawn from the standard normal distribution.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "random_erasing",
+            "column": column,
+            "probability": arguments.number(p, "random_erasing", "p"),
+            "scale": arguments.interval(scale, "random_erasing", "scale"),
+            "ratio": arguments.interval(ratio, "random_erasing", "ratio"),
+            "value": None if value == "random" else arguments.numbers(value, "random_erasing", "value"),
+        }
+        return self._then(op, keep_position, name)
+
 
 def _looked_up(interpolation: str, fill: int | Iterable[int] | None, op: str) -> dict[str, Any]:
     """Returns how an op makes pixels between pixels and outside."""

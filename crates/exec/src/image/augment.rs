@@ -7,6 +7,9 @@ use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 
 use super::edit::{Edit, Recolour};
+use super::erase::erase_floats;
+use super::geometry::random_erasing;
+use super::normalize::Layout;
 use super::rand_augment;
 use super::warp::{Interpolation, Warp};
 
@@ -50,6 +53,17 @@ pub enum Augment {
         /// The pixel outside; `None` is zeros, see `Warp`.
         fill: Option<[u8; 3]>,
     },
+    /// A rectangle overwritten. The only one that may follow `Normalize`.
+    Erasing {
+        /// The probability.
+        p: f64,
+        /// The least and the greatest share of the image's area.
+        scale: (f64, f64),
+        /// The least and the greatest height by width.
+        ratio: (f64, f64),
+        /// A number for all channels or one for each; none for normal draws, after `Normalize` alone.
+        value: Option<Vec<f32>>,
+    },
     /// Operations out of torchvision's fourteen of RandAugment, one after another.
     RandAugment {
         /// How many.
@@ -75,43 +89,48 @@ impl Augment {
             Self::Grayscale { .. } => "grayscale",
             Self::GaussianBlur { .. } => "gaussian blur",
             Self::Rotation { .. } => "rotation",
+            Self::Erasing { .. } => "erasing",
             Self::RandAugment { .. } => "rand augment",
         }
     }
 
     /// Checks the arguments.
     pub(super) fn check(&self) -> Result<()> {
-        let name = self.name();
+        let (name, p) = (self.name(), self.probability());
+        within(name, "p", (p, p), (0.0, 1.0))?;
         match *self {
-            Self::ColorJitter { brightness, contrast, saturation, hue, p } => {
+            Self::ColorJitter { brightness, contrast, saturation, hue, .. } => {
                 for (what, interval) in [("brightness", brightness), ("contrast", contrast), ("saturation", saturation)]
                 {
                     within(name, what, interval.unwrap_or((1.0, 1.0)), (0.0, 1e9))?;
                 }
-                within(name, "hue", hue.unwrap_or((0.0, 0.0)), (-0.5, 0.5))?;
-                within(name, "p", (p, p), (0.0, 1.0))
+                within(name, "hue", hue.unwrap_or((0.0, 0.0)), (-0.5, 0.5))
             }
-            Self::Grayscale { p } => within(name, "p", (p, p), (0.0, 1.0)),
-            Self::GaussianBlur { size, sigma, p } => {
-                if size % 2 == 0 || size > BLUR_MAX {
-                    return Err(Error::invalid(format!(
-                        "{name} of {size} pixels, not odd and within 1 and {BLUR_MAX}"
-                    )));
-                }
-                within(name, "sigma", sigma, (1e-9, 1e9))?;
-                within(name, "p", (p, p), (0.0, 1.0))
+            Self::GaussianBlur { size, .. } if size % 2 == 0 || size > BLUR_MAX => {
+                Err(Error::invalid(format!("{name} of {size} pixels, not odd and within 1 and {BLUR_MAX}")))
             }
+            Self::GaussianBlur { sigma, .. } => within(name, "sigma", sigma, (1e-9, 1e9)),
             Self::Rotation { degrees, .. } => within(name, "degrees", degrees, (-1e6, 1e6)),
+            Self::Erasing { value: Some(ref value), .. } if value.is_empty() => {
+                Err(Error::invalid(format!("{name} with no value")))
+            }
+            Self::Erasing { scale, ratio, .. } => {
+                within(name, "scale", scale, (0.0, 1.0))?;
+                within(name, "ratio", ratio, (1e-9, 1e9))
+            }
             Self::RandAugment { magnitude, bins, .. } if bins < 2 || magnitude >= bins => {
                 Err(Error::invalid(format!("{name} with magnitude {magnitude} of {bins}")))
             }
-            Self::RandAugment { .. } => Ok(()),
+            Self::Grayscale { .. } | Self::RandAugment { .. } => Ok(()),
         }
     }
 
     fn probability(&self) -> f64 {
         match *self {
-            Self::ColorJitter { p, .. } | Self::Grayscale { p } | Self::GaussianBlur { p, .. } => p,
+            Self::ColorJitter { p, .. }
+            | Self::Grayscale { p }
+            | Self::GaussianBlur { p, .. }
+            | Self::Erasing { p, .. } => p,
             Self::Rotation { .. } | Self::RandAugment { .. } => 1.0,
         }
     }
@@ -148,12 +167,42 @@ impl Augment {
             Self::Rotation { degrees: (low, high), interpolation, fill } => {
                 edit(Edit::Warp(Warp::rotation(rng.uniform(low, high), interpolation, fill)))
             }
+            Self::Erasing { scale, ratio, ref value, .. } => {
+                let Some(region) = random_erasing(size, scale, ratio, rng) else { return Ok(()) };
+                let value = value.as_ref().ok_or_else(|| {
+                    Error::invalid("erasing with normal draws makes no 8-bit pixels").hint("put it after normalize")
+                })?;
+                edit(Edit::Erase { region, value: std::array::from_fn(|c| value[c % value.len()] as u8) })
+            }
             Self::RandAugment { num_ops, magnitude, bins, interpolation, fill } => {
                 let level = magnitude as f64 / (bins - 1) as f64;
                 let how = Warp::rotation(0.0, interpolation, fill);
                 (0..num_ops).try_for_each(|_| rand_augment::draw(level, size, &how, rng, &mut edit))
             }
         }
+    }
+
+    /// Does to an image of f32 what can be done to one.
+    ///
+    /// # Errors
+    /// Invalid for anything but erasing.
+    pub(super) fn apply_to_floats(
+        &self,
+        bytes: &mut [u8],
+        shape: [usize; 3],
+        layout: Layout,
+        rng: &mut SampleRng,
+    ) -> Result<()> {
+        let Self::Erasing { p, scale, ratio, ref value } = *self else {
+            return Err(Error::invalid(format!("{} of an image of floats", self.name())));
+        };
+        if rng.unit() < p {
+            let size = layout.size(shape);
+            if let Some(region) = random_erasing(size, scale, ratio, rng) {
+                erase_floats(bytes, shape, layout, region, value.as_deref(), rng);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
 
+use super::augment::Augment;
 use super::decode::Mode;
 pub use super::flow::Scratch;
 use super::flow::{Flow, Target};
@@ -41,7 +42,7 @@ pub enum Input<'a> {
         /// `height * width * channels` bytes.
         pixels: &'a [u8],
     },
-    /// An image that was normalised before, which can only be flipped.
+    /// An image that was normalised before, which can only be flipped and erased.
     Floats {
         /// The shape in the order that `layout` says.
         shape: [usize; 3],
@@ -101,14 +102,23 @@ impl Chain {
     /// Checks the steps and makes a chain of them. `decode` is the mode for encoded input, none for pixels.
     ///
     /// # Errors
-    /// Invalid when an argument is out of range, or when anything but flips follows a `Normalize`.
+    /// Invalid when an argument is out of range, or when anything but flips and then erasing follows a `Normalize`.
     pub fn new(decode: Option<Mode>, steps: Vec<Step>) -> Result<Self> {
         let mut normalizer: Option<Normalizer> = None;
+        let mut erased = false;
         for step in &steps {
             step.check()?;
-            if normalizer.is_some() && !matches!(step, Step::Flip { .. }) {
-                return Err(Error::invalid(format!("{} after normalize", step.name()))
-                    .hint("move normalize behind the steps that work on 8-bit pixels"));
+            match step {
+                Step::Augment { augment: Augment::Erasing { .. }, .. } => erased = normalizer.is_some(),
+                Step::Flip { .. } if erased => {
+                    return Err(Error::invalid("flip after erasing a normalised image").hint("flip before normalize"));
+                }
+                Step::Flip { .. } => {}
+                _ if normalizer.is_some() => {
+                    return Err(Error::invalid(format!("{} after normalize", step.name()))
+                        .hint("move normalize behind the steps that work on 8-bit pixels"));
+                }
+                _ => {}
             }
             if let Step::Normalize { mean, std, layout } = step {
                 normalizer = Some(Normalizer::new(mean, std, *layout)?);
@@ -160,23 +170,28 @@ impl Chain {
             (Input::Pixels { height, width, channels, pixels }, None) => {
                 Flow::given(Image::packed(pixels, width, height, channels)?, scratch)
             }
-            (Input::Floats { shape, layout, bytes }, None) => return self.flip_only(shape, layout, bytes, rng, out),
+            (Input::Floats { shape, layout, bytes }, None) => return self.floats(shape, layout, bytes, rng, out),
             (Input::Encoded(_), None) => {
                 return Err(Error::invalid("an encoded image for steps that do not decode it"));
             }
             (_, Some(_)) => return Err(Error::invalid("pixels where an encoded image is to be decoded")),
         };
+        let mut normalized = false;
         for (i, step) in self.steps.iter().enumerate() {
             let (size, antialias) = match *step {
                 Step::Flip { axis, p, key_op } => {
                     flow.flip.turn(axis, heads(p, rng(key_op)));
                     continue;
                 }
+                Step::Augment { .. } if normalized => continue,
                 Step::Augment { ref augment, key_op } => {
                     augment.draw(flow.size(), &mut rng(key_op), |edit| flow.edit(edit))?;
                     continue;
                 }
-                Step::Normalize { .. } => continue,
+                Step::Normalize { .. } => {
+                    normalized = true;
+                    continue;
+                }
                 Step::CenterCrop { height, width } => {
                     flow.center_crop(center_crop(flow.size(), (width, height)), (width, height))?;
                     continue;
@@ -198,7 +213,12 @@ impl Chain {
             flow.resize(size, antialias, Target::Buffer)?;
         }
         let shape = self.shape(flow.size(), flow.channels());
-        flow.finish(self.normalizer.as_ref(), out.take(shape)?)?;
+        let out = out.take(shape)?;
+        flow.finish(self.normalizer.as_ref(), out)?;
+        if let Some(normalizer) = &self.normalizer {
+            let after = self.steps.iter().rposition(|step| matches!(step, Step::Normalize { .. })).unwrap_or(0);
+            erase(&self.steps[after..], shape.dims, normalizer.layout(), &rng, out)?;
+        }
         Ok(shape)
     }
 
@@ -212,7 +232,7 @@ impl Chain {
         flip == Mirror::default()
     }
 
-    fn flip_only(
+    fn floats(
         &self,
         shape: [usize; 3],
         layout: Layout,
@@ -220,15 +240,18 @@ impl Chain {
         rng: impl Fn(u64) -> SampleRng,
         out: &mut Output<'_>,
     ) -> Result<Shape> {
-        let mut flip = Mirror::default();
+        let (mut flip, mut erased) = (Mirror::default(), false);
         for step in &self.steps {
-            let Step::Flip { axis, p, key_op } = *step else {
-                return Err(Error::invalid(format!("{} of an image of floats", step.name())));
-            };
-            flip.turn(axis, heads(p, rng(key_op)));
+            match *step {
+                Step::Flip { axis, p, key_op } if !erased => flip.turn(axis, heads(p, rng(key_op))),
+                Step::Augment { .. } => erased = true,
+                _ => return Err(Error::invalid(format!("{} of an image of floats", step.name()))),
+            }
         }
         let result = Shape { dims: shape, dtype: DType::Float32 };
-        flip_floats(bytes, shape, layout, flip, out.take(result)?)?;
+        let out = out.take(result)?;
+        flip_floats(bytes, shape, layout, flip, out)?;
+        erase(&self.steps, shape, layout, &rng, out)?;
         Ok(result)
     }
 
@@ -239,6 +262,22 @@ impl Chain {
         };
         Shape { dims: layout.shape(width, height, channels), dtype }
     }
+}
+
+/// Erases what the augmentations among `steps` say from an image of f32.
+fn erase(
+    steps: &[Step],
+    shape: [usize; 3],
+    layout: Layout,
+    rng: &impl Fn(u64) -> SampleRng,
+    out: &mut [u8],
+) -> Result<()> {
+    for step in steps {
+        if let Step::Augment { augment, key_op } = step {
+            augment.apply_to_floats(out, shape, layout, &mut rng(*key_op))?;
+        }
+    }
+    Ok(())
 }
 
 /// Tosses the coin of a flip.

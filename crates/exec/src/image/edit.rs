@@ -7,6 +7,7 @@
 
 use super::colour;
 use super::levels;
+use super::view::Region;
 use super::warp::Warp;
 
 /// A change of every pixel that looks at its colour, and perhaps at all colours of the image, but at no place.
@@ -48,6 +49,13 @@ pub(super) enum Edit {
     Sharpness(f64),
     /// Moved.
     Warp(Warp),
+    /// A region in one colour.
+    Erase {
+        /// The region.
+        region: Region,
+        /// The colour.
+        value: [u8; 3],
+    },
 }
 
 impl Recolour {

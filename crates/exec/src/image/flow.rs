@@ -10,6 +10,7 @@ use forebay_core::{Error, Result};
 use super::blur::Blur;
 use super::decode::{Decoder, Limits, Mode};
 use super::edit::Edit;
+use super::erase::erase;
 use super::geometry::CenterCrop;
 use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
@@ -93,9 +94,14 @@ impl<'a, 's> Flow<'a, 's> {
 
     /// Narrows the image to a region of itself.
     pub(super) fn crop(&mut self, to: Region) {
-        let x = if self.flip.horizontal { self.region.width - to.width - to.x } else { to.x };
-        let y = if self.flip.vertical { self.region.height - to.height - to.y } else { to.y };
-        self.region = Region { x: self.region.x + x, y: self.region.y + y, ..to };
+        self.region = self.place(to);
+    }
+
+    /// Returns where a region of the image lies in its base.
+    fn place(&self, of: Region) -> Region {
+        let x = if self.flip.horizontal { self.region.width - of.width - of.x } else { of.x };
+        let y = if self.flip.vertical { self.region.height - of.height - of.y } else { of.y };
+        Region { x: self.region.x + x, y: self.region.y + y, ..of }
     }
 
     /// Crops, and pads with zeros to `width` x `height` when the image is smaller.
@@ -135,6 +141,11 @@ impl<'a, 's> Flow<'a, 's> {
         let channels = self.channels;
         match edit {
             Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
+            Edit::Erase { region, value } => {
+                self.own()?;
+                let (place, width) = (self.place(region), self.size.0);
+                erase(self.own()?, width, channels, place, value);
+            }
             Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
             Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
             Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,

@@ -71,6 +71,30 @@ pub fn random_resized_crop(
     Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
 }
 
+/// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area within
+/// `scale` and a ratio (height by width) log-uniform within `ratio`, or none.
+pub(super) fn random_erasing(
+    (width, height): (usize, usize),
+    scale: (f64, f64),
+    ratio: (f64, f64),
+    rng: &mut SampleRng,
+) -> Option<Region> {
+    let area = width as f64 * height as f64;
+    let log_ratio = (ln(ratio.0), ln(ratio.1));
+    for _ in 0..10 {
+        let target = area * rng.uniform(scale.0, scale.1);
+        let aspect = exp(rng.uniform(log_ratio.0, log_ratio.1));
+        let h = (target * aspect).sqrt().round_ties_even() as usize;
+        let w = (target / aspect).sqrt().round_ties_even() as usize;
+        if h < height && w < width {
+            let y = rng.up_to((height - h) as u32) as usize;
+            let x = rng.up_to((width - w) as u32) as usize;
+            return Some(Region { x, y, width: w, height: h });
+        }
+    }
+    None
+}
+
 /// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size, max_size)`:
 /// the longer side is rounded down; where it would pass `max_size` it is that, and the shorter side is rounded down.
 pub fn shorter_side((width, height): (usize, usize), size: usize, max_size: Option<usize>) -> (usize, usize) {
@@ -123,6 +147,23 @@ mod tests {
         let tall = random_resized_crop((10, 1000), (0.9, 1.0), (0.75, 4.0 / 3.0), &mut rng);
         assert_eq!(tall, Region { x: 0, y: 493, width: 10, height: 13 });
         assert_eq!(random_resized_crop((1, 1), (0.01, 0.02), (1.0, 1.0), &mut rng), Region::whole(1, 1));
+    }
+
+    #[test]
+    fn erased_regions_stay_inside_and_spread_as_asked() {
+        let (mut shares, mut ratios, mut left) = (0.0, 0.0, 0.0);
+        for sample in 0..20_000 {
+            let mut rng = SampleRng::new(8, SampleId(sample));
+            let r = random_erasing((500, 400), (0.02, 0.33), (0.3, 3.3), &mut rng).expect("it fits");
+            assert!(r.fits(500, 400), "{r:?}");
+            shares += (r.width * r.height) as f64 / 200_000.0;
+            ratios += (r.height as f64 / r.width as f64).ln();
+            left += r.x as f64 / (500 - r.width) as f64;
+        }
+        assert!((shares / 20_000.0 - 0.175).abs() < 0.004, "{shares}");
+        assert!((ratios / 20_000.0).abs() < 0.02, "{ratios}");
+        assert!((left / 20_000.0 - 0.5).abs() < 0.01, "{left}");
+        assert_eq!(random_erasing((10, 1), (0.5, 1.0), (1.0, 1.0), &mut SampleRng::new(8, SampleId(0))), None);
     }
 
     #[test]

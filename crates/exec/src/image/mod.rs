@@ -11,6 +11,7 @@ mod chain;
 mod colour;
 mod decode;
 mod edit;
+mod erase;
 mod flow;
 mod geometry;
 mod header;

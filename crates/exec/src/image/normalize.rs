@@ -25,6 +25,14 @@ impl Layout {
             Self::Chw => [channels, height, width],
         }
     }
+
+    /// Returns the columns and rows of an image of a shape in this order.
+    pub fn size(self, shape: [usize; 3]) -> (usize, usize) {
+        match self {
+            Self::Hwc => (shape[1], shape[0]),
+            Self::Chw => (shape[2], shape[1]),
+        }
+    }
 }
 
 /// Turns 8-bit channels into `(v / 255 - mean) / std`.

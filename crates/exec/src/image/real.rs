@@ -1,7 +1,9 @@
-//! The exponential, the logarithm, and the sine and cosine of an angle in degrees.
+//! The exponential, the logarithm, the sine and cosine of an angle in degrees, and normal draws.
 //!
 //! They are written out because a platform's own may differ in the last bit, and a bit of an aspect ratio or an angle can
 //! become a pixel of a crop or a rotation.
+
+use forebay_core::rng::SampleRng;
 
 /// e to the power of `x`, for |x| < 700, to 2 units of the last place.
 pub(crate) fn exp(x: f64) -> f64 {
@@ -49,9 +51,32 @@ pub(super) fn sin_cos(degrees: f64) -> (f64, f64) {
     }
 }
 
+/// Draws from the standard normal distribution (Marsaglia's polar method).
+pub(crate) fn normal(rng: &mut SampleRng) -> f64 {
+    loop {
+        let (u, v) = (rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0));
+        let square = u * u + v * v;
+        if 0.0 < square && square < 1.0 {
+            return u * (-2.0 * ln(square) / square).sqrt();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use forebay_core::SampleId;
+
     use super::*;
+
+    #[test]
+    fn normal_draws_have_the_moments_of_their_distribution() {
+        let mut rng = SampleRng::new(4, SampleId(2));
+        let draws: Vec<f64> = (0..100_000).map(|_| normal(&mut rng)).collect();
+        let moment = |power| draws.iter().map(|v| v.powi(power)).sum::<f64>() / draws.len() as f64;
+        for (power, want) in [(1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)] {
+            assert!((moment(power) - want).abs() < 0.1, "{power}: {}", moment(power));
+        }
+    }
 
     #[test]
     fn exponential_and_logarithm_are_right() {

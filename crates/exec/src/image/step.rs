@@ -69,7 +69,7 @@ pub enum Step {
         /// Names the random stream.
         key_op: u64,
     },
-    /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow.
+    /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow, and erasing after that.
     Normalize {
         /// One for each channel.
         mean: Vec<f32>,

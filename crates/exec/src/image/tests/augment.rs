@@ -7,7 +7,7 @@ use super::golden::file;
 use crate::image::edit::{Edit, Recolour};
 use crate::image::flow::Flow;
 use crate::image::warp::Warp;
-use crate::image::{Augment, Chain, Image, Interpolation, Limits, Scratch, Step};
+use crate::image::{Augment, Chain, Image, Interpolation, Limits, Region, Scratch, Step};
 
 /// Runs one edit on pixels of a shape.
 fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
@@ -44,6 +44,10 @@ fn parse(words: &[&str], size: (usize, usize)) -> Edit {
         "shear_y" => Edit::Warp(Warp::shear(number(1), true, size, &how(0.0))),
         "shift_x" => Edit::Warp(Warp::shift(number(1), 0.0, &how(0.0))),
         "shift_y" => Edit::Warp(Warp::shift(0.0, number(1), &how(0.0))),
+        "erase" => {
+            let [x, y, width, height] = [1, 2, 3, 4].map(|i| number(i) as usize);
+            Edit::Erase { region: Region { x, y, width, height }, value: [5, 6, 7].map(|i| number(i) as u8) }
+        }
         "blur" => Edit::Blur { size: number(1) as usize, sigma: number(2) },
         other => panic!("no edit is called {other}"),
     }

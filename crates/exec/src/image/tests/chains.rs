@@ -11,11 +11,16 @@ fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
     Step::Flip { axis: [Axis::Horizontal, Axis::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
 }
 
+fn erasing(value: Option<Vec<f32>>, p: f64) -> Augment {
+    Augment::Erasing { p, scale: (0.02, 0.8), ratio: (0.3, 3.3), value }
+}
+
 fn any_augment(rng: &mut SampleRng) -> Augment {
     let p = [0.5, 1.0][draw(rng, 0, 1)];
     let interpolation = [Interpolation::Nearest, Interpolation::Bilinear][draw(rng, 0, 1)];
     let fill = [None, Some([3, 200, 90])][draw(rng, 0, 1)];
-    match draw(rng, 0, 5) {
+    match draw(rng, 0, 6) {
+        6 => erasing(Some(vec![9.0, 0.0, 255.0]), p),
         0 => Augment::ColorJitter {
             brightness: Some((0.6, 1.4)),
             contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
@@ -56,6 +61,10 @@ fn any_chain(rng: &mut SampleRng, channels: usize) -> Vec<Step> {
         let (mean, std) = (vec![0.485, 0.456, 0.406], vec![0.229, 0.224, 0.225]);
         steps.push(Step::Normalize { mean: mean[..channels].to_vec(), std: std[..channels].to_vec(), layout });
         (0..draw(rng, 0, 2)).for_each(|op| steps.push(any_flip(rng, 100 + op as u64)));
+        let value = [None, Some(vec![0.5]), Some(vec![1.0, -2.0, 0.0])][draw(rng, 0, 2)].clone();
+        (0..draw(rng, 0, 1)).for_each(|op| {
+            steps.push(Step::Augment { augment: erasing(value.clone(), 0.8), key_op: 200 + op as u64 });
+        });
     }
     steps
 }

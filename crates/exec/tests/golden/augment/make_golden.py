@@ -107,6 +107,10 @@ for mode in MODES:
     moved(0, "shift_x -7", mode, "3,200,90", lambda t, **o: affine(t, translate=(-7, 0), **o))
     moved(0, "shift_y 4", mode, "none", lambda t, **o: affine(t, translate=(0, 4), **o))
 
+value = torch.tensor([3.0, 200.0, 90.0])[:, None, None]
+case(0, 0, 0, "erase 5 3 20 11 3 200 90", lambda t: F.erase(t, i=3, j=5, h=11, w=20, v=value))
+case(2, 0, 0, "erase 0 21 33 1 3 0 0", lambda t: F.erase(t, i=21, j=0, h=1, w=33, v=value[:1]))
+
 (HERE / "cases.txt").write_text("\n".join(lines) + "\n")
 (HERE / "cases.u8").write_bytes(b"".join(image.tobytes() for image in images))
 print(len(lines), "images")
