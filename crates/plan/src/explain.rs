@@ -59,6 +59,9 @@ pub fn describe(op: &Op) -> String {
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }
+        Op::Mix { column, label, classes, alpha, probability, .. } => {
+            format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
+        }
         Op::Shuffle {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
         Op::Take { count } | Op::Skip { count } => count.to_string(),
@@ -156,6 +159,7 @@ fn work(work: &Work) -> String {
             let group = if step.per_batch { "for each batch" } else { "in python" };
             format!("{}  ({group})", describe(&step.node.op))
         }
+        Work::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
         other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
     }
 }

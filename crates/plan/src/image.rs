@@ -96,7 +96,7 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
     Ok(input.with(Field { kind, ..field.clone() }))
 }
 
-fn range(op: &Op, argument: &str, value: impl std::fmt::Display, want: &str) -> Error {
+pub(crate) fn range(op: &Op, argument: &str, value: impl std::fmt::Display, want: &str) -> Error {
     Error::invalid(format!("{}: {argument}={value} is out of range", op.name())).hint(format!("use {want}"))
 }
 
@@ -128,7 +128,7 @@ fn interval(op: &Op, argument: &str, (low, high): (f64, f64), max: f64) -> Resul
 }
 
 /// Checks a probability.
-fn coin(op: &Op, p: f64) -> Result<()> {
+pub(crate) fn coin(op: &Op, p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { Err(range(op, "p", p, "0 <= p <= 1")) }
 }
 

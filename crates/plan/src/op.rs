@@ -68,6 +68,16 @@ pub enum Interpolation {
     Bilinear,
 }
 
+/// How two samples become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mixing {
+    /// Blended.
+    Mixup,
+    /// A box of one in the other.
+    Cutmix,
+}
+
 /// A user's Python function, pickled, and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -286,6 +296,21 @@ pub enum Op {
         /// The order of the result's dimensions.
         layout: Layout,
     },
+    /// The samples of each batch mixed in pairs; labels become shares of classes.
+    Mix {
+        /// How.
+        how: Mixing,
+        /// The images.
+        column: String,
+        /// The labels: numbers of classes, or shares of them.
+        label: String,
+        /// The number of classes.
+        classes: usize,
+        /// Of the beta distribution of the share that a sample keeps.
+        alpha: f64,
+        /// How likely a batch is mixed at all.
+        probability: f64,
+    },
     /// A global permutation, another one each epoch.
     Shuffle {},
     /// The epoch's samples over again.
@@ -362,6 +387,8 @@ impl Op {
             Op::RandAugment { .. } => "rand_augment",
             Op::RandomErasing { .. } => "random_erasing",
             Op::Normalize { .. } => "normalize",
+            Op::Mix { how: Mixing::Mixup, .. } => "mixup",
+            Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
@@ -394,7 +421,8 @@ impl Op {
             | Op::GaussianBlur { .. }
             | Op::RandomRotation { .. }
             | Op::RandAugment { .. }
-            | Op::RandomErasing { .. } => true,
+            | Op::RandomErasing { .. }
+            | Op::Mix { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -473,6 +501,7 @@ impl Op {
             Op::Prefetch { count } if !(1..=4096).contains(count) => {
                 Err(Error::invalid(format!("prefetch: count {count} is out of range")).hint("use 1..=4096"))
             }
+            Op::Mix { .. } => crate::mix::apply(self, input),
             _ if self.image_column().is_some() => crate::image::apply(self, input),
             _ => Ok(input.clone()),
         }

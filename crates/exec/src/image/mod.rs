@@ -21,7 +21,7 @@ mod levels;
 mod normalize;
 mod png;
 mod rand_augment;
-mod real;
+pub(crate) mod real;
 mod resize;
 mod sharpen;
 mod step;
