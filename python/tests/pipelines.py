@@ -29,6 +29,14 @@ def count_up():
         yield {"id": np.int64(i), "name": f"sample {i}"}
 
 
+AUGMENT = [
+    lambda ds: ds.color_jitter("image", brightness=0.5, contrast=0.5, saturation=0.5, hue=0.2),
+    lambda ds: ds.random_grayscale("image", p=0.5).gaussian_blur("image", 5),
+    lambda ds: ds.rand_augment("image", interpolation="bilinear"),
+    lambda ds: ds.random_rotation("image", 45, fill=7).random_erasing("image"),
+]
+
+
 def source(rng: random.Random, shards: Path) -> fb.Dataset:
     kind = rng.choice(["range", "range", "numpy", "images", "tar", "generator", "map dataset"])
     if kind == "range":
@@ -96,6 +104,8 @@ def make(seed: int, shards: Path) -> fb.Dataset:
                 ds = ds.resize("image", (8, 6))
             if rng.random() < 0.5:
                 ds = ds.random_flip("image")
+            if rng.random() < 0.5:
+                ds = rng.choice(AUGMENT)(ds)
             if rng.random() < 0.5:
                 channels = ds.schema["image"].shape[2]
                 ds = ds.normalize(

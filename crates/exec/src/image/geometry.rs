@@ -154,13 +154,14 @@ mod tests {
         let (mut shares, mut ratios, mut left) = (0.0, 0.0, 0.0);
         for sample in 0..20_000 {
             let mut rng = SampleRng::new(8, SampleId(sample));
-            let r = random_erasing((500, 400), (0.02, 0.33), (0.3, 3.3), &mut rng).expect("it fits");
+            // Small enough that no try is refused, which would favour one shape.
+            let r = random_erasing((500, 400), (0.02, 0.2), (0.3, 3.3), &mut rng).expect("it fits");
             assert!(r.fits(500, 400), "{r:?}");
             shares += (r.width * r.height) as f64 / 200_000.0;
             ratios += (r.height as f64 / r.width as f64).ln();
             left += r.x as f64 / (500 - r.width) as f64;
         }
-        assert!((shares / 20_000.0 - 0.175).abs() < 0.004, "{shares}");
+        assert!((shares / 20_000.0 - 0.11).abs() < 0.002, "{shares}");
         assert!((ratios / 20_000.0).abs() < 0.02, "{ratios}");
         assert!((left / 20_000.0 - 0.5).abs() < 0.01, "{left}");
         assert_eq!(random_erasing((10, 1), (0.5, 1.0), (1.0, 1.0), &mut SampleRng::new(8, SampleId(0))), None);
