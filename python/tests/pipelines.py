@@ -86,6 +86,14 @@ def files(folder: Path) -> Path:
     return folder
 
 
+AUGMENT = [
+    lambda ds: ds.color_jitter("image", brightness=0.5, contrast=0.5, saturation=0.5, hue=0.2),
+    lambda ds: ds.random_grayscale("image", p=0.5).gaussian_blur("image", 5),
+    lambda ds: ds.rand_augment("image", interpolation="bilinear"),
+    lambda ds: ds.random_rotation("image", 45, fill=7).random_erasing("image"),
+]
+
+
 def source(rng: random.Random, shards: Path) -> fb.Dataset:
     n = rng.choice([0, 1, 3, 5, 64, 100, 200, 333, 777])
     match rng.choice(
@@ -196,6 +204,8 @@ def pictured(ds: fb.Dataset, rng: random.Random) -> fb.Dataset:
             ds = ds.resize("image", size, antialias=antialias)
     if rng.random() < 0.5:
         ds = ds.random_flip("image", p=rng.choice([0.0, 0.5, 1.0]))
+    if rng.random() < 0.5:
+        ds = rng.choice(AUGMENT)(ds)
     if rng.random() < 0.5:
         channels = ds.schema["image"].shape[2]
         layout = rng.choice(["CHW", "HWC"])

@@ -168,6 +168,21 @@ def test_resize_is_pillows_bilinear_within_a_level(size):
     assert np.abs(got.astype(int) - want).max() <= 1
 
 
+@pytest.mark.parametrize(
+    ("shape", "max_size", "want"),
+    [((37, 53), None, (16, 22)), ((53, 37), None, (22, 16)), ((37, 53), 20, (14, 20)), ((9, 9), 20, (16, 16))],
+)
+def test_resize_by_the_shorter_side_keeps_the_shape_as_torchvision_does(shape, max_size, want):
+    pixels = picture(7, *shape)
+    ds = fb.from_dict({"image": [encoded(pixels, "PNG")]}).decode_image("image")
+    ds = ds.resize("image", shorter=16, max_size=max_size)
+    assert ds.schema["image"] == ("uint8", (None, None, 3))
+    got = next(iter(ds))["image"]
+    assert got.shape == (*want, 3)
+    exact = Image.fromarray(pixels).resize(want[::-1], Image.Resampling.BILINEAR)
+    assert np.abs(got.astype(int) - np.asarray(exact)).max() <= 1
+
+
 def test_center_crop_cuts_and_pads():
     pixels = picture(8, 10, 20)
     ds = fb.from_dict({"image": [encoded(pixels, "PNG")]}).decode_image("image")
@@ -198,6 +213,10 @@ def test_random_flip_flips_or_leaves():
         np.testing.assert_array_equal(row["image"], pixels[:, ::-1] if f else pixels)
     assert 60 < sum(flipped) < 140
     assert all((r["image"] == pixels).all() for r in ds.iter()) is False
+    down = fb.from_dict({"image": [encoded(pixels, "PNG")]}).decode_image("image")
+    down = down.random_flip("image", p=1, direction="vertical")
+    np.testing.assert_array_equal(next(iter(down))["image"], pixels[::-1])
+    np.testing.assert_array_equal(next(iter(down.random_flip("image", p=1)))["image"], pixels[::-1, ::-1])
     never = fb.from_dict({"image": [encoded(pixels, "PNG")]}).decode_image("image").random_flip("image", p=0)
     np.testing.assert_array_equal(next(iter(never))["image"], pixels)
 

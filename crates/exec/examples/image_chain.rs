@@ -1,4 +1,5 @@
-//! Times the training chain on one thread: decode, random resized crop to 224, flip, normalise to CHW.
+//! Times the training chain on one thread: decode, random resized crop to 224, flip, normalise to CHW; and what
+//! augmentations of 224 by 224 pixels take.
 //!
 //!     cargo run --release -p forebay-exec --example image_chain -- FILE.jpg [ROUNDS]
 //!
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed};
 use forebay_exec::image::{
-    Chain, Decoder, Image, Input, Layout, Limits, Mode, Normalizer, Output, Region, Resizer, Scratch, Step,
-    random_resized_crop,
+    Augment, Axis, Chain, Decoder, Image, Input, Interpolation, Layout, Limits, Mode, Normalizer, Output, Region,
+    Resizer, Scratch, Step, random_resized_crop,
 };
 
 const SCALE: (f64, f64) = (0.08, 1.0);
@@ -53,13 +54,32 @@ fn main() {
     let len = view.width() * view.height() * 12;
     time("flip and normalise", rounds, |i| normalizer.write(view, i % 2 == 0, &mut slot[..len]).expect("valid"));
 
+    let jitter = Augment::ColorJitter {
+        brightness: Some((0.2, 1.8)),
+        contrast: Some((0.2, 1.8)),
+        saturation: Some((0.2, 1.8)),
+        hue: Some((-0.2, 0.2)),
+        p: 1.0,
+    };
+    let blur = Augment::GaussianBlur { size: 23, sigma: (0.1, 2.0), p: 1.0 };
+    let (interpolation, fill) = (Interpolation::Nearest, None);
+    let policy = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
+    let mut scratch = Scratch::new(limits).expect("memory");
+    for (name, augment) in [("color jitter", jitter), ("gaussian blur", blur), ("rand augment", policy)] {
+        let chain = Chain::new(None, vec![Step::Augment { augment, key_op: 2 }]).expect("valid");
+        let input = Input::Pixels { height: 224, width: 224, channels: 3, pixels: &small };
+        let mut changed = vec![0; small.len()];
+        time(name, rounds, |i| {
+            chain.run(input, draws(i), &mut scratch, &mut Output::Slot(&mut changed)).expect("pixels");
+        });
+    }
+
     let steps = vec![
         Step::RandomResizedCrop { height: 224, width: 224, scale: SCALE, ratio: RATIO, antialias: true, key_op: 0 },
-        Step::Flip { p: 0.5, key_op: 1 },
+        Step::Flip { axis: Axis::Horizontal, p: 0.5, key_op: 1 },
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
     let chain = Chain::new(Some(Mode::Rgb), steps).expect("valid");
-    let mut scratch = Scratch::new(limits).expect("memory");
     time("chain", rounds, |i| {
         let out = &mut Output::Slot(&mut slot);
         chain.run(Input::Encoded(&bytes), draws(i), &mut scratch, out).expect("an image");

@@ -10,9 +10,9 @@ use forebay_core::{Error, Result, Seed};
 use forebay_data::{
     Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
 };
-use forebay_plan::{ImageMode, Layout, Op, Step};
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
 
-use crate::image::{self, Chain, Input, Mode, Output};
+use crate::image::{self, Augment, Chain, Input, Mode, Output};
 use crate::work::Scratch;
 
 pub(crate) struct ImageWork {
@@ -87,9 +87,15 @@ impl ImageWork {
 
 /// The kernel of an op.
 fn kernel(op: &Op, random: u64) -> Result<image::Step> {
+    if let Some(augment) = augment(op) {
+        return Ok(image::Step::Augment { augment, key_op: random });
+    }
     Ok(match op {
         Op::Resize { height, width, antialias, .. } => {
             image::Step::Resize { height: *height, width: *width, antialias: *antialias }
+        }
+        Op::ResizeShorter { size, max_size, antialias, .. } => {
+            image::Step::ResizeShorter { size: *size, max_size: *max_size, antialias: *antialias }
         }
         Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
         Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
@@ -100,23 +106,88 @@ fn kernel(op: &Op, random: u64) -> Result<image::Step> {
             antialias: *antialias,
             key_op: random,
         },
-        Op::RandomFlip { probability, .. } => image::Step::Flip { p: *probability, key_op: random },
+        Op::RandomFlip { probability, direction, .. } => image::Step::Flip {
+            axis: match direction {
+                Direction::Horizontal => image::Axis::Horizontal,
+                Direction::Vertical => image::Axis::Vertical,
+            },
+            p: *probability,
+            key_op: random,
+        },
         Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
             mean: mean.iter().map(|&m| m as f32).collect(),
             std: std.iter().map(|&s| s as f32).collect(),
-            layout: match layout {
-                Layout::Chw => image::Layout::Chw,
-                Layout::Hwc => image::Layout::Hwc,
-            },
+            layout: order(*layout),
         },
         other => return Err(Error::internal(format!("{} is no image op", other.name()))),
     })
 }
 
+fn order(layout: Layout) -> image::Layout {
+    match layout {
+        Layout::Chw => image::Layout::Chw,
+        Layout::Hwc => image::Layout::Hwc,
+    }
+}
+
+/// The augmentation that an op is, if it is one.
+fn augment(op: &Op) -> Option<Augment> {
+    Some(match op {
+        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => Augment::ColorJitter {
+            brightness: *brightness,
+            contrast: *contrast,
+            saturation: *saturation,
+            hue: *hue,
+            p: *probability,
+        },
+        Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
+        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
+            Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
+        }
+        Op::RandomRotation { degrees, interpolation, fill, .. } => Augment::Rotation {
+            degrees: *degrees,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
+        Op::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. } => Augment::RandAugment {
+            num_ops: *num_ops,
+            magnitude: *magnitude,
+            bins: *num_magnitude_bins,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
+        Op::RandomErasing { probability, scale, ratio, value, .. } => Augment::Erasing {
+            p: *probability,
+            scale: *scale,
+            ratio: *ratio,
+            value: value.as_ref().map(|value| value.iter().map(|&v| v as f32).collect()),
+        },
+        _ => return None,
+    })
+}
+
+fn looked_up(interpolation: Interpolation) -> image::Interpolation {
+    match interpolation {
+        Interpolation::Nearest => image::Interpolation::Nearest,
+        Interpolation::Bilinear => image::Interpolation::Bilinear,
+    }
+}
+
+/// One level for all channels, or one for each.
+fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
+}
+
 /// The images of a column, one by one.
 enum Rows<'a> {
     Encoded(&'a LargeBinaryArray),
-    Pixels { values: Buffer, images: Vec<([usize; 3], usize)> },
+    /// Numbers of `size` bytes; the shape and the first number of each image.
+    Numbers {
+        values: Buffer,
+        size: usize,
+        layout: image::Layout,
+        images: Vec<([usize; 3], usize)>,
+    },
 }
 
 impl<'a> Rows<'a> {
@@ -133,17 +204,23 @@ impl<'a> Rows<'a> {
             images.push((shape, start));
             start += shape.iter().product::<usize>();
         }
-        Ok(Rows::Pixels { values: tensor_values(kind, column)?, images })
+        let size = kind.dtype().map_or(1, |dtype| dtype.size());
+        let layout = image_layout(kind).map_or(image::Layout::Hwc, order);
+        Ok(Rows::Numbers { values: tensor_values(kind, column)?, size, layout, images })
     }
 
     fn row(&self, row: usize) -> Result<Input<'_>> {
         match self {
             Rows::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
             Rows::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
-            Rows::Pixels { values, images } => {
-                let ([height, width, channels], start) = images[row];
-                let pixels = &values.as_slice()[start..start + height * width * channels];
-                Ok(Input::Pixels { height, width, channels, pixels })
+            Rows::Numbers { values, size, layout, images } => {
+                let (shape, start) = images[row];
+                let bytes = &values.as_slice()[start * size..][..shape.iter().product::<usize>() * size];
+                let [height, width, channels] = shape;
+                Ok(match size {
+                    1 => Input::Pixels { height, width, channels, pixels: bytes },
+                    _ => Input::Floats { shape, layout: *layout, bytes },
+                })
             }
         }
     }

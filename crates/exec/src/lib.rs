@@ -17,6 +17,7 @@ pub mod image;
 mod images;
 mod local;
 mod merge;
+mod mix;
 mod rows;
 pub mod table;
 mod work;

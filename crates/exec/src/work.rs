@@ -1,4 +1,4 @@
-//! One piece of work on a chunk: fused image ops, a vectorised op on columns, or a user's function.
+//! One piece of work on a chunk: fused image ops, a vectorised op on columns, a user's function, or a mixing of batches.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::crew::{Crew, Place};
 use crate::executable::Environment;
 use crate::functions::{Functions, Pickle, Randomness};
 use crate::images::ImageWork;
+use crate::mix::MixWork;
 use crate::table;
 
 /// What one thread keeps between morsels.
@@ -56,6 +57,7 @@ pub(crate) enum Compiled {
     Image(ImageWork),
     Table(Step),
     Function(FunctionWork),
+    Mix(MixWork),
 }
 
 impl Compiled {
@@ -66,6 +68,7 @@ impl Compiled {
             }
             Work::Table(step) => Ok(Compiled::Table(step.clone())),
             Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
+            Work::Mix(step) => Ok(Compiled::Mix(MixWork::new(step, seed))),
         }
     }
 
@@ -75,16 +78,32 @@ impl Compiled {
             Compiled::Image(work) => work.schema(),
             Compiled::Table(step) => &step.schema,
             Compiled::Function(work) => &work.step.schema,
+            Compiled::Mix(work) => &work.step.schema,
         }
     }
 
-    /// Runs it; `batch` is the size of the batches that a per-batch function is called for.
+    /// Runs it; `batch` is the size of the batches that a per-batch op is called for.
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
         match self {
             Compiled::Image(work) => work.run(chunk, scratch),
             Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
             Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
+            Compiled::Mix(work) => {
+                each_batch(chunk, batch, |batch| work.run(batch)).map_err(|e| work.step.node.blame(e))
+            }
         }
+    }
+}
+
+/// Runs `f` on each batch of `size` rows; without a size the chunk is one batch.
+fn each_batch(chunk: &Chunk, size: Option<usize>, f: impl Fn(&Chunk) -> Result<Chunk>) -> Result<Chunk> {
+    match size {
+        Some(size) if chunk.num_rows() > size => {
+            let starts = (0..chunk.num_rows()).step_by(size);
+            let parts: Result<Vec<_>> = starts.map(|s| f(&chunk.slice(s, size.min(chunk.num_rows() - s)))).collect();
+            Chunk::concat(&parts?)
+        }
+        _ => f(chunk),
     }
 }
 
@@ -114,15 +133,7 @@ impl FunctionWork {
     }
 
     fn run(&self, chunk: &Chunk, batch: Option<usize>) -> Result<Chunk> {
-        match batch {
-            Some(size) if self.step.per_batch && chunk.num_rows() > size => {
-                let starts = (0..chunk.num_rows()).step_by(size);
-                let parts: Result<Vec<_>> =
-                    starts.map(|s| self.call(&chunk.slice(s, size.min(chunk.num_rows() - s)))).collect();
-                Chunk::concat(&parts?)
-            }
-            _ => self.call(chunk),
-        }
+        each_batch(chunk, batch.filter(|_| self.step.per_batch), |batch| self.call(batch))
     }
 
     fn call(&self, chunk: &Chunk) -> Result<Chunk> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::epoch::EpochPlan;
-use crate::op::Op;
+use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
 
 /// Returns an op as the user would write it.
@@ -23,13 +23,44 @@ pub fn describe(op: &Op) -> String {
         Op::Resize { column, height, width, antialias } => {
             format!("{column}, ({height}, {width}){}", if *antialias { "" } else { ", antialias=False" })
         }
+        Op::ResizeShorter { column, size, max_size, antialias } => {
+            let most = max_size.map_or(String::new(), |most| format!(", max_size={most}"));
+            format!("{column}, shorter={size}{most}{}", if *antialias { "" } else { ", antialias=False" })
+        }
         Op::CenterCrop { column, height, width } => format!("{column}, ({height}, {width})"),
         Op::RandomResizedCrop { column, height, width, scale, ratio, .. } => {
             format!("{column}, ({height}, {width}), scale={scale:?}, ratio=({:.3}, {:.3})", ratio.0, ratio.1)
         }
-        Op::RandomFlip { column, probability } => format!("{column}, p={probability}"),
+        Op::RandomFlip { column, probability, direction } => {
+            let vertical = if *direction == Direction::Vertical { ", direction=vertical" } else { "" };
+            format!("{column}, p={probability}{vertical}")
+        }
+        Op::ColorJitter { column, brightness, contrast, saturation, hue, probability } => {
+            let named = [("brightness", brightness), ("contrast", contrast), ("saturation", saturation), ("hue", hue)];
+            let given = named.iter().filter_map(|(name, given)| given.map(|given| format!(", {name}={given:?}")));
+            format!("{column}{}, p={probability}", given.collect::<String>())
+        }
+        Op::RandomGrayscale { column, probability } => format!("{column}, p={probability}"),
+        Op::GaussianBlur { column, kernel_size, sigma, probability } => {
+            format!("{column}, {kernel_size}, sigma={sigma:?}, p={probability}")
+        }
+        Op::RandomRotation { column, degrees, interpolation, fill } => {
+            format!("{column}, {degrees:?}{}", looked_up(*interpolation, fill.as_deref()))
+        }
+        Op::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
+            let bins = if *num_magnitude_bins == 31 { String::new() } else { format!(" of {num_magnitude_bins}") };
+            let how = looked_up(*interpolation, fill.as_deref());
+            format!("{column}, num_ops={num_ops}, magnitude={magnitude}{bins}{how}")
+        }
+        Op::RandomErasing { column, probability, scale, ratio, value } => {
+            let value = value.as_ref().map_or("random".to_owned(), |value| format!("{value:?}"));
+            format!("{column}, p={probability}, scale={scale:?}, ratio={ratio:?}, value={value}")
+        }
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
+        }
+        Op::Mix { column, label, classes, alpha, probability, .. } => {
+            format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
         }
         Op::Shuffle {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
@@ -41,6 +72,11 @@ pub fn describe(op: &Op) -> String {
         Op::Prefetch { count } => count.to_string(),
     };
     format!("{}({arguments})", op.name())
+}
+
+fn looked_up(interpolation: Interpolation, fill: Option<&[u8]>) -> String {
+    let fill = fill.map_or(String::new(), |fill| format!(", fill={fill:?}"));
+    format!(", {}{fill}", format!("{interpolation:?}").to_lowercase())
 }
 
 /// Returns the explanation of a pipeline; with its plan, also how its epochs are cut.
@@ -123,6 +159,7 @@ fn work(work: &Work) -> String {
             let group = if step.per_batch { "for each batch" } else { "in python" };
             format!("{}  ({group})", describe(&step.node.op))
         }
+        Work::Mix(step) => format!("{}  (for each batch)", describe(&step.node.op)),
         other => other.steps().iter().map(|s| describe(&s.node.op)).collect(),
     }
 }

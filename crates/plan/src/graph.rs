@@ -144,6 +144,10 @@ impl Graph {
                 }
             }
         }
+        if let (Op::Mix { .. }, None) = (&node.op, self.batch) {
+            return Err(Error::invalid(format!("{} comes before batch", node.op.name()))
+                .hint("put it behind batch: it mixes the samples of a batch"));
+        }
         if let Op::Batch { size, drop_remainder } = node.op {
             if let Some(field) = schema.fields().iter().find(|f| is_ragged(&f.kind)) {
                 return Err(Error::invalid(format!(

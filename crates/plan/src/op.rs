@@ -41,6 +41,43 @@ pub enum Layout {
     Hwc,
 }
 
+/// Which way a flip mirrors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Left to right.
+    #[default]
+    Horizontal,
+    /// Upside down.
+    Vertical,
+}
+
+impl Direction {
+    fn is_horizontal(&self) -> bool {
+        *self == Self::Horizontal
+    }
+}
+
+/// How a pixel between pixels is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// The nearest.
+    Nearest,
+    /// Four, by their nearness.
+    Bilinear,
+}
+
+/// How two samples become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mixing {
+    /// Blended.
+    Mixup,
+    /// A box of one in the other.
+    Cutmix,
+}
+
 /// A user's Python function, pickled, and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -126,6 +163,18 @@ pub enum Op {
         /// Whether shrinking averages (as Pillow) or samples (as TensorFlow's and DALI's default).
         antialias: bool,
     },
+    /// The shorter side to this many pixels, the shape kept (torchvision's rule), bilinear.
+    ResizeShorter {
+        /// The column.
+        column: String,
+        /// Pixels.
+        size: usize,
+        /// The most pixels of the longer side.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_size: Option<usize>,
+        /// As in `Resize`.
+        antialias: bool,
+    },
     /// The middle, padded with zeros where the image is smaller.
     CenterCrop {
         /// The column.
@@ -150,12 +199,91 @@ pub enum Op {
         /// As in `Resize`.
         antialias: bool,
     },
-    /// Left to right, at random.
+    /// Mirrored, at random.
     RandomFlip {
         /// The column.
         column: String,
         /// How likely.
         probability: f64,
+        /// Which way; not written down when left to right, so that such a pipeline keeps its dataset id.
+        #[serde(default, skip_serializing_if = "Direction::is_horizontal")]
+        direction: Direction,
+    },
+    /// Brightness, contrast, saturation and hue changed in random order (torchvision's rule).
+    ColorJitter {
+        /// The column.
+        column: String,
+        /// Least and greatest factor; `None` leaves it alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        brightness: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        contrast: Option<(f64, f64)>,
+        /// Least and greatest factor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saturation: Option<(f64, f64)>,
+        /// Least and greatest part of a circle.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hue: Option<(f64, f64)>,
+        /// How likely.
+        probability: f64,
+    },
+    /// Grey in as many channels as before, at random.
+    RandomGrayscale {
+        /// The column.
+        column: String,
+        /// How likely.
+        probability: f64,
+    },
+    /// A Gaussian blur, at random.
+    GaussianBlur {
+        /// The column.
+        column: String,
+        /// Rows and columns of the kernel, an odd number.
+        kernel_size: usize,
+        /// Least and greatest standard deviation, in pixels.
+        sigma: (f64, f64),
+        /// How likely.
+        probability: f64,
+    },
+    /// A turn about the centre, at random.
+    RandomRotation {
+        /// The column.
+        column: String,
+        /// Least and greatest angle to the left, in degrees.
+        degrees: (f64, f64),
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside, one level or one for each channel.
+        fill: Option<Vec<u8>>,
+    },
+    /// Operations out of torchvision's RandAugment, at random.
+    RandAugment {
+        /// The column.
+        column: String,
+        /// How many.
+        num_ops: usize,
+        /// How strong.
+        magnitude: usize,
+        /// The number of magnitudes.
+        num_magnitude_bins: usize,
+        /// How a pixel between pixels is made.
+        interpolation: Interpolation,
+        /// The pixel outside, one level or one for each channel; zeros without it.
+        fill: Option<Vec<u8>>,
+    },
+    /// A rectangle overwritten, at random; before or after `Normalize`.
+    RandomErasing {
+        /// The column.
+        column: String,
+        /// How likely.
+        probability: f64,
+        /// Least and greatest share of the area.
+        scale: (f64, f64),
+        /// Least and greatest height / width.
+        ratio: (f64, f64),
+        /// One number or one for each channel; normal draws without it.
+        value: Option<Vec<f64>>,
     },
     /// To float32: `(x / 255 - mean) / std` for uint8, `(x - mean) / std` for floats.
     Normalize {
@@ -167,6 +295,21 @@ pub enum Op {
         std: Vec<f64>,
         /// The order of the result's dimensions.
         layout: Layout,
+    },
+    /// The samples of each batch mixed in pairs; labels become shares of classes.
+    Mix {
+        /// How.
+        how: Mixing,
+        /// The images.
+        column: String,
+        /// The labels: numbers of classes, or shares of them.
+        label: String,
+        /// The number of classes.
+        classes: usize,
+        /// Of the beta distribution of the share that a sample keeps.
+        alpha: f64,
+        /// How likely a batch is mixed at all.
+        probability: f64,
     },
     /// A global permutation, another one each epoch.
     Shuffle {},
@@ -233,11 +376,19 @@ impl Op {
             Op::Cast { .. } => "cast",
             Op::WithColumn { .. } => "with_column",
             Op::DecodeImage { .. } => "decode_image",
-            Op::Resize { .. } => "resize",
+            Op::Resize { .. } | Op::ResizeShorter { .. } => "resize",
             Op::CenterCrop { .. } => "center_crop",
             Op::RandomResizedCrop { .. } => "random_resized_crop",
             Op::RandomFlip { .. } => "random_flip",
+            Op::ColorJitter { .. } => "color_jitter",
+            Op::RandomGrayscale { .. } => "random_grayscale",
+            Op::GaussianBlur { .. } => "gaussian_blur",
+            Op::RandomRotation { .. } => "random_rotation",
+            Op::RandAugment { .. } => "rand_augment",
+            Op::RandomErasing { .. } => "random_erasing",
             Op::Normalize { .. } => "normalize",
+            Op::Mix { how: Mixing::Mixup, .. } => "mixup",
+            Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
@@ -262,7 +413,16 @@ impl Op {
     /// Says whether it draws random numbers.
     pub fn is_random(&self) -> bool {
         match self {
-            Op::Shuffle {} | Op::RandomResizedCrop { .. } | Op::RandomFlip { .. } => true,
+            Op::Shuffle {}
+            | Op::RandomResizedCrop { .. }
+            | Op::RandomFlip { .. }
+            | Op::ColorJitter { .. }
+            | Op::RandomGrayscale { .. }
+            | Op::GaussianBlur { .. }
+            | Op::RandomRotation { .. }
+            | Op::RandAugment { .. }
+            | Op::RandomErasing { .. }
+            | Op::Mix { .. } => true,
             Op::Map { function, .. } | Op::FilterFunction { function } => function.with_rng,
             _ => false,
         }
@@ -281,9 +441,16 @@ impl Op {
         match self {
             Op::DecodeImage { column, .. }
             | Op::Resize { column, .. }
+            | Op::ResizeShorter { column, .. }
             | Op::CenterCrop { column, .. }
             | Op::RandomResizedCrop { column, .. }
             | Op::RandomFlip { column, .. }
+            | Op::ColorJitter { column, .. }
+            | Op::RandomGrayscale { column, .. }
+            | Op::GaussianBlur { column, .. }
+            | Op::RandomRotation { column, .. }
+            | Op::RandAugment { column, .. }
+            | Op::RandomErasing { column, .. }
             | Op::Normalize { column, .. } => Some(column),
             _ => None,
         }
@@ -334,6 +501,7 @@ impl Op {
             Op::Prefetch { count } if !(1..=4096).contains(count) => {
                 Err(Error::invalid(format!("prefetch: count {count} is out of range")).hint("use 1..=4096"))
             }
+            Op::Mix { .. } => crate::mix::apply(self, input),
             _ if self.image_column().is_some() => crate::image::apply(self, input),
             _ => Ok(input.clone()),
         }

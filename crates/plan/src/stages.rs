@@ -40,6 +40,8 @@ pub enum Work {
     Table(Step),
     /// A user's Python function.
     Function(Step),
+    /// Samples mixed within their batch.
+    Mix(Step),
 }
 
 impl Work {
@@ -47,7 +49,7 @@ impl Work {
     pub fn steps(&self) -> &[Step] {
         match self {
             Work::Image { steps, .. } => steps,
-            Work::Table(step) | Work::Function(step) => std::slice::from_ref(step),
+            Work::Table(step) | Work::Function(step) | Work::Mix(step) => std::slice::from_ref(step),
         }
     }
 }
@@ -122,7 +124,7 @@ impl Stages {
         let mut schema = graph.source().schema()?;
         for node in graph.nodes() {
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
-            let per_batch = batched && matches!(node.op, Op::Map { .. });
+            let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
             let step = Step { node: node.clone(), random, schema: Arc::new(schema.clone()), per_batch };
             random += u64::from(node.op.is_random());
             let in_plan = stages.tail.is_empty() && exact;
@@ -235,6 +237,7 @@ fn work(step: Step) -> Work {
     match (step.node.op.image_column(), step.node.op.function()) {
         (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
         (None, Some(_)) => Work::Function(step),
+        (None, None) if matches!(step.node.op, Op::Mix { .. }) => Work::Mix(step),
         (None, None) => Work::Table(step),
     }
 }

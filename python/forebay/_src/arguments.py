@@ -66,6 +66,14 @@ def consumers(value: tuple[int, int]) -> tuple[int, int]:
     return whole(index, "consumers", "index", 0, count - 1), count
 
 
+def choice(value: str, op: str, name: str, *known: str) -> str:
+    """Checks a word out of a few."""
+    if value not in known:
+        words = " or ".join(map(repr, known))
+        raise InvalidPipelineError(f"{op}: unknown {name} {value!r}", {"hint": f"use {words}"})
+    return value
+
+
 def number(value: Any, op: str, name: str) -> float:
     """Checks a finite number."""
     try:
@@ -81,6 +89,18 @@ def numbers(value: Any, op: str, name: str) -> list[float]:
     """Returns one number, or many, as a list."""
     found = value if isinstance(value, Iterable) else [value]
     return [number(v, op, name) for v in found]
+
+
+def around(value: Any, op: str, name: str, centre: float) -> tuple[float, float]:
+    """Returns a pair of numbers, or `centre` less and plus one number; a factor (around 1) is not negative."""
+    if isinstance(value, Iterable):
+        return interval(value, op, name)
+    reach = number(value, op, name)
+    if reach < 0:
+        raise InvalidPipelineError(
+            f"{op}: {name}={reach} is out of range", {"hint": "use a number that is not negative, or (least, greatest)"}
+        )
+    return max(centre - reach, 0.0) if centre else -reach, centre + reach
 
 
 def interval(value: Any, op: str, name: str) -> tuple[float, float]:

@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
+from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator, LocalIteration
+from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
 from forebay._src.schema import Schema
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from forebay._src.service import Service
 
 
-class Dataset(RowOps, ImageOps, OrderOps):
+class Dataset(RowOps, ImageOps, AugmentOps, OrderOps, MixOps):
     """A source and what is done to its samples. Immutable: every op returns a new dataset.
 
     Made by the functions of `forebay` that are named after sources: `from_tar`, `from_parquet`, `range`, …

@@ -34,30 +34,51 @@ class ImageOps(Base):
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
         """
-        if mode not in ("RGB", "L"):
-            raise InvalidPipelineError(f"decode_image: unknown mode {mode!r}", {"hint": "use 'RGB' or 'L'"})
-        return self._then({"op": "decode_image", "column": column, "mode": mode}, keep_position, name)
+        op = {
+            "op": "decode_image",
+            "column": column,
+            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L"),
+        }
+        return self._then(op, keep_position, name)
 
     def resize(
         self,
         column: str,
-        size: arguments.Size,
+        size: arguments.Size | None = None,
         *,
+        shorter: int | None = None,
+        max_size: int | None = None,
         antialias: bool = True,
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Resizes to exactly `size`: one number for a square, or `(height, width)`. Bilinear.
+        """Resizes, bilinear: to exactly `size`, or so that the shorter side has `shorter` pixels and the shape stays.
 
         Args:
             column: The column.
-            size: Pixels.
+            size: Pixels: one number for a square, or `(height, width)`.
+            shorter: Pixels of the shorter side, instead of `size`. The longer side is rounded down, as torchvision's
+                `Resize(shorter)`; images differ in shape then, so crop them before `batch`.
+            max_size: With `shorter`: the most pixels of the longer side. An image that would pass it gets it, and a
+                shorter side to match.
             antialias: Whether shrinking averages, as Pillow does, or samples, as TensorFlow's and DALI's default.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
         """
-        op = {"op": "resize", "column": column, **arguments.size(size, "resize"), "antialias": bool(antialias)}
-        return self._then(op, keep_position, name)
+        if (size is None) == (shorter is None):
+            raise InvalidPipelineError(
+                "resize: give either size or shorter", {"hint": "size=(height, width), or shorter=256"}
+            )
+        op: dict[str, object]
+        if size is not None:
+            if max_size is not None:
+                raise InvalidPipelineError("resize: max_size goes with shorter", {"hint": "leave it out with size"})
+            op = {"op": "resize", "column": column, **arguments.size(size, "resize")}
+        else:
+            op = {"op": "resize_shorter", "column": column, "size": arguments.whole(shorter, "resize", "shorter", 1)}
+            if max_size is not None:
+                op["max_size"] = arguments.whole(max_size, "resize", "max_size", 1)
+        return self._then({**op, "antialias": bool(antialias)}, keep_position, name)
 
     def center_crop(
         self, column: str, size: arguments.Size, *, keep_position: bool = False, name: str | None = None
@@ -99,10 +120,29 @@ class ImageOps(Base):
         return self._then(op, keep_position, name)
 
     def random_flip(
-        self, column: str, *, p: float = 0.5, keep_position: bool = False, name: str | None = None
+        self,
+        column: str,
+        *,
+        p: float = 0.5,
+        direction: Literal["horizontal", "vertical"] = "horizontal",
+        keep_position: bool = False,
+        name: str | None = None,
     ) -> Dataset:
-        """Flips left to right with probability `p`."""
-        op = {"op": "random_flip", "column": column, "probability": arguments.number(p, "random_flip", "p")}
+        """Flips with probability `p`.
+
+        Args:
+            column: The column.
+            p: How likely.
+            direction: `"horizontal"`, left to right, or `"vertical"`, upside down.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+        """
+        op = {
+            "op": "random_flip",
+            "column": column,
+            "probability": arguments.number(p, "random_flip", "p"),
+            "direction": arguments.choice(direction, "random_flip", "direction", "horizontal", "vertical"),
+        }
         return self._then(op, keep_position, name)
 
     def normalize(
@@ -125,13 +165,11 @@ class ImageOps(Base):
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
         """
-        if layout not in ("CHW", "HWC"):
-            raise InvalidPipelineError(f"normalize: unknown layout {layout!r}", {"hint": "use 'CHW' or 'HWC'"})
         op = {
             "op": "normalize",
             "column": column,
             "mean": arguments.numbers(mean, "normalize", "mean"),
             "std": arguments.numbers(std, "normalize", "std"),
-            "layout": layout,
+            "layout": arguments.choice(layout, "normalize", "layout", "CHW", "HWC"),
         }
         return self._then(op, keep_position, name)

@@ -2,19 +2,21 @@
 //!
 //! Invariant: the result is the same bits as running each step as a chain of its own, with whole images of u8 (f32 after
 //! `Normalize`) between them. Decoding and the first crop are one; a resize reads the crop in place, and writes to the
-//! output when nothing but spent flips follows; flips and `Normalize` are the one pass that fills the output.
+//! output when nothing but spent flips follows; augmentations change a buffer in place where they can; flips and
+//! `Normalize` are the one pass that fills the output.
 
 use forebay_core::rng::SampleRng;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
 
+use super::augment::Augment;
 use super::decode::Mode;
 pub use super::flow::Scratch;
 use super::flow::{Flow, Target};
 use super::geometry::{center_crop, random_resized_crop, shorter_side};
 use super::normalize::{Layout, Normalizer, flip_floats};
 use super::step::Step;
-use super::view::Image;
+use super::view::{Image, Mirror};
 
 /// Steps that have been checked to fit each other.
 #[derive(Debug, Clone)]
@@ -40,7 +42,7 @@ pub enum Input<'a> {
         /// `height * width * channels` bytes.
         pixels: &'a [u8],
     },
-    /// An image that was normalised before, which can only be flipped.
+    /// An image that was normalised before, which can only be flipped and erased.
     Floats {
         /// The shape in the order that `layout` says.
         shape: [usize; 3],
@@ -100,14 +102,23 @@ impl Chain {
     /// Checks the steps and makes a chain of them. `decode` is the mode for encoded input, none for pixels.
     ///
     /// # Errors
-    /// Invalid when an argument is out of range, or when anything but flips follows a `Normalize`.
+    /// Invalid when an argument is out of range, or when anything but flips and then erasing follows a `Normalize`.
     pub fn new(decode: Option<Mode>, steps: Vec<Step>) -> Result<Self> {
         let mut normalizer: Option<Normalizer> = None;
+        let mut erased = false;
         for step in &steps {
             step.check()?;
-            if normalizer.is_some() && !matches!(step, Step::Flip { .. }) {
-                return Err(Error::invalid(format!("{} after normalize", step.name()))
-                    .hint("move normalize behind the steps that work on 8-bit pixels"));
+            match step {
+                Step::Augment { augment: Augment::Erasing { .. }, .. } => erased = normalizer.is_some(),
+                Step::Flip { .. } if erased => {
+                    return Err(Error::invalid("flip after erasing a normalised image").hint("flip before normalize"));
+                }
+                Step::Flip { .. } => {}
+                _ if normalizer.is_some() => {
+                    return Err(Error::invalid(format!("{} after normalize", step.name()))
+                        .hint("move normalize behind the steps that work on 8-bit pixels"));
+                }
+                _ => {}
             }
             if let Step::Normalize { mean, std, layout } = step {
                 normalizer = Some(Normalizer::new(mean, std, *layout)?);
@@ -131,8 +142,8 @@ impl Chain {
                 Step::Resize { height, width, .. }
                 | Step::CenterCrop { height, width }
                 | Step::RandomResizedCrop { height, width, .. } => Some((width, height)),
-                Step::ResizeShorter { size: shorter, .. } => size.map(|size| shorter_side(size, shorter)),
-                Step::Flip { .. } | Step::Normalize { .. } => size,
+                Step::ResizeShorter { size: to, max_size, .. } => size.map(|size| shorter_side(size, to, max_size)),
+                Step::Flip { .. } | Step::Augment { .. } | Step::Normalize { .. } => size,
             };
         }
         let channels = match self.decode {
@@ -159,25 +170,36 @@ impl Chain {
             (Input::Pixels { height, width, channels, pixels }, None) => {
                 Flow::given(Image::packed(pixels, width, height, channels)?, scratch)
             }
-            (Input::Floats { shape, layout, bytes }, None) => return self.flip_only(shape, layout, bytes, rng, out),
+            (Input::Floats { shape, layout, bytes }, None) => return self.floats(shape, layout, bytes, rng, out),
             (Input::Encoded(_), None) => {
                 return Err(Error::invalid("an encoded image for steps that do not decode it"));
             }
             (_, Some(_)) => return Err(Error::invalid("pixels where an encoded image is to be decoded")),
         };
+        let mut normalized = false;
         for (i, step) in self.steps.iter().enumerate() {
             let (size, antialias) = match *step {
-                Step::Flip { p, key_op } => {
-                    flow.flip ^= heads(p, rng(key_op));
+                Step::Flip { axis, p, key_op } => {
+                    flow.flip.turn(axis, heads(p, rng(key_op)));
                     continue;
                 }
-                Step::Normalize { .. } => continue,
+                Step::Augment { .. } if normalized => continue,
+                Step::Augment { ref augment, key_op } => {
+                    augment.draw(flow.size(), &mut rng(key_op), |edit| flow.edit(edit))?;
+                    continue;
+                }
+                Step::Normalize { .. } => {
+                    normalized = true;
+                    continue;
+                }
                 Step::CenterCrop { height, width } => {
                     flow.center_crop(center_crop(flow.size(), (width, height)), (width, height))?;
                     continue;
                 }
                 Step::Resize { height, width, antialias } => ((width, height), antialias),
-                Step::ResizeShorter { size, antialias } => (shorter_side(flow.size(), size), antialias),
+                Step::ResizeShorter { size, max_size, antialias } => {
+                    (shorter_side(flow.size(), size, max_size), antialias)
+                }
                 Step::RandomResizedCrop { height, width, scale, ratio, antialias, key_op } => {
                     flow.crop(random_resized_crop(flow.size(), scale, ratio, &mut rng(key_op)));
                     ((width, height), antialias)
@@ -191,21 +213,26 @@ impl Chain {
             flow.resize(size, antialias, Target::Buffer)?;
         }
         let shape = self.shape(flow.size(), flow.channels());
-        flow.finish(self.normalizer.as_ref(), out.take(shape)?)?;
+        let out = out.take(shape)?;
+        flow.finish(self.normalizer.as_ref(), out)?;
+        if let Some(normalizer) = &self.normalizer {
+            let after = self.steps.iter().rposition(|step| matches!(step, Step::Normalize { .. })).unwrap_or(0);
+            erase(&self.steps[after..], shape.dims, normalizer.layout(), &rng, out)?;
+        }
         Ok(shape)
     }
 
     /// Says whether the pixels after step `i` are the result: flips may follow, if they cancel out.
     fn ends_at(&self, i: usize, rng: &impl Fn(u64) -> SampleRng) -> bool {
-        let mut flip = false;
+        let mut flip = Mirror::default();
         for step in &self.steps[i + 1..] {
-            let Step::Flip { p, key_op } = *step else { return false };
-            flip ^= heads(p, rng(key_op));
+            let Step::Flip { axis, p, key_op } = *step else { return false };
+            flip.turn(axis, heads(p, rng(key_op)));
         }
-        !flip
+        flip == Mirror::default()
     }
 
-    fn flip_only(
+    fn floats(
         &self,
         shape: [usize; 3],
         layout: Layout,
@@ -213,15 +240,18 @@ impl Chain {
         rng: impl Fn(u64) -> SampleRng,
         out: &mut Output<'_>,
     ) -> Result<Shape> {
-        let mut flip = false;
+        let (mut flip, mut erased) = (Mirror::default(), false);
         for step in &self.steps {
-            let Step::Flip { p, key_op } = *step else {
-                return Err(Error::invalid(format!("{} of an image of floats", step.name())));
-            };
-            flip ^= heads(p, rng(key_op));
+            match *step {
+                Step::Flip { axis, p, key_op } if !erased => flip.turn(axis, heads(p, rng(key_op))),
+                Step::Augment { .. } => erased = true,
+                _ => return Err(Error::invalid(format!("{} of an image of floats", step.name()))),
+            }
         }
         let result = Shape { dims: shape, dtype: DType::Float32 };
-        flip_floats(bytes, shape, layout, flip, out.take(result)?)?;
+        let out = out.take(result)?;
+        flip_floats(bytes, shape, layout, flip, out)?;
+        erase(&self.steps, shape, layout, &rng, out)?;
         Ok(result)
     }
 
@@ -232,6 +262,22 @@ impl Chain {
         };
         Shape { dims: layout.shape(width, height, channels), dtype }
     }
+}
+
+/// Erases what the augmentations among `steps` say from an image of f32.
+fn erase(
+    steps: &[Step],
+    shape: [usize; 3],
+    layout: Layout,
+    rng: &impl Fn(u64) -> SampleRng,
+    out: &mut [u8],
+) -> Result<()> {
+    for step in steps {
+        if let Step::Augment { augment, key_op } = step {
+            augment.apply_to_floats(out, shape, layout, &mut rng(*key_op))?;
+        }
+    }
+    Ok(())
 }
 
 /// Tosses the coin of a flip.

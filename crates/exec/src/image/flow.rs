@@ -1,24 +1,36 @@
 //! An image on its way through a chain: crops and flips are only noted, until a step needs the pixels.
 //!
-//! Invariant: the image that a flow stands for is `region` of its base, then mirrored if `flip`. A crop or a flip changes
-//! those two; a resize or a padding reads the region of the base once, and its result is the new base.
-//! A resize does not commute with mirroring to the last bit, so a mirrored base is written out before it.
+//! Invariant: the image that a flow stands for is `region` of its base, then mirrored as `flip` says. A crop or a flip
+//! changes those two; a resize or a padding reads the region of the base once, and its result is the new base.
+//! A resize does not commute with mirroring to the last bit, so a base that is mirrored left to right is written out
+//! before it; upside down is only another order of the rows.
 
 use forebay_core::{Error, Result};
 
+use super::blur::Blur;
 use super::decode::{Decoder, Limits, Mode};
+use super::edit::Edit;
+use super::erase::erase;
 use super::geometry::CenterCrop;
 use super::header::header;
 use super::normalize::{Normalizer, copy_hwc};
 use super::resize::Resizer;
-use super::view::{Image, Region, room};
+use super::sharpen::sharpen;
+use super::view::{Image, Mirror, Region, room};
+
+/// The memory of kernels.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    resizer: Resizer,
+    blur: Blur,
+}
 
 /// What one thread keeps from image to image.
 #[derive(Debug)]
 pub struct Scratch {
     pub(super) limits: Limits,
     decoder: Decoder,
-    resizer: Resizer,
+    tools: Tools,
     buffers: [Vec<u8>; 2],
 }
 
@@ -28,7 +40,7 @@ impl Scratch {
     /// # Errors
     /// Exhausted when memory is.
     pub fn new(limits: Limits) -> Result<Self> {
-        Ok(Self { limits, decoder: Decoder::new()?, resizer: Resizer::new(), buffers: [Vec::new(), Vec::new()] })
+        Ok(Self { limits, decoder: Decoder::new()?, tools: Tools::default(), buffers: [Vec::new(), Vec::new()] })
     }
 }
 
@@ -46,7 +58,7 @@ pub(super) struct Flow<'a, 's> {
     size: (usize, usize),
     channels: usize,
     region: Region,
-    pub(super) flip: bool,
+    pub(super) flip: Mirror,
     scratch: &'s mut Scratch,
 }
 
@@ -68,7 +80,7 @@ impl<'a, 's> Flow<'a, 's> {
     }
 
     fn new(base: Base<'a>, size: (usize, usize), channels: usize, scratch: &'s mut Scratch) -> Self {
-        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: false, scratch }
+        Self { base, size, channels, region: Region::whole(size.0, size.1), flip: Mirror::default(), scratch }
     }
 
     /// Returns the columns and rows of the image as it now is.
@@ -82,8 +94,14 @@ impl<'a, 's> Flow<'a, 's> {
 
     /// Narrows the image to a region of itself.
     pub(super) fn crop(&mut self, to: Region) {
-        let x = if self.flip { self.region.width - to.width - to.x } else { to.x };
-        self.region = Region { x: self.region.x + x, y: self.region.y + to.y, ..to };
+        self.region = self.place(to);
+    }
+
+    /// Returns where a region of the image lies in its base.
+    fn place(&self, of: Region) -> Region {
+        let x = if self.flip.horizontal { self.region.width - of.width - of.x } else { of.x };
+        let y = if self.flip.vertical { self.region.height - of.height - of.y } else { of.y };
+        Region { x: self.region.x + x, y: self.region.y + y, ..of }
     }
 
     /// Crops, and pads with zeros to `width` x `height` when the image is smaller.
@@ -93,7 +111,7 @@ impl<'a, 's> Flow<'a, 's> {
             return Ok(());
         }
         self.check(width, height)?;
-        let (flip, channels) = (self.flip, self.channels);
+        let (flip, channels) = (self.flip.horizontal, self.channels);
         self.step((width, height), Target::Buffer, |image, _, out| {
             out.fill(0);
             let (row, kept) = (width * channels, image.width() * channels);
@@ -112,10 +130,57 @@ impl<'a, 's> Flow<'a, 's> {
         target: Target<'_>,
     ) -> Result<()> {
         self.check(width, height)?;
-        if self.flip {
-            self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))?;
+        self.straighten()?;
+        self.step((width, height), target, |image, tools, out| {
+            tools.resizer.resize(image, width, height, antialias, out)
+        })
+    }
+
+    /// Changes the pixels.
+    pub(super) fn edit(&mut self, edit: Edit) -> Result<()> {
+        let channels = self.channels;
+        match edit {
+            Edit::Recolour(recolour) => recolour.apply(self.own()?, channels),
+            Edit::Erase { region, value } => {
+                self.own()?;
+                let (place, width) = (self.place(region), self.size.0);
+                erase(self.own()?, width, channels, place, value);
+            }
+            Edit::Sharpness(factor) => self.redraw(|image, _, out| sharpen(image, factor, out))?,
+            Edit::Warp(warp) => self.redraw(|image, _, out| warp.apply(image, out))?,
+            Edit::Blur { size, sigma } => self.redraw(|image, tools, out| tools.blur.blur(image, size, sigma, out))?,
         }
-        self.step((width, height), target, |image, resizer, out| resizer.resize(image, width, height, antialias, out))
+        Ok(())
+    }
+
+    /// Writes the image anew, each pixel from pixels around it.
+    fn redraw(&mut self, f: impl FnOnce(Image<'_>, &mut Tools, &mut [u8])) -> Result<()> {
+        self.straighten()?;
+        self.step(self.size(), Target::Buffer, |image, tools, out| {
+            f(image, tools, out);
+            Ok(())
+        })
+    }
+
+    /// Sees to it that the image is not mirrored left to right.
+    fn straighten(&mut self) -> Result<()> {
+        if !self.flip.horizontal {
+            return Ok(());
+        }
+        self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, true, out))
+    }
+
+    /// Returns the pixels, without gaps, to be changed in place. They may be mirrored: see `flip`.
+    fn own(&mut self) -> Result<&mut [u8]> {
+        if !matches!(self.base, Base::Buffer(_)) || self.size() != self.size {
+            let flip = self.flip.horizontal;
+            self.step(self.size(), Target::Buffer, |image, _, out| copy_hwc(image, flip, out))?;
+        }
+        let len = self.size.0 * self.size.1 * self.channels;
+        match self.base {
+            Base::Buffer(i) => Ok(&mut self.scratch.buffers[i][..len]),
+            _ => Err(Error::internal("an image that was not written")),
+        }
     }
 
     /// Writes the image as it now is.
@@ -127,34 +192,36 @@ impl<'a, 's> Flow<'a, 's> {
             Base::Given(image) => image.crop(self.region)?,
             Base::Buffer(i) => buffer(&buffers[i], self.size, self.channels)?.crop(self.region)?,
         };
+        let image = if flip.vertical { image.upside_down() } else { image };
         match normalizer {
-            Some(normalizer) => normalizer.write(image, flip, out),
-            None => copy_hwc(image, flip, out),
+            Some(normalizer) => normalizer.write(image, flip.horizontal, out),
+            None => copy_hwc(image, flip.horizontal, out),
         }
     }
 
-    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip`.
+    /// Makes a new base of `size` out of the region of the old one; `f` has dealt with `flip.horizontal`.
     fn step(
         &mut self,
         size: (usize, usize),
         target: Target<'_>,
-        f: impl FnOnce(Image<'_>, &mut Resizer, &mut [u8]) -> Result<()>,
+        f: impl FnOnce(Image<'_>, &mut Tools, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let Scratch { limits, decoder, resizer, buffers: [first, second] } = &mut *self.scratch;
+        let Scratch { limits, decoder, tools, buffers: [first, second] } = &mut *self.scratch;
         let (image, spare, spare_index) = match self.base {
             Base::Encoded(bytes, mode) => (decoder.decode_region(bytes, mode, limits, self.region)?, first, 0),
             Base::Given(image) => (image.crop(self.region)?, first, 0),
             Base::Buffer(0) => (buffer(first, self.size, self.channels)?.crop(self.region)?, second, 1),
             Base::Buffer(_) => (buffer(second, self.size, self.channels)?.crop(self.region)?, first, 0),
         };
+        let image = if self.flip.vertical { image.upside_down() } else { image };
         match target {
-            Target::Buffer => f(image, resizer, room(spare, size.0 * size.1 * self.channels))?,
-            Target::Out(out) => f(image, resizer, out)?,
+            Target::Buffer => f(image, tools, room(spare, size.0 * size.1 * self.channels))?,
+            Target::Out(out) => f(image, tools, out)?,
         }
         self.base = Base::Buffer(spare_index);
         self.size = size;
         self.region = Region::whole(size.0, size.1);
-        self.flip = false;
+        self.flip = Mirror::default();
         Ok(())
     }
 

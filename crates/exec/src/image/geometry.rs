@@ -73,11 +73,40 @@ pub fn random_resized_crop(
     Region { x: (width - w) / 2, y: (height - h) / 2, width: w, height: h }
 }
 
-/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size)`: the
-/// longer side is rounded down.
-pub fn shorter_side((width, height): (usize, usize), size: usize) -> (usize, usize) {
-    let longer = |long: usize, short: usize| (size as u128 * long as u128 / short as u128) as usize;
-    if width <= height { (size, longer(height, width)) } else { (longer(width, height), size) }
+/// Draws torchvision's `RandomErasing` region of an image of `width` x `height`: ten tries of a share of the area within
+/// `scale` and a ratio (height by width) log-uniform within `ratio`, or none.
+pub(super) fn random_erasing(
+    (width, height): (usize, usize),
+    scale: (f64, f64),
+    ratio: (f64, f64),
+    rng: &mut SampleRng,
+) -> Option<Region> {
+    let area = width as f64 * height as f64;
+    let log_ratio = (libm::log(ratio.0), libm::log(ratio.1));
+    for _ in 0..10 {
+        let target = area * rng.uniform(scale.0, scale.1);
+        let aspect = libm::exp(rng.uniform(log_ratio.0, log_ratio.1));
+        let h = (target * aspect).sqrt().round_ties_even() as usize;
+        let w = (target / aspect).sqrt().round_ties_even() as usize;
+        if h < height && w < width {
+            let y = rng.up_to((height - h) as u32) as usize;
+            let x = rng.up_to((width - w) as u32) as usize;
+            return Some(Region { x, y, width: w, height: h });
+        }
+    }
+    None
+}
+
+/// Returns the size that keeps the shape and has `size` as its shorter side, as torchvision's `resize(size, max_size)`:
+/// the longer side is rounded down; where it would pass `max_size` it is that, and the shorter side is rounded down.
+pub fn shorter_side((width, height): (usize, usize), size: usize, max_size: Option<usize>) -> (usize, usize) {
+    let part = |of: usize, by: usize, to: usize| (of as u128 * by as u128 / to as u128) as usize;
+    let longer = part(size, width.max(height), width.min(height));
+    let (shorter, longer) = match max_size {
+        Some(most) if longer > most => (part(most, size, longer).max(1), most),
+        _ => (size, longer),
+    };
+    if width <= height { (shorter, longer) } else { (longer, shorter) }
 }
 
 #[cfg(test)]
@@ -123,9 +152,31 @@ mod tests {
     }
 
     #[test]
+    fn erased_regions_stay_inside_and_spread_as_asked() {
+        let (mut shares, mut ratios, mut left) = (0.0, 0.0, 0.0);
+        for sample in 0..20_000 {
+            let mut rng = SampleRng::new(8, SampleId(sample));
+            // Small enough that no try is refused, which would favour one shape.
+            let r = random_erasing((500, 400), (0.02, 0.2), (0.3, 3.3), &mut rng).expect("it fits");
+            assert!(r.fits(500, 400), "{r:?}");
+            shares += (r.width * r.height) as f64 / 200_000.0;
+            ratios += (r.height as f64 / r.width as f64).ln();
+            left += r.x as f64 / (500 - r.width) as f64;
+        }
+        assert!((shares / 20_000.0 - 0.11).abs() < 0.002, "{shares}");
+        assert!((ratios / 20_000.0).abs() < 0.02, "{ratios}");
+        assert!((left / 20_000.0 - 0.5).abs() < 0.01, "{left}");
+        assert_eq!(random_erasing((10, 1), (0.5, 1.0), (1.0, 1.0), &mut SampleRng::new(8, SampleId(0))), None);
+    }
+
+    #[test]
     fn shorter_side_keeps_the_shape() {
-        assert_eq!(shorter_side((500, 375), 256), (341, 256));
-        assert_eq!(shorter_side((375, 500), 256), (256, 341));
-        assert_eq!(shorter_side((7, 7), 9), (9, 9));
+        assert_eq!(shorter_side((500, 375), 256, None), (341, 256));
+        assert_eq!(shorter_side((375, 500), 256, None), (256, 341));
+        assert_eq!(shorter_side((7, 7), 9, None), (9, 9));
+        assert_eq!(shorter_side((500, 375), 256, Some(341)), (341, 256));
+        assert_eq!(shorter_side((500, 375), 256, Some(300)), (300, 225));
+        assert_eq!(shorter_side((375, 500), 256, Some(301)), (225, 301));
+        assert_eq!(shorter_side((1, 10_000), 5, Some(20)), (1, 20));
     }
 }

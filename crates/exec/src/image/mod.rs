@@ -1,26 +1,38 @@
-//! Image kernels: decode, crop, resize, flip, normalise, and the chain that fuses them.
+//! Image kernels: decode, crop, resize, flip, augment, normalise, and the chain that fuses them.
 //!
 //! Everything here is a pure function of its arguments: no I/O, no threads, no clock, and integer or strictly IEEE
 //! arithmetic only, so that the same bytes and the same draws give the same bits on every machine. What a kernel needs
 //! besides its arguments is scratch memory, which one thread keeps and reuses ([`Scratch`]).
 //! The reference is Pillow and torchvision: where their pixels are defined, ours are the same (see `tests/golden`).
 
+mod augment;
+mod blur;
 mod chain;
+mod colour;
 mod decode;
+mod edit;
+mod erase;
 mod flow;
 mod geometry;
 mod header;
 mod jpeg;
+mod lanes;
+mod levels;
 mod normalize;
 mod png;
+mod rand_augment;
+pub(crate) mod real;
 mod resize;
+mod sharpen;
 mod step;
 mod taps;
 mod view;
+mod warp;
 mod webp;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
+pub use augment::Augment;
 pub use chain::{Chain, Input, Output, Scratch, Shape};
 pub use decode::{Decoder, Limits, Mode};
 pub use geometry::{CenterCrop, center_crop, random_resized_crop, shorter_side};
@@ -28,7 +40,8 @@ pub use header::{Format, header};
 pub use normalize::{Layout, Normalizer, copy_chw, copy_hwc, flip_floats};
 pub use resize::Resizer;
 pub use step::Step;
-pub use view::{Image, Region};
+pub use view::{Axis, Image, Mirror, Region};
+pub use warp::Interpolation;
 
 #[cfg(test)]
 mod tests;

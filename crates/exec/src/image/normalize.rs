@@ -6,7 +6,7 @@
 
 use forebay_core::{Error, Result};
 
-use super::view::Image;
+use super::view::{Image, Mirror};
 
 /// The order of the numbers of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +23,14 @@ impl Layout {
         match self {
             Self::Hwc => [height, width, channels],
             Self::Chw => [channels, height, width],
+        }
+    }
+
+    /// Returns the columns and rows of an image of a shape in this order.
+    pub fn size(self, shape: [usize; 3]) -> (usize, usize) {
+        match self {
+            Self::Hwc => (shape[1], shape[0]),
+            Self::Chw => (shape[2], shape[1]),
         }
     }
 }
@@ -122,27 +130,31 @@ pub fn copy_chw(image: Image<'_>, flip: bool, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Copies an image of floats (4 bytes each, [`Layout::shape`] in `shape`), mirrored left to right when `flip`.
+/// Copies an image of floats (4 bytes each, [`Layout::shape`] in `shape`), mirrored as `flip` says.
 ///
 /// # Errors
 /// Invalid when a length is not that of the shape.
-pub fn flip_floats(from: &[u8], shape: [usize; 3], layout: Layout, flip: bool, out: &mut [u8]) -> Result<()> {
-    // Mirroring reverses runs of whole pixels: of `channels` numbers together, or of one.
-    let (row, pixel) = match layout {
-        Layout::Hwc => (shape[1] * shape[2] * 4, shape[2] * 4),
-        Layout::Chw => (shape[2] * 4, 4),
+pub fn flip_floats(from: &[u8], shape: [usize; 3], layout: Layout, flip: Mirror, out: &mut [u8]) -> Result<()> {
+    // Mirroring reverses runs of whole pixels: of `channels` numbers together, or of one; upside down, the rows of a
+    // plane.
+    let (rows, row, pixel) = match layout {
+        Layout::Hwc => (shape[0], shape[1] * shape[2] * 4, shape[2] * 4),
+        Layout::Chw => (shape[1], shape[2] * 4, 4),
     };
     let len = shape.iter().try_fold(4, |len: usize, &n| len.checked_mul(n));
     if len != Some(from.len()) || out.len() != from.len() || from.is_empty() {
         let (a, b) = (from.len(), out.len());
         return Err(Error::invalid(format!("{a} and {b} bytes for floats of shape {shape:?}")));
     }
-    if !flip {
-        out.copy_from_slice(from);
-        return Ok(());
-    }
-    for (from, to) in from.chunks_exact(row).zip(out.chunks_exact_mut(row)) {
-        from.chunks_exact(pixel).zip(to.chunks_exact_mut(pixel).rev()).for_each(|(from, to)| to.copy_from_slice(from));
+    for (y, from) in from.chunks_exact(row).enumerate() {
+        let y = if flip.vertical { y - y % rows + (rows - 1 - y % rows) } else { y };
+        let to = &mut out[y * row..][..row];
+        if flip.horizontal {
+            let pixels = from.chunks_exact(pixel).zip(to.chunks_exact_mut(pixel).rev());
+            pixels.for_each(|(from, to)| to.copy_from_slice(from));
+        } else {
+            to.copy_from_slice(from);
+        }
     }
     Ok(())
 }

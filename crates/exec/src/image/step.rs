@@ -2,7 +2,9 @@
 
 use forebay_core::{Error, Result};
 
+use super::augment::Augment;
 use super::normalize::Layout;
+use super::view::Axis;
 
 /// The longest side of an image that a step makes, in pixels.
 const SIDE_MAX: usize = 1 << 20;
@@ -24,6 +26,8 @@ pub enum Step {
     ResizeShorter {
         /// The shorter side, in pixels.
         size: usize,
+        /// The most that the longer side may have; the shorter side then has fewer than `size`.
+        max_size: Option<usize>,
         /// As in `Resize`.
         antialias: bool,
     },
@@ -49,14 +53,23 @@ pub enum Step {
         /// Names the random stream.
         key_op: u64,
     },
-    /// Mirror left to right.
+    /// Mirror.
     Flip {
+        /// Left to right, or upside down.
+        axis: Axis,
         /// The probability.
         p: f64,
         /// Names the random stream.
         key_op: u64,
     },
-    /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow.
+    /// A random change of the pixels.
+    Augment {
+        /// Which.
+        augment: Augment,
+        /// Names the random stream.
+        key_op: u64,
+    },
+    /// Levels to `(v / 255 - mean) / std` in f32; only `Flip` may follow, and erasing after that.
     Normalize {
         /// One for each channel.
         mean: Vec<f32>,
@@ -75,6 +88,7 @@ impl Step {
             Self::CenterCrop { .. } => "center crop",
             Self::RandomResizedCrop { .. } => "random resized crop",
             Self::Flip { .. } => "flip",
+            Self::Augment { augment, .. } => augment.name(),
             Self::Normalize { .. } => "normalize",
         }
     }
@@ -83,8 +97,9 @@ impl Step {
     pub(super) fn check(&self) -> Result<()> {
         let name = self.name();
         match *self {
+            Self::Augment { ref augment, .. } => augment.check(),
             Self::Resize { height, width, .. } | Self::CenterCrop { height, width } => side(name, height, width),
-            Self::ResizeShorter { size, .. } => side(name, size, size),
+            Self::ResizeShorter { size, max_size, .. } => side(name, size, max_size.unwrap_or(size)),
             Self::RandomResizedCrop { height, width, scale, ratio, .. } => {
                 side(name, height, width)?;
                 range(name, "scale", scale)?;

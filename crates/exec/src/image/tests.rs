@@ -1,5 +1,6 @@
 //! What the kernels promise, each claim as a test. Random cases come from fixed seeds.
 
+mod augment;
 mod chains;
 mod damage;
 mod golden;

@@ -1,7 +1,7 @@
-//! A view of pixels: 8 bits a channel, channels together, rows a stride apart.
+//! A view of pixels: 8 bits a channel, channels together, rows a stride apart, which is negative upside down.
 //!
 //! Invariant: every row of a view lies inside its slice, so a kernel that walks [`Image::row`] cannot read outside.
-//! A crop is a view of the same bytes: nothing is copied.
+//! A crop, or the image upside down, is a view of the same bytes: nothing is copied.
 
 use forebay_core::{Error, Result};
 
@@ -31,6 +31,34 @@ impl Region {
     }
 }
 
+/// Which way a flip mirrors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Left to right.
+    Horizontal,
+    /// Upside down.
+    Vertical,
+}
+
+/// Which ways an image is mirrored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mirror {
+    /// Left to right.
+    pub horizontal: bool,
+    /// Upside down.
+    pub vertical: bool,
+}
+
+impl Mirror {
+    /// Mirrors once more, if the coin says so.
+    pub fn turn(&mut self, axis: Axis, heads: bool) {
+        match axis {
+            Axis::Horizontal => self.horizontal ^= heads,
+            Axis::Vertical => self.vertical ^= heads,
+        }
+    }
+}
+
 /// A borrowed image, see the module's documentation.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
@@ -38,7 +66,9 @@ pub struct Image<'a> {
     width: usize,
     height: usize,
     channels: usize,
-    stride: usize,
+    /// Where the first row begins.
+    first: usize,
+    stride: isize,
 }
 
 impl<'a> Image<'a> {
@@ -54,7 +84,7 @@ impl<'a> Image<'a> {
                 "{got} bytes are not an image of shape [{height}, {width}, {channels}]"
             )));
         }
-        Ok(Self { pixels, width, height, channels, stride: width * channels })
+        Ok(Self { pixels, width, height, channels, first: 0, stride: (width * channels) as isize })
     }
 
     /// Returns the columns.
@@ -78,7 +108,7 @@ impl<'a> Image<'a> {
     /// When there is no such row.
     #[inline]
     pub fn row(&self, y: usize) -> &'a [u8] {
-        &self.pixels[y * self.stride..][..self.width * self.channels]
+        &self.pixels[self.start(y)..][..self.width * self.channels]
     }
 
     /// Returns the rows in order.
@@ -90,7 +120,7 @@ impl<'a> Image<'a> {
     /// Returns the bytes when rows have no gaps between them.
     pub fn as_packed(&self) -> Option<&'a [u8]> {
         let row = self.width * self.channels;
-        (self.stride == row).then(|| &self.pixels[..row * self.height])
+        (self.stride == row as isize).then(|| &self.pixels[self.first..][..row * self.height])
     }
 
     /// Views a part.
@@ -105,8 +135,17 @@ impl<'a> Image<'a> {
                 "a crop of {width}x{height} at ({x}, {y}) is not inside an image of {w}x{h}"
             )));
         }
-        let pixels = &self.pixels[y * self.stride + x * self.channels..];
-        Ok(Self { pixels, width, height, ..*self })
+        Ok(Self { first: self.start(y) + x * self.channels, width, height, ..*self })
+    }
+
+    /// Views the rows in the other order.
+    pub fn upside_down(&self) -> Self {
+        Self { first: self.start(self.height - 1), stride: -self.stride, ..*self }
+    }
+
+    #[inline]
+    fn start(&self, y: usize) -> usize {
+        self.first.wrapping_add_signed(y as isize * self.stride)
     }
 }
 

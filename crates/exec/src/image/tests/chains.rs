@@ -5,17 +5,52 @@ use forebay_core::{Epoch, ErrorKind, Seed};
 use forebay_data::DType;
 
 use super::{any_jpeg, draw, picture, rng};
-use crate::image::{Chain, Input, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+use crate::image::{Augment, Axis, Chain, Input, Interpolation, Layout, Limits, Mode, Output, Scratch, Shape, Step};
+
+fn any_flip(rng: &mut SampleRng, key_op: u64) -> Step {
+    Step::Flip { axis: [Axis::Horizontal, Axis::Vertical][draw(rng, 0, 1)], p: 0.5, key_op }
+}
+
+fn erasing(value: Option<Vec<f32>>, p: f64) -> Augment {
+    Augment::Erasing { p, scale: (0.02, 0.8), ratio: (0.3, 3.3), value }
+}
+
+fn any_augment(rng: &mut SampleRng) -> Augment {
+    let p = [0.5, 1.0][draw(rng, 0, 1)];
+    let interpolation = [Interpolation::Nearest, Interpolation::Bilinear][draw(rng, 0, 1)];
+    let fill = [None, Some([3, 200, 90])][draw(rng, 0, 1)];
+    match draw(rng, 0, 6) {
+        6 => erasing(Some(vec![9.0, 0.0, 255.0]), p),
+        0 => Augment::ColorJitter {
+            brightness: Some((0.6, 1.4)),
+            contrast: [None, Some((0.5, 1.5))][draw(rng, 0, 1)],
+            saturation: Some((0.0, 2.0)),
+            hue: Some((-0.5, 0.5)),
+            p,
+        },
+        1 => Augment::Grayscale { p },
+        2 => Augment::Rotation { degrees: (-200.0, 200.0), interpolation, fill },
+        3 | 4 => {
+            Augment::RandAugment { num_ops: draw(rng, 0, 3), magnitude: draw(rng, 0, 9), bins: 10, interpolation, fill }
+        }
+        _ => Augment::GaussianBlur { size: 2 * draw(rng, 0, 12) + 1, sigma: (0.1, 9.0), p },
+    }
+}
 
 fn any_step(rng: &mut SampleRng, key_op: u64) -> Step {
     let antialias = draw(rng, 0, 2) > 0;
     let (height, width) = (draw(rng, 1, 90), draw(rng, 1, 90));
-    match draw(rng, 0, 6) {
+    match draw(rng, 0, 8) {
         0 => Step::Resize { height, width, antialias },
-        1 => Step::ResizeShorter { size: draw(rng, 5, 60), antialias },
+        1 => {
+            let size = draw(rng, 5, 60);
+            let max_size = [None, Some(size + draw(rng, 1, 60))][draw(rng, 0, 1)];
+            Step::ResizeShorter { size, max_size, antialias }
+        }
         2 | 3 => Step::CenterCrop { height, width },
         4 => Step::RandomResizedCrop { height, width, scale: (0.08, 1.0), ratio: (0.75, 4.0 / 3.0), antialias, key_op },
-        _ => Step::Flip { p: 0.5, key_op },
+        5 | 6 => any_flip(rng, key_op),
+        _ => Step::Augment { augment: any_augment(rng), key_op },
     }
 }
 
@@ -25,7 +60,11 @@ fn any_chain(rng: &mut SampleRng, channels: usize) -> Vec<Step> {
         let layout = [Layout::Hwc, Layout::Chw][draw(rng, 0, 1)];
         let (mean, std) = (vec![0.485, 0.456, 0.406], vec![0.229, 0.224, 0.225]);
         steps.push(Step::Normalize { mean: mean[..channels].to_vec(), std: std[..channels].to_vec(), layout });
-        (0..draw(rng, 0, 2)).for_each(|op| steps.push(Step::Flip { p: 0.5, key_op: 100 + op as u64 }));
+        (0..draw(rng, 0, 2)).for_each(|op| steps.push(any_flip(rng, 100 + op as u64)));
+        let value = [None, Some(vec![0.5]), Some(vec![1.0, -2.0, 0.0])][draw(rng, 0, 2)].clone();
+        (0..draw(rng, 0, 1)).for_each(|op| {
+            steps.push(Step::Augment { augment: erasing(value.clone(), 0.8), key_op: 200 + op as u64 });
+        });
     }
     steps
 }
@@ -92,9 +131,12 @@ fn what_cannot_work_is_refused_when_it_is_built() {
     let message = |decode, steps| Chain::new(decode, steps).expect_err("refused").message().to_owned();
     assert_eq!(message(None, vec![normalize(), crop]), "center crop after normalize");
     assert_eq!(message(Some(Mode::Rgb), vec![normalize()]), "normalize has 1 channels, the decoded image has 3");
-    assert_eq!(message(None, vec![Step::Flip { p: 1.5, key_op: 0 }]), "flip with probability 1.5, not within 0 and 1");
     assert_eq!(
-        message(None, vec![Step::ResizeShorter { size: 0, antialias: true }]),
+        message(None, vec![Step::Flip { axis: Axis::Vertical, p: 1.5, key_op: 0 }]),
+        "flip with probability 1.5, not within 0 and 1"
+    );
+    assert_eq!(
+        message(None, vec![Step::ResizeShorter { size: 0, max_size: None, antialias: true }]),
         "resize shorter side to 0 pixels, not within 1 and 1048576"
     );
     let reversed = Step::RandomResizedCrop {
@@ -113,7 +155,8 @@ fn what_does_not_fit_the_slot_or_the_limits_is_an_error() {
     let mut scratch = Scratch::new(Limits { pixels_max: 10_000 }).expect("memory");
     let thin = [0; 2 * 900];
     let input = Input::Pixels { height: 900, width: 2, channels: 1, pixels: &thin };
-    let chain = Chain::new(None, vec![Step::ResizeShorter { size: 50, antialias: true }]).expect("valid");
+    let chain =
+        Chain::new(None, vec![Step::ResizeShorter { size: 50, max_size: None, antialias: true }]).expect("valid");
     let mut out = Vec::new();
     let e = chain.run(input, super::rng, &mut scratch, &mut Output::Vec(&mut out)).expect_err("too large");
     assert_eq!(e.kind(), ErrorKind::Exhausted);

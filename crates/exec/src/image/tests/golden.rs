@@ -2,9 +2,13 @@
 
 use crate::image::{Decoder, Image, Limits, Mode, Region, Resizer};
 
-fn file(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/golden/image/{name}", env!("CARGO_MANIFEST_DIR"));
+pub(super) fn file(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn bytes_of(name: &str) -> Vec<u8> {
+    file(&format!("image/{name}"))
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
@@ -14,7 +18,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn expected(kind: &str) -> Vec<Vec<String>> {
-    let text = String::from_utf8(file("expected.txt")).expect("text");
+    let text = String::from_utf8(file("image/expected.txt")).expect("text");
     let lines = text.lines().map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
     lines.filter(|line| line[0] == kind).collect()
 }
@@ -31,7 +35,7 @@ fn every_format_decodes_to_pillows_bits() {
     for line in &lines {
         let mode = if line[2] == "RGB" { Mode::Rgb } else { Mode::Grey };
         let want = numbers(&line[3..]);
-        let image = decoder.decode(&file(&line[1]), mode, &Limits::default()).expect("a good image");
+        let image = decoder.decode(&bytes_of(&line[1]), mode, &Limits::default()).expect("a good image");
         let crc = crc32(image.as_packed().expect("no gaps")) as usize;
         if [image.width(), image.height(), crc] != want[..] {
             wrong.push(line.join(" "));
@@ -48,7 +52,7 @@ fn antialiased_resize_gives_pillows_bits() {
     let lines = expected("resize");
     for line in &lines {
         let [x, y, w, h, width, height, crc] = numbers(&line[2..])[..] else { panic!("{line:?}") };
-        let image = decoder.decode(&file(&line[1]), Mode::Rgb, &Limits::default()).expect("a good image");
+        let image = decoder.decode(&bytes_of(&line[1]), Mode::Rgb, &Limits::default()).expect("a good image");
         let view = image.crop(Region { x, y, width: w, height: h }).expect("inside");
         let mut out = vec![0; width * height * 3];
         resizer.resize(view, width, height, true, &mut out).expect("valid");
@@ -62,11 +66,11 @@ fn two_pixel_resize_is_the_real_number_rounded() {
     let mut decoder = Decoder::new().expect("memory");
     for line in expected("linear") {
         let [width, height] = numbers(&line[2..4])[..] else { panic!("{line:?}") };
-        let bytes = file(&line[1]);
+        let bytes = bytes_of(&line[1]);
         let image: Image<'_> = decoder.decode(&bytes, Mode::Rgb, &Limits::default()).expect("a good image");
         let mut out = vec![0; width * height * 3];
         Resizer::new().resize(image, width, height, false, &mut out).expect("valid");
-        let real = file(&line[4]);
+        let real = bytes_of(&line[4]);
         for (got, want) in out.iter().zip(real.as_chunks::<4>().0) {
             assert!((f32::from(*got) - f32::from_le_bytes(*want)).abs() < 0.63, "{got} for {want:?}");
         }

@@ -1,7 +1,7 @@
 //! Resizing and normalising against the plain way to write them.
 
 use super::{draw, picture, rng};
-use crate::image::{Image, Layout, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
+use crate::image::{Image, Layout, Mirror, Normalizer, Region, Resizer, copy_chw, copy_hwc, flip_floats};
 
 #[test]
 fn vector_and_portable_resizes_agree_and_views_are_copies() {
@@ -66,7 +66,8 @@ fn normalising_is_torchvisions_arithmetic_in_every_order() {
             }
             let (mut mirrored, mut again) = (vec![0; floats.len()], vec![0; floats.len()]);
             let shape = layout.shape(width, height, channels);
-            flip_floats(&floats, shape, layout, true, &mut mirrored).expect("its shape");
+            let across = Mirror { horizontal: true, vertical: false };
+            flip_floats(&floats, shape, layout, across, &mut mirrored).expect("its shape");
             normalizer.write(view, !flip, &mut again).expect("its size");
             assert_eq!(mirrored, again);
         }
@@ -81,7 +82,7 @@ fn wrong_sizes_are_refused() {
     assert!(Image::packed(&[], 0, 2, 3).is_err());
     assert!(Resizer::new().resize(image, 0, 1, true, &mut []).is_err());
     assert!(copy_hwc(image, false, &mut [0; 11]).is_err());
-    assert!(flip_floats(&[0; 12], [1, 1, 3], Layout::Hwc, true, &mut [0; 8]).is_err());
+    assert!(flip_floats(&[0; 12], [1, 1, 3], Layout::Hwc, Mirror::default(), &mut [0; 8]).is_err());
     assert!(Normalizer::new(&[0.0], &[0.0], Layout::Hwc).is_err());
     assert!(Normalizer::new(&[0.0, 0.0], &[1.0], Layout::Hwc).is_err());
     let grey = Normalizer::new(&[0.0], &[1.0], Layout::Hwc).expect("valid");

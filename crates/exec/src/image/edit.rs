@@ -1,0 +1,77 @@
+//! A change of an image whose parameters have been drawn: what the random augmentations are made of.
+//!
+//! The reference is `torchvision.transforms.v2.functional` on uint8 tensors. Where that is integers or a table, the
+//! pixels are the same; where it sums products in f32, they are at most one level apart, because PyTorch rounds a
+//! product before it adds it on some processors and not on others. Here a product is always rounded (see
+//! `tests/golden/augment`). Invariant: a recolouring does not ask where a pixel is, so it commutes with a flip.
+
+use super::colour;
+use super::levels;
+use super::view::Region;
+use super::warp::Warp;
+
+/// A change of every pixel that looks at its colour, and perhaps at all colours of the image, but at no place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Recolour {
+    /// Levels times this, 0 or more.
+    Brightness(f64),
+    /// Away from the mean grey by this factor, 0 or more.
+    Contrast(f64),
+    /// Away from the pixel's own grey by this factor, 0 or more.
+    Saturation(f64),
+    /// The hue turned by this part of a circle, -0.5 to 0.5.
+    Hue(f64),
+    /// Each channel the pixel's grey.
+    Grey,
+    /// Only this many bits of each level kept, 0 to 8.
+    Posterize(u32),
+    /// Levels from this on inverted.
+    Solarize(f64),
+    /// Each channel stretched to all levels.
+    AutoContrast,
+    /// Each channel's levels spread evenly.
+    Equalize,
+}
+
+/// A change with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Edit {
+    /// In place, pixel by pixel.
+    Recolour(Recolour),
+    /// A Gaussian blur.
+    Blur {
+        /// Rows and columns of the kernel, an odd number.
+        size: usize,
+        /// Standard deviation in pixels.
+        sigma: f64,
+    },
+    /// Away from the mean of the surroundings by this factor, 0 or more.
+    Sharpness(f64),
+    /// Moved.
+    Warp(Warp),
+    /// A region in one colour.
+    Erase {
+        /// The region.
+        region: Region,
+        /// The colour.
+        value: [u8; 3],
+    },
+}
+
+impl Recolour {
+    /// Changes pixels of one or three channels in place. One channel is grey already: it has no hue and no saturation.
+    pub(super) fn apply(self, pixels: &mut [u8], channels: usize) {
+        match (self, channels) {
+            (Self::Brightness(factor), _) => colour::brightness(pixels, factor as f32),
+            (Self::Contrast(factor), _) => colour::contrast(pixels, channels, factor),
+            (Self::Saturation(factor), 3) => colour::saturation(pixels, factor as f32, (1.0 - factor) as f32),
+            (Self::Hue(turn), 3) => colour::hue(pixels, turn as f32),
+            (Self::Grey, 3) => colour::grey(pixels),
+            (Self::Posterize(bits), _) => levels::posterize(pixels, bits),
+            (Self::Solarize(threshold), _) => levels::solarize(pixels, threshold as f32),
+            (Self::AutoContrast, _) => levels::autocontrast(pixels, channels),
+            (Self::Equalize, _) => levels::equalize(pixels, channels),
+            (Self::Saturation(_) | Self::Hue(_) | Self::Grey, _) => {}
+        }
+    }
+}

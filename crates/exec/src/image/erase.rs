@@ -1,0 +1,49 @@
+//! Random erasing (Zhong et al., "Random Erasing Data Augmentation", 2017): a rectangle of an image overwritten.
+//!
+//! On 8-bit pixels it is an edit like any other. On a normalised image it is the last thing that happens to it, in the
+//! batch's slot, since f32 pixels exist nowhere else.
+
+use forebay_core::rng::SampleRng;
+
+use super::normalize::Layout;
+use super::real::normal;
+use super::view::Region;
+
+/// Overwrites a region of 8-bit pixels of `width` columns.
+pub(super) fn erase(pixels: &mut [u8], width: usize, channels: usize, region: Region, value: [u8; 3]) {
+    for row in pixels.chunks_exact_mut(width * channels).skip(region.y).take(region.height) {
+        for pixel in row[region.x * channels..][..region.width * channels].chunks_exact_mut(channels) {
+            pixel.copy_from_slice(&value[..channels]);
+        }
+    }
+}
+
+/// Overwrites a region of an image of f32: with one value, one for each channel, or without any with draws from the
+/// standard normal distribution, channel by channel, row by row.
+pub(super) fn erase_floats(
+    bytes: &mut [u8],
+    shape: [usize; 3],
+    layout: Layout,
+    region: Region,
+    value: Option<&[f32]>,
+    rng: &mut SampleRng,
+) {
+    let numbers = bytes.as_chunks_mut::<4>().0;
+    let (width, channels) = match layout {
+        Layout::Hwc => (shape[1], shape[2]),
+        Layout::Chw => (shape[2], shape[0]),
+    };
+    let plane = numbers.len() / channels;
+    for channel in 0..channels {
+        let fixed = value.map(|value| value[channel % value.len()]);
+        for y in region.y..region.y + region.height {
+            for x in region.x..region.x + region.width {
+                let at = match layout {
+                    Layout::Hwc => (y * width + x) * channels + channel,
+                    Layout::Chw => channel * plane + y * width + x,
+                };
+                numbers[at] = fixed.unwrap_or_else(|| normal(rng) as f32).to_ne_bytes();
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Edits against torchvision's, as `tests/golden/augment/make_golden.py` wrote them; what augmentations draw.
+
+use forebay_core::SampleId;
+use forebay_core::rng::SampleRng;
+
+use super::golden::file;
+use crate::image::edit::{Edit, Recolour};
+use crate::image::flow::Flow;
+use crate::image::warp::Warp;
+use crate::image::{Augment, Chain, Image, Interpolation, Limits, Region, Scratch, Step};
+
+/// Runs one edit on pixels of a shape.
+fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
+    let mut scratch = Scratch::new(Limits::default()).expect("memory");
+    let image = Image::packed(pixels, width, height, channels).expect("its size");
+    let mut flow = Flow::given(image, &mut scratch);
+    flow.edit(edit).expect("valid");
+    let mut out = vec![0; pixels.len()];
+    flow.finish(None, &mut out).expect("its size");
+    out
+}
+
+/// The edit of a line: its name, then its parameters.
+fn parse(words: &[&str], size: (usize, usize)) -> Edit {
+    let number = |i: usize| words[i].parse::<f64>().expect("a number");
+    let how = |degrees| {
+        let interpolation = if words[2] == "nearest" { Interpolation::Nearest } else { Interpolation::Bilinear };
+        let fill = (words[3] != "none").then(|| words[3].split(',').map(|v| v.parse().expect("a level")).collect());
+        Warp::rotation(degrees, interpolation, fill.map(|fill: Vec<u8>| std::array::from_fn(|c| fill[c % fill.len()])))
+    };
+    match words[0] {
+        "brightness" => Edit::Recolour(Recolour::Brightness(number(1))),
+        "contrast" => Edit::Recolour(Recolour::Contrast(number(1))),
+        "saturation" => Edit::Recolour(Recolour::Saturation(number(1))),
+        "hue" => Edit::Recolour(Recolour::Hue(number(1))),
+        "grey" => Edit::Recolour(Recolour::Grey),
+        "posterize" => Edit::Recolour(Recolour::Posterize(number(1) as u32)),
+        "solarize" => Edit::Recolour(Recolour::Solarize(number(1))),
+        "autocontrast" => Edit::Recolour(Recolour::AutoContrast),
+        "equalize" => Edit::Recolour(Recolour::Equalize),
+        "sharpness" => Edit::Sharpness(number(1)),
+        "rotate" => Edit::Warp(how(number(1))),
+        "shear_x" => Edit::Warp(Warp::shear(number(1), false, size, &how(0.0))),
+        "shear_y" => Edit::Warp(Warp::shear(number(1), true, size, &how(0.0))),
+        "shift_x" => Edit::Warp(Warp::shift(number(1), 0.0, &how(0.0))),
+        "shift_y" => Edit::Warp(Warp::shift(0.0, number(1), &how(0.0))),
+        "erase" => {
+            let [x, y, width, height] = [1, 2, 3, 4].map(|i| number(i) as usize);
+            Edit::Erase { region: Region { x, y, width, height }, value: [5, 6, 7].map(|i| number(i) as u8) }
+        }
+        "blur" => Edit::Blur { size: number(1) as usize, sigma: number(2) },
+        other => panic!("no edit is called {other}"),
+    }
+}
+
+#[test]
+fn edits_are_torchvisions() {
+    let text = String::from_utf8(file("augment/cases.txt")).expect("text");
+    let bytes = file("augment/cases.u8");
+    let mut rest = bytes.as_slice();
+    let mut wrong = Vec::new();
+    let mut sources: Vec<([usize; 3], &[u8])> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<_> = line.split(' ').collect();
+        if words[0] == "source" {
+            let shape: Vec<usize> = words[1..].iter().map(|w| w.parse().expect("a number")).collect();
+            let (pixels, after) = rest.split_at(shape.iter().product());
+            sources.push((shape.try_into().expect("height, width, channels"), pixels));
+            rest = after;
+            continue;
+        }
+        // Source, the most levels and the most pixels in a thousand that may differ, the edit.
+        let [source, levels, share]: [usize; 3] = std::array::from_fn(|i| words[i].parse().expect("a number"));
+        let (shape, pixels) = sources[source];
+        let (want, after) = rest.split_at(pixels.len());
+        rest = after;
+        let got = edited(parse(&words[3..], (shape[1], shape[0])), shape, pixels);
+        let apart: Vec<_> = got.iter().zip(want).map(|(a, b)| a.abs_diff(*b)).filter(|&d| d > 0).collect();
+        let worst = apart.iter().max().copied().unwrap_or(0);
+        if usize::from(worst) > levels || apart.len() * 1000 > share * want.len() {
+            wrong.push(format!("{line}: {} of {} differ, by {worst} at most", apart.len(), want.len()));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(rest.is_empty(), "{} bytes are of no case", rest.len());
+}
+
+fn drawn(augment: &Augment, sample: u64) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    let mut rng = SampleRng::new(11, SampleId(sample));
+    let keep = |edit| {
+        edits.push(edit);
+        Ok(())
+    };
+    augment.draw((331, 662), &mut rng, keep).expect("never refused");
+    edits
+}
+
+#[test]
+fn jitter_draws_uniform_factors_in_any_order() {
+    let intervals = [(0.2, 1.8), (0.5, 1.5), (0.0, 3.0), (-0.1, 0.1)];
+    let [brightness, contrast, saturation, hue] = intervals.map(Some);
+    let augment = Augment::ColorJitter { brightness, contrast, saturation, hue, p: 0.8 };
+    let (mut applied, mut first, mut sums) = (0, [0; 4], [0.0; 4]);
+    for edits in (0..20_000).map(|sample| drawn(&augment, sample)).filter(|edits| !edits.is_empty()) {
+        applied += 1;
+        let factors = edits.iter().map(|edit| match *edit {
+            Edit::Recolour(Recolour::Brightness(f)) => (0, f),
+            Edit::Recolour(Recolour::Contrast(f)) => (1, f),
+            Edit::Recolour(Recolour::Saturation(f)) => (2, f),
+            Edit::Recolour(Recolour::Hue(f)) => (3, f),
+            ref other => panic!("{other:?} is no jitter"),
+        });
+        let factors: Vec<_> = factors.collect();
+        assert_eq!(factors.len(), 4);
+        first[factors[0].0] += 1;
+        for (which, factor) in factors {
+            let (low, high) = intervals[which];
+            assert!(low <= factor && factor < high);
+            sums[which] += (factor - low) / (high - low);
+        }
+    }
+    assert!((15_700..16_300).contains(&applied), "{applied}");
+    assert!(first.iter().all(|n| (3_700..4_300).contains(n)), "{first:?}");
+    assert!(sums.iter().all(|sum| (sum / f64::from(applied) - 0.5).abs() < 0.01), "{sums:?}");
+    let alone = Augment::ColorJitter { brightness: None, contrast: None, saturation: None, hue, p: 1.0 };
+    assert!(matches!(drawn(&alone, 3)[..], [Edit::Recolour(Recolour::Hue(_))]));
+}
+
+#[test]
+fn rand_augment_draws_each_operation_alike_both_ways() {
+    let (interpolation, fill) = (Interpolation::Nearest, None);
+    let augment = Augment::RandAugment { num_ops: 1, magnitude: 9, bins: 31, interpolation, fill };
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for sample in 0..28_000 {
+        *seen.entry(format!("{:?}", drawn(&augment, sample))).or_default() += 1;
+    }
+    // Fourteen operations, nine of them with a sign.
+    assert_eq!(seen.len(), 23, "{seen:?}");
+    let how = Warp::rotation(0.0, interpolation, fill);
+    for (edit, most) in [
+        (None, 2000),
+        (Some(Edit::Recolour(Recolour::Posterize(7))), 2000),
+        (Some(Edit::Recolour(Recolour::Solarize(255.0 * 0.7))), 2000),
+        (Some(Edit::Recolour(Recolour::Equalize)), 2000),
+        (Some(Edit::Warp(Warp::shift(-45.0, 0.0, &how))), 1000),
+        (Some(Edit::Warp(Warp::shift(0.0, 90.0, &how))), 1000),
+        (Some(Edit::Warp(Warp::rotation(0.3 * 30.0, interpolation, fill))), 1000),
+        (Some(Edit::Sharpness(1.0 - 0.3 * 0.9)), 1000),
+    ] {
+        let edits: Vec<Edit> = edit.into_iter().collect();
+        let got = seen.get(&format!("{edits:?}")).copied().unwrap_or(0);
+        assert!((most * 9 / 10..most * 11 / 10).contains(&got), "{edits:?}: {got} of {seen:?}");
+    }
+    let two = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
+    assert!((0..100).map(|sample| drawn(&two, sample).len()).sum::<usize>() > 170);
+}
+
+#[test]
+fn an_augmentation_that_cannot_work_is_refused() {
+    let message = |augment| {
+        Chain::new(None, vec![Step::Augment { augment, key_op: 0 }]).expect_err("refused").message().to_owned()
+    };
+    assert_eq!(message(Augment::Grayscale { p: 1.5 }), "grayscale with p 1.5 to 1.5, not within 0 and 1");
+    let hue =
+        Augment::ColorJitter { brightness: None, contrast: None, saturation: None, hue: Some((0.0, 0.6)), p: 1.0 };
+    assert_eq!(message(hue), "color jitter with hue 0 to 0.6, not within -0.5 and 0.5");
+}

@@ -1,0 +1,123 @@
+//! Rotation, shear and shift: torchvision's `rotate` and `affine` of uint8 images, the size kept.
+//!
+//! Each output pixel looks up its place in the image. Places are whole numbers of 2^-32 pixels, computed in f64 for the
+//! start and the step of a row, so that walking a row is additions. `Nearest` takes the pixel there (PyTorch computes
+//! places in f32, so where one lies halfway between two pixels it may take the other); `Bilinear` blends four with
+//! weights of 1/2048, within a level of PyTorch. Places are counted from the image's centre.
+
+use super::real::sin_cos;
+use super::view::Image;
+
+/// How a pixel between pixels is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The nearest.
+    Nearest,
+    /// Four, by their nearness.
+    Bilinear,
+}
+
+/// An affine map with what surrounds the image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Warp {
+    /// From a place in the result to one in the image: x of x, y and 1, then y of x, y and 1.
+    matrix: [f64; 6],
+    pub(super) interpolation: Interpolation,
+    /// The pixel outside the image. `None` is zeros, which differ from a fill of zeros on an edge: with `Bilinear`,
+    /// torchvision blends a fill once more by the covered part.
+    pub(super) fill: Option<[u8; 3]>,
+}
+
+impl Warp {
+    /// A turn to the left about the centre.
+    pub(super) fn rotation(degrees: f64, interpolation: Interpolation, fill: Option<[u8; 3]>) -> Self {
+        let (sin, cos) = sin_cos(degrees);
+        Self { matrix: [cos, -sin, 0.0, sin, cos, 0.0], interpolation, fill }
+    }
+
+    /// Rows shifted to the left by `slope` of their distance from the top; columns, in place of rows, up when `vertical`.
+    pub(super) fn shear(slope: f64, vertical: bool, size: (usize, usize), how: &Self) -> Self {
+        let (width, height) = (size.0 as f64, size.1 as f64);
+        let matrix = match vertical {
+            false => [1.0, slope, slope * height * 0.5, 0.0, 1.0, 0.0],
+            true => [1.0, 0.0, 0.0, slope, 1.0, slope * width * 0.5],
+        };
+        Self { matrix, ..*how }
+    }
+
+    /// Shifted by whole pixels to the right and down.
+    pub(super) fn shift(right: f64, down: f64, how: &Self) -> Self {
+        Self { matrix: [1.0, 0.0, -right, 0.0, 1.0, -down], ..*how }
+    }
+
+    /// Writes the image of one or three channels as it is mapped.
+    pub(super) fn apply(&self, image: Image<'_>, out: &mut [u8]) {
+        match image.channels() {
+            1 => self.rows::<1>(image, out),
+            _ => self.rows::<3>(image, out),
+        }
+    }
+
+    fn rows<const C: usize>(&self, image: Image<'_>, out: &mut [u8]) {
+        let [xx, xy, x1, yx, yy, y1] = self.matrix;
+        let centre = |len: usize| (len as f64 - 1.0) * 0.5;
+        let (cx, cy) = (centre(image.width()), centre(image.height()));
+        let step = (fixed(xx), fixed(yx));
+        let fill = self.fill.map(|fill| std::array::from_fn(|c| fill[c]));
+        for (y, to) in out.chunks_exact_mut(image.width() * C).enumerate() {
+            let y = y as f64 - cy;
+            let mut at = (fixed(xy * y + x1 + cx - xx * cx), fixed(yy * y + y1 + cy - yx * cx));
+            for to in to.as_chunks_mut::<C>().0 {
+                *to = match self.interpolation {
+                    Interpolation::Nearest => pixel(image, (at.0 + ONE / 2) >> BITS, (at.1 + ONE / 2) >> BITS)
+                        .unwrap_or(fill.unwrap_or([0; C])),
+                    Interpolation::Bilinear => blend(image, at, fill),
+                };
+                at = (at.0 + step.0, at.1 + step.1);
+            }
+        }
+    }
+}
+
+const BITS: u32 = 32;
+const ONE: i64 = 1 << BITS;
+
+fn fixed(v: f64) -> i64 {
+    (v * ONE as f64).round_ties_even() as i64
+}
+
+#[inline(always)]
+fn pixel<const C: usize>(image: Image<'_>, x: i64, y: i64) -> Option<[u8; C]> {
+    let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
+    if y >= image.height() {
+        return None;
+    }
+    image.row(y).as_chunks::<C>().0.get(x).copied()
+}
+
+/// Blends the four pixels around a place; those outside the image count nothing.
+#[inline(always)]
+fn blend<const C: usize>(image: Image<'_>, (x, y): (i64, i64), fill: Option<[u8; C]>) -> [u8; C] {
+    const WEIGHT: u32 = 11;
+    const FULL: i64 = 1 << (2 * WEIGHT);
+    let weight = |v: i64| ((v & (ONE - 1)) + (1 << (BITS - WEIGHT - 1))) >> (BITS - WEIGHT);
+    let (right, lower) = (weight(x), weight(y));
+    let (x, y) = (x >> BITS, y >> BITS);
+    let (left, upper) = ((1 << WEIGHT) - right, (1 << WEIGHT) - lower);
+    let (mut sums, mut covered) = ([0; C], 0);
+    for (x, y, weight) in
+        [(x, y, left * upper), (x + 1, y, right * upper), (x, y + 1, left * lower), (x + 1, y + 1, right * lower)]
+    {
+        if let Some(pixel) = pixel::<C>(image, x, y) {
+            covered += weight;
+            (0..C).for_each(|c| sums[c] += i64::from(pixel[c]) * weight);
+        }
+    }
+    if let (Some(fill), true) = (fill, covered < FULL) {
+        for (sum, fill) in sums.iter_mut().zip(fill) {
+            let fill = i64::from(fill) * FULL;
+            *sum = (((*sum - fill) * covered) >> (2 * WEIGHT)) + fill;
+        }
+    }
+    sums.map(|sum| ((sum + FULL / 2) >> (2 * WEIGHT)) as u8)
+}
