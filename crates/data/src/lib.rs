@@ -15,10 +15,12 @@
 
 mod chunk;
 mod ipc;
+mod lists;
 mod schema;
 mod tensor;
 
 pub use chunk::{Chunk, RowId};
 pub use ipc::{read_ipc, write_ipc};
+pub use lists::Int32Lists;
 pub use schema::{DType, Field, Kind, Schema};
 pub use tensor::{FixedTensorBuilder, VariableTensorBuilder, tensor_shape_of_row, tensor_values};
