@@ -82,7 +82,7 @@ impl Pipeline {
         })
     }
 
-    /// Adds an op. `{blob}` in the JSON is the pickle's name.
+    /// Adds an op. `{blob}` in the JSON is the name of its pickle or tokenizer.
     #[pyo3(signature = (json, pickle, label, keep_position, file, line))]
     #[expect(clippy::too_many_arguments, reason = "one call for each op, from one place in Python")]
     fn then(
@@ -98,7 +98,9 @@ impl Pipeline {
         guard(py, || {
             let (blobs, json) = attach(&self.blobs, json, pickle);
             let op: Op = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not an op: {e}: {json}")))?;
-            let graph = self.graph.then(Node { op, label, keep_position, site: site(file, line) })?;
+            let node = Node { op, label, keep_position, site: site(file, line) };
+            let graph = self.graph.then(node.clone())?;
+            forebay_exec::check(&node, &blobs)?;
             // The order of the ops may be impossible as a whole.
             Stages::new(&graph)?;
             Ok(Self { graph, blobs })

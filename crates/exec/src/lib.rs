@@ -17,12 +17,14 @@ mod local;
 mod merge;
 mod rows;
 pub mod table;
+mod tokenize;
 mod work;
 
 pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
+pub use tokenize::check;
 pub use work::Scratch;
 
 /// Makes an error of a panic: a bug of ours, told without a backtrace.

@@ -1,4 +1,4 @@
-//! One piece of work on a chunk: fused image ops, a vectorised op on columns, or a user's function.
+//! One piece of work on a chunk: fused image ops, a vectorised op on columns, tokenization, or a user's function.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::executable::Environment;
 use crate::functions::{Functions, Pickle, Randomness};
 use crate::images::ImageWork;
 use crate::table;
+use crate::tokenize::TokenizeWork;
 
 /// What one thread keeps between morsels.
 #[derive(Default)]
@@ -30,6 +31,7 @@ impl Scratch {
 pub(crate) enum Compiled {
     Image(ImageWork),
     Table(Step),
+    Tokenize(Box<TokenizeWork>),
     Function(FunctionWork),
 }
 
@@ -38,6 +40,7 @@ impl Compiled {
         match work {
             Work::Image { column, steps } => Ok(Compiled::Image(ImageWork::new(column, steps, input, seed)?)),
             Work::Table(step) => Ok(Compiled::Table(step.clone())),
+            Work::Tokenize(step) => Ok(Compiled::Tokenize(Box::new(TokenizeWork::new(step, env.blobs.as_ref())?))),
             Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
         }
     }
@@ -47,6 +50,7 @@ impl Compiled {
         match self {
             Compiled::Image(work) => work.schema(),
             Compiled::Table(step) => &step.schema,
+            Compiled::Tokenize(work) => work.schema(),
             Compiled::Function(work) => &work.step.schema,
         }
     }
@@ -56,6 +60,7 @@ impl Compiled {
         match self {
             Compiled::Image(work) => work.run(chunk, scratch.images()?),
             Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
+            Compiled::Tokenize(work) => work.run(chunk),
             Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
         }
     }

@@ -31,6 +31,12 @@ pub fn describe(op: &Op) -> String {
         Op::Normalize { column, mean, std, layout } => {
             format!("{column}, mean={mean:?}, std={std:?}, layout={}", format!("{layout:?}").to_uppercase())
         }
+        Op::Tokenize(t) => {
+            let output = if t.output == t.column { String::new() } else { format!(", output={}", t.output) };
+            let cut = t.max_length.map_or(String::new(), |n| format!(", max_length={n}"));
+            let plain = if t.add_special_tokens { "" } else { ", add_special_tokens=False" };
+            format!("{}, {:.12}{output}{plain}{cut}", t.column, t.tokenizer.0)
+        }
         Op::Shuffle {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
         Op::Take { count } | Op::Skip { count } => count.to_string(),

@@ -245,7 +245,7 @@ impl Graph {
             }
             _ => None,
         };
-        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.function()).map(|f| &f.blob)).collect()
+        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
     }
 
     /// Returns the first difference to another graph, for people.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
 use crate::source::BlobId;
+use crate::text::Tokenize;
 
 /// Which colours an image is decoded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +169,8 @@ pub enum Op {
         /// The order of the result's dimensions.
         layout: Layout,
     },
+    /// Text to token ids.
+    Tokenize(Tokenize),
     /// A global permutation, another one each epoch.
     Shuffle {},
     /// The epoch's samples over again.
@@ -238,6 +241,7 @@ impl Op {
             Op::RandomResizedCrop { .. } => "random_resized_crop",
             Op::RandomFlip { .. } => "random_flip",
             Op::Normalize { .. } => "normalize",
+            Op::Tokenize(_) => "tokenize",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
@@ -273,6 +277,14 @@ impl Op {
         match self {
             Op::Map { function, .. } | Op::FilterFunction { function } => Some(function),
             _ => None,
+        }
+    }
+
+    /// Returns the blob that it needs where it runs: a pickled function, or a tokenizer.
+    pub fn blob(&self) -> Option<&BlobId> {
+        match self {
+            Op::Tokenize(tokenize) => Some(&tokenize.tokenizer),
+            _ => self.function().map(|f| &f.blob),
         }
     }
 
@@ -326,6 +338,7 @@ impl Op {
                 let field = Field::new(column, value.kind(input)?.column());
                 Ok(input.with(Field { nullable: value.is_nullable(input), ..field }))
             }
+            Op::Tokenize(tokenize) => tokenize.apply(input),
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
             Op::Shard { count, index } if index >= count => {
                 Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))

@@ -38,6 +38,8 @@ pub enum Work {
     },
     /// A vectorised op on columns.
     Table(Step),
+    /// Text to token ids.
+    Tokenize(Step),
     /// A user's Python function.
     Function(Step),
 }
@@ -47,7 +49,7 @@ impl Work {
     pub fn steps(&self) -> &[Step] {
         match self {
             Work::Image { steps, .. } => steps,
-            Work::Table(step) | Work::Function(step) => std::slice::from_ref(step),
+            Work::Table(step) | Work::Tokenize(step) | Work::Function(step) => std::slice::from_ref(step),
         }
     }
 }
@@ -189,7 +191,8 @@ fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<(
     Ok(())
 }
 
-/// Counting is free for some sources, and needed where the plan has to know the last place.
+/// Counting is free for some sources, and needed where the plan has to know the last place. It is worth a pass over
+/// the file where the work on each line is far more than finding its end: a large file is then shared by all threads.
 fn is_counted(graph: &Graph) -> bool {
     let before_filter = |op: &Op| {
         let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
@@ -197,9 +200,10 @@ fn is_counted(graph: &Graph) -> bool {
     };
     match graph.source() {
         Source::Generator { .. } => false,
-        Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. } => {
+        source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
                 Op::Shuffle {} | Op::Repeat { .. } => true,
+                Op::Tokenize(_) => matches!(source, Source::Text { .. } | Source::Jsonl { .. }),
                 op @ Op::Shard { .. } => before_filter(op),
                 _ => false,
             })
@@ -235,6 +239,7 @@ fn work(step: Step) -> Work {
     match (step.node.op.image_column(), step.node.op.function()) {
         (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
         (None, Some(_)) => Work::Function(step),
+        (None, None) if matches!(step.node.op, Op::Tokenize(_)) => Work::Tokenize(step),
         (None, None) => Work::Table(step),
     }
 }
