@@ -146,8 +146,8 @@ impl Pipeline {
     /// What an epoch gives (batches, or samples): a number; `None` when not known before it runs; -1 when endless.
     fn cardinality(&self, py: Python<'_>) -> PyResult<Option<i128>> {
         interruptible(py, |poll| {
-            let filtered = |n: &Arc<Node>| n.op.class() == Class::Filter;
-            if self.graph.nodes().iter().any(filtered) || matches!(self.graph.source(), Source::Generator { .. }) {
+            let uncounted = |n: &Arc<Node>| n.op.is_uncounted();
+            if self.graph.nodes().iter().any(uncounted) || matches!(self.graph.source(), Source::Generator { .. }) {
                 return Ok(None);
             }
             let rows = match self.graph.source().rows() {
@@ -242,7 +242,7 @@ impl Pipeline {
     fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
         let mut graph = Graph::new(self.graph.source().clone(), None)?;
         for node in self.graph.nodes() {
-            if matches!(node.op.class(), Class::RowWise | Class::Filter) {
+            if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }

@@ -193,7 +193,7 @@ def test_a_service_needs_no_file(made, tmp_path):
     made["unigram"].save(str(saved))
     plain = fb.from_text(text)
     pipelines = [
-        plain.shuffle().tokenize("text", saved),
+        plain.shuffle().tokenize("text", saved).pack("text", 64, strategy="best_fit", window=100).batch(4),
         plain.filter(fb.col("text").len() > 3).take(400).tokenize("text", saved, max_length=8),  # at the consumer
     ]
     saved.unlink()

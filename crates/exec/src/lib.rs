@@ -15,6 +15,8 @@ pub mod image;
 mod images;
 mod local;
 mod merge;
+mod pack;
+mod passing;
 mod rows;
 pub mod table;
 mod tokenize;
@@ -24,6 +26,7 @@ pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
+pub use pack::Unpacked;
 pub use tokenize::check;
 pub use work::Scratch;
 

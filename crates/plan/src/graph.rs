@@ -157,6 +157,9 @@ impl Graph {
         if matches!(node.op.class(), Class::Order) {
             self.check_order(&node.op)?;
         }
+        if self.nodes.iter().any(|n| n.op.class() == Class::Global) {
+            check_after_global(&node.op)?;
+        }
         Ok((schema, self.batch))
     }
 
@@ -260,6 +263,18 @@ impl Graph {
             (0..ours.len().max(theirs.len())).find(|&i| ours.get(i).map(|n| &n.op) != theirs.get(i).map(|n| &n.op))?;
         let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
         Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
+    }
+}
+
+/// What comes after an op that makes other rows can only take them as they come.
+fn check_after_global(op: &Op) -> Result<()> {
+    match op {
+        Op::Shuffle {} | Op::Repeat { .. } => {
+            Err(Error::invalid(format!("{} comes after pack, whose rows are made as they come", op.name()))
+                .hint(format!("put {} before pack, where it works on documents", op.name())))
+        }
+        Op::Pack(_) => Err(Error::invalid("pack comes after pack").hint("one is enough: give it the length")),
+        _ => Ok(()),
     }
 }
 

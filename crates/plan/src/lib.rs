@@ -29,4 +29,4 @@ pub use order::Order;
 pub use permute::Permutation;
 pub use source::{BlobId, Source};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
-pub use text::Tokenize;
+pub use text::{Pack, Packing, Tokenize};
