@@ -1,4 +1,4 @@
-"""Forebay beside its rivals: the workloads W1 (JPEG) and W2 (small records), in process and through a service.
+"""Forebay beside its rivals: the workloads W1 (JPEG), W2 (small records) and W3 (text), here and through a service.
 
 Runs on the same harness as the rivals (`peerlib.py`): copy it next to theirs and add its lines to `SETS` in
 `run_all.py`; bench/README.md has the commands. Antialiasing is off, as in DALI's and tf.data's pipelines.
@@ -6,7 +6,9 @@ Runs on the same harness as the rivals (`peerlib.py`): copy it next to theirs an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import forebay as fb
@@ -47,6 +49,18 @@ def w2_python(data: str) -> fb.Dataset:
     return fb.from_numpy(records).shuffle().repeat().map(scale).batch(256, drop_remainder=True)
 
 
+def w3(data: str) -> fb.Dataset:
+    """Lines of text, BPE, end to end in sequences of 1,024 tokens, batches of 8."""
+    eos = json.loads(Path(data, "w3/tok.json").read_text())["model"]["vocab"]["<eos>"]
+    return (
+        fb.from_text(data + "/w3/text.txt")
+        .repeat()
+        .tokenize("text", data + "/w3/tok.json", add_special_tokens=False)
+        .pack("text", 1024, eos_id=eos)
+        .batch(8, drop_remainder=True)
+    )
+
+
 def scale(row: dict[str, Any]) -> dict[str, Any]:
     """A user's function of one record."""
     return {"x": row["x"] * np.float32(2) + np.float32(1), "y": row["y"]}
@@ -56,7 +70,7 @@ def local(make: Any, key: str, label: str) -> Any:
     """A run in this process, with default settings."""
 
     def run(ctx: Any) -> Iterator[dict[str, Any]]:
-        ctx.to_np = lambda batch: (batch[key], batch[label])
+        ctx.to_np = lambda batch: (batch[key], batch.get(label))
         return iter(make(ctx.data).iter(seed=1))
 
     return run
@@ -66,7 +80,7 @@ def service(make: Any, key: str, label: str) -> Any:
     """A run through a dispatcher and one worker on this machine."""
 
     def run(ctx: Any) -> Iterator[dict[str, Any]]:
-        ctx.to_np = lambda batch: (batch[key], batch[label])
+        ctx.to_np = lambda batch: (batch[key], batch.get(label))
         up = fb.up(workers=1)
         ctx.cleanup = up.close
         return iter(make(ctx.data).distribute(up, job="bench", seed=1))
@@ -75,7 +89,7 @@ def service(make: Any, key: str, label: str) -> Any:
 
 
 if __name__ == "__main__":
-    image, record = ("image", "label"), ("x", "y")
+    image, record, text = ("image", "label"), ("x", "y"), ("text", "")
     P.run(
         "forebay",
         {
@@ -85,6 +99,7 @@ if __name__ == "__main__":
                 "service": service(w2, *record),
                 "python": local(w2_python, *record),
             },
+            "W3": {"local": local(w3, *text), "service": service(w3, *text)},
         },
         P.ver("forebay", "numpy"),
     )

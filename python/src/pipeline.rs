@@ -82,7 +82,7 @@ impl Pipeline {
         })
     }
 
-    /// Adds an op. `{blob}` in the JSON is the pickle's name.
+    /// Adds an op. `{blob}` in the JSON is the name of its pickle or tokenizer.
     #[pyo3(signature = (json, pickle, label, keep_position, file, line))]
     #[expect(clippy::too_many_arguments, reason = "one call for each op, from one place in Python")]
     fn then(
@@ -98,7 +98,9 @@ impl Pipeline {
         guard(py, || {
             let (blobs, json) = attach(&self.blobs, json, pickle);
             let op: Op = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not an op: {e}: {json}")))?;
-            let graph = self.graph.then(Node { op, label, keep_position, site: site(file, line) })?;
+            let node = Node { op, label, keep_position, site: site(file, line) };
+            let graph = self.graph.then(node.clone())?;
+            forebay_exec::check(&node, &blobs)?;
             // The order of the ops may be impossible as a whole.
             Stages::new(&graph)?;
             Ok(Self { graph, blobs })
@@ -144,8 +146,8 @@ impl Pipeline {
     /// What an epoch gives (batches, or samples): a number; `None` when not known before it runs; -1 when endless.
     fn cardinality(&self, py: Python<'_>) -> PyResult<Option<i128>> {
         interruptible(py, |poll| {
-            let filtered = |n: &Arc<Node>| n.op.class() == Class::Filter;
-            if self.graph.nodes().iter().any(filtered) || matches!(self.graph.source(), Source::Generator { .. }) {
+            let uncounted = |n: &Arc<Node>| n.op.is_uncounted();
+            if self.graph.nodes().iter().any(uncounted) || matches!(self.graph.source(), Source::Generator { .. }) {
                 return Ok(None);
             }
             let rows = match self.graph.source().rows() {
@@ -241,7 +243,7 @@ impl Pipeline {
     fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
         let mut graph = Graph::new(self.graph.source().clone(), None)?;
         for node in self.graph.nodes() {
-            if matches!(node.op.class(), Class::RowWise | Class::Filter) {
+            if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }

@@ -1,4 +1,4 @@
-//! Hands blobs to the dispatcher before a job is opened, and those of the tail's functions to this process's engine.
+//! Hands blobs to the dispatcher before a job is opened, and those of the tail's ops to this process's engine.
 
 use std::collections::HashMap;
 
@@ -57,12 +57,12 @@ fn parts(id: &BlobId, bytes: Bytes) -> impl Iterator<Item = BlobPart> + Send + '
 pub(crate) struct TailBlobs(HashMap<BlobId, Bytes>);
 
 impl TailBlobs {
-    /// Takes the functions that run after the merge.
+    /// Takes what the ops need that run after the merge.
     pub(crate) fn of(stages: &Stages, blobs: &dyn Fn(&BlobId) -> Option<Bytes>) -> Result<Self> {
         let mut kept = HashMap::new();
         for step in &stages.tail {
             let TailStep::Work(work) = step else { continue };
-            for id in work.steps().iter().filter_map(|s| s.node.op.function()).map(|f| &f.blob) {
+            for id in work.steps().iter().filter_map(|s| s.node.op.blob()) {
                 kept.insert(id.clone(), blobs(id).ok_or_else(|| lacking(id))?);
             }
         }

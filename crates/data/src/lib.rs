@@ -16,6 +16,7 @@
 mod arena;
 mod chunk;
 mod ipc;
+mod lists;
 mod memory;
 mod schema;
 mod tensor;
@@ -23,6 +24,7 @@ mod tensor;
 pub use arena::{Arena, Block, SharedMemory, is_in_arena};
 pub use chunk::{Chunk, RowId};
 pub use ipc::{read_ipc, write_ipc};
+pub use lists::Int32Lists;
 pub use memory::{Bytes, Memory};
 pub use schema::{DType, Field, Kind, Schema};
 pub use tensor::{FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_shape_of_row, tensor_values};

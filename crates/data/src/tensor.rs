@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, StructArray, make_array};
-use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayDataBuilder;
 use forebay_core::{Error, ErrorKind, Result};
 
@@ -56,6 +56,13 @@ impl FixedTensorBuilder {
     /// Returns the whole buffer, all rows one after another.
     pub fn all(&mut self) -> &mut [u8] {
         self.bytes.as_mut_slice()
+    }
+
+    /// Returns the whole buffer as numbers. `T` must be the dtype's own type.
+    pub fn all_as<T: ArrowNativeType>(&mut self) -> &mut [T] {
+        // SAFETY: the bytes are aligned to 64, and any bits are a number of Arrow's native types.
+        let (_, numbers, _) = unsafe { self.bytes.as_mut_slice().align_to_mut() };
+        numbers
     }
 
     /// Ends the column.
@@ -166,19 +173,30 @@ impl VariableTensorBuilder {
     /// # Errors
     /// Internal when Arrow refuses.
     pub fn finish(self) -> Result<ArrayRef> {
-        let rows = self.offsets.len() - 1;
         let len = self.bytes.len() / self.dtype.size();
         let values = primitive(self.dtype, Buffer::from_vec(self.bytes), len)?;
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        let data = ListArray::try_new(item(self.dtype), offsets, values, None).map_err(crate::chunk::arrow)?;
-        let shapes = fixed(DType::Int32, self.ndim, Arc::new(Int32Array::from(self.shapes)), rows)?;
-        let kind = Kind::Tensor { dtype: self.dtype, shape: vec![None; self.ndim] };
-        let arrow_schema::DataType::Struct(fields) = kind.arrow() else {
-            return Err(Error::internal("a variable tensor is a struct"));
-        };
-        let array = StructArray::try_new(fields, vec![Arc::new(data), shapes], None).map_err(crate::chunk::arrow)?;
-        Ok(Arc::new(array))
+        variable(self.dtype, self.ndim, values, self.offsets, self.shapes)
     }
+}
+
+/// Makes a column of `ndim`-dimensional tensors whose shapes differ, of all their numbers.
+pub(crate) fn variable(
+    dtype: DType,
+    ndim: usize,
+    values: ArrayRef,
+    offsets: Vec<i32>,
+    shapes: Vec<i32>,
+) -> Result<ArrayRef> {
+    let rows = offsets.len() - 1;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let data = ListArray::try_new(item(dtype), offsets, values, None).map_err(crate::chunk::arrow)?;
+    let shapes = fixed(DType::Int32, ndim, Arc::new(Int32Array::from(shapes)), rows)?;
+    let kind = Kind::Tensor { dtype, shape: vec![None; ndim] };
+    let arrow_schema::DataType::Struct(fields) = kind.arrow() else {
+        return Err(Error::internal("a variable tensor is a struct"));
+    };
+    let array = StructArray::try_new(fields, vec![Arc::new(data), shapes], None).map_err(crate::chunk::arrow)?;
+    Ok(Arc::new(array))
 }
 
 /// Returns the bytes of the numbers of rows `0..column.len()` of a scalar or tensor column, and their buffer.

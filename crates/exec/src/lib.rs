@@ -18,8 +18,11 @@ mod images;
 mod local;
 mod merge;
 mod mix;
+mod pack;
+mod passing;
 mod rows;
 pub mod table;
+mod tokenize;
 mod work;
 
 pub use crew::Crew;
@@ -27,6 +30,8 @@ pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
+pub use pack::Unpacked;
+pub use tokenize::check;
 pub use work::Scratch;
 
 /// Makes an error of a panic: a bug of ours, told without a backtrace.

@@ -2,18 +2,20 @@
 //!
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
-//! counters before that chunk; replaying from there gives exactly the rest.
+//! counters before that chunk; replaying from there gives exactly the rest. Where rows are packed, it names the first
+//! token that is held back instead, and how many rows of what comes out next were delivered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::BooleanArray;
 use forebay_core::{Epoch, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Batching, TailStep};
 use serde::{Deserialize, Serialize};
 
 use crate::executable::Executable;
+use crate::pack::{Packer, Unpacked};
+use crate::passing::{Chain, Passing};
 use crate::work::{Compiled, Scratch};
 
 /// The first row not yet delivered. The default is the start of the first epoch.
@@ -25,8 +27,12 @@ pub struct Position {
     pub split: u64,
     /// The chunk in its split.
     pub chunk: u64,
-    /// Rows of that chunk, after the tail's ops, that have been delivered.
+    /// Rows of that chunk, after the tail's ops, that have been delivered; of the first rows that come out of it and what
+    /// follows it, where rows are packed.
     pub rows: u64,
+    /// Where in that chunk packing begins; `None` is its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked: Option<Unpacked>,
     /// Rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
@@ -55,13 +61,6 @@ impl Delivery {
     }
 }
 
-enum Before {
-    Work(Box<Compiled>),
-    Take(u64),
-    Skip(u64),
-    Shard { count: u64, index: u64 },
-}
-
 /// Rows that wait for their batch to be full.
 struct Piece {
     chunk: Chunk,
@@ -71,10 +70,13 @@ struct Piece {
 /// Merges the chunks of one consumer. See the module's documentation.
 pub struct Merge {
     executable: Arc<Executable>,
-    before: Vec<Before>,
+    /// What sees rows as they come out of splits.
+    before: Chain,
+    packer: Option<Packer>,
+    /// What sees rows as they come out of packing.
+    between: Chain,
     after: Vec<Compiled>,
     batching: Option<Batching>,
-    counters: Vec<u64>,
     pending: VecDeque<Piece>,
     pending_rows: usize,
     ready: VecDeque<Delivery>,
@@ -93,37 +95,47 @@ impl Merge {
     /// As [`Executable::new`], for the tail's ops.
     pub fn new(executable: Arc<Executable>, from: &Position) -> Result<Self> {
         let stages = executable.stages().clone();
-        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let (mut before, mut between, mut after) = (Chain::default(), Chain::default(), Vec::new());
+        let mut packer: Option<Packer> = None;
         let mut batching = stages.aligned;
         let mut schema = executable.schema().clone();
         for step in &stages.tail {
+            let chain = if packer.is_some() { &mut between } else { &mut before };
             match step {
                 TailStep::Work(work) => {
                     let compiled = Compiled::new(work, &schema, executable.plan().seed(), executable.environment())?;
                     schema = compiled.schema().clone();
                     match batching {
                         Some(_) => after.push(compiled),
-                        None => before.push(Before::Work(Box::new(compiled))),
+                        None => chain.steps.push(Passing::Work(Box::new(compiled))),
                     }
                 }
-                TailStep::Take(n) => before.push(Before::Take(*n)),
-                TailStep::Skip(n) => before.push(Before::Skip(*n)),
-                TailStep::Shard { count, index } => before.push(Before::Shard { count: *count, index: *index }),
+                TailStep::Take(n) => chain.steps.push(Passing::Take(*n)),
+                TailStep::Skip(n) => chain.steps.push(Passing::Skip(*n)),
+                TailStep::Shard { count, index } => {
+                    chain.steps.push(Passing::Shard { count: *count, index: *index });
+                }
+                TailStep::Pack(step) => {
+                    let made = packer.insert(Packer::new(step, from.unpacked)?);
+                    schema = made.schema().clone();
+                }
                 TailStep::Batch(b) => batching = Some(*b),
             }
         }
-        let mut counters = from.counters.clone();
-        counters.resize(before.len(), 0);
+        let (first, rest) = from.counters.split_at(before.steps.len().min(from.counters.len()));
+        before.count_from(first);
+        between.count_from(rest);
         let mut merge = Self {
             executable,
             before,
+            packer,
+            between,
             after,
             batching,
-            counters,
             pending: VecDeque::new(),
             pending_rows: 0,
             ready: VecDeque::new(),
-            next: Position { rows: 0, counters: Vec::new(), ..from.clone() },
+            next: Position { rows: 0, counters: Vec::new(), unpacked: None, ..from.clone() },
             discard: from.rows,
             satisfied: false,
             scratch: Scratch::default(),
@@ -137,11 +149,36 @@ impl Merge {
     /// # Errors
     /// Whatever an op of the tail gives.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
-        let at =
-            |p: &Self, rows| Position { epoch: p.next.epoch, split, chunk: index, rows, counters: p.counters_out() };
-        let mut start = at(self, 0);
-        let mut chunk = self.through_tail(chunk)?;
-        self.next = Position { chunk: index + 1, ..at(self, 0) };
+        let counters = self.counters_out();
+        let at = Position { epoch: self.next.epoch, split, chunk: index, counters, ..Position::default() };
+        self.next = Position { chunk: index + 1, ..at.clone() };
+        let chunk = self.before.run(chunk, &self.executable, &mut self.scratch)?;
+        self.satisfied = self.takes_are_full();
+        match &mut self.packer {
+            None => self.accept(chunk, at)?,
+            Some(packer) => {
+                packer.hold(&chunk, at)?;
+                self.pack(false)?;
+            }
+        }
+        self.make_ready(false)
+    }
+
+    /// Takes what is packed by now.
+    fn pack(&mut self, last: bool) -> Result<()> {
+        let start = self.held_from();
+        let Some(packer) = &mut self.packer else { return Ok(()) };
+        // Of nothing held comes nothing.
+        match (packer.pack(last)?, start) {
+            (Some(packed), Some(start)) => self.accept(packed, start),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes rows that come out next; replaying from `start` gives them first.
+    fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
+        let mut chunk = self.between.run(chunk, &self.executable, &mut self.scratch)?;
+        self.satisfied = self.takes_are_full();
         let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
         if discard > 0 {
             chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
@@ -151,7 +188,7 @@ impl Merge {
             self.pending_rows += chunk.num_rows();
             self.pending.push_back(Piece { chunk, start });
         }
-        self.make_ready(false)
+        Ok(())
     }
 
     /// Every split of the epoch has been pushed (or no more is needed): a short last batch comes out, and the next
@@ -160,12 +197,13 @@ impl Merge {
     /// # Errors
     /// As [`Merge::push`].
     pub fn end_epoch(&mut self) -> Result<()> {
-        let epoch = self.next.epoch;
-        self.next = Position { epoch: epoch + 1, ..Position::default() };
+        self.pack(true)?;
+        self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
         self.make_ready(true)?;
         self.pending.clear();
         self.pending_rows = 0;
-        self.counters.fill(0);
+        self.before.counters.fill(0);
+        self.between.counters.fill(0);
         self.discard = 0;
         self.satisfied = self.takes_are_full();
         Ok(())
@@ -182,37 +220,28 @@ impl Merge {
     }
 
     fn takes_are_full(&self) -> bool {
-        self.before.iter().zip(&self.counters).any(|(b, seen)| matches!(b, Before::Take(n) if seen >= n))
+        self.before.is_full() || self.between.is_full()
     }
 
     /// Counters are written down only where an op counts.
     fn counters_out(&self) -> Vec<u64> {
-        if self.before.iter().all(|b| matches!(b, Before::Work(_))) { Vec::new() } else { self.counters.clone() }
+        if !self.before.counts() && !self.between.counts() {
+            return Vec::new();
+        }
+        self.before.counters.iter().chain(&self.between.counters).copied().collect()
     }
 
-    fn through_tail(&mut self, mut chunk: Chunk) -> Result<Chunk> {
-        for (step, seen) in self.before.iter().zip(&mut self.counters) {
-            let rows = chunk.num_rows() as u64;
-            let first = *seen;
-            match step {
-                Before::Work(work) => {
-                    chunk = work.run(&chunk, None, &mut self.scratch).map_err(|e| self.executable.locate(e))?;
-                    continue;
-                }
-                Before::Take(n) => chunk = chunk.slice(0, rows.min(n.saturating_sub(first)) as usize),
-                Before::Skip(n) => {
-                    let gone = rows.min(n.saturating_sub(first));
-                    chunk = chunk.slice(gone as usize, (rows - gone) as usize);
-                }
-                Before::Shard { count, index } => {
-                    let keep: BooleanArray = (first..first + rows).map(|i| Some(i % count == *index)).collect();
-                    chunk = chunk.filter(&keep)?;
-                }
-            }
-            *seen += rows;
+    /// Returns the place of the first token that the packer holds: what came before its chunk was counted then, what
+    /// comes out of it is counted from here.
+    fn held_from(&self) -> Option<Position> {
+        let (at, unpacked) = self.packer.as_ref()?.start()?;
+        let mut start = Position { unpacked: (unpacked != Unpacked::default()).then_some(unpacked), ..at.clone() };
+        // None are written down where no op counts.
+        if !start.counters.is_empty() {
+            start.counters.truncate(self.before.counters.len());
+            start.counters.extend(&self.between.counters);
         }
-        self.satisfied = self.takes_are_full();
-        Ok(chunk)
+        Some(start)
     }
 
     fn make_ready(&mut self, last: bool) -> Result<()> {
@@ -268,7 +297,8 @@ impl Merge {
             counters: if self.next.split == 0 && self.next.chunk == 0 { Vec::new() } else { self.counters_out() },
             ..self.next.clone()
         };
-        self.pending.front().map_or_else(next, |p| p.start.clone())
+        let pending = self.pending.front().map(|p| p.start.clone());
+        pending.or_else(|| self.held_from()).unwrap_or_else(next)
     }
 
     fn deliver(&mut self, chunk: Chunk, batched: bool, start: Position, end: Position) {

@@ -1,4 +1,5 @@
-//! One piece of work on a chunk: fused image ops, a vectorised op on columns, a user's function, or a mixing of batches.
+//! One piece of work on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's function, or a mixing
+//! of batches.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::functions::{Functions, Pickle, Randomness};
 use crate::images::ImageWork;
 use crate::mix::MixWork;
 use crate::table;
+use crate::tokenize::TokenizeWork;
 
 /// What one thread keeps between morsels.
 #[derive(Default)]
@@ -56,6 +58,7 @@ impl Scratch {
 pub(crate) enum Compiled {
     Image(ImageWork),
     Table(Step),
+    Tokenize(Box<TokenizeWork>),
     Function(FunctionWork),
     Mix(MixWork),
 }
@@ -67,6 +70,7 @@ impl Compiled {
                 Ok(Compiled::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?))
             }
             Work::Table(step) => Ok(Compiled::Table(step.clone())),
+            Work::Tokenize(step) => Ok(Compiled::Tokenize(Box::new(TokenizeWork::new(step, env.blobs.as_ref())?))),
             Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
             Work::Mix(step) => Ok(Compiled::Mix(MixWork::new(step, seed))),
         }
@@ -77,6 +81,7 @@ impl Compiled {
         match self {
             Compiled::Image(work) => work.schema(),
             Compiled::Table(step) => &step.schema,
+            Compiled::Tokenize(work) => work.schema(),
             Compiled::Function(work) => &work.step.schema,
             Compiled::Mix(work) => &work.step.schema,
         }
@@ -87,6 +92,7 @@ impl Compiled {
         match self {
             Compiled::Image(work) => work.run(chunk, scratch),
             Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
+            Compiled::Tokenize(work) => work.run(chunk),
             Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
             Compiled::Mix(work) => {
                 each_batch(chunk, batch, |batch| work.run(batch)).map_err(|e| work.step.node.blame(e))

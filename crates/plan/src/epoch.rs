@@ -15,7 +15,7 @@ use forebay_data::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::order::Order;
-use crate::stages::Stages;
+use crate::stages::{Stages, Work};
 
 /// What is known of a source when a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ const SPLIT_BYTES: u64 = 16 << 20;
 const SPLITS_MIN: u64 = 64;
 /// The most rows of a morsel: columns of this many numbers stay in the second level cache.
 const MORSEL_ROWS: u64 = 16_384;
+/// The text that is tokenized at once: a few milliseconds' work.
+const MORSEL_TEXT_BYTES: u64 = 128 << 10;
 /// The unit of rows that are not batched by the plan.
 const UNIT_ROWS: u64 = 64;
 
@@ -58,9 +60,7 @@ impl Sizing {
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
-        // Work that costs more than a copy comes in small morsels, so that threads share it evenly.
-        let cheap = stages.split.iter().all(|w| matches!(w, crate::stages::Work::Table(_)));
-        let rows_max = if cheap { MORSEL_ROWS } else { UNIT_ROWS };
+        let rows_max = rows_max(&stages.split, source_row);
         let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));
         let total = places.map_or(u64::MAX, |p| p.div_ceil(unit_rows));
         let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(1);
@@ -71,12 +71,22 @@ impl Sizing {
     }
 }
 
+/// The most rows of a morsel. Work that costs more than a copy comes in small morsels, so that threads share it evenly.
+fn rows_max(works: &[Work], source_row: u64) -> u64 {
+    let cost = |work: &Work| match work {
+        Work::Table(_) => MORSEL_ROWS,
+        Work::Tokenize(_) => (MORSEL_TEXT_BYTES / source_row).clamp(UNIT_ROWS, MORSEL_ROWS),
+        Work::Image { .. } | Work::Function(_) | Work::Mix(_) => UNIT_ROWS,
+    };
+    works.iter().map(cost).min().unwrap_or(MORSEL_ROWS)
+}
+
 /// Bytes of a row where the schema knows them; guesses from the stored size where it does not.
 fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     let column = |kind: &Kind| match kind.row_bytes() {
         Some(bytes) => bytes as u64,
-        // Decoded images are about ten times their files.
-        None if matches!(kind, Kind::Tensor { .. }) => source_row * 10,
+        // Decoded images are about ten times their files; token ids are about as long as their text.
+        None if matches!(kind, Kind::Tensor { shape, .. } if shape.len() > 1) => source_row * 10,
         None => source_row,
     };
     schema.fields().iter().map(|f| column(&f.kind)).sum()

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::epoch::EpochPlan;
 use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
+use crate::text::Packing;
 
 /// Returns an op as the user would write it.
 pub fn describe(op: &Op) -> String {
@@ -61,6 +62,22 @@ pub fn describe(op: &Op) -> String {
         }
         Op::Mix { column, label, classes, alpha, probability, .. } => {
             format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
+        }
+        Op::Tokenize(t) => {
+            let output = if t.output == t.column { String::new() } else { format!(", output={}", t.output) };
+            let cut = t.max_length.map_or(String::new(), |n| format!(", max_length={n}"));
+            let plain = if t.add_special_tokens { "" } else { ", add_special_tokens=False" };
+            format!("{}, {:.12}{output}{plain}{cut}", t.column, t.tokenizer.0)
+        }
+        Op::Pack(p) => {
+            let how = match p.packing {
+                Packing::Concat { drop_remainder: false, .. } => "concat".to_owned(),
+                Packing::Concat { drop_remainder: true, .. } => "concat, drop_remainder=True".to_owned(),
+                Packing::FirstFit { window } => format!("first_fit, window={window}"),
+                Packing::BestFit { window } => format!("best_fit, window={window}"),
+            };
+            let eos = p.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
+            format!("{}, {}, {how}{eos}", p.column, p.length)
         }
         Op::Shuffle {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
@@ -135,7 +152,7 @@ fn as_run(out: &mut String, stages: &Stages) {
         let _ = writeln!(out, "    batch({}): splits are whole batches", b.size);
     }
     if !stages.tail.is_empty() {
-        let _ = writeln!(out, "  after the merge, at the consumer (the number of rows is known only now):");
+        let _ = writeln!(out, "  after the merge, at the consumer (the rows are known only now):");
     }
     for step in &stages.tail {
         let text = match step {
@@ -143,6 +160,7 @@ fn as_run(out: &mut String, stages: &Stages) {
             TailStep::Take(n) => format!("take({n})"),
             TailStep::Skip(n) => format!("skip({n})"),
             TailStep::Shard { count, index } => format!("shard({count}, {index})"),
+            TailStep::Pack(step) => describe(&step.node.op),
             TailStep::Batch(b) => format!("batch({})", b.size),
         };
         let _ = writeln!(out, "    {text}");

@@ -161,6 +161,9 @@ impl Graph {
         if matches!(node.op.class(), Class::Order) {
             self.check_order(&node.op)?;
         }
+        if self.nodes.iter().any(|n| n.op.class() == Class::Global) {
+            check_after_global(&node.op)?;
+        }
         Ok((schema, self.batch))
     }
 
@@ -249,7 +252,7 @@ impl Graph {
             }
             _ => None,
         };
-        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.function()).map(|f| &f.blob)).collect()
+        source.into_iter().chain(self.nodes.iter().filter_map(|n| n.op.blob())).collect()
     }
 
     /// Returns the first difference to another graph, for people.
@@ -264,6 +267,18 @@ impl Graph {
             (0..ours.len().max(theirs.len())).find(|&i| ours.get(i).map(|n| &n.op) != theirs.get(i).map(|n| &n.op))?;
         let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
         Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
+    }
+}
+
+/// What comes after an op that makes other rows can only take them as they come.
+fn check_after_global(op: &Op) -> Result<()> {
+    match op {
+        Op::Shuffle {} | Op::Repeat { .. } => {
+            Err(Error::invalid(format!("{} comes after pack, whose rows are made as they come", op.name()))
+                .hint(format!("put {} before pack, where it works on documents", op.name())))
+        }
+        Op::Pack(_) => Err(Error::invalid("pack comes after pack").hint("one is enough: give it the length")),
+        _ => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ mod order;
 mod permute;
 mod source;
 mod stages;
+mod text;
 
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
@@ -30,3 +31,4 @@ pub use order::Order;
 pub use permute::Permutation;
 pub use source::{BlobId, Source};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
+pub use text::{Pack, Packing, Tokenize};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
 use crate::source::BlobId;
+use crate::text::{Pack, Tokenize};
 
 /// Which colours an image is decoded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,6 +312,10 @@ pub enum Op {
         /// How likely a batch is mixed at all.
         probability: f64,
     },
+    /// Text to token ids.
+    Tokenize(Tokenize),
+    /// Token lists to rows of one length.
+    Pack(Pack),
     /// A global permutation, another one each epoch.
     Shuffle {},
     /// The epoch's samples over again.
@@ -356,6 +361,8 @@ pub enum Class {
     RowWise,
     /// Each row gives one row or none.
     Filter,
+    /// Makes other rows of the ordered stream: a row may come of many, and of parts of them.
+    Global,
     /// Decides which rows come in which order.
     Order,
     /// Puts rows together.
@@ -365,6 +372,11 @@ pub enum Class {
 }
 
 impl Op {
+    /// Says whether the number of rows after it is known only when it has run.
+    pub fn is_uncounted(&self) -> bool {
+        matches!(self.class(), Class::Filter | Class::Global)
+    }
+
     /// Returns the name of the Python method that makes it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -389,6 +401,8 @@ impl Op {
             Op::Normalize { .. } => "normalize",
             Op::Mix { how: Mixing::Mixup, .. } => "mixup",
             Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
+            Op::Tokenize(_) => "tokenize",
+            Op::Pack(_) => "pack",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
@@ -404,6 +418,7 @@ impl Op {
         match self {
             Op::FilterFunction { .. } | Op::FilterExpr { .. } => Class::Filter,
             Op::Shuffle {} | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => Class::Order,
+            Op::Pack(_) => Class::Global,
             Op::Batch { .. } => Class::Group,
             Op::Prefetch { .. } => Class::Hint,
             _ => Class::RowWise,
@@ -433,6 +448,14 @@ impl Op {
         match self {
             Op::Map { function, .. } | Op::FilterFunction { function } => Some(function),
             _ => None,
+        }
+    }
+
+    /// Returns the blob that it needs where it runs: a pickled function, or a tokenizer.
+    pub fn blob(&self) -> Option<&BlobId> {
+        match self {
+            Op::Tokenize(tokenize) => Some(&tokenize.tokenizer),
+            _ => self.function().map(|f| &f.blob),
         }
     }
 
@@ -493,6 +516,8 @@ impl Op {
                 let field = Field::new(column, value.kind(input)?.column());
                 Ok(input.with(Field { nullable: value.is_nullable(input), ..field }))
             }
+            Op::Tokenize(tokenize) => tokenize.apply(input),
+            Op::Pack(pack) => pack.apply(input),
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
             Op::Shard { count, index } if index >= count => {
                 Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))

@@ -1,7 +1,7 @@
 //! Where each op runs: in the epoch plan, inside a split, or once after the merge.
 //!
 //! The rule: order ops move to the epoch plan as long as the number of rows is known; from the first op that needs
-//! the merged stream (`take` after a filter, `batch` over an unknown count) on, everything is tail. Row ops of one
+//! the merged stream (`take` after a filter, `pack`, `batch` over an unknown count) on, everything is tail. Row ops of one
 //! image column are fused into one piece of work, which decodes only what it needs and writes its result once.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forebay_core::Result;
 use forebay_data::Schema;
 
 use crate::graph::{Graph, Node};
-use crate::op::{Class, Op};
+use crate::op::Op;
 use crate::source::Source;
 
 /// One op where it runs.
@@ -38,6 +38,8 @@ pub enum Work {
     },
     /// A vectorised op on columns.
     Table(Step),
+    /// Text to token ids.
+    Tokenize(Step),
     /// A user's Python function.
     Function(Step),
     /// Samples mixed within their batch.
@@ -49,7 +51,9 @@ impl Work {
     pub fn steps(&self) -> &[Step] {
         match self {
             Work::Image { steps, .. } => steps,
-            Work::Table(step) | Work::Function(step) | Work::Mix(step) => std::slice::from_ref(step),
+            Work::Table(step) | Work::Tokenize(step) | Work::Function(step) | Work::Mix(step) => {
+                std::slice::from_ref(step)
+            }
         }
     }
 }
@@ -70,6 +74,8 @@ pub enum TailStep {
         /// Which one.
         index: u64,
     },
+    /// Token lists to rows of one length; what follows sees those.
+    Pack(Step),
     /// Rows together; what follows sees whole batches.
     Batch(Batching),
 }
@@ -144,9 +150,13 @@ impl Stages {
                         stages.tail.push(TailStep::Batch(batching));
                     }
                 }
+                Op::Pack(_) => {
+                    exact = false;
+                    stages.tail.push(TailStep::Pack(step));
+                }
                 _ => {
                     check_random_groups(node, &step, batched)?;
-                    exact &= node.op.class() != Class::Filter;
+                    exact &= !node.op.is_uncounted();
                     if stages.tail.is_empty() {
                         push(&mut stages.split, step);
                     } else {
@@ -191,18 +201,20 @@ fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<(
     Ok(())
 }
 
-/// Counting is free for some sources, and needed where the plan has to know the last place.
+/// Counting is free for some sources, and needed where the plan has to know the last place. It is worth a pass over
+/// the file where the work on each line is far more than finding its end: a large file is then shared by all threads.
 fn is_counted(graph: &Graph) -> bool {
-    let before_filter = |op: &Op| {
+    let in_plan = |op: &Op| {
         let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
-        graph.nodes()[..place].iter().all(|n| n.op.class() != Class::Filter)
+        graph.nodes()[..place].iter().all(|n| !n.op.is_uncounted())
     };
     match graph.source() {
         Source::Generator { .. } => false,
-        Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. } => {
+        source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
                 Op::Shuffle {} | Op::Repeat { .. } => true,
-                op @ Op::Shard { .. } => before_filter(op),
+                Op::Tokenize(_) => matches!(source, Source::Text { .. } | Source::Jsonl { .. }),
+                op @ Op::Shard { .. } => in_plan(op),
                 _ => false,
             })
         }
@@ -238,6 +250,7 @@ fn work(step: Step) -> Work {
         (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
         (None, Some(_)) => Work::Function(step),
         (None, None) if matches!(step.node.op, Op::Mix { .. }) => Work::Mix(step),
+        (None, None) if matches!(step.node.op, Op::Tokenize(_)) => Work::Tokenize(step),
         (None, None) => Work::Table(step),
     }
 }

@@ -13,6 +13,7 @@ from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
 from forebay._src.schema import Schema
+from forebay._src.text_ops import TextOps
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from forebay._src.service import Service
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, OrderOps, MixOps):
+class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
     """A source and what is done to its samples. Immutable: every op returns a new dataset.
 
     Made by the functions of `forebay` that are named after sources: `from_tar`, `from_parquet`, `range`, …

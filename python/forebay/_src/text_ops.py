@@ -1,0 +1,173 @@
+"""Ops on text: to token ids, and to rows of one length."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from forebay._src import arguments
+from forebay._src.base import Base
+from forebay.errors import InvalidPipelineError, NotFoundError
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
+
+
+class TextOps(Base):
+    """Ops on a column of texts, and on what they become."""
+
+    __slots__ = ()
+
+    def tokenize(
+        self,
+        column: str,
+        tokenizer: Any,
+        *,
+        output: str | None = None,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Turns text into token ids, by a Hugging Face tokenizer run in Rust on all threads.
+
+        The tokenizer travels with the pipeline, and its content is part of the `dataset_id`. The truncation and the
+        padding that it was saved with are left out.
+
+        Args:
+            column: The column of texts.
+            tokenizer: The path of a `tokenizer.json`; or a `tokenizers.Tokenizer`; or one of `transformers`' fast ones.
+            output: The column of ids, int32, of differing lengths. Default: in place of the text.
+            add_special_tokens: Whether each text is framed as the tokenizer was trained to (`[CLS]`, `</s>`).
+            max_length: The most ids of a text, special ones included; the end is cut off. Default: all are kept.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        Returns:
+            The dataset with the column of ids.
+
+        >>> import forebay as fb
+        >>> words = {"model": {"type": "WordLevel", "vocab": {"?": 0, "to": 1, "be": 2, "or": 3}, "unk_token": "?"}}
+        >>> import json, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "tokenizer.json"
+        >>> _ = path.write_text(json.dumps({**words, "pre_tokenizer": {"type": "Whitespace"}}))
+        >>> ds = fb.from_dict({"text": ["to be or not", "to be"]}).tokenize("text", path)
+        >>> [row["text"].tolist() for row in ds]
+        [[1, 2, 3, 0], [1, 2]]
+        """
+        op = {
+            "op": "tokenize",
+            "column": column,
+            "output": column if output is None else output,
+            "tokenizer": "{blob}",
+            "add_special_tokens": bool(add_special_tokens),
+            "max_length": None if max_length is None else arguments.whole(max_length, "tokenize", "max_length", 1),
+        }
+        return self._then(op, keep_position, name, _tokenizer_json(tokenizer))
+
+    def pack(
+        self,
+        column: str,
+        length: int,
+        *,
+        strategy: Literal["concat", "first_fit", "best_fit"] = "concat",
+        eos_id: int | None = None,
+        pad_id: int = 0,
+        segments: bool | None = None,
+        window: int | None = None,
+        drop_remainder: bool = False,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Packs token lists of all lengths into rows of exactly `length` tokens: the sequences that a model trains on.
+
+        It works on the stream in order, so `shuffle` and `repeat` come before it. Only its own columns are left, all
+        int32: `column`, and with `segments` also `position_ids` (a token's place in its document's part of the row,
+        from 0) and `segment_ids` (its document, numbered from 1 in each row; 0 is padding).
+
+        - `"concat"`: end to end. A row is the next `length` tokens, and documents are cut where a row ends. Only the
+          last row of an epoch may be padded.
+        - `"first_fit"`: documents stay whole, each in the first row of its window with room for it.
+        - `"best_fit"`: documents stay whole, the longest of a window first, each in the row that it leaves the least
+          room in: less padding, and documents in another order within the window.
+
+        What cannot stay whole, a document of more than `length` tokens, fills rows of its own, and its rest is packed
+        like a document. With several consumers each packs its own documents.
+
+        Args:
+            column: The column of token ids, int32.
+            length: Tokens of a row.
+            strategy: How documents go into rows.
+            eos_id: What ends each document. Default: nothing does.
+            pad_id: What fills a row that is not full.
+            segments: Whether there are `position_ids` and `segment_ids`. Default: where documents stay whole.
+            window: How many documents the fits pack together, 4096 by default: more gives less padding. It ends sooner
+                when its documents would fill as many rows as it has documents.
+            drop_remainder: Whether `"concat"` leaves out a last row that would be padded.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        Returns:
+            The dataset of packed rows.
+
+        >>> import forebay as fb, numpy as np
+        >>> lists = lambda row: {"ids": np.arange(1, row["id"] + 1, dtype=np.int32)}
+        >>> ds = fb.range(5).map(lists, schema={"ids": ("int32", (None,))})
+        >>> [row["ids"].tolist() for row in ds.pack("ids", 4, eos_id=9)]
+        [[9, 1, 9, 1], [2, 9, 1, 2], [3, 9, 1, 2], [3, 4, 9, 0]]
+        >>> [row["segment_ids"].tolist() for row in ds.pack("ids", 4, strategy="best_fit")]
+        [[1, 2, 2, 2], [1, 1, 0, 0], [1, 1, 1, 1]]
+        """
+        if strategy not in ("concat", "first_fit", "best_fit"):
+            raise InvalidPipelineError(
+                f"pack: unknown strategy {strategy!r}", {"hint": "use 'concat', 'first_fit' or 'best_fit'"}
+            )
+        op: dict[str, Any] = {
+            "op": "pack",
+            "column": column,
+            "length": arguments.whole(length, "pack", "length", 1),
+            "strategy": strategy,
+            "eos_id": None if eos_id is None else arguments.whole(eos_id, "pack", "eos_id", *_INT32),
+            "pad_id": arguments.whole(pad_id, "pack", "pad_id", *_INT32),
+        }
+        if strategy == "concat":
+            if window is not None:
+                raise InvalidPipelineError("pack: concat has no window", {"hint": "leave window= out"})
+            op |= {"segments": bool(segments), "drop_remainder": bool(drop_remainder)}
+        else:
+            if segments is False or drop_remainder:
+                wrong = "drop_remainder=True" if drop_remainder else "segments=False"
+                raise InvalidPipelineError(f"pack: {wrong} goes with strategy='concat' alone", {"hint": "leave it out"})
+            op["window"] = 4096 if window is None else arguments.whole(window, "pack", "window", 1)
+        return self._then(op, keep_position, name)
+
+
+def _tokenizer_json(tokenizer: Any) -> bytes:
+    """Returns a tokenizer as JSON: the same bytes for the same tokenizer, wherever it comes from."""
+    if isinstance(tokenizer, (str, os.PathLike)):
+        path = Path(tokenizer)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise NotFoundError(f"tokenize: there is no file {str(path)!r}", {"hint": _HINT}) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidPipelineError(f"tokenize: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
+    else:
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not hasattr(backend, "to_str"):
+            message = f"tokenize: a {type(tokenizer).__name__} is no tokenizer that runs in Rust"
+            raise InvalidPipelineError(message, {"hint": _HINT})
+        text = backend.to_str()
+    try:
+        content = json.loads(text)
+        # A call of a `transformers` tokenizer changes these; they are not used, and must not change the dataset's id.
+        content["truncation"] = content["padding"] = None
+    except (ValueError, TypeError) as error:
+        raise InvalidPipelineError(f"tokenize: this is no tokenizer.json: {error}", {"hint": _HINT}) from None
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_INT32 = (-(2**31), 2**31 - 1)
+_HINT = "give the path of a tokenizer.json, a tokenizers.Tokenizer, or a fast tokenizer of transformers"
