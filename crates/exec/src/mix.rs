@@ -5,14 +5,13 @@
 //! nothing else. The arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their sum.
 
 use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_cast::cast;
-use arrow_schema::DataType;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
-use forebay_plan::{Layout, Mixing, Op, Step, image_layout};
+use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout};
 
-use crate::image::real::{exp, ln, normal};
+use crate::image::real::normal;
+use crate::table::evaluate;
 
 pub(crate) struct MixWork {
     pub(crate) step: Step,
@@ -62,11 +61,12 @@ impl MixWork {
 
 /// Returns the labels of a batch as shares of classes: one for the class of a number.
 fn soft_labels(batch: &Chunk, label: &str, classes: usize) -> Result<Vec<f32>> {
-    let (kind, column) = (&batch.schema().field(label)?.kind, batch.column(label)?);
+    let kind = &batch.schema().field(label)?.kind;
     if matches!(kind, Kind::Tensor { .. }) {
-        return Ok(tensor_values(kind, column)?.typed_data::<f32>().to_vec());
+        return Ok(tensor_values(kind, batch.column(label)?)?.typed_data::<f32>().to_vec());
     }
-    let numbers = cast(column, &DataType::Int64).map_err(|e| Error::internal(format!("arrow: {e}")))?;
+    let arg = Box::new(Expr::Col { name: label.to_owned() });
+    let numbers = evaluate(&Expr::Cast { arg, dtype: DType::Int64 }, batch)?;
     let numbers: &Int64Array =
         numbers.as_any().downcast_ref().ok_or_else(|| Error::internal("a cast to int64 gives int64"))?;
     let mut shares = vec![0.0; numbers.len() * classes];
@@ -162,13 +162,13 @@ fn partners(rows: usize, rng: &mut SampleRng) -> Vec<usize> {
 /// `alpha` the draws themselves are too small for an f64.
 fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
     let (a, b) = (ln_gamma(alpha, rng), ln_gamma(alpha, rng));
-    1.0 / (1.0 + exp((b - a).clamp(-600.0, 600.0)))
+    1.0 / (1.0 + libm::exp((b - a).clamp(-600.0, 600.0)))
 }
 
 /// Draws the logarithm of a gamma variate (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
 fn ln_gamma(shape: f64, rng: &mut SampleRng) -> f64 {
     // Never 0, where the logarithm ends.
-    let ln_unit = |rng: &mut SampleRng| ln(1.0 - rng.unit());
+    let ln_unit = |rng: &mut SampleRng| libm::log(1.0 - rng.unit());
     if shape < 1.0 {
         let boost = ln_unit(rng) / shape;
         return ln_gamma(shape + 1.0, rng) + boost;
@@ -182,8 +182,8 @@ fn ln_gamma(shape: f64, rng: &mut SampleRng) -> f64 {
             continue;
         }
         let v = root * root * root;
-        if ln_unit(rng) < 0.5 * x * x + d - d * v + d * ln(v) {
-            return ln(d) + ln(v);
+        if ln_unit(rng) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+            return libm::log(d) + libm::log(v);
         }
     }
 }

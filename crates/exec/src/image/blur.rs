@@ -5,7 +5,6 @@
 //! Edges are reflected without repeating the last pixel; a kernel that reaches over the other edge is reflected again.
 
 use super::lanes::{nearest, widest};
-use super::real::exp;
 use super::view::Image;
 
 /// The memory of a blur, kept from image to image. One per thread.
@@ -42,7 +41,7 @@ impl Blur {
 
     /// Sets the weights: a normal density at whole distances, one in all.
     fn weigh(&mut self, reach: usize, sigma: f64) {
-        let density = |i: usize| exp((-0.5 * (i as f64 / sigma) * (i as f64 / sigma)).max(-600.0));
+        let density = |i: usize| libm::exp((-0.5 * (i as f64 / sigma) * (i as f64 / sigma)).max(-600.0));
         let sum = density(0) + 2.0 * (1..=reach).map(density).sum::<f64>();
         self.weights.clear();
         self.weights.extend((0..=reach).map(|i| (density(i) / sum) as f32));

@@ -1,8 +1,10 @@
 //! Where to crop and how large to resize: torchvision's rules, with our own draws.
+//!
+//! The exponential and the logarithm are `libm`'s, because a platform's own may differ in the last bit, and a bit of an
+//! aspect ratio can become a pixel of a crop.
 
 use forebay_core::rng::SampleRng;
 
-use super::real::{exp, ln};
 use super::view::Region;
 
 /// A crop that may be larger than its image: `region` of the image goes to (`left`, `top`) of an output of zeros.
@@ -46,10 +48,10 @@ pub fn random_resized_crop(
     rng: &mut SampleRng,
 ) -> Region {
     let area = width as f64 * height as f64;
-    let log_ratio = (ln(ratio.0), ln(ratio.1));
+    let log_ratio = (libm::log(ratio.0), libm::log(ratio.1));
     for _ in 0..10 {
         let target = area * rng.uniform(scale.0, scale.1);
-        let aspect = exp(rng.uniform(log_ratio.0, log_ratio.1));
+        let aspect = libm::exp(rng.uniform(log_ratio.0, log_ratio.1));
         let w = (target * aspect).sqrt().round_ties_even() as usize;
         let h = (target / aspect).sqrt().round_ties_even() as usize;
         let region = Region { x: 0, y: 0, width: w, height: h };
@@ -80,10 +82,10 @@ pub(super) fn random_erasing(
     rng: &mut SampleRng,
 ) -> Option<Region> {
     let area = width as f64 * height as f64;
-    let log_ratio = (ln(ratio.0), ln(ratio.1));
+    let log_ratio = (libm::log(ratio.0), libm::log(ratio.1));
     for _ in 0..10 {
         let target = area * rng.uniform(scale.0, scale.1);
-        let aspect = exp(rng.uniform(log_ratio.0, log_ratio.1));
+        let aspect = libm::exp(rng.uniform(log_ratio.0, log_ratio.1));
         let h = (target * aspect).sqrt().round_ties_even() as usize;
         let w = (target / aspect).sqrt().round_ties_even() as usize;
         if h < height && w < width {
