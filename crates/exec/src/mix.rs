@@ -5,14 +5,13 @@
 //! nothing else. The arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their sum.
 
 use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_cast::cast;
-use arrow_schema::DataType;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{Chunk, DType, FixedTensorBuilder, Kind, tensor_values};
-use forebay_plan::{Layout, Mixing, Op, Step, image_layout};
+use forebay_plan::{Expr, Layout, Mixing, Op, Step, image_layout};
 
 use crate::image::real::normal;
+use crate::table::evaluate;
 
 pub(crate) struct MixWork {
     pub(crate) step: Step,
@@ -62,11 +61,12 @@ impl MixWork {
 
 /// Returns the labels of a batch as shares of classes: one for the class of a number.
 fn soft_labels(batch: &Chunk, label: &str, classes: usize) -> Result<Vec<f32>> {
-    let (kind, column) = (&batch.schema().field(label)?.kind, batch.column(label)?);
+    let kind = &batch.schema().field(label)?.kind;
     if matches!(kind, Kind::Tensor { .. }) {
-        return Ok(tensor_values(kind, column)?.typed_data::<f32>().to_vec());
+        return Ok(tensor_values(kind, batch.column(label)?)?.typed_data::<f32>().to_vec());
     }
-    let numbers = cast(column, &DataType::Int64).map_err(|e| Error::internal(format!("arrow: {e}")))?;
+    let arg = Box::new(Expr::Col { name: label.to_owned() });
+    let numbers = evaluate(&Expr::Cast { arg, dtype: DType::Int64 }, batch)?;
     let numbers: &Int64Array =
         numbers.as_any().downcast_ref().ok_or_else(|| Error::internal("a cast to int64 gives int64"))?;
     let mut shares = vec![0.0; numbers.len() * classes];
