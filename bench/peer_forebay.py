@@ -1,7 +1,6 @@
-"""Forebay beside its rivals: the workloads W1 (JPEG), W2 (small records) and W3 (text), here and through a service.
+"""Forebay on the rivals' harness: W1 (JPEG), W2 (small records), W3 (text), W4 (Parquet), here and through a service.
 
-Runs on the same harness as the rivals (`peerlib.py`): copy it next to theirs and add its lines to `SETS` in
-`run_all.py`; bench/README.md has the commands. Antialiasing is off, as in DALI's and tf.data's pipelines.
+`compare.py` puts it next to the rivals' files and runs it. Antialiasing is off, as in DALI's and tf.data's pipelines.
 """
 
 from __future__ import annotations
@@ -61,8 +60,27 @@ def w3(data: str) -> fb.Dataset:
     )
 
 
+def w4(data: str) -> fb.Dataset:
+    """Parquet: 13 numbers to log1p, 26 categories to buckets, side by side, in batches of 4,096."""
+    numbers, categories = [f"I{i + 1}" for i in range(13)], [f"C{i + 1}" for i in range(26)]
+    return (
+        fb.from_parquet(data + "/w4/*.parquet")
+        .repeat()
+        .with_column("dense", fb.stack([fb.col(name).log1p() for name in numbers]))
+        .with_column("sparse", fb.stack([fb.col(name) % 100003 for name in categories]))
+        .select(["dense", "sparse", "label"])
+        .batch(4096, drop_remainder=True)
+    )
+
+
+def w2_columns(data: str) -> fb.Dataset:
+    """The records of W2, scaled by a Python function of columns."""
+    records = {"x": np.load(data + "/w2/x.npy"), "y": np.load(data + "/w2/y.npy")}
+    return fb.from_numpy(records).shuffle().repeat().map(scale, batched=True).batch(256, drop_remainder=True)
+
+
 def scale(row: dict[str, Any]) -> dict[str, Any]:
-    """A user's function of one record."""
+    """A user's function of one record, or of columns."""
     return {"x": row["x"] * np.float32(2) + np.float32(1), "y": row["y"]}
 
 
@@ -89,7 +107,7 @@ def service(make: Any, key: str, label: str) -> Any:
 
 
 if __name__ == "__main__":
-    image, record, text = ("image", "label"), ("x", "y"), ("text", "")
+    image, record, text, table = ("image", "label"), ("x", "y"), ("text", ""), ("dense", "sparse")
     P.run(
         "forebay",
         {
@@ -98,8 +116,10 @@ if __name__ == "__main__":
                 "local": local(w2, *record),
                 "service": service(w2, *record),
                 "python": local(w2_python, *record),
+                "columns": local(w2_columns, *record),
             },
             "W3": {"local": local(w3, *text), "service": service(w3, *text)},
+            "W4": {"local": local(w4, *table), "service": service(w4, *table)},
         },
         P.ver("forebay", "numpy"),
     )

@@ -342,7 +342,7 @@ def test_stack_is_numpys_in_every_mix_of_dtypes():
         ds = fb.from_numpy(columns).with_column("x", fb.stack(names)).batch(ROWS)
         got = next(iter(ds))["x"]
         want = np.stack([columns[name].astype(dtype) for name in names], axis=1)
-        assert got.dtype == want.dtype and got.tobytes() == want.tobytes(), names
+        assert (got.dtype, got.tobytes()) == (want.dtype, want.tobytes()), names
         assert str(ds.schema["x"].dtype) == dtype.name
 
 
