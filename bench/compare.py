@@ -16,6 +16,7 @@ import platform
 import shutil
 import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -71,8 +72,8 @@ def harness(folder: Path) -> ModuleType:
     return importlib.import_module("run_all")
 
 
-def run(peers: list[Peer], folder: Path, rounds: int, seconds: float, warmup: float) -> list[dict[str, Any]]:
-    """Runs every peer once a round; returns what each run told."""
+def run(peers: list[Peer], folder: Path, rounds: int, seconds: float, warmup: float) -> Iterator[list[dict[str, Any]]]:
+    """Runs every peer once a round; after each round gives what all runs so far told."""
     runner = harness(folder)
     (folder / "logs").mkdir(exist_ok=True)
     told = folder / "runs.jsonl"
@@ -81,9 +82,9 @@ def run(peers: list[Peer], folder: Path, rounds: int, seconds: float, warmup: fl
     for turn in range(rounds):
         for peer in peers:
             runner.one((peer.venv, peer.script, peer.workload, peer.variant), turn, how)
-    with told.open() as lines:
-        lines.seek(begin)
-        return [json.loads(line) for line in lines]
+        with told.open() as lines:
+            lines.seek(begin)
+            yield [json.loads(line) for line in lines]
 
 
 def medians(peers: list[Peer], runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,13 +139,15 @@ def main() -> None:
     only = [w for w in arguments.only.split(",") if w]
     peers = [p for p in PEERS if not only or p.workload in only]
     peers = [p for p in peers if p.venv == "forebay" or (folder / "venv" / p.venv).exists()]
-    rows = medians(peers, run(peers, folder, arguments.rounds, arguments.seconds, arguments.warmup))
     shown = " ".join(["bench/compare.py", *(f"--{k} {getattr(arguments, k)}" for k in ("rounds", "seconds", "warmup"))])
     date = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d")
-    result = {"date": date, "machine": machine(), "command": shown, "results": rows}
     arguments.out.mkdir(exist_ok=True)
-    (arguments.out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    (arguments.out / "comparison.svg").write_text(draw(result))
+    rows: list[dict[str, Any]] = []
+    for runs in run(peers, folder, arguments.rounds, arguments.seconds, arguments.warmup):
+        rows = medians(peers, runs)
+        result = {"date": date, "machine": machine(), "command": shown, "results": rows}
+        (arguments.out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+        (arguments.out / "comparison.svg").write_text(draw(result))
     for row in rows:
         least, most = row["least"], row["most"]
         print(

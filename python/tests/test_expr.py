@@ -352,8 +352,8 @@ def test_stack_takes_expressions_literals_and_missing_rows():
     rows = list(x)
     assert [row["x"].tolist() for row in rows] == [[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]]
     np.testing.assert_array_equal([row["y"] for row in rows], [[1.0, 0.5], [math.nan, 1.5], [3.0, 2.5]])
-    with pytest.raises(errors.InvalidPipelineError, match="may be missing"):
-        ds.with_column("z", fb.stack(["a", "a"]))
+    with pytest.raises(errors.DataError, match="is missing in a row"):
+        list(ds.with_column("z", fb.stack(["a", "a"])))
     assert fb.stack(["a", 1]).to_dict() == {
         "expr": "stack",
         "args": [{"expr": "col", "name": "a"}, {"expr": "int", "value": 1}],

@@ -371,8 +371,8 @@ def stack(parts: Sequence[ExprLike]) -> Expr:
         parts: Expressions that give one number for each row, or column names. They get one dtype, as in arithmetic.
 
     Returns:
-        A tensor of shape ``[len(parts)]`` for each row. A number that is missing is NaN, so parts that may be missing
-        need a float among them.
+        A tensor of shape ``[len(parts)]`` for each row. A number that is missing is NaN; among integers it is an error
+        of that row.
 
     >>> import forebay as fb
     >>> ds = fb.from_dict({"a": [1, 2], "b": [3, 4]})

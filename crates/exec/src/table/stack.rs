@@ -15,7 +15,7 @@ const ROWS: usize = 256;
 /// Returns one tensor of as many numbers as there are parts for each row; a number that is missing is nan.
 ///
 /// # Errors
-/// Those of [`stack_dtype`].
+/// Those of [`stack_dtype`]; Data when a number is missing that the dtype cannot say so of.
 pub(super) fn stack(args: &[Expr], parts: Vec<Value>, rows: usize) -> Result<Value> {
     let kinds: Vec<_> = parts.iter().map(Value::kind).collect();
     let dtype = stack_dtype(args, &kinds)?;
@@ -38,7 +38,7 @@ pub(super) fn stack(args: &[Expr], parts: Vec<Value>, rows: usize) -> Result<Val
         }
         for (at, part) in parts.iter().enumerate() {
             for row in part.nulls.iter().flat_map(missing) {
-                out[row * width + at] = nan(dtype)? as T;
+                out[row * width + at] = nan(dtype).ok_or_else(|| unsaid(&args[at], dtype))? as T;
             }
         }
         Buffer::from_vec(out)
@@ -50,12 +50,17 @@ fn missing(nulls: &NullBuffer) -> impl Iterator<Item = usize> {
     (0..nulls.len()).filter(|&row| nulls.is_null(row))
 }
 
+fn unsaid(part: &Expr, dtype: DType) -> Error {
+    Error::data(format!("stack: {part} is missing in a row, and {dtype} has no number for that"))
+        .hint("cast it to a float: a missing number is nan there")
+}
+
 /// The bits of not-a-number, as NumPy has them.
-fn nan(dtype: DType) -> Result<u64> {
+fn nan(dtype: DType) -> Option<u64> {
     match dtype {
-        DType::Float16 => Ok(0x7E00),
-        DType::Float32 => Ok(f32::NAN.to_bits().into()),
-        DType::Float64 => Ok(f64::NAN.to_bits()),
-        _ => Err(Error::internal(format!("{dtype} has no nan"))),
+        DType::Float16 => Some(0x7E00),
+        DType::Float32 => Some(f32::NAN.to_bits().into()),
+        DType::Float64 => Some(f64::NAN.to_bits()),
+        _ => None,
     }
 }

@@ -143,10 +143,6 @@ impl Expr {
             Expr::Stack { args } => {
                 let kinds = args.iter().map(|arg| arg.kind(schema)).collect::<Result<Vec<_>>>()?;
                 let dtype = stack_dtype(args, &kinds)?;
-                if let Some(missing) = args.iter().find(|a| !dtype.is_float() && a.is_nullable(schema)) {
-                    return Err(Error::invalid(format!("stack: {missing} may be missing, which {dtype} cannot say"))
-                        .hint("cast it to a float: a missing number is nan there"));
-                }
                 Ok(ExprKind::Column(Kind::fixed(dtype, &[args.len()])))
             }
             Expr::Cast { arg, dtype } => match arg.kind(schema)? {
