@@ -98,7 +98,8 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         ... }
         True
         """
-        return _copy(self._json)
+        copied: dict[str, Any] = _copy(self._json)
+        return copied
 
     def __repr__(self) -> str:
         return self._text

@@ -16,6 +16,9 @@ from typing import Any
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
+#: Packages that every worker has, wherever they lie here.
+_BY_NAME = frozenset(["forebay", "cloudpickle", "numpy"])
+
 
 def dumps(value: Any, what: str) -> bytes:
     """Pickles a function or an object. What is defined beside the user's script travels whole; libraries by name.
@@ -75,16 +78,20 @@ def _by_value() -> Iterator[None]:
 
 
 def _local_modules() -> list[types.ModuleType]:
-    """The modules in memory that lie in no folder of installed packages. `__main__` always travels."""
+    """The modules in memory that lie in no folder of installed packages. `__main__` always travels.
+
+    A file has to be there: some libraries make modules of no file under names like `_ops.py`.
+    """
     return [
         module
         for name, module in list(sys.modules.items())
         if name != "__main__"
-        and name.partition(".")[0] != "forebay"
+        and name.partition(".")[0] not in _BY_NAME
         and isinstance(module, types.ModuleType)
         and module.__name__ == name
         and (file := getattr(module, "__file__", None))
         and file.endswith(".py")
+        and os.path.isfile(file)
         and not _is_installed(os.path.abspath(file))
     ]
 
