@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 
 use crate::work::Scratch;
 
@@ -29,6 +29,7 @@ pub struct Crew {
 struct State {
     loops: BTreeMap<Key, Loop>,
     opened: u64,
+    stopped: bool,
 }
 
 /// Oldest first: the place in the stream, and among equal ones the order of opening.
@@ -65,6 +66,13 @@ impl Crew {
         while self.run_next(scratch) {}
     }
 
+    /// Begins no more rows: nobody wants what comes of them. Loops that are open, and any later one, end in an error.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.loops.values_mut().for_each(Loop::stop);
+    }
+
     /// Runs `body` for rows `0..rows`, with whoever of the crew has time, and returns when all of them are done. `order`
     /// is the morsel's place in the stream.
     pub(crate) fn for_each_row(&self, order: u64, rows: usize, scratch: &mut Scratch, body: &Body<'_>) -> Result<()> {
@@ -85,7 +93,11 @@ impl Crew {
         let mut state = self.lock();
         state.opened += 1;
         let key = (order, state.opened);
-        state.loops.insert(key, Loop { body, rows, next: 0, running: 0, error: None });
+        let mut open = Loop { body, rows, next: 0, running: 0, error: None };
+        if state.stopped {
+            open.stop();
+        }
+        state.loops.insert(key, open);
         Opened { crew: self, key }
     }
 
@@ -133,6 +145,14 @@ impl Loop {
 
     fn is_done(&self) -> bool {
         !self.has_next() && self.running == 0
+    }
+
+    fn stop(&mut self) {
+        if self.has_next() {
+            self.next = self.rows;
+            let stopped = Error::new(ErrorKind::Closed, "the iterator was closed");
+            self.error.get_or_insert((usize::MAX, stopped));
+        }
     }
 
     fn end(&mut self, row: usize, ran: Result<()>) {
@@ -254,6 +274,23 @@ mod tests {
         }
         let error = crew.for_each_row(0, 2, &mut Scratch::default(), &|_, _| panic!("boom")).expect_err("fails");
         assert!(error.message().contains("boom"), "{error}");
+    }
+
+    #[test]
+    fn after_a_stop_no_row_is_begun() {
+        let crew = crew();
+        let ran = AtomicUsize::new(0);
+        let body = |row: usize, _: &mut Scratch| {
+            ran.fetch_add(1, SeqCst);
+            if row == 2 {
+                crew.stop();
+            }
+            Ok(())
+        };
+        for _ in 0..2 {
+            let error = crew.for_each_row(0, 100, &mut Scratch::default(), &body).expect_err("stopped");
+            assert_eq!((error.kind(), ran.load(SeqCst)), (ErrorKind::Closed, 3));
+        }
     }
 
     #[test]

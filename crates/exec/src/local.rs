@@ -197,6 +197,7 @@ impl LocalStream {
 
     fn signal_stop(&self) {
         self.shared.lock().stop = true;
+        self.shared.crew.stop();
         self.shared.room.notify_all();
     }
 
