@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
-from forebay.errors import InvalidPipelineError, NotFoundError
+from forebay._src.site import site
+from forebay.errors import InvalidPipelineError, MissingFileError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -151,7 +152,9 @@ def _tokenizer_json(tokenizer: Any) -> bytes:
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise NotFoundError(f"tokenize: there is no file {str(path)!r}", {"hint": _HINT}) from None
+            file, line = site()
+            context = {"file": str(path), "op": "tokenize", "line": f"{file}:{line}", "hint": _HINT}
+            raise MissingFileError("there is no such tokenizer", context) from None
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidPipelineError(f"tokenize: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
     else:

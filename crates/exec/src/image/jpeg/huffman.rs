@@ -1,15 +1,13 @@
-//! The entropy decoding of baseline JPEG (ITU-T T.81, annex F.2.2), which is most of the work of decoding one.
+//! Huffman codes of baseline JPEG (ITU-T T.81, annex F.2.2): which number some bits begin with.
 //!
-//! What makes it fast: the stuffed zero bytes are taken out beforehand, so that eight bytes are read at once; one look-up
-//! of the next [`FAST`] bits gives the code and the number that follows it together; coefficients outside the columns
-//! that are wanted are passed over and not stored.
-//! Invariant: a decoder gives the coefficients that libjpeg-turbo would, or `false`. It says `false` for whatever is damaged
-//! or unusual; what is to be said of that is not decided here.
+//! One look-up of the next [`FAST`] bits gives the code and the number that follows it together; where numbers are not
+//! wanted, all that are complete in those bits are passed over at once.
+//! Invariant: what is read is what the table says; anything else is told as such, and decided elsewhere.
+
+use super::bits::Bits;
 
 /// Bits that one look-up sees. Most codes together with their number are not longer.
-const FAST: u32 = 11;
-/// Zeros after the data of each segment, so that reading eight bytes never needs a special case.
-const PADDING: usize = 16;
+pub(super) const FAST: u32 = 11;
 /// The step of a code that ends the block: past its end from anywhere in it.
 const END_OF_BLOCK: usize = 128;
 
@@ -35,14 +33,6 @@ const NATURAL_ORDER: [u8; 256] = {
 /// The coefficients of a block, in their natural order.
 pub(super) type Block = [i16; 64];
 
-/// One block of an MCU.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct BlockOf {
-    pub(super) component: usize,
-    pub(super) dc: usize,
-    pub(super) ac: usize,
-}
-
 /// A Huffman table as a file has it: how many codes of each length from 1, and their symbols.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Codes {
@@ -50,42 +40,10 @@ pub(super) struct Codes {
     pub(super) symbols: Box<[u8; 256]>,
 }
 
-/// What is decoded.
-#[derive(Debug)]
-pub(super) struct Layout {
-    pub(super) mcus_per_row: u32,
-    /// MCUs of the whole scan.
-    pub(super) mcus: u64,
-    /// MCUs between restart markers; 0 for none.
-    pub(super) restart_interval: u32,
-    /// The MCUs of a row whose coefficients are wanted.
-    pub(super) wanted: std::ops::RangeInclusive<u32>,
-    pub(super) blocks: Vec<BlockOf>,
-}
-
-/// Decodes the MCUs of one scan after another, keeping its tables and its memory.
-#[derive(Debug, Default)]
-pub(super) struct Entropy {
-    tables: [Vec<Table>; 2],
-    data: Vec<u8>,
-    /// Where the data of each segment begins and ends.
-    segments: Vec<(usize, usize)>,
-    layout: Option<Layout>,
-    bits: Bits,
-    segment: usize,
-    /// MCUs until the next segment; meaningless without restart markers.
-    left: u32,
-    column: u32,
-    /// MCUs of the scan that are still to come.
-    to_come: u64,
-    /// The last DC coefficient of each component.
-    last: [i32; 4],
-}
-
 /// A table with its look-ups, kept as long as images come with the same one.
 #[derive(Debug)]
-struct Table {
-    codes: Codes,
+pub(super) struct Table {
+    pub(super) codes: Codes,
     /// For the next [`FAST`] bits: what they begin with.
     fast: Box<[Entry; 1 << FAST]>,
     pass: Box<[Pass; 1 << FAST]>,
@@ -176,146 +134,12 @@ impl Pass {
 }
 
 /// The two kinds of tables.
-const DC: usize = 0;
-const AC: usize = 1;
-
-impl Entropy {
-    /// Begins a scan: `data` is what follows its header. False when it cannot be decoded here.
-    pub(super) fn begin(&mut self, data: &[u8], codes: [[Option<Codes>; 4]; 2], layout: Layout) -> bool {
-        for (kind, of_kind) in codes.into_iter().enumerate() {
-            self.tables[kind].truncate(4);
-            for (i, codes) in of_kind.into_iter().enumerate() {
-                let codes = codes.unwrap_or(Codes { counts: [0; 16], symbols: Box::new([0; 256]) });
-                if self.tables[kind].get(i).is_some_and(|t| t.codes == codes) {
-                    continue;
-                }
-                let Some(table) = Table::new(codes, kind) else { return false };
-                if i < self.tables[kind].len() {
-                    self.tables[kind][i] = table;
-                } else {
-                    self.tables[kind].push(table);
-                }
-            }
-        }
-        let known = |b: &BlockOf| b.dc < 4 && b.ac < 4 && b.component < 4;
-        if !layout.blocks.iter().all(known) {
-            return false;
-        }
-        self.unstuff(data, layout.restart_interval > 0);
-        (self.segment, self.column, self.left, self.to_come) = (0, 0, layout.restart_interval, layout.mcus);
-        self.layout = Some(layout);
-        self.start_segment()
-    }
-
-    /// Takes out stuffed bytes, and notes where restart markers were.
-    fn unstuff(&mut self, mut data: &[u8], restarts: bool) {
-        self.data.clear();
-        self.segments.clear();
-        let (mut start, mut restart) = (0, 0xD0);
-        loop {
-            let plain = memchr::memchr(0xFF, data).unwrap_or(data.len());
-            self.data.extend_from_slice(&data[..plain]);
-            data = &data[plain..];
-            match data {
-                [0xFF, 0x00, rest @ ..] => {
-                    self.data.push(0xFF);
-                    data = rest;
-                }
-                [0xFF, 0xFF, ..] => data = &data[1..],
-                [0xFF, marker, rest @ ..] if restarts && *marker == restart => {
-                    restart = 0xD0 | (restart + 1) & 7;
-                    start = self.end_segment(start);
-                    data = rest;
-                }
-                _ => break,
-            }
-        }
-        self.end_segment(start);
-    }
-
-    fn end_segment(&mut self, start: usize) -> usize {
-        self.segments.push((start, self.data.len()));
-        self.data.resize(self.data.len() + PADDING, 0);
-        self.data.len()
-    }
-
-    fn start_segment(&mut self) -> bool {
-        let Some(&(start, _)) = self.segments.get(self.segment) else { return false };
-        self.bits = Bits { next: start, ..Bits::default() };
-        self.last = [0; 4];
-        true
-    }
-
-    /// Returns the blocks of an MCU.
-    pub(super) fn num_blocks(&self) -> usize {
-        self.layout.as_ref().map_or(0, |l| l.blocks.len())
-    }
-
-    /// Decodes the next MCU into blocks that hold zeros; none when its coefficients are not wanted.
-    pub(super) fn mcu(&mut self, blocks: Option<&[*mut Block]>) -> bool {
-        let Some(layout) = &self.layout else { return false };
-        let wanted = layout.wanted.contains(&self.column);
-        self.column = if self.column + 1 == layout.mcus_per_row { 0 } else { self.column + 1 };
-        if layout.restart_interval > 0 {
-            if self.left == 0 {
-                self.left = layout.restart_interval;
-                self.segment += 1;
-                if !self.start_segment() {
-                    return false;
-                }
-            }
-            self.left -= 1;
-        }
-        let blocks = blocks.filter(|_| wanted);
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("bmi1") && std::arch::is_x86_feature_detected!("bmi2") {
-            // SAFETY: the processor has these instructions.
-            return unsafe { self.blocks_bmi(blocks) };
-        }
-        self.blocks(blocks)
-    }
-
-    /// The same with shifts by any register, which is what decoding mostly does.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "bmi1,bmi2")]
-    fn blocks_bmi(&mut self, blocks: Option<&[*mut Block]>) -> bool {
-        self.blocks(blocks)
-    }
-
-    #[inline(always)]
-    fn blocks(&mut self, blocks: Option<&[*mut Block]>) -> bool {
-        let (Some(layout), Some(&(_, end))) = (&self.layout, self.segments.get(self.segment)) else { return false };
-        let mut bits = self.bits;
-        for (i, of) in layout.blocks.iter().enumerate() {
-            let (Some(dc), Some(ac)) = (self.tables[DC].get(of.dc), self.tables[AC].get(of.ac)) else { return false };
-            let Some(difference) = dc.number(&mut bits, &self.data) else { return false };
-            let last = &mut self.last[of.component & 3];
-            *last = last.wrapping_add(difference);
-            let done = match blocks.and_then(|b| b.get(i)) {
-                // SAFETY: libjpeg-turbo's own blocks, as many as the MCU has, for this call.
-                Some(&block) => {
-                    let block = unsafe { &mut *block };
-                    let done = ac.coefficients(&mut bits, &self.data, block);
-                    block[0] = *last as i16;
-                    done
-                }
-                None => ac.pass(&mut bits, &self.data),
-            };
-            if !done {
-                return false;
-            }
-        }
-        self.bits = bits;
-        self.to_come = self.to_come.wrapping_sub(1);
-        // After the last one nothing is left but the bits that fill its byte: more is a sign of damage before it.
-        let is_whole = self.to_come > 0 || (bits.position() + 8 > end * 8 && self.segment + 1 == self.segments.len());
-        bits.position() <= end * 8 && is_whole
-    }
-}
+pub(super) const DC: usize = 0;
+pub(super) const AC: usize = 1;
 
 impl Table {
     /// Prepares a table; `None` when it is not a valid one.
-    fn new(codes: Codes, kind: usize) -> Option<Self> {
+    pub(super) fn new(codes: Codes, kind: usize) -> Option<Self> {
         let mut table = Self {
             codes,
             fast: Box::new([Entry::LONG; 1 << FAST]),
@@ -400,7 +224,7 @@ impl Table {
 
     /// Reads a number with its code: the difference of a DC coefficient.
     #[inline(always)]
-    fn number(&self, bits: &mut Bits, data: &[u8]) -> Option<i32> {
+    pub(super) fn number(&self, bits: &mut Bits, data: &[u8]) -> Option<i32> {
         bits.refill(data);
         let entry = self.look(bits);
         if entry.is_complete() {
@@ -414,7 +238,7 @@ impl Table {
     /// Reads the AC coefficients of a block, and perhaps something where the DC coefficient will be; false when they are
     /// not right.
     #[inline(always)]
-    fn coefficients(&self, bits: &mut Bits, data: &[u8], block: &mut Block) -> bool {
+    pub(super) fn coefficients(&self, bits: &mut Bits, data: &[u8], block: &mut Block) -> bool {
         let mut here = *bits;
         let mut k = 0;
         let mut put = |k: usize, number: i16| {
@@ -459,7 +283,7 @@ impl Table {
 
     /// Passes over the AC coefficients of a block; false when they are not right.
     #[inline(always)]
-    fn pass(&self, bits: &mut Bits, data: &[u8]) -> bool {
+    pub(super) fn pass(&self, bits: &mut Bits, data: &[u8]) -> bool {
         let mut here = *bits;
         let mut k = 0;
         while k < 63 {
@@ -509,54 +333,8 @@ fn meaning(symbol: u8, kind: usize) -> (usize, u32) {
 
 /// Makes a signed number of its bits (T.81, figure F.12). Its sign is as good as random, so nothing branches on it.
 #[inline(always)]
-fn extend(number: u32, size: u32) -> i32 {
+pub(super) fn extend(number: u32, size: u32) -> i32 {
     let (number, range) = (number as i32, 1 << size);
     let is_negative = (number - (range >> 1)) >> 31;
     number + (is_negative & (1 - range))
-}
-
-/// A place in the data, with the bits that follow it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Bits {
-    /// The next bits, the first of them the highest. Below the lowest `count` there may be more, which are right too.
-    window: u64,
-    count: u32,
-    /// The first byte of which no bit counts as in the window.
-    next: usize,
-}
-
-impl Bits {
-    /// Makes at least 56 bits available; zeros after the end of the data.
-    #[inline(always)]
-    fn refill(&mut self, data: &[u8]) {
-        let bytes = data.get(self.next..).and_then(<[u8]>::first_chunk::<8>);
-        self.window |= bytes.map_or(0, |b| u64::from_be_bytes(*b)) >> self.count;
-        self.next += (63 - self.count as usize) >> 3;
-        self.count |= 56;
-    }
-
-    /// Returns the next [`FAST`] bits.
-    #[inline(always)]
-    fn index(&self) -> usize {
-        (self.window >> (64 - FAST)) as usize
-    }
-
-    #[inline(always)]
-    fn skip(&mut self, bits: u32) {
-        self.window <<= bits & 63;
-        self.count -= bits;
-    }
-
-    /// Reads a number of a size from 0 to 16.
-    #[inline(always)]
-    fn number(&mut self, size: u32) -> i32 {
-        let number = (self.window >> 1 >> (63 - size)) as u32;
-        self.skip(size);
-        extend(number, size)
-    }
-
-    /// Returns how many bits of the data came before.
-    fn position(&self) -> usize {
-        self.next * 8 - self.count as usize
-    }
 }

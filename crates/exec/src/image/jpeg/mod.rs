@@ -6,8 +6,10 @@
 //! Whatever libjpeg-turbo will not do for a region, it is asked to do for the whole image.
 //! A plain file takes the fast way of `region`; TurboJPEG decodes all others, and says what is wrong with damaged ones.
 
+mod bits;
 mod huffman;
 mod region;
+mod scan;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! A region of a plain JPEG: pixels by libjpeg-turbo, coefficients by our own entropy decoder (see `huffman`, `shim.c`).
+//! A region of a plain JPEG: pixels by libjpeg-turbo, coefficients by our own entropy decoder (see `scan`, `shim.c`).
 //!
 //! Plain is what nearly every JPEG is: baseline or extended sequential, Huffman coded, 8 bits, one scan, the usual
 //! subsamplings. Invariant: a region is the same bits as TurboJPEG's, or `None`, for any other file and for any damage.
@@ -8,7 +8,8 @@ use std::ptr::NonNull;
 
 use forebay_core::{Error, ErrorKind, Result};
 
-use super::huffman::{Block, BlockOf, Codes, Entropy, Layout};
+use super::huffman::{Block, Codes};
+use super::scan::{BlockOf, Entropy, Layout};
 
 /// What `forebay_jpeg_open` tells, as shim.c lays it out.
 #[repr(C)]
