@@ -12,15 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow_buffer::Buffer;
-use arrow_flight::Action;
-use arrow_flight::flight_service_client::FlightServiceClient;
 use forebay_core::{Error, Result};
-use forebay_data::SharedMemory;
-use forebay_proto::{LOCAL_ACTION, Lent, LentColumn, Return, receive_arena};
+use forebay_data::{Memory, SharedMemory};
+use forebay_proto::{Lent, LentColumn, Reader, Request, Return, receive_arena};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tonic::transport::Channel;
+
+use crate::connection::{Connection, Received};
 
 /// How long a worker may take to greet a reader before it is read from a distance.
 const GREETING_MAX: Duration = Duration::from_secs(2);
@@ -37,23 +36,24 @@ pub(crate) struct Borrower {
 
 impl Borrower {
     /// Asks a worker whether it lends; `None` when it does not, or is on another machine.
-    pub(crate) async fn connect(worker: &mut FlightServiceClient<Channel>) -> Option<Arc<Self>> {
-        let greeted = tokio::time::timeout(GREETING_MAX, Self::greet(worker)).await;
-        match greeted {
-            Ok(Ok(borrower)) => borrower,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "this worker's memory cannot be borrowed");
-                None
-            }
-            Err(_) => None,
+    ///
+    /// # Errors
+    /// Unavailable when the worker does not answer.
+    pub(crate) async fn connect(worker: &mut Connection) -> Result<Option<Arc<Self>>> {
+        let silent = |_| Error::unavailable("the worker accepted the connection and said nothing");
+        let name = tokio::time::timeout(GREETING_MAX, ask(worker)).await.map_err(silent)??;
+        if name.is_empty() {
+            return Ok(None);
         }
+        match tokio::time::timeout(GREETING_MAX, Self::greet(name)).await {
+            Ok(Ok(borrower)) => return Ok(Some(borrower)),
+            Ok(Err(error)) => tracing::debug!(%error, "this worker's memory cannot be borrowed"),
+            Err(_) => tracing::debug!("this worker's memory cannot be borrowed: it did not answer on its socket"),
+        }
+        Ok(None)
     }
 
-    async fn greet(worker: &mut FlightServiceClient<Channel>) -> io::Result<Option<Arc<Self>>> {
-        let action = Action { r#type: LOCAL_ACTION.to_owned(), body: Default::default() };
-        let mut results = worker.do_action(action).await.map_err(io::Error::other)?.into_inner();
-        let Some(name) = results.message().await.map_err(io::Error::other)? else { return Ok(None) };
-        let name = name.body.to_vec();
+    async fn greet(name: Vec<u8>) -> io::Result<Arc<Self>> {
         let open = move || {
             let socket = connect(&name)?;
             socket.set_read_timeout(Some(GREETING_MAX))?;
@@ -64,7 +64,7 @@ impl Borrower {
         let (socket, reader, memory) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
         let (say, said) = unbounded_channel();
         tokio::spawn(give_back(UnixStream::from_std(socket)?, said));
-        Ok(Some(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), say: AssertUnwindSafe(say) })))
+        Ok(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), say: AssertUnwindSafe(say) }))
     }
 
     /// Begins a stream.
@@ -75,6 +75,15 @@ impl Borrower {
     /// A worker that is gone needs nothing back.
     fn say(&self, what: Return) {
         let _ = self.say.send(what);
+    }
+}
+
+async fn ask(worker: &mut Connection) -> Result<Vec<u8>> {
+    worker.ask(&Request::Local).await?;
+    match worker.receive(&Memory::default()).await? {
+        Received::Socket(name) => Ok(name),
+        Received::Failed(error) => Err(error),
+        Received::Chunk(_) | Received::End => Err(Error::data("a worker answered what it was not asked")),
     }
 }
 
@@ -107,8 +116,8 @@ pub(crate) struct Borrowing {
 
 impl Borrowing {
     /// Returns what names it in the request.
-    pub(crate) fn header(&self) -> String {
-        format!("{}/{}", self.borrower.reader, self.stream)
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { reader: self.borrower.reader, stream: self.stream }
     }
 
     /// Returns the numbers of the columns that were lent with a chunk.

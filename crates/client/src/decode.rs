@@ -1,4 +1,4 @@
-//! Reads what a worker sends: the schema, then the parts of chunks, whose heads were checked (`forebay_proto::ChunkHead`).
+//! Makes chunks of what a worker sends, once its heads were checked (`forebay_proto::ChunkHead`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,15 +10,6 @@ use arrow_schema::SchemaRef;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Schema, column_of};
 
-/// Reads the message that begins a stream.
-///
-/// # Errors
-/// Data when it is no schema.
-pub(crate) fn schema(data: &FlightData) -> Result<SchemaRef> {
-    let schema = arrow_schema::Schema::try_from(data);
-    schema.map(Arc::new).map_err(|e| Error::data(format!("a worker's stream does not begin with a schema: {e}")))
-}
-
 /// Reads the parts of one chunk.
 ///
 /// # Errors
@@ -29,26 +20,37 @@ pub(crate) fn chunk(parts: Vec<FlightData>, wire: &SchemaRef, schema: &Arc<Schem
     Chunk::concat(&chunks)
 }
 
-/// Reads a chunk some of whose columns are lent.
+/// Reads what is left of a chunk whose other columns are elsewhere.
 ///
 /// # Errors
-/// Data when message and loan do not make a chunk of the schema.
-pub(crate) fn lent_chunk(
-    rest: FlightData,
-    lent: Vec<(usize, Buffer)>,
-    wire: &SchemaRef,
-    schema: &Arc<Schema>,
-) -> Result<Chunk> {
-    let wrong = |e: &dyn std::fmt::Display| Error::data(format!("a chunk cannot be read: {e}"));
-    let is_lent = |i: usize| lent.iter().any(|(column, _)| *column == i);
-    let others: Vec<usize> = (0..wire.fields().len()).filter(|&i| !is_lent(i)).collect();
-    let wire = Arc::new(wire.project(&others).map_err(|e| wrong(&e))?);
-    let fields = schema.fields().iter().enumerate().filter(|(i, _)| !is_lent(*i)).map(|(_, f)| f.clone());
-    let rest = Chunk::from_record_batch(&Arc::new(Schema::new(fields.collect())?), &batch(rest, &wire)?)?;
+/// Data when it is not a chunk of the other columns of the schema.
+pub(crate) fn rest(data: FlightData, elsewhere: &[usize], wire: &SchemaRef, schema: &Arc<Schema>) -> Result<Chunk> {
+    let here = |i: &usize| !elsewhere.contains(i);
+    let others: Vec<usize> = (0..wire.fields().len()).filter(here).collect();
+    let wire = wire.project(&others).map_err(|e| wrong(&e))?;
+    let fields = schema.fields().iter().enumerate().filter(|(i, _)| here(i)).map(|(_, f)| f.clone());
+    Chunk::from_record_batch(&Arc::new(Schema::new(fields.collect())?), &batch(data, &Arc::new(wire))?)
+}
+
+/// Returns how many bytes a column takes that is elsewhere.
+///
+/// # Errors
+/// Data when such a column cannot be.
+pub(crate) fn bytes_of(column: usize, rows: usize, schema: &Schema) -> Result<usize> {
+    let row = schema.fields().get(column).and_then(|f| f.kind.row_bytes());
+    let bytes = row.and_then(|row| row.checked_mul(rows));
+    bytes.ok_or_else(|| Error::data(format!("a worker sent column {column} apart, which cannot be")))
+}
+
+/// Puts the columns that were elsewhere in their places.
+///
+/// # Errors
+/// Data when they do not make a chunk of the schema.
+pub(crate) fn assemble(rest: &Chunk, elsewhere: &[(usize, Buffer)], schema: &Arc<Schema>) -> Result<Chunk> {
     let mut others = rest.columns().iter();
     let mut columns = Vec::with_capacity(schema.fields().len());
     for (i, field) in schema.fields().iter().enumerate() {
-        columns.push(match lent.iter().find(|(column, _)| *column == i) {
+        columns.push(match elsewhere.iter().find(|(column, _)| *column == i) {
             Some((_, values)) => column_of(&field.kind, values.clone(), rest.num_rows())?,
             None => others.next().cloned().ok_or_else(|| wrong(&"it lacks a column"))?,
         });
@@ -56,8 +58,11 @@ pub(crate) fn lent_chunk(
     rest.with_columns(schema.clone(), columns)
 }
 
+fn wrong(e: &dyn std::fmt::Display) -> Error {
+    Error::data(format!("a chunk cannot be read: {e}"))
+}
+
 fn batch(data: FlightData, wire: &SchemaRef) -> Result<RecordBatch> {
-    let wrong = |e: &dyn std::fmt::Display| Error::data(format!("a chunk cannot be read: {e}"));
     let message = arrow_ipc::root_as_message(&data.data_header).map_err(|e| wrong(&e))?;
     let header = message.header_as_record_batch().ok_or_else(|| wrong(&"it is no record batch"))?;
     let body = Buffer::from(data.data_body.clone());
@@ -80,6 +85,7 @@ mod tests {
         let schema = Arc::new(Schema::new(Vec::new()).expect("a schema"));
         let message = FlightData::new().with_data_header(&b"header"[..]).with_data_body(&b"body"[..]);
         assert!(chunk(vec![message.clone()], &wire, &schema).is_err());
-        assert!(lent_chunk(message, Vec::new(), &wire, &schema).is_err());
+        assert!(rest(message, &[0], &wire, &schema).is_err());
+        assert!(bytes_of(0, 1, &schema).is_err());
     }
 }

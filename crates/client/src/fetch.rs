@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use arrow_flight::{FlightData, Ticket as FlightTicket};
+use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Schema};
-use forebay_proto::{ChunkHead, Lent, READER_HEADER, Ticket, Unreachable, to_error};
-use tonic::{Request, Status};
+use forebay_data::{Chunk, Memory, Schema};
+use forebay_proto::{ApartColumn, ChunkHead, Large, Lent, Request, Ticket, Unreachable};
 
 use crate::borrower::{Borrower, Borrowing};
+use crate::connection::{Connection, Received};
 use crate::decode;
 use crate::link::Link;
 use crate::options::BUFFER_BYTES_MAX;
-use crate::window::Fetch;
-use crate::workers::{Peer, Workers};
+use crate::window::{Fetch, Window};
+use crate::workers::Workers;
 
 /// Chunks below this are decoded where they arrive; larger ones on threads that may take their time.
 const DECODE_INLINE_MAX: usize = 256 << 10;
@@ -28,6 +28,10 @@ pub(crate) struct Fetcher {
     pub(crate) link: Arc<Link>,
     pub(crate) workers: Workers,
     pub(crate) schema: Arc<Schema>,
+    /// The schema of a chunk's message.
+    pub(crate) wire: SchemaRef,
+    /// Where chunks are received.
+    pub(crate) memory: Memory,
     pub(crate) job: u64,
     pub(crate) consumer: ConsumerIndex,
 }
@@ -88,45 +92,51 @@ impl Fetcher {
     }
 
     async fn stream(&self, fetch: &Fetch) -> Result<(), Ended> {
-        let failed = |status: Status| classify(&status, &fetch.address);
-        let ticket = Ticket {
-            job: self.job,
-            epoch: fetch.place.epoch,
-            consumer: self.consumer.0,
-            ordinal: fetch.place.ordinal,
-            token: fetch.token,
-            from_chunk: fetch.from_chunk,
-        };
-        let Peer { mut flight, borrower } = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
-        let mut request = Request::new(FlightTicket::new(ticket.to_bytes()));
-        let mut borrowing = borrower.as_ref().map(Borrower::stream);
-        if let Some(header) = borrowing.as_ref().and_then(|b| b.header().parse().ok()) {
-            request.metadata_mut().insert(READER_HEADER, header);
+        tokio::select! {
+            biased;
+            () = self.unwanted(fetch) => Err(Ended::Unwanted),
+            ended = self.chunks(fetch) => ended,
         }
-        let mut messages = flight.do_get(request).await.map_err(failed)?.into_inner();
-        let first = messages.message().await.map_err(failed)?;
-        let first = first.ok_or_else(|| Ended::Worker(Error::unavailable("the worker's stream was empty")))?;
-        let wire = decode::schema(&first).map_err(Ended::Worker)?;
+    }
+
+    async fn chunks(&self, fetch: &Fetch) -> Result<(), Ended> {
+        let peer = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
+        let mut connection = peer.connection().await.map_err(Ended::Worker)?;
+        let mut borrowing = peer.borrower.as_ref().map(Borrower::stream);
+        let request = Request::Read { ticket: self.ticket(fetch), reader: borrowing.as_ref().map(Borrowing::reader) };
+        connection.ask(&request).await.map_err(Ended::Worker)?;
         let mut parts: Vec<FlightData> = Vec::new();
         loop {
-            self.wait_for_room(fetch).await?;
-            let Some(message) = messages.message().await.map_err(failed)? else {
-                return match parts.is_empty() {
-                    true => Ok(()),
-                    false => Err(Ended::Worker(Error::unavailable("the worker's stream ended within a chunk"))),
-                };
+            self.wait_for_room(fetch).await;
+            let message = match connection.receive(&self.memory).await.map_err(Ended::Worker)? {
+                Received::Chunk(message) => message,
+                Received::End => {
+                    peer.give_back(connection);
+                    return match parts.is_empty() {
+                        true => Ok(()),
+                        false => Err(Ended::Worker(Error::unavailable("the worker's stream ended within a chunk"))),
+                    };
+                }
+                Received::Failed(error) => {
+                    peer.give_back(connection);
+                    return Err(classify(error));
+                }
+                Received::Socket(_) => return Err(Ended::Worker(Error::data("a worker answered something else"))),
             };
             let head = ChunkHead::open(&message).map_err(Ended::Worker)?;
-            let (chunk, bytes) = if let Some(lent) = &head.lent {
-                self.borrow(message, lent, borrowing.as_mut(), &wire).map_err(Ended::Worker)?
-            } else {
-                parts.push(message);
-                if head.more {
-                    continue;
+            let chunk = match &head.large {
+                Large::Lent(lent) => self.borrow(message, lent, borrowing.as_mut()),
+                Large::Apart(columns) => self.collect(message, columns, &mut connection).await,
+                Large::Inside => {
+                    parts.push(message);
+                    if head.more {
+                        continue;
+                    }
+                    self.decode(std::mem::take(&mut parts)).await
                 }
-                let bytes = decode::num_bytes(&parts);
-                (self.decode(std::mem::take(&mut parts), &wire, bytes).await.map_err(Ended::Worker)?, bytes)
             };
+            let chunk = chunk.map_err(Ended::Worker)?;
+            let bytes = chunk.num_bytes();
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
                 return Err(Ended::Unwanted);
@@ -134,55 +144,77 @@ impl Fetcher {
         }
     }
 
+    fn ticket(&self, fetch: &Fetch) -> Ticket {
+        Ticket {
+            job: self.job,
+            epoch: fetch.place.epoch,
+            consumer: self.consumer.0,
+            ordinal: fetch.place.ordinal,
+            token: fetch.token,
+            from_chunk: fetch.from_chunk,
+        }
+    }
+
+    /// Waits until nobody wants a split any more: it was consumed, or is another worker's.
+    async fn unwanted(&self, fetch: &Fetch) {
+        self.changed(|window| !window.is_wanted(fetch)).await;
+    }
+
     /// The front split is never held up, so that what waits behind it always gets its turn.
-    async fn wait_for_room(&self, fetch: &Fetch) -> Result<(), Ended> {
+    async fn wait_for_room(&self, fetch: &Fetch) {
+        self.changed(|window| window.has_room(fetch.place, BUFFER_BYTES_MAX)).await;
+    }
+
+    async fn changed(&self, is_so: impl Fn(&Window) -> bool) {
         loop {
             let room = self.link.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
-            {
-                let state = self.link.lock();
-                if fetch.place < state.window.front() {
-                    return Err(Ended::Unwanted);
-                }
-                if state.window.has_room(fetch.place, BUFFER_BYTES_MAX) {
-                    return Ok(());
-                }
+            if is_so(&self.link.lock().window) {
+                return;
             }
             room.await;
         }
     }
 
-    fn borrow(
-        &self,
-        rest: FlightData,
-        lent: &Lent,
-        borrowing: Option<&mut Borrowing>,
-        wire: &SchemaRef,
-    ) -> Result<(Chunk, usize)> {
+    fn borrow(&self, rest: FlightData, lent: &Lent, borrowing: Option<&mut Borrowing>) -> Result<Chunk> {
         let borrowing = borrowing.ok_or_else(|| Error::data("a worker lent to a reader that did not ask"))?;
         let columns = borrowing.take(lent)?;
-        let chunk = decode::lent_chunk(rest, columns, wire, &self.schema)?;
-        let bytes = chunk.num_bytes();
-        Ok((chunk, bytes))
+        let elsewhere: Vec<usize> = columns.iter().map(|(column, _)| *column).collect();
+        let rest = decode::rest(rest, &elsewhere, &self.wire, &self.schema)?;
+        decode::assemble(&rest, &columns, &self.schema)
     }
 
-    async fn decode(&self, parts: Vec<FlightData>, wire: &SchemaRef, bytes: usize) -> Result<Chunk> {
-        if bytes < DECODE_INLINE_MAX {
-            return decode::chunk(parts, wire, &self.schema);
+    /// Reads the columns that follow a message into memory that is used again.
+    async fn collect(&self, rest: FlightData, apart: &[ApartColumn], from: &mut Connection) -> Result<Chunk> {
+        let elsewhere: Vec<usize> = apart.iter().map(|c| c.column as usize).collect();
+        let rest = decode::rest(rest, &elsewhere, &self.wire, &self.schema)?;
+        let mut columns = Vec::with_capacity(apart.len());
+        for column in apart {
+            let place = column.column as usize;
+            let bytes = decode::bytes_of(place, rest.num_rows(), &self.schema)?;
+            if bytes as u64 != column.len {
+                let len = column.len;
+                return Err(Error::data(format!("column {place} of a chunk has {len} bytes, not {bytes}")));
+            }
+            columns.push((place, from.column(bytes, &self.memory).await?));
         }
-        let (wire, schema) = (wire.clone(), self.schema.clone());
+        decode::assemble(&rest, &columns, &self.schema)
+    }
+
+    async fn decode(&self, parts: Vec<FlightData>) -> Result<Chunk> {
+        if decode::num_bytes(&parts) < DECODE_INLINE_MAX {
+            return decode::chunk(parts, &self.wire, &self.schema);
+        }
+        let (wire, schema) = (self.wire.clone(), self.schema.clone());
         let decoded = tokio::task::spawn_blocking(move || decode::chunk(parts, &wire, &schema)).await;
         decoded.unwrap_or_else(|e| Err(Error::internal(format!("decoding a chunk failed: {e}"))))
     }
 }
 
-/// An error that came with its details was written by the worker: it is the split's own, unless it says that the lease
-/// is gone (context `ticket`), or that something did not answer there. Anything else is the connection's.
-fn classify(status: &Status, address: &str) -> Ended {
-    let error = to_error(status, address);
-    let of_worker = status.details().is_empty()
-        || error.get("ticket").is_some()
-        || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
+/// What a worker says of a split is the split's own, unless it says that the lease is gone (context `ticket`), or that
+/// something did not answer there.
+fn classify(error: Error) -> Ended {
+    let of_worker = error.get("ticket").is_some() || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
     if of_worker { Ended::Worker(error) } else { Ended::Split(error) }
 }

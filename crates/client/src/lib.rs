@@ -5,6 +5,7 @@
 //! ServiceStream  one consumer of a job: next() gives the same deliveries as a stream in this process
 //!   session      the Consume stream to the dispatcher: who holds what comes in, what was consumed goes out
 //!   fetch        one split from one worker, chunk by chunk
+//!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   window       chunks by (epoch, split, index), whatever order they come in
 //!   merge        exact batches (forebay_exec::Merge)
@@ -17,6 +18,7 @@
 
 mod blobs;
 mod borrower;
+mod connection;
 mod decode;
 mod fetch;
 mod job;

@@ -12,12 +12,8 @@ pub(crate) const BUFFER_BYTES_MAX: usize = 256 << 20;
 /// Splits that a stream chooses to have ahead.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_CHOSEN_MAX: u64 = 16;
-/// Splits that a user may ask to have ahead. Each has one stream of its own on a connection.
+/// Splits that a user may ask to have ahead. Each has a connection of its own.
 pub(crate) const WINDOW_MAX: u32 = 64;
-/// What may be on its way on one such stream, and on the connection: no split that waits for its turn can take what
-/// the first one needs.
-pub(crate) const STREAM_BYTES: u32 = 8 << 20;
-pub(crate) const CONNECTION_BYTES: u32 = STREAM_BYTES * WINDOW_MAX;
 /// A split whose size is not known until it is read is taken to be this large.
 const SPLIT_BYTES_UNKNOWN: u64 = 16 << 20;
 /// How often a waiting call asks whether it should go on.

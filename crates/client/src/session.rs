@@ -204,6 +204,8 @@ impl Session {
         let place = Place { epoch: assigned.epoch, ordinal: assigned.ordinal };
         let fetch = self.fetcher.link.lock().window.assign(place, assigned.token, &assigned.address);
         if let Some(fetch) = fetch {
+            // Whoever fetched it from another worker need not wait for that one any more.
+            self.fetcher.link.room.notify_waiters();
             let fetcher = self.fetcher.clone();
             fetches.spawn(async move { fetcher.fetch(fetch).await });
         }

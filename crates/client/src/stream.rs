@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
+use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Functions, Merge, Position};
 use tokio::task::JoinHandle;
 
@@ -83,7 +84,9 @@ impl ServiceStream {
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
             workers: Workers::default(),
+            wire: Chunk::wire_schema(executable.schema(), job.stages().tail_needs_ids()),
             schema: executable.schema().clone(),
+            memory: Memory::reused(),
             job: job.id(),
             consumer: options.consumer,
         });

@@ -88,6 +88,11 @@ impl Window {
         Some(Fetch { from_chunk: split.next, ..fetch.clone() })
     }
 
+    /// Says whether anybody still wants what is being fetched.
+    pub(crate) fn is_wanted(&self, fetch: &Fetch) -> bool {
+        self.again(fetch).is_some()
+    }
+
     /// Takes a chunk. Returns whether more of it is wanted.
     ///
     /// # Errors

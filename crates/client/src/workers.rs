@@ -1,50 +1,42 @@
-//! Connections to workers: one for each, shared by the splits that are fetched from it.
+//! Workers that are connected: what each lends, and its connections that wait for the next split.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use arrow_flight::flight_service_client::FlightServiceClient;
-use forebay_core::{Error, Result};
-use forebay_proto::{endpoint, innermost};
-use tonic::transport::Channel;
+use forebay_core::Result;
 
 use crate::borrower::Borrower;
+use crate::connection::Connection;
 use crate::lock::lock;
-use crate::options::{CONNECTION_BYTES, STREAM_BYTES};
+use crate::options::WINDOW_MAX;
 
-/// Connections that are kept. Beyond, all are made anew: those in use live on with their streams.
+/// Workers that are remembered. Beyond, all are connected anew: connections in use live on with their splits.
 const WORKERS_MAX: usize = 256;
 
 /// A worker that is connected.
-#[derive(Clone)]
 pub(crate) struct Peer {
-    pub(crate) flight: FlightServiceClient<Channel>,
+    address: String,
     /// Lends its memory, if it is on this machine.
     pub(crate) borrower: Option<Arc<Borrower>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 /// The workers of one stream.
 #[derive(Default)]
-pub(crate) struct Workers(Mutex<HashMap<String, Peer>>);
+pub(crate) struct Workers(Mutex<HashMap<String, Arc<Peer>>>);
 
 impl Workers {
     /// Returns a worker, connected.
     ///
     /// # Errors
     /// Unavailable, at once when nobody listens there: another worker is sooner found than this one waited for.
-    pub(crate) async fn peer(&self, address: &str) -> Result<Peer> {
+    pub(crate) async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
         if let Some(peer) = lock(&self.0).get(address) {
             return Ok(peer.clone());
         }
-        let endpoint = endpoint(address)?
-            .initial_stream_window_size(STREAM_BYTES)
-            .initial_connection_window_size(CONNECTION_BYTES);
-        let channel = endpoint.connect().await.map_err(|e| unreachable(address, &e))?;
-        let mut flight = FlightServiceClient::new(channel)
-            .max_decoding_message_size(usize::MAX)
-            .max_encoding_message_size(usize::MAX);
-        let borrower = Borrower::connect(&mut flight).await;
-        let peer = Peer { flight, borrower };
+        let mut connection = Connection::open(address).await?;
+        let borrower = Borrower::connect(&mut connection).await?;
+        let peer = Arc::new(Peer { address: address.to_owned(), borrower, idle: Mutex::new(vec![connection]) });
         let mut workers = lock(&self.0);
         if workers.len() >= WORKERS_MAX {
             workers.clear();
@@ -54,14 +46,32 @@ impl Workers {
         Ok(peer)
     }
 
-    /// Forgets a connection that broke.
+    /// Forgets a worker whose connection broke.
     pub(crate) fn forget(&self, address: &str) {
         lock(&self.0).remove(address);
     }
 }
 
-fn unreachable(address: &str, error: &tonic::transport::Error) -> Error {
-    Error::unavailable(format!("the worker at {address} cannot be reached"))
-        .with("address", address)
-        .with("cause", innermost(error))
+impl Peer {
+    /// Returns a connection that nobody uses.
+    ///
+    /// # Errors
+    /// As [`Workers::peer`].
+    pub(crate) async fn connection(&self) -> Result<Connection> {
+        let idle = || lock(&self.idle).pop();
+        while let Some(connection) = idle() {
+            if connection.is_alive() {
+                return Ok(connection);
+            }
+        }
+        Connection::open(&self.address).await
+    }
+
+    /// Takes a connection back whose last frame was read.
+    pub(crate) fn give_back(&self, connection: Connection) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < WINDOW_MAX as usize {
+            idle.push(connection);
+        }
+    }
 }

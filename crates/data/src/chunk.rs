@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array, UInt64Array};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, SchemaRef};
 use forebay_core::{Epoch, Error, Result, SampleId};
 
 use crate::{Field, Kind, Schema};
@@ -178,18 +178,23 @@ impl Chunk {
     /// # Errors
     /// Internal when Arrow refuses.
     pub fn to_record_batch(&self, with_ids: bool) -> Result<RecordBatch> {
-        let mut fields = self.schema.arrow().fields().to_vec();
         let mut columns = self.columns.clone();
         if with_ids {
             let samples = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.sample.0));
             let epochs = UInt64Array::from_iter_values(self.ids().iter().map(|r| r.epoch.0));
-            for (name, column) in ID_COLUMNS.into_iter().zip([samples, epochs]) {
-                fields.push(Arc::new(arrow_schema::Field::new(name, DataType::UInt64, false)));
-                columns.push(Arc::new(column));
-            }
+            columns.extend([samples, epochs].map(|ids| Arc::new(ids) as ArrayRef));
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows));
-        RecordBatch::try_new_with_options(Arc::new(arrow_schema::Schema::new(fields)), columns, &options).map_err(arrow)
+        RecordBatch::try_new_with_options(Self::wire_schema(&self.schema, with_ids), columns, &options).map_err(arrow)
+    }
+
+    /// Returns the Arrow schema that [`Chunk::to_record_batch`] gives.
+    pub fn wire_schema(schema: &Schema, with_ids: bool) -> SchemaRef {
+        let mut fields = schema.arrow().fields().to_vec();
+        if with_ids {
+            fields.extend(ID_COLUMNS.map(|name| Arc::new(arrow_schema::Field::new(name, DataType::UInt64, false))));
+        }
+        Arc::new(arrow_schema::Schema::new(fields))
     }
 
     /// Reads a record batch whose columns are `schema`'s, in order, and perhaps the row names.

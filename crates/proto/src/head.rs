@@ -5,13 +5,14 @@
 //! ```text
 //! bytes 0..8   the chunk's index in its split
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
-//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent
-//! bytes 13..   if so: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
-//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart
+//! bytes 13..   if lent: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
+//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
+//!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
 //! ```
 //!
-//! All little endian. Lent columns are missing from the record batch; only a reader on the worker's machine that said so
-//! gets them (see `local`). Invariant: nothing is used before the checksum was right.
+//! All little endian. Columns that are lent or apart are missing from the record batch; only Forebay's own readers get
+//! such messages (see `transfer` and `local`). Invariant: nothing is used before the checksum was right.
 
 use arrow_flight::FlightData;
 use bytes::{Buf, BufMut, Bytes};
@@ -20,6 +21,7 @@ use forebay_core::{Error, Result};
 const FIXED_BYTES: usize = 13;
 const MORE: u8 = 1;
 const LENT: u8 = 2;
+const APART: u8 = 4;
 
 /// What a message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,8 +30,29 @@ pub struct ChunkHead {
     pub index: u64,
     /// Whether more parts of the chunk follow.
     pub more: bool,
-    /// The columns that are not in the message.
-    pub lent: Option<Lent>,
+    /// Where the large columns are.
+    pub large: Large,
+}
+
+/// Where the large columns of a chunk are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Large {
+    /// In the record batch, as the others.
+    #[default]
+    Inside,
+    /// In the worker's memory, which the reader maps.
+    Lent(Lent),
+    /// After the message, as bytes.
+    Apart(Vec<ApartColumn>),
+}
+
+/// A column whose numbers follow the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApartColumn {
+    /// Its place in the schema.
+    pub column: u32,
+    /// Bytes.
+    pub len: u64,
 }
 
 /// Columns that stay in the worker's arena.
@@ -56,12 +79,12 @@ impl ChunkHead {
     /// Puts the head on a message.
     #[must_use]
     pub fn seal(&self, data: FlightData) -> FlightData {
-        let lent = self.lent.as_ref().map(Lent::to_bytes).unwrap_or_default();
-        let mut head = Vec::with_capacity(FIXED_BYTES + lent.len());
+        let (flag, large) = self.large.to_bytes();
+        let mut head = Vec::with_capacity(FIXED_BYTES + large.len());
         head.put_u64_le(self.index);
-        head.put_u32_le(checksum(&data, &lent));
-        head.put_u8(u8::from(self.more) * MORE + u8::from(self.lent.is_some()) * LENT);
-        head.put_slice(&lent);
+        head.put_u32_le(checksum(&data, &large));
+        head.put_u8(u8::from(self.more) * MORE + flag);
+        head.put_slice(&large);
         data.with_app_metadata(head)
     }
 
@@ -78,8 +101,46 @@ impl ChunkHead {
         if crc != checksum(data, head) {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
-        let lent = (flags & LENT != 0).then(|| Lent::from_bytes(head)).transpose()?;
-        Ok(Self { index, more: flags & MORE != 0, lent })
+        let large = match flags & !MORE {
+            0 => Large::Inside,
+            LENT => Large::Lent(Lent::from_bytes(head)?),
+            APART => Large::Apart(ApartColumn::all_from_bytes(head)?),
+            _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
+        };
+        Ok(Self { index, more: flags & MORE != 0, large })
+    }
+}
+
+impl Large {
+    /// Returns the flag, and the bytes that follow it.
+    fn to_bytes(&self) -> (u8, Bytes) {
+        match self {
+            Large::Inside => (0, Bytes::new()),
+            Large::Lent(lent) => (LENT, lent.to_bytes()),
+            Large::Apart(columns) => {
+                let mut bytes = Vec::with_capacity(columns.len() * ApartColumn::BYTES);
+                for column in columns {
+                    bytes.put_u32_le(column.column);
+                    bytes.put_u64_le(column.len);
+                }
+                (APART, bytes.into())
+            }
+        }
+    }
+}
+
+impl ApartColumn {
+    const BYTES: usize = 12;
+
+    fn all_from_bytes(bytes: &[u8]) -> Result<Vec<Self>> {
+        let (columns, []) = bytes.as_chunks::<{ Self::BYTES }>() else {
+            return Err(Error::data("a chunk's list of columns is cut off"));
+        };
+        let column = |bytes: &[u8; Self::BYTES]| {
+            let mut bytes = &bytes[..];
+            Self { column: bytes.get_u32_le(), len: bytes.get_u64_le() }
+        };
+        Ok(columns.iter().map(column).collect())
     }
 }
 
@@ -113,9 +174,9 @@ impl LentColumn {
     }
 }
 
-fn checksum(data: &FlightData, lent: &[u8]) -> u32 {
+fn checksum(data: &FlightData, large: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
-    crc32c::crc32c_append(crc, lent)
+    crc32c::crc32c_append(crc, large)
 }
 
 #[cfg(test)]
@@ -132,9 +193,11 @@ mod tests {
             LentColumn { column: 1, offset: 1 << 33, len: 4096 },
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
-        let plain = ChunkHead { index: 0x0102, more: false, lent: None };
-        let lent = ChunkHead { index: 7, more: true, lent: Some(Lent { loan: 9, columns }) };
-        for head in [plain, lent] {
+        let plain = ChunkHead { index: 0x0102, more: false, large: Large::Inside };
+        let lent = ChunkHead { index: 7, more: true, large: Large::Lent(Lent { loan: 9, columns }) };
+        let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
+        let apart = ChunkHead { index: 8, more: false, large: Large::Apart(columns) };
+        for head in [plain, lent, apart] {
             assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
         }
     }
@@ -142,7 +205,7 @@ mod tests {
     #[test]
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
-        let whole = ChunkHead { index: 7, more: false, lent: Some(lent) }.seal(message());
+        let whole = ChunkHead { index: 7, more: false, large: Large::Lent(lent) }.seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),

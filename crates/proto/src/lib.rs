@@ -12,6 +12,7 @@ mod head;
 mod local;
 mod status;
 mod ticket;
+mod transfer;
 mod version;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, rustdoc::all)]
@@ -24,10 +25,11 @@ pub use connect::{attempt, client, endpoint, innermost, reach, server, service, 
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
-pub use head::{ChunkHead, Lent, LentColumn};
-pub use local::{LOCAL_ACTION, READER_HEADER, Return, is_same_user, receive_arena, send_arena};
-pub use status::{to_error, to_status};
+pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
+pub use local::{Return, is_same_user, receive_arena, send_arena};
+pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;
+pub use transfer::{Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune};
 pub use version::check_version;
 
 /// The most bytes of a blob in one message.

@@ -1,10 +1,10 @@
 //! How a worker lends memory to readers on its own machine, so that chunks need not be copied to them.
 //!
-//! The worker listens on a Unix socket without a file, whose name it tells on request ([`LOCAL_ACTION`]). Whoever can
-//! connect is on the same host, in the same network namespace; one of another user is refused. The worker answers
-//! with the reader's number and the descriptor of its arena, which the reader maps. Chunks then come over Flight as ever,
-//! but their large columns are named by where they are ([`crate::Lent`]); the reader says on the socket what it needs no
-//! more ([`Return`]). The kernel closes the socket when the reader dies, and all that it had borrowed goes back.
+//! The worker listens on a Unix socket without a file, whose name it tells on request ([`crate::Request::Local`]). Whoever
+//! can connect is on the same host, in the same network namespace; one of another user is refused. The worker answers
+//! with the reader's number and the descriptor of its arena, which the reader maps. Chunks then come as ever (see
+//! `transfer`), but their large columns are named by where they are ([`crate::Lent`]); the reader says on the socket what
+//! it needs no more ([`Return`]). The kernel closes the socket when the reader dies, and all that it had borrowed goes back.
 //!
 //! Invariant: a worker uses lent memory again only when the reader has given it back, or no longer exists.
 
@@ -16,11 +16,6 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-
-/// The Flight action that a worker answers with the name of its socket.
-pub const LOCAL_ACTION: &str = "forebay.local";
-/// The request header that names the reader and its stream, as `reader/stream`.
-pub const READER_HEADER: &str = "forebay-reader";
 
 /// What a reader says on the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,13 +15,19 @@ const MESSAGE_BYTES_MAX: usize = 1 << 10;
 
 /// Writes an error for the wire.
 pub fn to_status(error: &Error) -> Status {
+    let json = to_json(error);
+    Status::with_details(code(error.kind()), cut(error.message(), MESSAGE_BYTES_MAX), Bytes::from(json))
+}
+
+/// Writes an error as JSON, of a bounded length.
+pub fn to_json(error: &Error) -> String {
     let mut json = error.to_json();
     let mut limit = DETAILS_BYTES_MAX / 4;
     while json.len() > DETAILS_BYTES_MAX {
         json = shortened(error, limit).to_json();
         limit /= 2;
     }
-    Status::with_details(code(error.kind()), cut(error.message(), MESSAGE_BYTES_MAX), Bytes::from(json))
+    json
 }
 
 /// Reads an error from the wire; `address` is where it came from.

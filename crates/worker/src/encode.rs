@@ -1,4 +1,5 @@
 //! Turns a chunk into Flight messages: Arrow record batches with a head each (see `forebay_proto::ChunkHead`).
+//! Readers of ours get the same messages, mostly without the large columns (see `transfer`).
 
 use std::collections::VecDeque;
 
@@ -6,8 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Chunk, Schema};
-use forebay_proto::{ChunkHead, Lent};
+use forebay_data::Chunk;
+use forebay_proto::{ChunkHead, Large};
 
 /// A message's body should not be larger: a chunk that is goes in parts, by rows.
 const PART_BYTES_MAX: usize = 512 << 20;
@@ -27,12 +28,6 @@ impl Default for Encoder {
         context.set_reserve_scratch(true);
         Self { context, options: IpcWriteOptions::default(), part_bytes_max: PART_BYTES_MAX }
     }
-}
-
-/// Returns the Arrow schema that the chunks of a split have on the wire.
-pub(crate) fn wire_schema(schema: &std::sync::Arc<Schema>, with_ids: bool) -> Result<arrow_schema::SchemaRef> {
-    let columns = schema.fields().iter().map(|f| arrow_array::new_empty_array(&f.kind.arrow())).collect();
-    Ok(Chunk::new(schema.clone(), columns, [].into())?.to_record_batch(with_ids)?.schema())
 }
 
 /// Returns the message that begins every stream.
@@ -55,20 +50,24 @@ impl Encoder {
             let part = batch.slice(at, rows.min(batch.num_rows() - at));
             at += part.num_rows();
             let more = at < batch.num_rows();
-            messages.push_back(ChunkHead { index, more, lent: None }.seal(self.message(&part)?));
+            messages.push_back(ChunkHead { index, more, large: Large::Inside }.seal(self.message(&part)?));
             if !more {
                 return Ok(messages);
             }
         }
     }
 
-    /// Encodes what is left of chunk `index` when some of its columns are lent.
+    /// Encodes what is left of a chunk when some of its columns are elsewhere, as the head says.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
-    pub(crate) fn encode_lent(&mut self, rest: &Chunk, index: u64, with_ids: bool, lent: Lent) -> Result<FlightData> {
-        let message = self.message(&rest.to_record_batch(with_ids)?)?;
-        Ok(ChunkHead { index, more: false, lent: Some(lent) }.seal(message))
+    pub(crate) fn encode_rest(&mut self, rest: &Chunk, head: &ChunkHead, with_ids: bool) -> Result<FlightData> {
+        Ok(head.seal(self.message(&rest.to_record_batch(with_ids)?)?))
+    }
+
+    /// Says whether a chunk is one message.
+    pub(crate) fn fits(&self, chunk: &Chunk) -> bool {
+        chunk.num_bytes() <= self.part_bytes_max
     }
 
     fn message(&mut self, batch: &RecordBatch) -> Result<FlightData> {
@@ -97,7 +96,7 @@ mod tests {
 
     use arrow_array::Int64Array;
     use forebay_core::{Epoch, SampleId};
-    use forebay_data::{DType, Field, Kind, RowId};
+    use forebay_data::{DType, Field, Kind, RowId, Schema};
 
     use super::*;
 
@@ -111,13 +110,13 @@ mod tests {
     fn a_chunk_becomes_one_message_even_without_rows() {
         for (values, with_ids) in [(vec![1, 2, 3], false), (vec![1, 2, 3], true), (vec![], false)] {
             let chunk = chunk(values);
-            assert_eq!(
-                wire_schema(chunk.schema(), with_ids).expect("a schema").fields().len(),
-                if with_ids { 3 } else { 1 }
-            );
+            assert_eq!(Chunk::wire_schema(chunk.schema(), with_ids).fields().len(), if with_ids { 3 } else { 1 });
             let messages = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("messages");
             assert_eq!(messages.len(), 1);
-            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, more: false, lent: None }));
+            assert_eq!(
+                ChunkHead::open(&messages[0]),
+                Ok(ChunkHead { index: 0x0102, more: false, large: Large::Inside })
+            );
         }
     }
 

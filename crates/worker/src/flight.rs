@@ -1,9 +1,9 @@
-//! Arrow Flight: serves the chunks of held splits to whoever has the ticket, waiting for those that are computed.
+//! Arrow Flight: serves the chunks of held splits to any Arrow client that has the ticket. Forebay's own readers have a
+//! faster way (see `transfer`).
 //!
 //! A stream is a schema, then the chunks from the one that was asked for on, each with its head (see `encode`). Its
 //! end with status OK means that the split is complete; a split that failed ends it with the split's own error, after
-//! every chunk before. Any Arrow Flight client can list the splits and read them; nothing can be written here. A reader
-//! that says it is on this machine is lent the chunks' memory.
+//! every chunk before. Any Arrow Flight client can list the splits and read them; nothing can be written here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use arrow_flight::{
     HandshakeResponse, PollInfo, PutResult, SchemaAsIpc, SchemaResult,
 };
 use arrow_ipc::writer::IpcWriteOptions;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_proto::{LOCAL_ACTION, READER_HEADER, Ticket, to_status};
+use forebay_proto::{Ticket, to_status};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::encode::Encoder;
-use crate::held::{Held, Seen};
+use crate::held::Held;
 use crate::jobs::{Job, Prepared};
-use crate::lender::{Lender, Lending};
+use crate::reading::{Reading, not_held};
 use crate::shelf::Shelf;
 
 /// Chunks below this are encoded where they are sent; larger ones on threads that may take their time.
@@ -34,130 +34,52 @@ const ENCODE_INLINE_MAX: usize = 256 << 10;
 pub(crate) struct Flight {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) address: String,
-    /// Lends memory, where the system can.
-    pub(crate) lender: Option<Arc<Lender>>,
     /// Cancelled when the worker ends: streams end with it, so that consumers go elsewhere at once.
     pub(crate) stop: CancellationToken,
 }
 
-/// One stream: where it is in its split.
-struct Reading {
-    shelf: Arc<Shelf>,
-    split: Arc<Held>,
-    job: Arc<Prepared>,
-    token: u64,
-    next: u64,
-    /// Messages of the chunk that was taken last.
+/// One stream: the messages of the chunk that was taken last, and what comes after.
+struct Messages {
+    reading: Reading,
     ready: VecDeque<FlightData>,
     encoder: Encoder,
-    lending: Option<Arc<Lending>>,
-    stop: CancellationToken,
 }
 
-impl Reading {
+impl Messages {
     async fn next(&mut self) -> Result<Option<FlightData>> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
             }
-            let seen = tokio::select! {
-                () = self.stop.cancelled() => return Err(stopping()),
-                seen = self.split.at(self.token, self.next, self.lending.is_some()) => seen,
-            };
-            match seen {
-                Seen::Chunk(chunk) => {
-                    self.ready = self.messages(chunk).await?;
-                    self.next += 1;
-                }
-                Seen::Dropped => self.shelf.recompute(&self.split, self.job.clone(), self.next),
-                Seen::Failed(error) => return Err(error),
-                Seen::End => return Ok(None),
-                Seen::Gone => return Err(not_held()),
-                Seen::Beyond(total) => {
-                    let next = self.next;
-                    return Err(Error::invalid(format!("chunk {next} of a split of {total} chunks was asked for")));
-                }
-                Seen::NotYet => {}
-            }
+            let Some((index, chunk)) = self.reading.next(false).await? else { return Ok(None) };
+            self.ready = self.encode(chunk, index).await?;
         }
     }
-}
 
-impl Reading {
-    /// Turns a chunk into messages: where it may take its time, if there is much to copy.
-    async fn messages(&mut self, chunk: Chunk) -> Result<VecDeque<FlightData>> {
-        let bytes = self.lending.as_ref().map_or_else(|| chunk.num_bytes(), |l| l.bytes_to_copy(&chunk));
-        let (index, with_ids, lending) = (self.next, self.job.with_ids, self.lending.clone());
+    /// Encodes a chunk: where it may take its time, if there is much to copy.
+    async fn encode(&mut self, chunk: Chunk, index: u64) -> Result<VecDeque<FlightData>> {
+        let (bytes, with_ids) = (chunk.num_bytes(), self.reading.job.with_ids);
+        if bytes < ENCODE_INLINE_MAX {
+            return self.encoder.encode(&chunk, index, with_ids);
+        }
         let mut encoder = std::mem::take(&mut self.encoder);
-        let encode = move || (messages(&mut encoder, lending.as_deref(), &chunk, index, with_ids), encoder);
-        let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {
-            encode()
-        } else {
-            let encoded = tokio::task::spawn_blocking(encode).await;
-            encoded.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))?
-        };
+        let encode = move || (encoder.encode(&chunk, index, with_ids), encoder);
+        let encoded = tokio::task::spawn_blocking(encode).await;
+        let (messages, encoder) = encoded.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))?;
         self.encoder = encoder;
         messages
     }
 }
 
-fn messages(
-    encoder: &mut Encoder,
-    lending: Option<&Lending>,
-    chunk: &Chunk,
-    index: u64,
-    with_ids: bool,
-) -> Result<VecDeque<FlightData>> {
-    match lending.map(|l| l.lend(chunk)).transpose()?.flatten() {
-        Some((lent, rest)) => Ok([encoder.encode_lent(&rest, index, with_ids, lent)?].into()),
-        None => encoder.encode(chunk, index, with_ids),
-    }
-}
-
-/// The context `ticket` tells a consumer that the lease is gone, and not that the split failed with NotFound.
-fn not_held() -> Error {
-    Error::new(ErrorKind::NotFound, "this worker does not hold that split under that token")
-        .with("ticket", "refused")
-        .hint("the lease has ended or was given to another worker; ask the dispatcher")
-}
-
-fn stopping() -> Error {
-    Error::unavailable("this worker stops")
-}
-
 impl Flight {
-    async fn read(&self, ticket: &[u8], reader: Option<&str>) -> Result<Out<FlightData>> {
-        let ticket = Ticket::from_bytes(ticket)?;
-        if self.stop.is_cancelled() {
-            return Err(stopping());
-        }
-        let found = tokio::select! {
-            () = self.stop.cancelled() => return Err(stopping()),
-            found = self.shelf.find(&ticket) => found,
-        };
-        let (split, job) = found.ok_or_else(not_held)?;
-        let job = tokio::select! {
-            () = self.stop.cancelled() => return Err(stopping()),
-            job = job.prepared() => job?,
-        };
-        let schema = stream::once(std::future::ready(Ok(job.schema_frame.clone())));
-        let (shelf, stop) = (self.shelf.clone(), self.stop.clone());
-        let lending = self.lender.as_ref().zip(reader).and_then(|(lender, reader)| lender.stream(reader)).map(Arc::new);
-        let reading = Reading {
-            shelf,
-            split,
-            job,
-            token: ticket.token,
-            next: ticket.from_chunk,
-            ready: VecDeque::new(),
-            encoder: Encoder::default(),
-            lending,
-            stop,
-        };
-        let chunks = stream::unfold(Some(reading), async |reading| {
-            let mut reading = reading?;
-            match reading.next().await {
-                Ok(Some(frame)) => Some((Ok(frame), Some(reading))),
+    async fn read(&self, ticket: &[u8]) -> Result<Out<FlightData>> {
+        let reading = Reading::open(&self.shelf, &self.stop, &Ticket::from_bytes(ticket)?).await?;
+        let schema = stream::once(std::future::ready(Ok(reading.job.schema_frame.clone())));
+        let messages = Messages { reading, ready: VecDeque::new(), encoder: Encoder::default() };
+        let chunks = stream::unfold(Some(messages), async |messages| {
+            let mut messages = messages?;
+            match messages.next().await {
+                Ok(Some(frame)) => Some((Ok(frame), Some(messages))),
                 Ok(None) => None,
                 Err(error) => Some((Err(to_status(&error)), None)),
             }
@@ -218,8 +140,7 @@ impl FlightService for Flight {
     type ListActionsStream = Out<ActionType>;
 
     async fn do_get(&self, ticket: Request<arrow_flight::Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let reader = ticket.metadata().get(READER_HEADER).and_then(|v| v.to_str().ok()).map(str::to_owned);
-        let stream = self.read(&ticket.get_ref().ticket, reader.as_deref()).await;
+        let stream = self.read(&ticket.get_ref().ticket).await;
         stream.map(Response::new).map_err(|e| to_status(&e))
     }
 
@@ -258,20 +179,11 @@ impl FlightService for Flight {
         unsupported("exchange data")
     }
 
-    async fn do_action(&self, action: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        if action.get_ref().r#type != LOCAL_ACTION {
-            return unsupported("do such actions");
-        }
-        let socket = self.lender.as_ref().map(|l| l.socket().to_owned());
-        let socket = socket.map(|name| Ok(arrow_flight::Result { body: name.into() }));
-        Ok(Response::new(stream::iter(socket).boxed()))
+    async fn do_action(&self, _: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        unsupported("do actions")
     }
 
     async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
-        let local = ActionType {
-            r#type: LOCAL_ACTION.to_owned(),
-            description: "Gives the name of the Unix socket (abstract) on which chunks' memory is lent.".to_owned(),
-        };
-        Ok(Response::new(stream::iter([Ok(local)]).boxed()))
+        Ok(Response::new(stream::empty().boxed()))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{Error, ErrorKind, Result, Seed};
-use forebay_data::Memory;
+use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, panicked};
 use forebay_io::SourceIndex;
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
@@ -18,7 +18,7 @@ use forebay_proto::JobDefinition;
 use tokio::sync::Notify;
 
 use crate::blobs::{BlobStore, Fetched};
-use crate::encode::{schema_frame, wire_schema};
+use crate::encode::schema_frame;
 use crate::held::Held;
 use crate::lock::lock;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
@@ -32,7 +32,7 @@ pub(crate) struct Prepared {
     /// Whether chunks carry the names of their rows.
     pub(crate) with_ids: bool,
     pub(crate) schema: SchemaRef,
-    /// The message that begins every stream of its chunks.
+    /// The message that begins every Flight stream of its chunks.
     pub(crate) schema_frame: FlightData,
 }
 
@@ -188,7 +188,7 @@ async fn open(
     let open = move || {
         let with_ids = stages.tail_needs_ids();
         let executable = Executable::new(stages, plan, index, &environment)?;
-        let schema = wire_schema(executable.schema(), with_ids)?;
+        let schema = Chunk::wire_schema(executable.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
         Ok(Arc::new(Prepared { executable, with_ids, schema, schema_frame }))
     };

@@ -15,16 +15,15 @@ use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use forebay_core::{Result, WorkerId};
-use forebay_data::{Arena, Chunk, Field, tensor_values};
-use forebay_proto::{Lent, LentColumn, Return, is_same_user, send_arena};
+use forebay_data::{Arena, Chunk};
+use forebay_proto::{Lent, LentColumn, Reader as ReaderStream, Return, is_same_user, send_arena};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::columns::{LargeColumn, without};
 use crate::lock::lock;
 
-/// Smaller columns are copied: that costs less than to account for them.
-const LOAN_BYTES_MIN: usize = 64 << 10;
 /// What one stream may have on loan: no more than a reader keeps of a split before its turn comes.
 const STREAM_LOANS_MAX: usize = 128 << 20;
 /// Readers at one time. Others are sent copies.
@@ -185,12 +184,10 @@ impl Lender {
         drop(back);
     }
 
-    /// Returns what lends to a stream, for a request that says it is of a reader here: `reader/stream`.
-    pub(crate) fn stream(self: &Arc<Self>, header: &str) -> Option<Lending> {
-        let (reader, stream) = header.split_once('/')?;
-        let (reader, stream) = (reader.parse().ok()?, stream.parse().ok()?);
-        lock(&self.state).readers.get_mut(&reader)?.streams.insert(stream, 0);
-        Some(Lending { lender: self.clone(), reader, stream })
+    /// Returns what lends to a stream of a reader here; `None` when it is not connected.
+    pub(crate) fn stream(self: &Arc<Self>, of: ReaderStream) -> Option<Lending> {
+        lock(&self.state).readers.get_mut(&of.reader)?.streams.insert(of.stream, 0);
+        Some(Lending { lender: self.clone(), reader: of.reader, stream: of.stream })
     }
 }
 
@@ -215,56 +212,41 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// Lends the large columns of a chunk. Returns the loan, and the chunk without them; `None` when there are none, or
-    /// nothing can be lent.
+    /// Lends the large columns of a chunk. Returns the loan, and the chunk without what is lent; `None` when nothing can be.
     ///
     /// # Errors
     /// Internal when the chunk is not what its schema says.
-    pub(crate) fn lend(&self, chunk: &Chunk) -> Result<Option<(Lent, Chunk)>> {
-        let (mut columns, mut buffers, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, field) in chunk.schema().fields().iter().enumerate() {
-            match self.place(field, chunk)? {
-                Some((offset, buffer)) => {
-                    columns.push(LentColumn { column: i as u32, offset: offset as u64, len: buffer.len() as u64 });
-                    buffers.push(buffer);
-                }
-                None => rest.push(field.name.clone()),
+    pub(crate) fn lend(&self, chunk: &Chunk, large: &[LargeColumn]) -> Result<Option<(Lent, Chunk)>> {
+        let (mut columns, mut buffers) = (Vec::new(), Vec::new());
+        for column in large {
+            if let Some((offset, buffer)) = self.place(&column.values) {
+                let (column, len) = (column.column as u32, buffer.len() as u64);
+                columns.push(LentColumn { column, offset: offset as u64, len });
+                buffers.push(buffer);
             }
         }
         if columns.is_empty() {
             return Ok(None);
         }
-        let rest = chunk.project(&rest)?;
+        let rest = without(chunk, columns.iter().map(|c| c.column as usize))?;
         Ok(self.enter(buffers).map(|loan| (Lent { loan, columns }, rest)))
     }
 
-    /// Says how much of a chunk is to be copied before it can be lent.
-    pub(crate) fn bytes_to_copy(&self, chunk: &Chunk) -> usize {
-        let columns = chunk.schema().fields().iter().zip(chunk.columns());
-        let elsewhere = columns.filter_map(|(field, column)| {
-            let values = dense(field).then(|| tensor_values(&field.kind, column).ok()).flatten()?;
-            self.lender.arena.offset_of(&values).is_none().then_some(values.len())
-        });
-        elsewhere.sum()
+    /// Says how much is to be copied before it can be lent.
+    pub(crate) fn bytes_to_copy(&self, large: &[LargeColumn]) -> usize {
+        large.iter().filter(|c| self.lender.arena.offset_of(&c.values).is_none()).map(LargeColumn::len).sum()
     }
 
     /// Returns where a column is in the arena, copying it there if need be.
-    fn place(&self, field: &Field, chunk: &Chunk) -> Result<Option<(usize, Buffer)>> {
-        if !dense(field) {
-            return Ok(None);
-        }
-        let values = tensor_values(&field.kind, chunk.column(&field.name)?)?;
-        if values.len() < LOAN_BYTES_MIN {
-            return Ok(None);
-        }
+    fn place(&self, values: &Buffer) -> Option<(usize, Buffer)> {
         let arena = &self.lender.arena;
-        if let Some(offset) = arena.offset_of(&values) {
-            return Ok(Some((offset, values)));
+        if let Some(offset) = arena.offset_of(values) {
+            return Some((offset, values.clone()));
         }
-        let Some(mut block) = arena.block(values.len()) else { return Ok(None) };
-        block.as_mut_slice().copy_from_slice(&values);
+        let mut block = arena.block(values.len())?;
+        block.as_mut_slice().copy_from_slice(values);
         let copied = block.into_buffer();
-        Ok(arena.offset_of(&copied).map(|offset| (offset, copied)))
+        arena.offset_of(&copied).map(|offset| (offset, copied))
     }
 
     fn enter(&self, columns: Vec<Buffer>) -> Option<u64> {
@@ -292,17 +274,23 @@ impl Drop for Lending {
     }
 }
 
-/// Numbers without gaps, as many in each row.
-fn dense(field: &Field) -> bool {
-    !field.nullable && field.kind.dtype().is_some() && field.kind.known_shape().is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use forebay_core::{Epoch, SampleId};
-    use forebay_data::{DType, FixedTensorBuilder, Kind, Memory, RowId, Schema};
+    use forebay_data::{DType, Field, FixedTensorBuilder, Kind, Memory, RowId, Schema};
 
     use super::*;
+    use crate::columns::large_columns;
+
+    const LARGE_BYTES: usize = 64 << 10;
+
+    fn lend(lending: &Lending, chunk: &Chunk) -> Option<(Lent, Chunk)> {
+        lending.lend(chunk, &large_columns(chunk).expect("columns")).expect("a chunk")
+    }
+
+    fn stream(lender: &Arc<Lender>, reader: u64, stream: u64) -> Option<Lending> {
+        lender.stream(ReaderStream { reader, stream })
+    }
 
     fn lender() -> Arc<Lender> {
         let arena = Arena::shared().expect("a memfd");
@@ -312,10 +300,10 @@ mod tests {
     fn chunk(memory: &Memory) -> Chunk {
         let schema = Schema::new(vec![
             Field::new("small", Kind::scalar(DType::Int64)),
-            Field::new("large", Kind::fixed(DType::Uint8, &[LOAN_BYTES_MIN])),
+            Field::new("large", Kind::fixed(DType::Uint8, &[LARGE_BYTES])),
         ]);
         let small: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![1, 2]));
-        let mut large = FixedTensorBuilder::within(memory, DType::Uint8, &[LOAN_BYTES_MIN], 2);
+        let mut large = FixedTensorBuilder::within(memory, DType::Uint8, &[LARGE_BYTES], 2);
         large.all().fill(7);
         let columns = vec![small, large.finish().expect("a column")];
         let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; 2].into();
@@ -330,33 +318,34 @@ mod tests {
     fn large_columns_are_lent_where_they_are_or_copied_there_once() {
         let lender = lender();
         let reader = lender.enter().expect("a reader");
-        let lending = lender.stream(&format!("{reader}/5")).expect("known");
+        let lending = stream(&lender, reader, 5).expect("known");
         let here = chunk(&Memory::within(lender.arena.clone()));
         let elsewhere = chunk(&Memory::default());
-        assert_eq!((lending.bytes_to_copy(&here), lending.bytes_to_copy(&elsewhere)), (16, 2 * LOAN_BYTES_MIN + 16));
+        let to_copy = |chunk| lending.bytes_to_copy(&large_columns(chunk).expect("columns"));
+        assert_eq!((to_copy(&here), to_copy(&elsewhere)), (0, 2 * LARGE_BYTES));
         for chunk in [here, elsewhere] {
-            let (lent, rest) = lending.lend(&chunk).expect("a chunk").expect("a loan");
+            let (lent, rest) = lend(&lending, &chunk).expect("a loan");
             assert_eq!(rest.schema().fields().iter().map(|f| &f.name[..]).collect::<Vec<_>>(), ["small"]);
             let [column] = lent.columns[..] else { panic!("{lent:?}") };
-            assert_eq!((column.column, column.len), (1, 2 * LOAN_BYTES_MIN as u64));
+            assert_eq!((column.column, column.len), (1, 2 * LARGE_BYTES as u64));
         }
-        assert!(lender.stream("99/1").is_none() && lender.stream("x").is_none());
+        assert!(stream(&lender, 99, 1).is_none());
     }
 
     #[test]
     fn a_reader_that_keeps_everything_is_sent_copies() {
         let lender = lender();
         let reader = lender.enter().expect("a reader");
-        let lending = lender.stream(&format!("{reader}/5")).expect("known");
+        let lending = stream(&lender, reader, 5).expect("known");
         let chunk = chunk(&Memory::within(lender.arena.clone()));
         let mut lent = 0;
-        while lending.lend(&chunk).expect("a chunk").is_some() {
-            lent += 2 * LOAN_BYTES_MIN;
+        while lend(&lending, &chunk).is_some() {
+            lent += 2 * LARGE_BYTES;
             assert!(lent <= STREAM_LOANS_MAX);
         }
         assert_eq!(lent, STREAM_LOANS_MAX);
         lender.take_back(reader, Return::Loan(1));
-        assert!(lending.lend(&chunk).expect("a chunk").is_some());
+        assert!(lend(&lending, &chunk).is_some());
     }
 
     #[test]
@@ -364,9 +353,9 @@ mod tests {
         let lender = lender();
         let reader = lender.enter().expect("a reader");
         let present = Present { lender: &lender, number: reader };
-        let [one, two] = [1, 2].map(|s| lender.stream(&format!("{reader}/{s}")).expect("known"));
+        let [one, two] = [1, 2].map(|s| stream(&lender, reader, s).expect("known"));
         let chunk = chunk(&Memory::within(lender.arena.clone()));
-        let lend = |to: &Lending| to.lend(&chunk).expect("a chunk").map(|(lent, _)| lent.loan);
+        let lend = |to: &Lending| lend(to, &chunk).map(|(lent, _)| lent.loan);
         assert_eq!([lend(&one), lend(&two), lend(&one), lend(&two)], [1, 2, 3, 4].map(Some));
         lender.take_back(reader, Return::Loan(1));
         assert_eq!(loans(&lender, reader), [2, 3, 4]);

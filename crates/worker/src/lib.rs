@@ -7,15 +7,20 @@
 //! held      one split: its chunks, in order, until its consumer has consumed them
 //! pool      threads that take morsels of the oldest leases first
 //! encode    a chunk becomes Flight messages
+//! reading   a reader's place in a split
 //! lender    lends the memory of chunks to readers on this machine
-//! flight    serves the chunks to whoever has the ticket
+//! transfer  serves the chunks to readers of ours
+//! flight    serves the chunks to any Arrow client
+//! accept    tells the two apart, on one port
 //! ```
 //!
 //! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so that any of them may be
 //! computed again; W-2 a consumer that comes back finds the chunks it has not acknowledged, or they are computed again;
 //! W-3 what a split holds is bounded, and so is what they all hold. Not here: which splits a worker gets (`dispatcher`).
 
+mod accept;
 mod blobs;
+mod columns;
 mod compute;
 mod encode;
 mod flight;
@@ -25,9 +30,11 @@ mod lender;
 mod lock;
 mod options;
 mod pool;
+mod reading;
 mod service;
 mod session;
 mod shelf;
+mod transfer;
 
 pub use options::Options;
 pub use service::Worker;

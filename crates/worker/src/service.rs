@@ -8,16 +8,18 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_proto::Address;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 
+use crate::accept::accept;
 use crate::blobs::BlobStore;
 use crate::flight::Flight;
 use crate::lender::Lender;
 use crate::options::{LEAVE_MAX, Options};
 use crate::session::Session;
 use crate::shelf::Shelf;
+use crate::transfer::Transfer;
 
 /// How often a worker that leaves looks whether everything was fetched.
 const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
@@ -25,7 +27,7 @@ const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 /// A worker that listens, and has not begun.
 pub struct Worker {
     id: WorkerId,
-    incoming: TcpIncoming,
+    listener: TcpListener,
     address: String,
     /// Memory that readers on this machine can map.
     arena: Option<Arc<Arena>>,
@@ -48,7 +50,7 @@ impl Worker {
             };
             Error::new(kind, format!("cannot listen on {}: {e}", options.listen)).hint("choose another --listen")
         };
-        let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(taken)?;
+        let listener = TcpListener::bind(options.listen).await.map_err(taken)?;
         let listens = listener.local_addr()?;
         let address = match &options.advertise {
             Some(advertise) => advertise.parse::<Address>()?.to_string(),
@@ -61,7 +63,7 @@ impl Worker {
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,
-            incoming: TcpIncoming::from(listener).with_nodelay(Some(true)),
+            listener,
             address,
             shelf: Arc::new(shelf),
             options,
@@ -102,11 +104,13 @@ impl Worker {
             let lender = Lender::start(arena, self.id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
-        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), lender, stop: stop.clone() };
+        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        let server = forebay_proto::server().add_service(flight).serve_with_incoming(self.incoming);
+        let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
+        let others = accept(self.listener, transfer, stop.clone());
+        let server = forebay_proto::server().add_service(flight).serve_with_incoming(others);
         let shelf = self.shelf;
         let leave_in_order = async move {
             shutdown.await;

@@ -1,0 +1,122 @@
+//! One connection to a worker (see `forebay_proto`'s `transfer`): requests go out, frames come in.
+//!
+//! Invariant: what is received lies in memory that is used again, and was checked. A connection on which a frame was
+//! read in part is of no more use: it is dropped.
+
+use std::time::Duration;
+
+use arrow_buffer::Buffer;
+use arrow_flight::FlightData;
+use forebay_core::{Error, Result};
+use forebay_data::Memory;
+use forebay_proto::{Address, Frame, FrameHead, PREFACE, Request, broken, receive_column, tune};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// How long a worker may take to accept.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// A connection.
+pub(crate) struct Connection {
+    address: String,
+    socket: BufReader<TcpStream>,
+}
+
+/// What came.
+pub(crate) enum Received {
+    /// A chunk's message; columns that are apart follow.
+    Chunk(FlightData),
+    /// The split is complete.
+    End,
+    /// The split failed, or is not here.
+    Failed(Error),
+    /// The name of the socket for borrowing.
+    Socket(Vec<u8>),
+}
+
+impl Connection {
+    /// Connects to a worker.
+    ///
+    /// # Errors
+    /// Invalid when it is no address; Unavailable when nobody is there.
+    pub(crate) async fn open(address: &str) -> Result<Self> {
+        let parsed: Address = address.parse()?;
+        let connect = async {
+            let mut socket = TcpStream::connect(parsed.to_string()).await?;
+            tune(&socket)?;
+            socket.write_all(&PREFACE).await?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        let unreachable = |cause: String| {
+            Error::unavailable(format!("the worker at {address} cannot be reached"))
+                .with("address", address)
+                .with("cause", cause)
+        };
+        let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
+        let connected = connected.map_err(|_| unreachable(format!("no answer within {CONNECT_MAX:?}")))?;
+        let socket = connected.map_err(|e| unreachable(e.to_string()))?;
+        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, socket) })
+    }
+
+    /// Says whether the worker has neither left nor spoken since.
+    pub(crate) fn is_alive(&self) -> bool {
+        let looked = self.socket.get_ref().try_read(&mut [0]);
+        matches!(looked, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// Unavailable when the connection broke.
+    pub(crate) async fn ask(&mut self, request: &Request) -> Result<()> {
+        let asked = self.socket.write_all(&request.to_bytes()).await;
+        asked.map_err(|e| self.broken(&e))
+    }
+
+    /// Reads what comes next.
+    ///
+    /// # Errors
+    /// Data when it is no frame; Unavailable when the connection broke.
+    pub(crate) async fn receive(&mut self, memory: &Memory) -> Result<Received> {
+        let mut head = [0; FrameHead::BYTES];
+        self.exactly(&mut head).await?;
+        let head = FrameHead::from_bytes(&head)?;
+        let mut small = vec![0; (head.metadata + head.header) as usize];
+        self.exactly(&mut small).await?;
+        if head.frame != Frame::Chunk {
+            let mut body = vec![0; head.body as usize];
+            self.exactly(&mut body).await?;
+            return Ok(match head.frame {
+                Frame::Failed => Received::Failed(Error::from_json(&String::from_utf8_lossy(&body))),
+                Frame::Socket => Received::Socket(body),
+                Frame::End | Frame::Chunk => Received::End,
+            });
+        }
+        let mut body = memory.take(head.body as usize);
+        self.exactly(body.as_mut_slice()).await?;
+        let header = small.split_off(head.metadata as usize);
+        let body = bytes::Bytes::from_owner(Buffer::from(body));
+        Ok(Received::Chunk(FlightData::new().with_app_metadata(small).with_data_header(header).with_data_body(body)))
+    }
+
+    /// Reads a column that is apart, of so many bytes.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub(crate) async fn column(&mut self, len: usize, memory: &Memory) -> Result<Buffer> {
+        let mut bytes = memory.take(len);
+        receive_column(&mut self.socket, bytes.as_mut_slice()).await?;
+        Ok(bytes.into())
+    }
+
+    async fn exactly(&mut self, bytes: &mut [u8]) -> Result<()> {
+        match self.socket.read_exact(bytes).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.broken(&e)),
+        }
+    }
+
+    fn broken(&self, error: &std::io::Error) -> Error {
+        broken(error).with("address", &self.address)
+    }
+}

@@ -1,0 +1,206 @@
+//! Serves chunks to Forebay's own readers (see `forebay_proto`'s `transfer`): large columns go from where they were made to
+//! the socket, or are lent where they are.
+//!
+//! A reader that leaves, or speaks while it is answered, ends its connection. Bounds: [`READERS_MAX`] connections; a
+//! reader that does not take what is sent holds one chunk.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow_flight::FlightData;
+use forebay_core::{Error, Result};
+use forebay_data::Chunk;
+use forebay_proto::{ApartColumn, ChunkHead, Frame, FrameHead, Large, Reader, Request, Ticket, send_column, to_json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::columns::{LargeColumn, large_columns, without};
+use crate::encode::Encoder;
+use crate::lender::{Lender, Lending};
+use crate::reading::{Reading, stopping};
+use crate::shelf::Shelf;
+
+/// Connections at one time: a reader has one for each split that it fetches.
+const READERS_MAX: usize = 4096;
+/// Chunks of which less is to be copied are made ready where they are sent; others on threads that may take their time.
+const COPY_INLINE_MAX: usize = 256 << 10;
+
+/// What serves readers of ours.
+pub(crate) struct Transfer {
+    shelf: Arc<Shelf>,
+    /// Lends memory, where the system can.
+    lender: Option<Arc<Lender>>,
+    stop: CancellationToken,
+    room: Semaphore,
+}
+
+/// A chunk that is ready to be sent: messages, and the columns that follow the last one.
+struct Parcel {
+    messages: Vec<FlightData>,
+    apart: Vec<LargeColumn>,
+}
+
+/// Why a connection ends.
+enum Left {
+    /// The other side: there is nobody to tell.
+    Reader,
+    /// Something that the reader can be told; the connection goes on.
+    Told(Error),
+}
+
+impl From<io::Error> for Left {
+    fn from(_: io::Error) -> Self {
+        Left::Reader
+    }
+}
+
+impl From<Error> for Left {
+    fn from(error: Error) -> Self {
+        Left::Told(error)
+    }
+}
+
+impl Transfer {
+    pub(crate) fn new(shelf: Arc<Shelf>, lender: Option<Arc<Lender>>, stop: CancellationToken) -> Self {
+        Self { shelf, lender, stop, room: Semaphore::new(READERS_MAX) }
+    }
+
+    /// Serves one connection, after its preface, until the reader leaves or this worker stops.
+    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite) {
+        let Ok(_place) = self.room.try_acquire() else {
+            return tracing::warn!("{READERS_MAX} readers are connected; one more was turned away");
+        };
+        let (from, mut to) = tokio::io::split(Box::pin(socket));
+        let mut from = BufReader::new(from);
+        loop {
+            let request = tokio::select! {
+                () = self.stop.cancelled() => return,
+                request = Request::read(&mut from) => request,
+            };
+            let answered = match request {
+                Ok(Some(Request::Local)) => self.tell_socket(&mut to).await,
+                Ok(Some(Request::Read { ticket, reader })) => self.read(&ticket, reader, &mut from, &mut to).await,
+                Ok(None) => return,
+                Err(error) => return tracing::debug!(error = error.message(), "a reader was not understood"),
+            };
+            match answered {
+                Ok(()) => {}
+                Err(Left::Reader) => return,
+                Err(Left::Told(error)) => {
+                    if send_body(&mut to, Frame::Failed, to_json(&error).as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell_socket(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Left> {
+        let name = self.lender.as_ref().map_or("", |l| l.socket());
+        Ok(send_body(to, Frame::Socket, name.as_bytes()).await?)
+    }
+
+    async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        ticket: &Ticket,
+        reader: Option<Reader>,
+        from: &mut BufReader<ReadHalf<S>>,
+        to: &mut WriteHalf<S>,
+    ) -> Result<(), Left> {
+        if self.stop.is_cancelled() {
+            return Err(stopping().into());
+        }
+        let mut reading = tokio::select! {
+            _ = from.fill_buf() => return Err(Left::Reader),
+            reading = Reading::open(&self.shelf, &self.stop, ticket) => reading?,
+        };
+        let lending = self.lender.as_ref().zip(reader).and_then(|(lender, reader)| lender.stream(reader)).map(Arc::new);
+        let mut encoder = Encoder::default();
+        loop {
+            let next = tokio::select! {
+                _ = from.fill_buf() => return Err(Left::Reader),
+                next = reading.next(lending.is_some()) => next?,
+            };
+            let Some((index, chunk)) = next else {
+                return Ok(send_body(to, Frame::End, &[]).await?);
+            };
+            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job.with_ids).await?;
+            send(to, &parcel).await?;
+        }
+    }
+}
+
+/// Makes a chunk ready to be sent.
+async fn parcel(
+    encoder: &mut Encoder,
+    lending: Option<Arc<Lending>>,
+    chunk: Chunk,
+    index: u64,
+    with_ids: bool,
+) -> Result<Parcel> {
+    let large = large_columns(&chunk)?;
+    let apart = || large.iter().map(LargeColumn::len).sum::<usize>();
+    let copied = match &lending {
+        Some(lending) => lending.bytes_to_copy(&large),
+        None => chunk.num_bytes().saturating_sub(apart()),
+    };
+    let mut used = std::mem::take(encoder);
+    let make = move || (make(&mut used, lending.as_deref(), &chunk, large, index, with_ids), used);
+    let (made, used) = if copied < COPY_INLINE_MAX {
+        make()
+    } else {
+        let made = tokio::task::spawn_blocking(make).await;
+        made.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))?
+    };
+    *encoder = used;
+    made
+}
+
+fn make(
+    encoder: &mut Encoder,
+    lending: Option<&Lending>,
+    chunk: &Chunk,
+    large: Vec<LargeColumn>,
+    index: u64,
+    with_ids: bool,
+) -> Result<Parcel> {
+    let one = |message| Parcel { messages: vec![message], apart: Vec::new() };
+    if large.is_empty() {
+        return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: large });
+    }
+    if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large)).transpose()?.flatten() {
+        let head = ChunkHead { index, more: false, large: Large::Lent(lent) };
+        return Ok(one(encoder.encode_rest(&rest, &head, with_ids)?));
+    }
+    let rest = without(chunk, large.iter().map(|c| c.column))?;
+    if !encoder.fits(&rest) {
+        return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: Vec::new() });
+    }
+    let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
+    let head = ChunkHead { index, more: false, large: Large::Apart(columns) };
+    Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head, with_ids)?) })
+}
+
+async fn send(to: &mut (impl AsyncWrite + Unpin), parcel: &Parcel) -> io::Result<()> {
+    for message in &parcel.messages {
+        let (metadata, header, body) = (&message.app_metadata, &message.data_header, &message.data_body);
+        let head = FrameHead {
+            frame: Frame::Chunk,
+            metadata: metadata.len() as u32,
+            header: header.len() as u32,
+            body: body.len() as u64,
+        };
+        to.write_all(&[&head.to_bytes()[..], metadata, header].concat()).await?;
+        to.write_all(body).await?;
+    }
+    for column in &parcel.apart {
+        send_column(to, &column.values).await?;
+    }
+    to.flush().await
+}
+
+async fn send_body(to: &mut (impl AsyncWrite + Unpin), frame: Frame, body: &[u8]) -> io::Result<()> {
+    to.write_all(&[&FrameHead::of_body(frame, body.len()).to_bytes()[..], body].concat()).await?;
+    to.flush().await
+}
