@@ -110,7 +110,7 @@ pub(crate) struct Worker {
     /// The dispatcher: forebay://host:port or host:port
     #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// Where its Flight service listens; port 0 takes any free one
+    /// Where it serves chunks; port 0 takes any free one
     #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// What consumers are told to connect to [default: where it listens]
@@ -122,6 +122,9 @@ pub(crate) struct Worker {
     /// Splits that wait or are computed at once; 0 is twice the threads and two
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
     pub(crate) slots: usize,
+    /// Send copies to readers on this machine too, instead of lending them memory
+    #[arg(long, env = "FOREBAY_NO_LEND")]
+    pub(crate) no_lend: bool,
     #[command(flatten)]
     pub(crate) process: Process,
 }

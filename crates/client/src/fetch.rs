@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Memory, Schema};
+use forebay_data::{Chunk, Memory};
+use forebay_exec::Executable;
 use forebay_proto::{ApartColumn, ChunkHead, Large, Lent, Request, Ticket, Unreachable};
 
 use crate::borrower::{Borrower, Borrowing};
@@ -20,14 +21,15 @@ use crate::options::BUFFER_BYTES_MAX;
 use crate::window::{Fetch, Window};
 use crate::workers::Workers;
 
-/// Chunks below this are decoded where they arrive; larger ones on threads that may take their time.
+/// Chunks below this are decoded and finished where they arrive; larger ones on threads that may take their time.
 const DECODE_INLINE_MAX: usize = 256 << 10;
 
 /// What every fetch of a stream needs.
 pub(crate) struct Fetcher {
     pub(crate) link: Arc<Link>,
     pub(crate) workers: Workers,
-    pub(crate) schema: Arc<Schema>,
+    /// What the worker left to do.
+    pub(crate) executable: Arc<Executable>,
     /// The schema of a chunk's message.
     pub(crate) wire: SchemaRef,
     /// Where chunks are received.
@@ -135,7 +137,7 @@ impl Fetcher {
                     self.decode(std::mem::take(&mut parts)).await
                 }
             };
-            let chunk = chunk.map_err(Ended::Worker)?;
+            let chunk = self.finish(chunk.map_err(Ended::Worker)?).await.map_err(Ended::Split)?;
             let bytes = chunk.num_bytes();
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
@@ -181,32 +183,45 @@ impl Fetcher {
         let borrowing = borrowing.ok_or_else(|| Error::data("a worker lent to a reader that did not ask"))?;
         let columns = borrowing.take(lent)?;
         let elsewhere: Vec<usize> = columns.iter().map(|(column, _)| *column).collect();
-        let rest = decode::rest(rest, &elsewhere, &self.wire, &self.schema)?;
-        decode::assemble(&rest, &columns, &self.schema)
+        let rest = decode::rest(rest, &elsewhere, &self.wire, self.executable.input())?;
+        decode::assemble(&rest, &columns, self.executable.input())
     }
 
     /// Reads the columns that follow a message into memory that is used again.
     async fn collect(&self, rest: FlightData, apart: &[ApartColumn], from: &mut Connection) -> Result<Chunk> {
         let elsewhere: Vec<usize> = apart.iter().map(|c| c.column as usize).collect();
-        let rest = decode::rest(rest, &elsewhere, &self.wire, &self.schema)?;
+        let rest = decode::rest(rest, &elsewhere, &self.wire, self.executable.input())?;
         let mut columns = Vec::with_capacity(apart.len());
         for column in apart {
             let place = column.column as usize;
-            let bytes = decode::bytes_of(place, rest.num_rows(), &self.schema)?;
+            let bytes = decode::bytes_of(place, rest.num_rows(), self.executable.input())?;
             if bytes as u64 != column.len {
                 let len = column.len;
                 return Err(Error::data(format!("column {place} of a chunk has {len} bytes, not {bytes}")));
             }
             columns.push((place, from.column(bytes, &self.memory).await?));
         }
-        decode::assemble(&rest, &columns, &self.schema)
+        decode::assemble(&rest, &columns, self.executable.input())
+    }
+
+    /// Does what the worker left to do.
+    async fn finish(&self, chunk: Chunk) -> Result<Chunk> {
+        if self.executable.is_finished() {
+            return Ok(chunk);
+        }
+        if chunk.num_bytes() < DECODE_INLINE_MAX {
+            return self.executable.finish(chunk);
+        }
+        let executable = self.executable.clone();
+        let finished = tokio::task::spawn_blocking(move || executable.finish(chunk)).await;
+        finished.unwrap_or_else(|e| Err(Error::internal(format!("finishing a chunk failed: {e}"))))
     }
 
     async fn decode(&self, parts: Vec<FlightData>) -> Result<Chunk> {
         if decode::num_bytes(&parts) < DECODE_INLINE_MAX {
-            return decode::chunk(parts, &self.wire, &self.schema);
+            return decode::chunk(parts, &self.wire, self.executable.input());
         }
-        let (wire, schema) = (self.wire.clone(), self.schema.clone());
+        let (wire, schema) = (self.wire.clone(), self.executable.input().clone());
         let decoded = tokio::task::spawn_blocking(move || decode::chunk(parts, &wire, &schema)).await;
         decoded.unwrap_or_else(|e| Err(Error::internal(format!("decoding a chunk failed: {e}"))))
     }

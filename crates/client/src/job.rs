@@ -79,9 +79,9 @@ impl OpenedJob {
     }
 
     /// Prepares what runs in this process.
-    pub(crate) fn tail(&self, functions: Arc<dyn Functions>) -> Result<Arc<Executable>> {
-        let environment = Environment { blobs: self.blobs.clone(), functions, memory: Memory::default() };
-        Executable::for_tail(self.stages.clone(), self.plan.clone(), &environment)
+    pub(crate) fn executable(&self, functions: Arc<dyn Functions>, memory: Memory) -> Result<Arc<Executable>> {
+        let environment = Environment { blobs: self.blobs.clone(), functions, memory };
+        Executable::for_reader(self.stages.clone(), self.plan.clone(), &environment)
     }
 }
 

@@ -78,15 +78,16 @@ impl ServiceStream {
             ))
             .hint("the saved state is of another job"));
         }
-        let executable = job.tail(functions)?;
+        let memory = Memory::reused();
+        let executable = job.executable(functions, memory.clone())?;
         let at = Place { epoch: from.epoch, ordinal: from.split };
         let link = Arc::new(Link::new(Window::new(at, from.chunk)));
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
             workers: Workers::default(),
-            wire: Chunk::wire_schema(executable.schema(), job.stages().tail_needs_ids()),
-            schema: executable.schema().clone(),
-            memory: Memory::reused(),
+            wire: Chunk::wire_schema(executable.input(), job.stages().tail_needs_ids()),
+            executable: executable.clone(),
+            memory,
             job: job.id(),
             consumer: options.consumer,
         });

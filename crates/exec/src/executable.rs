@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{EpochPlan, Extent, Morsel, Source, Stages};
+use forebay_plan::{EpochPlan, Extent, Morsel, Source, Stages, Work};
 
 use crate::functions::Functions;
 use crate::rows::Rows;
@@ -32,8 +32,19 @@ pub struct Executable {
     index: Option<SourceIndex>,
     rows: Option<Rows>,
     works: Vec<Compiled>,
+    input: Arc<Schema>,
     schema: Arc<Schema>,
     environment: Environment,
+}
+
+fn compile(works: &[Work], input: &Arc<Schema>, plan: &EpochPlan, environment: &Environment) -> Result<Vec<Compiled>> {
+    let mut schema = input.clone();
+    let compile = |work| {
+        let compiled = Compiled::new(work, &schema, plan.seed(), environment)?;
+        schema = compiled.schema().clone();
+        Ok(compiled)
+    };
+    works.iter().map(compile).collect()
 }
 
 /// Says what is known of a source from its index.
@@ -45,7 +56,7 @@ pub fn extent(source: &Source, index: Option<&SourceIndex>) -> Extent {
 }
 
 impl Executable {
-    /// Opens the source and prepares each op.
+    /// Opens the source and prepares each op of a split.
     ///
     /// # Errors
     /// Whatever opening gives, and Invalid where an op's arguments cannot work together.
@@ -56,34 +67,49 @@ impl Executable {
         environment: &Environment,
     ) -> Result<Arc<Self>> {
         let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
-        Self::build(stages, plan, index, Some(rows), environment)
+        let input = Arc::new(stages.graph.source().schema()?);
+        let works = compile(&stages.split, &input, &plan, environment)?;
+        Ok(Arc::new(Self::of(stages, plan, index, Some(rows), works, input, environment)?))
     }
 
-    /// Prepares only what runs after the merge: for a consumer whose splits are computed elsewhere.
+    /// As [`Executable::new`], but only what a service's workers do (see [`Stages::cut`]).
     ///
     /// # Errors
-    /// As [`Executable::new`], but nothing is opened.
-    pub fn for_tail(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        Self::build(stages, plan, None, None, environment)
+    /// As [`Executable::new`].
+    pub fn for_worker(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        index: Option<SourceIndex>,
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
+        let (cut, input) = (stages.cut()?, Arc::new(stages.graph.source().schema()?));
+        let works = compile(&cut.worker, &input, &plan, environment)?;
+        let this = Self::of(stages, plan, index, Some(rows), works, input, environment)?;
+        Ok(Arc::new(Self { schema: cut.schema, ..this }))
     }
 
-    fn build(
+    /// Prepares what a service's readers do: the ops after the cut, and those after the merge. Opens nothing.
+    ///
+    /// # Errors
+    /// As [`Executable::new`].
+    pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+        let cut = stages.cut()?;
+        let works = compile(&cut.reader, &cut.schema, &plan, environment)?;
+        Ok(Arc::new(Self::of(stages, plan, None, None, works, cut.schema, environment)?))
+    }
+
+    fn of(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
         rows: Option<Rows>,
+        works: Vec<Compiled>,
+        input: Arc<Schema>,
         environment: &Environment,
-    ) -> Result<Arc<Self>> {
-        let mut schema = Arc::new(stages.graph.source().schema()?);
-        let mut works = Vec::new();
-        if rows.is_some() {
-            for work in &stages.split {
-                works.push(Compiled::new(work, &schema, plan.seed(), environment)?);
-                schema = works.last().map_or(schema, |w| w.schema().clone());
-            }
-        }
+    ) -> Result<Self> {
         let schema = stages.split_schema()?;
-        Ok(Arc::new(Self { stages, plan, index, rows, works, schema, environment: environment.clone() }))
+        Ok(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() })
     }
 
     /// Returns the stages.
@@ -96,7 +122,12 @@ impl Executable {
         &self.plan
     }
 
-    /// Returns the columns of the chunks that splits give.
+    /// Returns the columns that its row ops begin with: the source's, or at a reader those of the chunks that arrive.
+    pub fn input(&self) -> &Arc<Schema> {
+        &self.input
+    }
+
+    /// Returns the columns of the chunks that its row ops give.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -118,7 +149,7 @@ impl Executable {
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
-        let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable only runs the tail"))?;
+        let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable reads no source"))?;
         match morsel {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
@@ -131,6 +162,19 @@ impl Executable {
                 emit(self.run(chunk, scratch)?)
             }),
         }
+    }
+
+    /// Says whether a chunk that arrives is already what [`Executable::schema`] says.
+    pub fn is_finished(&self) -> bool {
+        self.works.is_empty()
+    }
+
+    /// Does on a chunk that arrived what its worker left to do.
+    ///
+    /// # Errors
+    /// What went wrong, with op and line.
+    pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
+        self.run(chunk, &mut Scratch::default())
     }
 
     fn run(&self, mut chunk: Chunk, scratch: &mut Scratch) -> Result<Chunk> {

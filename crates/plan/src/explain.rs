@@ -151,6 +151,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     if let Some(b) = stages.aligned {
         let _ = writeln!(out, "    batch({}): splits are whole batches", b.size);
     }
+    moved(out, stages);
     if !stages.tail.is_empty() {
         let _ = writeln!(out, "  after the merge, at the consumer (the rows are known only now):");
     }
@@ -165,6 +166,18 @@ fn as_run(out: &mut String, stages: &Stages) {
         };
         let _ = writeln!(out, "    {text}");
     }
+}
+
+/// What a service's readers do themselves, and what that saves.
+fn moved(out: &mut String, stages: &Stages) {
+    let (Ok(cut), Ok(whole)) = (stages.cut(), stages.split_schema()) else { return };
+    if cut.reader.is_empty() {
+        return;
+    }
+    let size = |schema: &forebay_data::Schema| schema.row_bytes(0).div_ceil(1 << 10);
+    let ops: Vec<_> = cut.reader.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect();
+    let (sent, made) = (size(&cut.schema), size(&whole));
+    let _ = writeln!(out, "    on a service, readers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
 }
 
 fn work(work: &Work) -> String {

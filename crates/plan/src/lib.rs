@@ -8,6 +8,7 @@
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
 
+mod cut;
 mod epoch;
 mod explain;
 mod expr;
@@ -21,6 +22,7 @@ mod source;
 mod stages;
 mod text;
 
+pub use cut::Cut;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
 pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote, stack_dtype};

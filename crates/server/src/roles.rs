@@ -42,7 +42,7 @@ pub struct DispatcherConfig {
 pub struct WorkerConfig {
     /// The dispatcher: `forebay://host:port` or `host:port`.
     pub dispatcher: String,
-    /// Where its Flight service listens.
+    /// Where it serves chunks.
     pub listen: SocketAddr,
     /// `host:port` that consumers reach it at. Default: where it listens.
     pub advertise: Option<String>,
@@ -50,6 +50,8 @@ pub struct WorkerConfig {
     pub threads: usize,
     /// Splits that are waiting or being computed; 0 is twice the threads and two.
     pub slots: usize,
+    /// Whether readers on this machine may map the memory of chunks.
+    pub lend: bool,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -85,6 +87,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             advertise: config.advertise,
             threads: config.threads,
             slots: config.slots,
+            lend: config.lend,
             functions,
             ..forebay_worker::Options::new(config.dispatcher)
         };

@@ -56,18 +56,22 @@ impl Messages {
         }
     }
 
-    /// Encodes a chunk: where it may take its time, if there is much to copy.
+    /// Finishes and encodes a chunk: where it may take its time, if there is much to do.
     async fn encode(&mut self, chunk: Chunk, index: u64) -> Result<VecDeque<FlightData>> {
-        let (bytes, with_ids) = (chunk.num_bytes(), self.reading.job.with_ids);
-        if bytes < ENCODE_INLINE_MAX {
-            return self.encoder.encode(&chunk, index, with_ids);
-        }
+        let (bytes, job) = (chunk.num_bytes(), self.reading.job.clone());
         let mut encoder = std::mem::take(&mut self.encoder);
-        let encode = move || (encoder.encode(&chunk, index, with_ids), encoder);
-        let encoded = tokio::task::spawn_blocking(encode).await;
-        let (messages, encoder) = encoded.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))?;
+        let encode = move || {
+            let finished = job.finish.finish(chunk)?;
+            Ok::<_, Error>((encoder.encode(&finished, index, job.with_ids)?, encoder))
+        };
+        let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {
+            encode()?
+        } else {
+            let encoded = tokio::task::spawn_blocking(encode).await;
+            encoded.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))??
+        };
         self.encoder = encoder;
-        messages
+        Ok(messages)
     }
 }
 

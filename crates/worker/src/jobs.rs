@@ -29,8 +29,11 @@ const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A job that can be computed.
 pub(crate) struct Prepared {
     pub(crate) executable: Arc<Executable>,
+    /// What readers of ours do themselves, for those that are not.
+    pub(crate) finish: Arc<Executable>,
     /// Whether chunks carry the names of their rows.
     pub(crate) with_ids: bool,
+    /// What any Arrow client reads.
     pub(crate) schema: SchemaRef,
     /// The message that begins every Flight stream of its chunks.
     pub(crate) schema_frame: FlightData,
@@ -187,10 +190,11 @@ async fn open(
     let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
     let open = move || {
         let with_ids = stages.tail_needs_ids();
-        let executable = Executable::new(stages, plan, index, &environment)?;
-        let schema = Chunk::wire_schema(executable.schema(), with_ids);
+        let finish = Executable::for_reader(stages.clone(), plan.clone(), &environment)?;
+        let executable = Executable::for_worker(stages, plan, index, &environment)?;
+        let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
-        Ok(Arc::new(Prepared { executable, with_ids, schema, schema_frame }))
+        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame }))
     };
     match tokio::task::spawn_blocking(open).await {
         Ok(done) => done,

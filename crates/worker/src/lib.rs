@@ -5,7 +5,7 @@
 //! jobs      a definition becomes an executable, once
 //! shelf     every split that is held, and what each is worth of memory
 //! held      one split: its chunks, in order, until its consumer has consumed them
-//! pool      threads that take morsels of the oldest leases first
+//! pool      threads that compute, for readers in turn (turns)
 //! encode    a chunk becomes Flight messages
 //! reading   a reader's place in a split
 //! lender    lends the memory of chunks to readers on this machine
@@ -35,6 +35,7 @@ mod service;
 mod session;
 mod shelf;
 mod transfer;
+mod turns;
 
 pub use options::Options;
 pub use service::Worker;

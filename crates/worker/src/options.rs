@@ -29,15 +29,17 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 pub struct Options {
     /// The dispatcher: `forebay://host:port` or `host:port`.
     pub dispatcher: String,
-    /// Where the Flight service listens. Default: any free port of the loopback interface.
+    /// Where it listens. Default: any free port of the loopback interface.
     pub listen: SocketAddr,
-    /// `host:port` that consumers reach the Flight service at. Default: `listen`, or where that is every interface, the
+    /// `host:port` that consumers reach it at. Default: `listen`, or where that is every interface, the
     /// address of the one that leads to the dispatcher.
     pub advertise: Option<String>,
     /// Threads that compute. Default: 0, one for each core.
     pub threads: usize,
     /// Splits that are waiting or being computed. Default: 0, twice the threads and two.
     pub slots: usize,
+    /// Whether readers on this machine may map the memory of chunks, instead of being sent copies. Default: true.
+    pub lend: bool,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
 }
@@ -51,6 +53,7 @@ impl Options {
             advertise: None,
             threads: 0,
             slots: 0,
+            lend: true,
             functions: Arc::new(NoFunctions),
         }
     }
@@ -78,6 +81,7 @@ impl std::fmt::Debug for Options {
             .field("advertise", &self.advertise)
             .field("threads", &self.threads)
             .field("slots", &self.slots)
+            .field("lend", &self.lend)
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! Threads that compute: morsels of the oldest leases first, several threads on one split where it has several, and on
-//! the rows of one morsel where they can be shared.
+//! Threads that compute: readers in turn (see `turns`), of each the morsels of its oldest leases first; several threads on
+//! one split where it has several, and on the rows of one morsel where they can be shared.
 //!
 //! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
 //! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use forebay_core::{ConsumerIndex, Ordinal};
 use forebay_exec::{Crew, Scratch};
@@ -16,6 +17,7 @@ use crate::compute::{block, morsel};
 use crate::held::Held;
 use crate::jobs::Prepared;
 use crate::lock::lock;
+use crate::turns::{Turn, Turns};
 
 /// Threads beyond those that compute, for the ones that wait.
 const SPARE_THREADS_MAX: usize = 64;
@@ -41,7 +43,7 @@ enum Piece {
 
 #[derive(Default)]
 struct State {
-    entries: VecDeque<Entry>,
+    entries: Turns<Entry>,
     pushed: u64,
     computing: usize,
     idle: usize,
@@ -73,7 +75,7 @@ impl Pool {
         Self { shared }
     }
 
-    /// Computes a split after all that came before it; `first` when a reader already waits for it.
+    /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
     pub(crate) fn push(&self, split: Arc<Held>, job: Arc<Prepared>, run: u64, first: bool) {
         let (plan, key) = (job.executable.plan(), split.key);
         let consumer = ConsumerIndex(key.consumer);
@@ -90,11 +92,7 @@ impl Pool {
         state.pushed += 1;
         let order = if first { 0 } else { state.pushed };
         let entry = Entry { morsels, split, job, run, counted, order };
-        if first {
-            state.entries.push_front(entry);
-        } else {
-            state.entries.push_back(entry);
-        }
+        state.entries.push((key.job, key.consumer), entry, first);
         drop(state);
         self.shared.work.notify_all();
     }
@@ -117,19 +115,18 @@ fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
     }
 }
 
-impl State {
-    fn take(&mut self) -> Option<Piece> {
-        loop {
-            let entry = self.entries.front_mut()?;
-            if entry.split.is_stale(entry.run) {
-                self.entries.pop_front();
-            } else if !entry.counted {
-                return self.entries.pop_front().map(Piece::Block);
-            } else if let Some(next) = entry.morsels.next() {
-                return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
-            } else {
-                self.entries.pop_front();
-            }
+/// Takes the next piece of a line's entries.
+fn piece(entries: &mut VecDeque<Entry>) -> Option<Piece> {
+    loop {
+        let entry = entries.front_mut()?;
+        if entry.split.is_stale(entry.run) {
+            entries.pop_front();
+        } else if !entry.counted {
+            return entries.pop_front().map(Piece::Block);
+        } else if let Some(next) = entry.morsels.next() {
+            return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
+        } else {
+            entries.pop_front();
         }
     }
 }
@@ -146,7 +143,10 @@ impl Shared {
 
     fn work(self: Arc<Self>) {
         let mut scratch = Scratch::default();
-        while let Some(piece) = self.take() {
+        while let Some((piece, turn)) = self.take() {
+            let began = Instant::now();
+            // A block's thread also waits for its reader, which says nothing of what it costs.
+            let turn = turn.filter(|_| matches!(piece, Piece::Morsel(..)));
             match piece {
                 Piece::Morsel(split, job, run, next, order) => {
                     scratch.share(&self.crew, order);
@@ -158,22 +158,28 @@ impl Shared {
                 }
                 Piece::Help => self.crew.help(&mut scratch),
             }
-            lock(&self.state).computing -= 1;
+            let mut state = lock(&self.state);
+            state.computing -= 1;
+            if let Some(turn) = turn {
+                state.entries.end(turn, began.elapsed());
+            }
+            drop(state);
             self.work.notify_one();
         }
     }
 
-    fn take(&self) -> Option<Piece> {
+    fn take(&self) -> Option<(Piece, Option<Turn>)> {
         let mut state = lock(&self.state);
         loop {
             if state.stop {
                 return None;
             }
             if state.computing < self.threads {
-                let help = self.crew.has_work().then_some(Piece::Help);
-                if let Some(piece) = help.or_else(|| state.take()) {
+                let help = self.crew.has_work().then_some((Piece::Help, None));
+                let next = || state.entries.next(piece).map(|(piece, turn)| (piece, Some(turn)));
+                if let Some(taken) = help.or_else(next) {
                     state.computing += 1;
-                    return Some(piece);
+                    return Some(taken);
                 }
             }
             state.idle += 1;

@@ -57,7 +57,7 @@ impl Worker {
             None => reachable(listens, &dispatcher).to_string(),
         };
         let blobs = BlobStore::new(&options.dispatcher)?;
-        let arena = Arena::shared().ok();
+        let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let shelf = Shelf::new(&options, blobs, memory);
         Ok(Self {

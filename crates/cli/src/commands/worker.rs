@@ -14,6 +14,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<()> {
         advertise: arguments.advertise,
         threads: arguments.threads,
         slots: arguments.slots,
+        lend: !arguments.no_lend,
         process: arguments.process.into(),
     };
     worker_main(config, host.functions())
