@@ -53,6 +53,7 @@ impl State {
     /// # Errors
     /// NotFound when there is none of that name; Closed when it was cancelled before.
     pub(crate) fn cancel(&mut self, now: Ticks, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+        self.changed = true;
         let missing =
             || Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`");
         let id = *self.names.get(name).ok_or_else(missing)?;

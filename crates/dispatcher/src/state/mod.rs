@@ -94,11 +94,14 @@ pub(crate) struct State {
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
+    /// Whether anything has happened since splits were last granted that could let more be.
+    changed: bool,
 }
 
 impl State {
     /// Takes one input. Grants nothing: see [`State::schedule`].
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
+        self.changed |= !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. });
         match input {
             Input::Attach { session, consumer, position, resume, window } => {
                 if let Err(error) = self.attach(now, session, consumer, position, resume, window, out) {
