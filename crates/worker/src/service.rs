@@ -10,7 +10,6 @@ use forebay_data::{Arena, Memory};
 use forebay_proto::Address;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 
 use crate::blobs::BlobStore;
 use crate::flight::Flight;
@@ -25,7 +24,7 @@ const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 /// A worker that listens, and has not begun.
 pub struct Worker {
     id: WorkerId,
-    incoming: TcpIncoming,
+    incoming: forebay_proto::Incoming,
     address: String,
     /// Memory that readers on this machine can map.
     arena: Option<Arc<Arena>>,
@@ -61,7 +60,7 @@ impl Worker {
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,
-            incoming: TcpIncoming::from(listener).with_nodelay(Some(true)),
+            incoming: forebay_proto::Incoming::new(listener),
             address,
             shelf: Arc::new(shelf),
             options,
@@ -104,7 +103,7 @@ impl Worker {
         });
         let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), lender, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
-            .max_decoding_message_size(usize::MAX)
+            .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let server = forebay_proto::server().add_service(flight).serve_with_incoming(self.incoming);
         let shelf = self.shelf;
