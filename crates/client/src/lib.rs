@@ -35,3 +35,17 @@ pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;
 pub use stream::ServiceStream;
+
+/// Reads the messages of a stream as a consumer does: a schema, then parts of one chunk. For the fuzzer alone.
+///
+/// # Errors
+/// Data when they are not a chunk of the schema.
+#[doc(hidden)]
+pub fn decode_messages(
+    messages: Vec<arrow_flight::FlightData>,
+    schema: &std::sync::Arc<forebay_data::Schema>,
+) -> forebay_core::Result<forebay_data::Chunk> {
+    let mut messages = messages.into_iter();
+    let wire = decode::schema(&messages.next().unwrap_or_default())?;
+    decode::chunk(messages.collect(), &wire, schema)
+}
