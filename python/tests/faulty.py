@@ -113,7 +113,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self.requests = self.faults = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> FaultProxy:

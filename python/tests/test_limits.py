@@ -87,7 +87,8 @@ READER = """
                     pass
                 print(json.dumps([path, "it was read", {}, 0]))
             except fb.errors.ForebayError as error:
-                print(json.dumps([path, type(error).__name__ + ": " + error.message, dict(error.context), peak() - before]))
+                said = type(error).__name__ + ": " + error.message
+                print(json.dumps([path, said, dict(error.context), peak() - before]))
 """
 
 

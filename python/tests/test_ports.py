@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import random
 import socket
 import struct
@@ -26,10 +26,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 def call(path: str, message: bytes) -> bytes:
     """One gRPC call in plain HTTP/2 frames, its headers not compressed."""
-    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "content-type": "application/grpc"}
-    block = b"".join(
-        b"\0" + bytes([len(k)]) + k.encode() + bytes([len(v)]) + v.encode() for k, v in {**headers, "te": "trailers"}.items()
-    )
+    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
+    fields = {**headers, "content-type": "application/grpc"}.items()
+    block = b"".join(b"\0" + bytes([len(k)]) + k.encode() + bytes([len(v)]) + v.encode() for k, v in fields)
     return PREFACE + frame(4, 0, 0) + frame(1, 4, 1, block) + frame(0, 0, 1, message)
 
 
@@ -62,13 +61,13 @@ def lending_socket(address: str) -> str:
 def throw(address: str, data: bytes, hold: list[socket.socket] | None = None) -> None:
     host, port = address.removeprefix("forebay://").rsplit(":", 1)
     thrown = socket.create_connection((host, int(port)), timeout=10)
-    with thrown if hold is None else open(os.devnull):
-        try:
-            thrown.sendall(data)
-        except OSError:
-            pass  # It was refused in the middle of it.
-        if hold is not None:
-            hold.append(thrown)
+    # It may be refused in the middle of it.
+    with contextlib.suppress(OSError):
+        thrown.sendall(data)
+    if hold is None:
+        thrown.close()
+    else:
+        hold.append(thrown)
 
 
 def state(pids: list[int]) -> list[tuple[int, int]]:

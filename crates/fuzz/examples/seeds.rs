@@ -44,16 +44,25 @@ fn graphs() {
     let column = |name: &str, value| json!({"op": "with_column", "column": name, "value": value});
     let cast = |arg, dtype: &str| json!({"expr": "cast", "arg": arg, "dtype": dtype});
     let pipelines = [
-        ("order", json!([{"op": "shuffle"}, {"op": "repeat", "count": 2}, {"op": "take", "count": 50},
-            {"op": "skip", "count": 3}, {"op": "shard", "count": 2, "index": 1}, {"op": "batch", "size": 7, "drop_remainder": true}])),
-        ("filter", json!([{"op": "filter_expr", "predicate": binary("lt", binary("mod", col("id"), int(5)), int(3))},
-            {"op": "take", "count": 20}, {"op": "rename", "columns": [["id", "n"]]}, {"op": "select", "columns": ["n"]}, {"op": "prefetch", "count": 2}])),
-        ("columns", json!([column("x", cast(col("id"), "float32")), column("y", binary("true_div", col("x"), int(0))),
+        (
+            "order",
+            json!([{"op": "shuffle"}, {"op": "repeat", "count": 2}, {"op": "take", "count": 50},
+            {"op": "skip", "count": 3}, {"op": "shard", "count": 2, "index": 1}, {"op": "batch", "size": 7, "drop_remainder": true}]),
+        ),
+        (
+            "filter",
+            json!([{"op": "filter_expr", "predicate": binary("lt", binary("mod", col("id"), int(5)), int(3))},
+            {"op": "take", "count": 20}, {"op": "rename", "columns": [["id", "n"]]}, {"op": "select", "columns": ["n"]}, {"op": "prefetch", "count": 2}]),
+        ),
+        (
+            "columns",
+            json!([column("x", cast(col("id"), "float32")), column("y", binary("true_div", col("x"), int(0))),
             column("h", json!({"expr": "hash_mod", "arg": col("id"), "buckets": 10})),
             column("s", json!({"expr": "stack", "args": [col("x"), col("y")]})),
             column("w", json!({"expr": "where", "cond": binary("gt", col("id"), int(4)), "yes": col("x"), "no": {"expr": "float", "value": 0.5}})),
             column("c", json!({"expr": "clip", "arg": col("id"), "low": 1.0, "high": 7.0})),
-            {"op": "cast", "columns": [["id", "int8"]]}, {"op": "drop", "columns": ["y"]}, {"op": "batch", "size": 4, "drop_remainder": false}])),
+            {"op": "cast", "columns": [["id", "int8"]]}, {"op": "drop", "columns": ["y"]}, {"op": "batch", "size": 4, "drop_remainder": false}]),
+        ),
     ];
     let source = json!({"source": "range", "start": 0, "stop": 100, "step": 1});
     for (name, ops) in pipelines {
@@ -65,7 +74,8 @@ fn graphs() {
         let index = forebay_io::index(graph.source(), true, None, 1, &|_, _| Ok(())).expect("an index");
         let extent = extent(graph.source(), Some(&index));
         let plan = EpochPlan::new(&stages, extent, Seed(1), 2, None).expect("a plan");
-        let [extent, sizing] = [serde_json::to_string(&extent), serde_json::to_string(&plan.sizing())].map(|t| t.expect("json"));
+        let [extent, sizing] =
+            [serde_json::to_string(&extent), serde_json::to_string(&plan.sizing())].map(|t| t.expect("json"));
         keep("job", name, format!("{}\n{extent}\n{sizing}\n2", graph.to_json()).as_bytes());
         let record = json!({"id": 1, "name": name, "dataset": "d", "graph": graph.to_json(), "seed": 3, "epochs": 2,
             "consumers": 2, "extent": extent, "sizing": sizing, "index": "i"});
@@ -110,10 +120,26 @@ fn arrow_columns(kind: &forebay_data::Kind) -> arrow_array::ArrayRef {
 fn messages() {
     use forebay_proto as p;
     let keep = |tag: u8, name: &str, bytes: Vec<u8>| keep("messages", name, &[&[tag], &bytes[..]].concat());
-    let open = p::OpenJobRequest { version: "0.1.0".into(), name: "job".into(), graph: "{}".into(), seed: 1, epochs: 2, consumers: 3 };
+    let open = p::OpenJobRequest {
+        version: "0.1.0".into(),
+        name: "job".into(),
+        graph: "{}".into(),
+        seed: 1,
+        epochs: 2,
+        consumers: 3,
+    };
     keep(0, "open", open.encode_to_vec());
-    let definition = p::JobDefinition { job: 1, name: "job".into(), graph: "{}".into(), seed: 1, epochs: 1, consumers: 1,
-        extent: "{}".into(), sizing: "{}".into(), index: "ab".into() };
+    let definition = p::JobDefinition {
+        job: 1,
+        name: "job".into(),
+        graph: "{}".into(),
+        seed: 1,
+        epochs: 1,
+        consumers: 1,
+        extent: "{}".into(),
+        sizing: "{}".into(),
+        index: "ab".into(),
+    };
     keep(2, "definition", definition.encode_to_vec());
     keep(7, "error", forebay_core::Error::data("bad").with("file", "f").to_json().into_bytes());
     let ticket = p::Ticket { job: 1, epoch: 2, consumer: 3, ordinal: 4, token: 5, from_chunk: 6 };

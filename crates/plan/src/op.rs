@@ -554,8 +554,10 @@ fn floating(input: &Schema, column: &str) -> Result<()> {
     let kind = &input.field(column)?.kind;
     match kind.dtype() {
         Some(dtype) if dtype.is_float() => Ok(()),
-        _ => Err(Error::invalid(format!("check_finite: column {column:?} is {kind}, which has no floating-point numbers"))
-            .hint("name columns of floats, or none for all of them")),
+        _ => Err(Error::invalid(format!(
+            "check_finite: column {column:?} is {kind}, which has no floating-point numbers"
+        ))
+        .hint("name columns of floats, or none for all of them")),
     }
 }
 

@@ -51,12 +51,15 @@ fn first(dtype: DType, bytes: &[u8]) -> Option<(usize, f64)> {
         numbers.iter().position(|n| wrong(*n)).map(|at| (at, numbers[at]))
     }
     match dtype {
-        DType::Float16 => find(bytes, |n| u16::from_le_bytes(n) & 0x7c00 == 0x7c00)
-            .map(|(at, n)| (at, half(u16::from_le_bytes(n)))),
+        DType::Float16 => {
+            find(bytes, |n| u16::from_le_bytes(n) & 0x7c00 == 0x7c00).map(|(at, n)| (at, half(u16::from_le_bytes(n))))
+        }
         DType::Float32 => {
             find(bytes, |n| !f32::from_le_bytes(n).is_finite()).map(|(at, n)| (at, f32::from_le_bytes(n).into()))
         }
-        DType::Float64 => find(bytes, |n| !f64::from_le_bytes(n).is_finite()).map(|(at, n)| (at, f64::from_le_bytes(n))),
+        DType::Float64 => {
+            find(bytes, |n| !f64::from_le_bytes(n).is_finite()).map(|(at, n)| (at, f64::from_le_bytes(n)))
+        }
         _ => None,
     }
 }

@@ -9,9 +9,9 @@ use forebay_data::{Chunk, Kind, Schema};
 use super::pieces::Layout;
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
-use crate::{SourceIndex, limits};
 use crate::columns::{Binary, binary};
 use crate::store::{Object, Pending};
+use crate::{SourceIndex, limits};
 
 pub(super) struct Files {
     schema: Arc<Schema>,

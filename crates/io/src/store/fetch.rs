@@ -200,11 +200,11 @@ fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
         _ => match (cause::<Wrong>(&e), cause::<HttpError>(&e)) {
             (Some(Wrong::Busy(failure) | Wrong::OtherRange(failure)), _) => return Failed::ForNow(failure.clone()),
             (Some(Wrong::Shorter), _) => fail::changed(uri, pinned, "a shorter object"),
-            (Some(Wrong::NoRanges), _) => {
-                Error::invalid("this server cannot send a part of a file, which reading rows in any order needs")
-                    .with("file", uri)
-                    .hint("serve the files with one that knows range requests, or from an object store, or copy them here")
-            }
+            (Some(Wrong::NoRanges), _) => Error::invalid(
+                "this server cannot send a part of a file, which reading rows in any order needs",
+            )
+            .with("file", uri)
+            .hint("serve the files with one that knows range requests, or from an object store, or copy them here"),
             (None, Some(http)) => return Failed::ForNow(Failure::new(innermost(http))),
             (None, None) => refused(uri, e),
         },

@@ -241,9 +241,8 @@ fn settings(url: &url::Url) -> Settings {
         _ => "AZURE_",
     };
     let named = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let wanted = named.filter(|(k, v)| {
-        !v.is_empty() && (k.starts_with(prefix) || (prefix == "GOOGLE_" && k == "SERVICE_ACCOUNT"))
-    });
+    let wanted = named
+        .filter(|(k, v)| !v.is_empty() && (k.starts_with(prefix) || (prefix == "GOOGLE_" && k == "SERVICE_ACCOUNT")));
     let mut settings: Settings = wanted.map(|(k, v)| (k.to_ascii_lowercase(), v)).collect();
     settings.sort();
     // Who names a server without TLS means it, as the store's own tools take it.
