@@ -37,3 +37,28 @@ pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;
 pub use stream::ServiceStream;
+
+/// Reads the messages of one chunk as a consumer does. For the fuzzer alone.
+///
+/// # Errors
+/// Data when they are not a chunk of the schema.
+#[doc(hidden)]
+pub fn decode_messages(
+    messages: Vec<arrow_flight::FlightData>,
+    schema: &std::sync::Arc<forebay_data::Schema>,
+    with_ids: bool,
+) -> forebay_core::Result<forebay_data::Chunk> {
+    use forebay_proto::{ChunkHead, Large};
+    let wire = forebay_data::Chunk::wire_schema(schema, with_ids);
+    for message in &messages {
+        let elsewhere: Vec<usize> = match ChunkHead::open(message)?.large {
+            Large::Inside => continue,
+            Large::Lent(lent) => lent.columns.iter().map(|c| c.column as usize).collect(),
+            Large::Apart(columns) => columns.iter().map(|c| c.column as usize).collect(),
+        };
+        let rest = decode::rest(message.clone(), &elsewhere, &wire, schema)?;
+        elsewhere.iter().try_for_each(|&column| decode::bytes_of(column, rest.num_rows(), schema).map(drop))?;
+        return Ok(rest);
+    }
+    decode::chunk(messages, &wire, schema)
+}

@@ -25,3 +25,14 @@ pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
+
+/// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
+///
+/// # Errors
+/// Data when it is no record.
+#[doc(hidden)]
+pub fn check_job_record(json: &[u8]) -> forebay_core::Result<()> {
+    let record: records::JobRecord = serde_json::from_slice(json)
+        .map_err(|e| forebay_core::Error::data(format!("a job's record cannot be read: {e}")))?;
+    jobs::splits(&record).map(drop)
+}

@@ -9,6 +9,7 @@
 mod address;
 mod connect;
 mod head;
+mod listen;
 mod local;
 mod status;
 mod ticket;
@@ -21,11 +22,12 @@ mod generated {
 }
 
 pub use address::{Address, PORT};
-pub use connect::{attempt, client, endpoint, innermost, reach, server, service, unanswered};
+pub use connect::{REQUEST_BYTES_MAX, attempt, client, endpoint, innermost, reach, server, service, unanswered};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
+pub use listen::{Accepted, Incoming};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;

@@ -106,7 +106,7 @@ impl Worker {
         });
         let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
-            .max_decoding_message_size(usize::MAX)
+            .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
         let others = accept(self.listener, transfer, stop.clone());
