@@ -10,7 +10,7 @@ use arrow_flight::{FlightData, Ticket as FlightTicket};
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
-use forebay_proto::{ChunkHead, Lent, READER_HEADER, Ticket, Unreachable, to_error};
+use forebay_proto::{ChunkHead, Lent, READER_HEADER, Ticket, UNREACHED, Unreachable, to_error};
 use tonic::{Request, Status};
 
 use crate::borrower::{Borrower, Borrowing};
@@ -47,9 +47,9 @@ impl Fetcher {
     pub(crate) async fn fetch(&self, mut fetch: Fetch) {
         let mut error = None;
         // Twice: a connection that broke (the worker is alive, its host reset it) is worth one more.
-        for _ in 0..2 {
+        for again in [false, true] {
             let start = fetch.from_chunk;
-            match self.stream(&fetch).await {
+            match self.stream(&fetch, again).await {
                 Ok(()) => return self.link.update(|s| s.window.end(&fetch, Ok(()))),
                 Err(Ended::Split(e)) => return self.link.update(|s| s.window.end(&fetch, Err(e))),
                 Err(Ended::Unwanted) => return,
@@ -87,7 +87,7 @@ impl Fetcher {
         }
     }
 
-    async fn stream(&self, fetch: &Fetch) -> Result<(), Ended> {
+    async fn stream(&self, fetch: &Fetch, again: bool) -> Result<(), Ended> {
         let failed = |status: Status| classify(&status, &fetch.address);
         let ticket = Ticket {
             job: self.job,
@@ -97,7 +97,11 @@ impl Fetcher {
             token: fetch.token,
             from_chunk: fetch.from_chunk,
         };
-        let Peer { mut flight, borrower } = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
+        let peer = match again {
+            false => self.workers.peer(&fetch.address).await,
+            true => self.workers.peer_again(&fetch.address).await,
+        };
+        let Peer { mut flight, borrower } = peer.map_err(Ended::Worker)?;
         let mut request = Request::new(FlightTicket::new(ticket.to_bytes()));
         let mut borrowing = borrower.as_ref().map(Borrower::stream);
         if let Some(header) = borrowing.as_ref().and_then(|b| b.header().parse().ok()) {
@@ -181,8 +185,10 @@ impl Fetcher {
 /// is gone (context `ticket`), or that something did not answer there. Anything else is the connection's.
 fn classify(status: &Status, address: &str) -> Ended {
     let error = to_error(status, address);
-    let of_worker = status.details().is_empty()
-        || error.get("ticket").is_some()
-        || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
+    if status.details().is_empty() {
+        // The transport's: the way to the worker is broken.
+        return Ended::Worker(error.with(UNREACHED, address));
+    }
+    let of_worker = error.get("ticket").is_some() || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
     if of_worker { Ended::Worker(error) } else { Ended::Split(error) }
 }

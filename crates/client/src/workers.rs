@@ -2,16 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use forebay_core::{Error, Result};
-use forebay_proto::{endpoint, innermost};
+use forebay_proto::{UNREACHED, endpoint, innermost};
 use tonic::transport::Channel;
 
 use crate::borrower::Borrower;
 use crate::lock::lock;
 use crate::options::{CONNECTION_BYTES, STREAM_BYTES};
 
+/// A worker that is stopped, or cut off, is noticed after these two: another has its splits before its lease is over.
+const KEEPALIVE: Duration = Duration::from_millis(700);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_millis(1300);
+/// How long a worker whose connection broke may take to answer the next.
+const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// Connections that are kept. Beyond, all are made anew: those in use live on with their streams.
 const WORKERS_MAX: usize = 256;
 
@@ -37,9 +43,11 @@ impl Workers {
             return Ok(peer.clone());
         }
         let endpoint = endpoint(address)?
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .initial_stream_window_size(STREAM_BYTES)
             .initial_connection_window_size(CONNECTION_BYTES);
-        let channel = endpoint.connect().await.map_err(|e| unreachable(address, &e))?;
+        let channel = endpoint.connect().await.map_err(|e| unreachable(address, &innermost(&e)))?;
         let mut flight = FlightServiceClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
@@ -54,14 +62,24 @@ impl Workers {
         Ok(peer)
     }
 
+    /// As [`Workers::peer`], after a connection to it broke: one that lives answers at once.
+    ///
+    /// # Errors
+    /// Unavailable, after [`AGAIN_MAX`] at the latest.
+    pub(crate) async fn peer_again(&self, address: &str) -> Result<Peer> {
+        let peer = tokio::time::timeout(AGAIN_MAX, self.peer(address)).await;
+        peer.unwrap_or_else(|_| Err(unreachable(address, "it does not answer a new connection")))
+    }
+
     /// Forgets a connection that broke.
     pub(crate) fn forget(&self, address: &str) {
         lock(&self.0).remove(address);
     }
 }
 
-fn unreachable(address: &str, error: &tonic::transport::Error) -> Error {
+fn unreachable(address: &str, cause: &str) -> Error {
     Error::unavailable(format!("the worker at {address} cannot be reached"))
         .with("address", address)
-        .with("cause", innermost(error))
+        .with(UNREACHED, address)
+        .with("cause", cause)
 }

@@ -30,5 +30,8 @@ pub use status::{to_error, to_status};
 pub use ticket::Ticket;
 pub use version::check_version;
 
+/// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
+pub const UNREACHED: &str = "unreached";
+
 /// The most bytes of a blob in one message.
 pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;
