@@ -32,12 +32,12 @@ class Process:
     Attributes:
         popen: The process.
         address: Where it listens, `host:port`.
-        launched: When it was started, by `time.perf_counter`.
+        listening: When it listened, by `time.perf_counter`.
     """
 
     popen: subprocess.Popen[str]
     address: str
-    launched: float
+    listening: float
 
     @property
     def pid(self) -> int:
@@ -151,7 +151,6 @@ class Fleet:
 
     def _start(self, *arguments: str) -> Process:
         command = [sys.executable, "-m", "forebay", *arguments, "--announce", "--exit-with-parent"]
-        launched = time.perf_counter()
         with self.errors.open("a") as errors:
             popen = subprocess.Popen(
                 command,
@@ -162,13 +161,13 @@ class Fleet:
                 env={**os.environ, "TMPDIR": str(self.temporary), "FOREBAY_LOG": "warn"},
                 process_group=0,
             )
-        process = Process(popen, "", launched)
+        process = Process(popen, "", 0.0)
         self.everyone.append(process)
         assert popen.stdout is not None
         line = popen.stdout.readline()
         if not line:
             raise RuntimeError(f"the {arguments[0]} ended before it listened: {self.last_words()}")
-        process.address = json.loads(line)["address"]
+        process.address, process.listening = json.loads(line)["address"], time.perf_counter()
         return process
 
     def last_words(self) -> str:

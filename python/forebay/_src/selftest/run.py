@@ -174,7 +174,7 @@ def _train(case: Case, fleet: Fleet) -> Outcome:
     workload, log = case.workload, fleet.folder / LOG
     place = f"forebay://{fleet.dispatcher.address}"
     config = json.dumps({**workload.config(log), "service": place, "folder": str(fleet.folder)})
-    command = [sys.executable, "-m", "forebay._src.selftest.trainer", config]
+    command = [sys.executable, "-c", "from forebay._src.selftest.trainer import main; main()", config]
     environment = {**os.environ, "TMPDIR": str(fleet.temporary)}
     with fleet.errors.open("a") as errors:
 

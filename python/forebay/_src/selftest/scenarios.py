@@ -17,8 +17,8 @@ from forebay._src.selftest.fleet import Fleet
 #: The default lease and one heartbeat, and a little: a worker that is stopped for as long has lost what it held.
 STOPPED_SECONDS = 2.6
 CUT_SECONDS = 6.0
-#: What a worker of one thread asks for at once.
-SLOTS = 4
+#: Splits that a consumer has ahead at most: no more are in flight at a time.
+WINDOW = 16
 #: How long nothing runs, where the last worker is killed.
 NOTHING_SECONDS = 1.5
 #: A worker that dies while others live: its connections break, and others take over.
@@ -27,7 +27,7 @@ WAIT_KILLED = 0.5
 WAIT_SILENT = 3.0
 #: A dispatcher that is killed and started again: what is leased is read meanwhile.
 WAIT_DISPATCHER = 1.0
-#: Where nobody was left to compute: from the last restart on.
+#: Where nobody was left to compute: from when the last process that was started again listens.
 RESUME = 2.0
 SUCCESSIVE_FAULTS = 5
 
@@ -38,7 +38,7 @@ class Bound:
 
     Attributes:
         seconds: At most.
-        since_restart: Counted from when the last process was started again, and not for a whole wait.
+        since_restart: Counted from when the last process that was started again listens, and not for a whole wait.
     """
 
     seconds: float
@@ -65,7 +65,7 @@ class Scenario:
         name: What it is called; as in the published suite, where that has it.
         fault: What is done, for people.
         strike: Does it; returns how many splits may have to be computed again for it.
-        mend: What is done about it, in the background; returns when the last process was started or continued.
+        mend: What is done about it, in the background; returns when the last process listened, or was continued.
         bound: With other workers to go on.
         workers_min: How many workers it needs.
         alone: What it may cost where the only worker is struck.
@@ -98,7 +98,7 @@ def _kill_one(fleet: Fleet) -> int:
 
 def _restart_one(fleet: Fleet) -> float:
     fleet.restart_workers([0])
-    return fleet.workers[0].launched
+    return fleet.workers[0].listening
 
 
 def _stop_one(fleet: Fleet) -> int:
@@ -119,7 +119,7 @@ def _kill_dispatcher(fleet: Fleet) -> int:
 
 def _restart_dispatcher(fleet: Fleet) -> float:
     fleet.restart_dispatcher()
-    return fleet.dispatcher.launched
+    return fleet.dispatcher.listening
 
 
 def _kill_workers(fleet: Fleet) -> int:
@@ -141,7 +141,7 @@ def _restart_all(fleet: Fleet) -> float:
 
 def _restart_workers(fleet: Fleet) -> float:
     fleet.restart_workers(list(range(len(fleet.workers))))
-    return max(worker.launched for worker in fleet.workers)
+    return max(worker.listening for worker in fleet.workers)
 
 
 def _restart_workers_late(fleet: Fleet) -> float:
@@ -161,15 +161,14 @@ def _replace_one(fleet: Fleet) -> float:
     code = leaving.popen.wait()
     if code != 0:
         raise RuntimeError(f"a worker that was told to leave ended with code {code}")
-    return fleet.workers[0].launched
+    return fleet.workers[0].listening
 
 
 def _cut(relay: int) -> Callable[[Fleet], int]:
     def strike(fleet: Fleet) -> int:
-        held = fleet.leases().get(fleet.relays[1].address, 0)
         fleet.relays[relay].cut()
-        # A worker that a consumer cannot reach is given splits once more, after the time of a lease.
-        return held + SLOTS
+        # It goes on computing what it is given; and after the time of a lease it is given splits once more.
+        return 2 * WINDOW
 
     return strike
 

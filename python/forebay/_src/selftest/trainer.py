@@ -1,6 +1,6 @@
 """A trainer in a process of its own, that saves where it is and goes on from there: what a user's job does.
 
-Run as `python -m forebay._src.selftest.trainer CONFIG`. What it was given goes to a file; at each save its length is
+Its only argument is what to read, as JSON. What it was given goes to a file; at each save its length is
 noted with the iterator's state, and a trainer that starts cuts the file to that length, as a model goes back to its
 checkpoint. It prints a line for each batch.
 """
@@ -66,5 +66,6 @@ def load(folder: Path) -> Stream:
     return stream
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Runs what the command line says."""
     train(json.loads(sys.argv[1]))
