@@ -389,8 +389,7 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
         leases.iter().filter(|(_, h)| h.worker == WorkerId(1)).map(|(p, h)| (*p, h.token)).collect::<Vec<_>>()
     };
     let go_on = |world: &mut World| {
-        for i in 0..2 {
-            let session = world.workers[i].session.expect("open");
+        for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
             world.input(Input::Want { session, splits: 4 });
         }
         world.flush();
