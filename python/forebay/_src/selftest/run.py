@@ -194,11 +194,12 @@ def _train(case: Case, fleet: Fleet) -> Outcome:
             began = second.stdout.readline()
             resumed = time.perf_counter() - launched
             second.stdout.read()
-    if not began or second.returncode != 0:
+    if second.returncode != 0:
         raise RuntimeError(f"the trainer that was started again ended with code {second.returncode}")
     # What it had been given after its last save is asked for again.
     lost = trainer.SAVE_EVERY // workload.units_per_split + 1
-    return Outcome(trainer.load(fleet.folder), None, resumed, held + lost)
+    # Nothing comes where the last save was at the end.
+    return Outcome(trainer.load(fleet.folder), None, resumed if began else None, held + lost)
 
 
 @contextmanager
