@@ -285,7 +285,7 @@ pub(crate) struct Faults {
     /// What the data, the order and the places of successive faults follow from
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u32,
-    /// Report pauses, and do not judge them: for a machine that is busy with other things
+    /// Report pauses and what was computed again, and do not judge them: for a machine that is busy with other things
     #[arg(long)]
     pub(crate) no_timing: bool,
     /// Where to make the data and the state, in a folder that is removed at the end [default: the temporary folder]

@@ -113,7 +113,7 @@ pub struct FaultsOptions {
     pub samples: u32,
     /// Of the data, of the order, and of where successive faults strike.
     pub seed: u32,
-    /// Whether pauses are judged.
+    /// Whether pauses, and what was computed again, are judged.
     pub timing: bool,
 }
 

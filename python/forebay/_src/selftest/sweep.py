@@ -41,7 +41,7 @@ class Options:
         workers: With so many workers; a choice where empty.
         samples: How many records; a choice where 0.
         seed: Of the data, of the order, and of where successive faults strike.
-        timing: Whether pauses are judged.
+        timing: Whether pauses, and what was computed again, are judged.
     """
 
     quick: bool
