@@ -53,9 +53,9 @@ impl Fetcher {
     pub(crate) async fn fetch(&self, mut fetch: Fetch) {
         let mut error = None;
         // Twice: a connection that broke (the worker is alive, its host reset it) is worth one more.
-        for _ in 0..2 {
+        for again in [false, true] {
             let start = fetch.from_chunk;
-            match self.stream(&fetch).await {
+            match self.stream(&fetch, again).await {
                 Ok(()) => return self.link.update(|s| s.window.end(&fetch, Ok(()))),
                 Err(Ended::Split(e)) => return self.link.update(|s| s.window.end(&fetch, Err(e))),
                 Err(Ended::Unwanted) => return,
@@ -93,17 +93,20 @@ impl Fetcher {
         }
     }
 
-    async fn stream(&self, fetch: &Fetch) -> Result<(), Ended> {
+    async fn stream(&self, fetch: &Fetch, again: bool) -> Result<(), Ended> {
         tokio::select! {
             biased;
             () = self.unwanted(fetch) => Err(Ended::Unwanted),
-            ended = self.chunks(fetch) => ended,
+            ended = self.chunks(fetch, again) => ended,
         }
     }
 
-    async fn chunks(&self, fetch: &Fetch) -> Result<(), Ended> {
-        let peer = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
-        let mut connection = peer.connection().await.map_err(Ended::Worker)?;
+    async fn chunks(&self, fetch: &Fetch, again: bool) -> Result<(), Ended> {
+        let connected = match again {
+            false => self.workers.connection(&fetch.address).await,
+            true => self.workers.connection_again(&fetch.address).await,
+        };
+        let (peer, mut connection) = connected.map_err(Ended::Worker)?;
         let mut borrowing = peer.borrower.as_ref().map(Borrower::stream);
         let request = Request::Read { ticket: self.ticket(fetch), reader: borrowing.as_ref().map(Borrowing::reader) };
         connection.ask(&request).await.map_err(Ended::Worker)?;

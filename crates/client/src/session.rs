@@ -25,7 +25,7 @@ use crate::window::Place;
 
 /// The pauses between attempts double from the first to the last of these.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LAST: Duration = Duration::from_millis(500);
+const PAUSE_LAST: Duration = Duration::from_millis(200);
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Silence after which a session counts as broken.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

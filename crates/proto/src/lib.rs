@@ -31,8 +31,13 @@ pub use listen::{Accepted, Incoming};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;
-pub use transfer::{Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune};
+pub use transfer::{
+    COMPUTING_EVERY, Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune,
+};
 pub use version::check_version;
+
+/// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
+pub const UNREACHED: &str = "unreached";
 
 /// The most bytes of a blob in one message.
 pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;

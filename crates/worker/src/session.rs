@@ -20,8 +20,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::shelf::Shelf;
 
 /// The pauses between attempts double from the first to the last of these.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_LAST: Duration = Duration::from_millis(500);
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_millis(200);
 /// Messages that may wait to be sent: more means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 256;
 /// How long the dispatcher may take to welcome a worker.

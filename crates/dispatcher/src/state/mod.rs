@@ -7,7 +7,7 @@
 //! SP-2 tokens rise, for ever;
 //! SP-3 nothing before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
-//! SP-5 while a worker has room and a reader has room, splits are granted;
+//! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
 //! SP-6 replaying what was persisted gives the same jobs, frontiers and leases.
 
 mod consumer;
