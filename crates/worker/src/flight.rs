@@ -14,15 +14,16 @@ use arrow_flight::{
     HandshakeResponse, PollInfo, PutResult, SchemaAsIpc, SchemaResult,
 };
 use arrow_ipc::writer::IpcWriteOptions;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 use forebay_proto::{LOCAL_ACTION, READER_HEADER, Ticket, to_status};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::cursor::{Cursor, Step, not_held};
 use crate::encode::Encoder;
-use crate::held::{Held, Seen};
+use crate::held::Held;
 use crate::jobs::{Job, Prepared};
 use crate::lender::{Lender, Lending};
 use crate::shelf::Shelf;
@@ -42,11 +43,7 @@ pub(crate) struct Flight {
 
 /// One stream: where it is in its split.
 struct Reading {
-    shelf: Arc<Shelf>,
-    split: Arc<Held>,
-    job: Arc<Prepared>,
-    token: u64,
-    next: u64,
+    cursor: Cursor,
     /// Messages of the chunk that was taken last.
     ready: VecDeque<FlightData>,
     encoder: Encoder,
@@ -62,22 +59,12 @@ impl Reading {
             }
             let seen = tokio::select! {
                 () = self.stop.cancelled() => return Err(stopping()),
-                seen = self.split.at(self.token, self.next, self.lending.is_some()) => seen,
+                seen = self.cursor.seen(self.lending.is_some()) => seen,
             };
-            match seen {
-                Seen::Chunk(chunk) => {
-                    self.ready = self.messages(chunk).await?;
-                    self.next += 1;
-                }
-                Seen::Dropped => self.shelf.recompute(&self.split, self.job.clone(), self.next),
-                Seen::Failed(error) => return Err(error),
-                Seen::End => return Ok(None),
-                Seen::Gone => return Err(not_held()),
-                Seen::Beyond(total) => {
-                    let next = self.next;
-                    return Err(Error::invalid(format!("chunk {next} of a split of {total} chunks was asked for")));
-                }
-                Seen::NotYet => {}
+            match self.cursor.after(seen)? {
+                Step::Chunk(index, chunk) => self.ready = self.messages(index, chunk).await?,
+                Step::End => return Ok(None),
+                Step::Wait => {}
             }
         }
     }
@@ -85,9 +72,9 @@ impl Reading {
 
 impl Reading {
     /// Turns a chunk into messages: where it may take its time, if there is much to copy.
-    async fn messages(&mut self, chunk: Chunk) -> Result<VecDeque<FlightData>> {
+    async fn messages(&mut self, index: u64, chunk: Chunk) -> Result<VecDeque<FlightData>> {
         let bytes = self.lending.as_ref().map_or_else(|| chunk.num_bytes(), |l| l.bytes_to_copy(&chunk));
-        let (index, with_ids, lending) = (self.next, self.job.with_ids, self.lending.clone());
+        let (with_ids, lending) = (self.cursor.job.with_ids, self.lending.clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || (messages(&mut encoder, lending.as_deref(), &chunk, index, with_ids), encoder);
         let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {
@@ -114,13 +101,6 @@ fn messages(
     }
 }
 
-/// The context `ticket` tells a consumer that the lease is gone, and not that the split failed with NotFound.
-fn not_held() -> Error {
-    Error::new(ErrorKind::NotFound, "this worker does not hold that split under that token")
-        .with("ticket", "refused")
-        .hint("the lease has ended or was given to another worker; ask the dispatcher")
-}
-
 fn stopping() -> Error {
     Error::unavailable("this worker stops")
 }
@@ -141,14 +121,10 @@ impl Flight {
             job = job.prepared() => job?,
         };
         let schema = stream::once(std::future::ready(Ok(job.schema_frame.clone())));
-        let (shelf, stop) = (self.shelf.clone(), self.stop.clone());
+        let stop = self.stop.clone();
         let lending = self.lender.as_ref().zip(reader).and_then(|(lender, reader)| lender.stream(reader)).map(Arc::new);
         let reading = Reading {
-            shelf,
-            split,
-            job,
-            token: ticket.token,
-            next: ticket.from_chunk,
+            cursor: Cursor::new(self.shelf.clone(), split, job, &ticket),
             ready: VecDeque::new(),
             encoder: Encoder::default(),
             lending,

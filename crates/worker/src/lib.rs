@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! session   the Work stream to the dispatcher: leases in, room out; reconnects for ever
+//! talk      what is said in it, without I/O
 //! jobs      a definition becomes an executable, once
 //! shelf     every split that is held, and what each is worth of memory
 //! held      one split: its chunks, in order, until its consumer has consumed them
@@ -9,6 +10,8 @@
 //! encode    a chunk becomes Flight messages
 //! lender    lends the memory of chunks to readers on this machine
 //! flight    serves the chunks to whoever has the ticket
+//! cursor    where one reader is, and what follows from what it finds, without I/O
+//! engine    the seam between what is held and what computes it
 //! ```
 //!
 //! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so that any of them may be
@@ -17,7 +20,9 @@
 
 mod blobs;
 mod compute;
+mod cursor;
 mod encode;
+mod engine;
 mod flight;
 mod held;
 mod jobs;
@@ -28,6 +33,9 @@ mod pool;
 mod service;
 mod session;
 mod shelf;
+#[doc(hidden)]
+pub mod simulate;
+mod talk;
 
 pub use options::Options;
 pub use service::Worker;
