@@ -15,8 +15,7 @@ use tonic::{Request, Status};
 
 use crate::borrower::{Borrower, Borrowing};
 use crate::decode;
-use crate::link::Link;
-use crate::options::BUFFER_BYTES_MAX;
+use crate::link::{Link, State};
 use crate::window::Fetch;
 use crate::workers::{Peer, Workers};
 
@@ -33,7 +32,8 @@ pub(crate) struct Fetcher {
 }
 
 /// Why a stream ended before its end.
-enum Ended {
+#[derive(Debug)]
+pub(crate) enum Ended {
     /// The split failed: another worker would find the same.
     Split(Error),
     /// The worker or the way to it failed: another may do.
@@ -42,48 +42,74 @@ enum Ended {
     Unwanted,
 }
 
-impl Fetcher {
-    /// Fetches a split until it is complete, or reports who could not give it.
-    pub(crate) async fn fetch(&self, mut fetch: Fetch) {
-        let mut error = None;
-        // Twice: a connection that broke (the worker is alive, its host reset it) is worth one more.
-        for _ in 0..2 {
-            let start = fetch.from_chunk;
-            match self.stream(&fetch).await {
-                Ok(()) => return self.link.update(|s| s.window.end(&fetch, Ok(()))),
-                Err(Ended::Split(e)) => return self.link.update(|s| s.window.end(&fetch, Err(e))),
-                Err(Ended::Unwanted) => return,
-                Err(Ended::Worker(e)) => {
-                    self.workers.forget(&fetch.address);
-                    error = Some(e);
-                }
-            }
-            match self.link.lock().window.again(&fetch) {
-                None => return,
-                Some(again) if again.from_chunk > start => fetch = again,
-                Some(_) => break,
-            }
-        }
-        self.report(&fetch, error.unwrap_or_else(|| Error::unavailable("the stream broke")));
+/// One assignment, as it is fetched. No I/O: says what follows from how a stream ended.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) fetch: Fetch,
+    /// A connection that broke (the worker is alive, its host reset it) is worth one more.
+    again: bool,
+}
+
+/// What follows from how a stream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Stop,
+    /// Open another stream, for what is missing.
+    Again,
+    /// There is a complaint to say.
+    Complain,
+}
+
+impl Trial {
+    pub(crate) fn new(fetch: Fetch) -> Self {
+        Self { fetch, again: true }
     }
 
-    fn report(&self, fetch: &Fetch, error: Error) {
-        tracing::info!(worker = fetch.address, place = ?fetch.place, error = error.message(), "asking for another worker");
-        let complaint = Unreachable {
-            epoch: fetch.place.epoch,
-            ordinal: fetch.place.ordinal,
-            token: fetch.token,
-            error: error.to_json(),
+    pub(crate) fn after(&mut self, state: &mut State, ended: Result<(), Ended>) -> After {
+        let end = match ended {
+            Ok(()) => Ok(()),
+            Err(Ended::Split(error)) => Err(error),
+            Err(Ended::Unwanted) => return After::Stop,
+            Err(Ended::Worker(error)) => return self.lost(state, &error),
         };
-        let needed = self.link.update(|s| {
-            let needed = s.window.lost(fetch);
-            if needed {
-                s.say.unreachable.push(complaint);
+        state.window.end(&self.fetch, end);
+        After::Stop
+    }
+
+    fn lost(&mut self, state: &mut State, error: &Error) -> After {
+        let start = self.fetch.from_chunk;
+        match state.window.again(&self.fetch) {
+            None => return After::Stop,
+            Some(again) => self.fetch = again,
+        }
+        if self.fetch.from_chunk > start && std::mem::take(&mut self.again) {
+            return After::Again;
+        }
+        let Fetch { place, token, address, .. } = &self.fetch;
+        tracing::info!(worker = address, ?place, error = error.message(), "asking for another worker");
+        if !state.window.lost(&self.fetch) {
+            return After::Stop;
+        }
+        let (epoch, ordinal, error) = (place.epoch, place.ordinal, error.to_json());
+        state.say.unreachable.push(Unreachable { epoch, ordinal, token: *token, error });
+        After::Complain
+    }
+}
+
+impl Fetcher {
+    /// Fetches a split until it is complete, or reports who could not give it.
+    pub(crate) async fn fetch(&self, fetch: Fetch) {
+        let mut trial = Trial::new(fetch);
+        loop {
+            let ended = self.stream(&trial.fetch).await;
+            if matches!(ended, Err(Ended::Worker(_))) {
+                self.workers.forget(&trial.fetch.address);
             }
-            needed
-        });
-        if needed {
-            self.link.to_say.notify_one();
+            match self.link.update(|s| trial.after(s, ended)) {
+                After::Again => {}
+                After::Stop => return,
+                After::Complain => return self.link.to_say.notify_one(),
+            }
         }
     }
 
@@ -134,20 +160,15 @@ impl Fetcher {
         }
     }
 
-    /// The front split is never held up, so that what waits behind it always gets its turn.
     async fn wait_for_room(&self, fetch: &Fetch) -> Result<(), Ended> {
         loop {
             let room = self.link.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
-            {
-                let state = self.link.lock();
-                if fetch.place < state.window.front() {
-                    return Err(Ended::Unwanted);
-                }
-                if state.window.has_room(fetch.place, BUFFER_BYTES_MAX) {
-                    return Ok(());
-                }
+            match self.link.lock().room_for(fetch) {
+                None => return Err(Ended::Unwanted),
+                Some(true) => return Ok(()),
+                Some(false) => {}
             }
             room.await;
         }
@@ -179,7 +200,7 @@ impl Fetcher {
 
 /// An error that came with its details was written by the worker: it is the split's own, unless it says that the lease
 /// is gone (context `ticket`), or that something did not answer there. Anything else is the connection's.
-fn classify(status: &Status, address: &str) -> Ended {
+pub(crate) fn classify(status: &Status, address: &str) -> Ended {
     let error = to_error(status, address);
     let of_worker = status.details().is_empty()
         || error.get("ticket").is_some()
