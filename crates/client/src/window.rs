@@ -172,7 +172,9 @@ impl Window {
         let wrong = self.splits.iter().find(|(place, split)| {
             **place < self.front || (split.chunks.len() as u64) > split.next || (split.fetching && split.end.is_some())
         });
-        wrong.map_or(Ok(()), |(place, _)| Err(Error::internal(format!("C-1: what came of {place:?} contradicts itself"))))
+        wrong.map_or(Ok(()), |(place, _)| {
+            Err(Error::internal(format!("C-1: what came of {place:?} contradicts itself")))
+        })
     }
 
     /// Returns the first split that is not here as a whole: where a new session begins.

@@ -233,7 +233,10 @@ impl<E: Engine> Shelf<E> {
         let open = state.splits.values().filter(|s| s.is_open()).count();
         let counted = (self.meter.bytes.load(Relaxed), self.meter.open.load(Relaxed));
         if counted != (bytes, open) {
-            return Err(Error::internal(format!("W-3: the meter says {counted:?} (bytes, open), held are {:?}", (bytes, open))));
+            return Err(Error::internal(format!(
+                "W-3: the meter says {counted:?} (bytes, open), held are {:?}",
+                (bytes, open)
+            )));
         }
         // One job may be forgotten and defined again while its splits are asked for.
         if held > HELD_SPLITS_MAX + self.slots {

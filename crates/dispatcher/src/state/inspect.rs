@@ -81,11 +81,15 @@ impl State {
                 ensure(tokens.insert(token), || format!("SP-1: token {token} is current twice"))?;
                 let known = self.workers.get(&holder.worker).and_then(|w| w.leases.get(&token));
                 ensure(known == Some(&(key, *position)), || {
-                    format!("SP-1: split {position} of {key:?} is held under token {token}, which its worker does not know")
+                    format!(
+                        "SP-1: split {position} of {key:?} is held under token {token}, which its worker does not know"
+                    )
                 })?;
                 ensure(token < self.next_token, || format!("SP-2: token {token} comes after {}", self.next_token))?;
                 let frontier = consumer.frontier();
-                ensure(*position >= frontier, || format!("SP-3: {position} is leased, and {frontier} is the frontier"))?;
+                ensure(*position >= frontier, || {
+                    format!("SP-3: {position} is leased, and {frontier} is the frontier")
+                })?;
                 let inside = consumer.reader.is_none_or(|r| consumer.distance(*position) < u128::from(r.window));
                 ensure(inside, || format!("SP-4: {position} is leased beyond the window from {frontier}"))?;
             }
