@@ -4,10 +4,12 @@
 //! Service        a dispatcher: open_job, jobs, workers, cancel
 //! ServiceStream  one consumer of a job: next() gives the same deliveries as a stream in this process
 //!   session      the Consume stream to the dispatcher: who holds what comes in, what was consumed goes out
+//!   talk         what is said in it, without I/O
 //!   fetch        one split from one worker, chunk by chunk
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   window       chunks by (epoch, split, index), whatever order they come in
+//!   reader       what the user gets next, and what was consumed, without I/O
 //!   merge        exact batches (forebay_exec::Merge)
 //! ```
 //!
@@ -25,10 +27,14 @@ mod job;
 mod link;
 mod lock;
 mod options;
+mod reader;
 mod runtime;
 mod service;
 mod session;
+#[doc(hidden)]
+pub mod simulate;
 mod stream;
+mod talk;
 mod window;
 mod workers;
 

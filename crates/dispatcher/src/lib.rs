@@ -1,8 +1,8 @@
 //! Grants splits, keeps the ledger, detects loss.
 //!
 //! ```text
-//! sessions (service) --commands--> actor: owns State --batches--> committer: owns the ledger file
-//!                    <--events---         (pure)      <--done----
+//! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger file
+//!                    <--events---         (pure)        <--done----
 //! ```
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
@@ -13,11 +13,14 @@ mod actor;
 mod dispatcher;
 mod indexer;
 mod jobs;
+mod machine;
 mod measure;
 mod options;
 mod outbox;
 mod records;
 mod service;
+#[doc(hidden)]
+pub mod simulate;
 mod state;
 mod store;
 

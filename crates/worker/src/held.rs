@@ -260,7 +260,7 @@ impl Held {
     }
 
     /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent; with `take`, gives it away.
-    fn look(&self, token: u64, index: u64, take: bool) -> Seen {
+    pub(crate) fn look(&self, token: u64, index: u64, take: bool) -> Seen {
         let mut state = lock(&self.state);
         if state.gone || state.token != token {
             return Seen::Gone;
@@ -376,6 +376,16 @@ impl Held {
         self.close(&mut state);
         self.changed.notify_waiters();
         self.room.notify_all();
+    }
+
+    /// Returns the bytes of the chunks that are here.
+    pub(crate) fn bytes(&self) -> usize {
+        lock(&self.state).slots.iter().map(Slot::num_bytes).sum()
+    }
+
+    /// Says whether it takes a place.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).open
     }
 
     fn release(&self, state: &mut State) {

@@ -122,7 +122,7 @@ impl Transfer {
             let Some((index, chunk)) = next else {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
-            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job.with_ids).await?;
+            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job().with_ids).await?;
             send(to, &parcel).await?;
         }
     }

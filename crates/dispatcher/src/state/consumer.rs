@@ -233,7 +233,6 @@ impl Consumer {
     }
 
     /// Says whether there is a worker that is left out.
-    #[cfg(test)]
     pub(super) fn waits_for_others(&self, now: Ticks) -> bool {
         self.unreached.values().any(|u| now < u.until)
     }

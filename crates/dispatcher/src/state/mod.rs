@@ -2,7 +2,8 @@
 //!
 //! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
 //!
-//! Invariants, checked by [`State::check`] after every step of the property tests:
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4), and after every step of
+//! the property tests and of the simulation:
 //! SP-1 a split has at most one current token, and its worker knows it;
 //! SP-2 tokens rise, for ever;
 //! SP-3 nothing before a consumer's frontier is leased;
