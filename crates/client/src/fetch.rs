@@ -96,6 +96,9 @@ impl Trial {
         if !state.window.lost(&self.fetch) {
             return After::Stop;
         }
+        let unavailable = |address| Error::unavailable(format!("the worker at {address} does not hold the split"));
+        // Should it be the last one, the user is not told to look for something that does not exist.
+        let error = if error.get("ticket").is_some() { unavailable(address) } else { error.clone() };
         let (epoch, ordinal, error) = (place.epoch, place.ordinal, error.to_json());
         state.say.unreachable.push(Unreachable { epoch, ordinal, token: *token, error });
         After::Complain

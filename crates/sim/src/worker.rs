@@ -79,6 +79,10 @@ impl WorkerNode {
         *self = Self { port: self.port, ..Self::default() };
     }
 
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     pub(crate) fn port(&self) -> Option<u32> {
         self.machine.as_ref().map(|_| self.port)
     }
