@@ -64,7 +64,7 @@ pub enum SessionEnd {
 #[derive(Debug)]
 pub enum Polled {
     /// A batch.
-    Delivery(Delivery),
+    Delivery(Box<Delivery>),
     /// Nothing yet.
     Wait,
     /// The last epoch is over.
