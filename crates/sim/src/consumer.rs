@@ -373,7 +373,7 @@ impl World<'_> {
             Ok(Polled::Wait) => return false,
             Ok(Polled::Delivery(delivery)) => {
                 consumer.in_next = false;
-                self.delivered(i, delivery);
+                self.delivered(i, *delivery);
                 let step = self.scenario.consumers[i].step;
                 let time = self.dice.within(0..2 * step + 1);
                 self.consumer_later(i, time, ConsumerTimer::Stepped);
