@@ -66,10 +66,9 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
-        let input = Arc::new(stages.graph.source().schema()?);
-        let works = compile(&stages.split, &input, &plan, environment)?;
-        Ok(Arc::new(Self::of(stages, plan, index, Some(rows), works, input, environment)?))
+        let schema = stages.split_schema()?;
+        let works = stages.split.clone();
+        Self::open(stages, plan, index, &works, schema, environment)
     }
 
     /// As [`Executable::new`], but only what a service's workers do (see [`Stages::cut`]).
@@ -82,11 +81,8 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
-        let (cut, input) = (stages.cut()?, Arc::new(stages.graph.source().schema()?));
-        let works = compile(&cut.worker, &input, &plan, environment)?;
-        let this = Self::of(stages, plan, index, Some(rows), works, input, environment)?;
-        Ok(Arc::new(Self { schema: cut.schema, ..this }))
+        let cut = stages.cut()?;
+        Self::open(stages, plan, index, &cut.worker, cut.schema, environment)
     }
 
     /// Prepares what a service's readers do: the ops after the cut, and those after the merge. Opens nothing.
@@ -94,22 +90,24 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let cut = stages.cut()?;
+        let (cut, schema) = (stages.cut()?, stages.split_schema()?);
         let works = compile(&cut.reader, &cut.schema, &plan, environment)?;
-        Ok(Arc::new(Self::of(stages, plan, None, None, works, cut.schema, environment)?))
+        let (input, environment) = (cut.schema, environment.clone());
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, works, input, schema, environment }))
     }
 
-    fn of(
+    fn open(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
-        rows: Option<Rows>,
-        works: Vec<Compiled>,
-        input: Arc<Schema>,
+        works: &[Work],
+        schema: Arc<Schema>,
         environment: &Environment,
-    ) -> Result<Self> {
-        let schema = stages.split_schema()?;
-        Ok(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() })
+    ) -> Result<Arc<Self>> {
+        let rows = Some(Rows::open(stages.graph.source(), index.clone(), environment)?);
+        let input = Arc::new(stages.graph.source().schema()?);
+        let works = compile(works, &input, &plan, environment)?;
+        Ok(Arc::new(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() }))
     }
 
     /// Returns the stages.
