@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
+use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId, Seed};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{EpochPlan, Extent, Morsel, Source, Stages};
+use forebay_plan::{EpochPlan, Extent, Morsel, OnError, Source, Stages};
 
 use crate::functions::Functions;
+use crate::isolate::{Isolation, Known};
 use crate::rows::Rows;
 use crate::work::{Compiled, Scratch};
 
@@ -67,6 +68,29 @@ impl Executable {
         Self::build(stages, plan, None, None, environment)
     }
 
+    /// Prepares only the row ops, without the source: for rows that are at hand.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], but nothing is opened.
+    pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+        let mut built = Self::build(stages.clone(), plan, None, None, environment)?;
+        let works = Self::compile(&stages, built.plan.seed(), environment)?;
+        let this = Arc::get_mut(&mut built).ok_or_else(|| Error::internal("an executable that was just made"))?;
+        this.works = works;
+        Ok(built)
+    }
+
+    fn compile(stages: &Stages, seed: Seed, environment: &Environment) -> Result<Vec<Compiled>> {
+        let mut schema = Arc::new(stages.graph.source().schema()?);
+        let mut works = Vec::with_capacity(stages.split.len());
+        for work in &stages.split {
+            let compiled = Compiled::new(work, &schema, seed, environment)?;
+            schema = compiled.schema().clone();
+            works.push(compiled);
+        }
+        Ok(works)
+    }
+
     fn build(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
@@ -74,14 +98,10 @@ impl Executable {
         rows: Option<Rows>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let mut schema = Arc::new(stages.graph.source().schema()?);
-        let mut works = Vec::new();
-        if rows.is_some() {
-            for work in &stages.split {
-                works.push(Compiled::new(work, &schema, plan.seed(), environment)?);
-                schema = works.last().map_or(schema, |w| w.schema().clone());
-            }
-        }
+        let works = match &rows {
+            Some(_) => Self::compile(&stages, plan.seed(), environment)?,
+            None => Vec::new(),
+        };
         let schema = stages.split_schema()?;
         Ok(Arc::new(Self { stages, plan, index, rows, works, schema, environment: environment.clone() }))
     }
@@ -105,8 +125,14 @@ impl Executable {
         &self.environment
     }
 
+    /// Returns what becomes of rows that fail.
+    pub(crate) fn on_error(&self) -> OnError {
+        self.stages.graph.on_error()
+    }
+
     /// Computes one morsel and hands over its chunks in order. A counted morsel gives exactly one chunk, perhaps of no
-    /// rows; a source block gives as many as it takes.
+    /// rows; a source block gives as many as it takes. Where the pipeline says so, rows that fail, and those that are
+    /// `known` to, are left out, and their chunk says which.
     ///
     /// # Errors
     /// What went wrong, with op, line and sample; or whatever `emit` returned.
@@ -115,6 +141,7 @@ impl Executable {
         epoch: Epoch,
         consumer: ConsumerIndex,
         morsel: Morsel,
+        known: &Known,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
@@ -123,22 +150,50 @@ impl Executable {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
                 self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(forebay_io::Place { row, epoch }));
-                let chunk = rows.gather(&places).map_err(|e| self.locate(e))?;
-                emit(self.run(chunk, scratch)?)
+                let locate = |e| self.locate(e);
+                let mut isolation = Isolation::new(self.on_error(), &locate);
+                let chunk = isolation.gather(rows, &places).map_err(locate)?;
+                emit(self.run(chunk, epoch, known, isolation, scratch)?)
             }
             Morsel::Block { block } => rows.stream(block, epoch, &mut |chunk| {
-                let chunk = chunk.map_err(|e| self.locate(e))?;
-                emit(self.run(chunk, scratch)?)
+                let locate = |e| self.locate(e);
+                let mut isolation = Isolation::new(self.on_error(), &locate);
+                let chunk = chunk.map_err(locate)?;
+                isolation.take_unread(chunk.losses()).map_err(locate)?;
+                emit(self.run(chunk, epoch, known, isolation, scratch)?)
             }),
         }
     }
 
-    fn run(&self, mut chunk: Chunk, scratch: &mut Scratch) -> Result<Chunk> {
+    fn run(
+        &self,
+        mut chunk: Chunk,
+        epoch: Epoch,
+        known: &Known,
+        mut isolation: Isolation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
         let batch = self.stages.aligned.map(|b| b.size);
+        chunk = chunk.with_losses(Vec::new());
+        isolation.set_source(&chunk);
+        chunk = isolation.leave_out(chunk, known, epoch)?;
         for work in &self.works {
-            chunk = work.run(&chunk, batch, scratch).map_err(|e| self.locate(e))?;
+            let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, batch, scratch));
+            chunk = ran.map_err(|e| self.locate(e))?;
         }
-        Ok(chunk)
+        Ok(chunk.with_losses(isolation.into_losses()))
+    }
+
+    /// Runs the ops of a split on rows as they were read: for one that was left out once.
+    ///
+    /// # Errors
+    /// What is still wrong with it.
+    pub fn again(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Chunk> {
+        let mut done = chunk;
+        for work in &self.works {
+            done = work.run(&done, self.stages.aligned.map(|b| b.size), scratch).map_err(|e| self.locate(e))?;
+        }
+        Ok(done)
     }
 
     /// Replaces a sample's number in an error by what the user knows it as.
@@ -157,5 +212,10 @@ impl Executable {
 
 /// The samples of rows that a Python source numbers by itself.
 pub(crate) fn numbered(places: &[forebay_io::Place]) -> Arc<[RowId]> {
-    places.iter().map(|p| RowId { sample: SampleId::new(p.row >> 16, p.row & 0xFFFF), epoch: p.epoch }).collect()
+    places.iter().map(|p| RowId { sample: numbered_sample(p.row), epoch: p.epoch }).collect()
+}
+
+/// The sample of such a row.
+pub(crate) fn numbered_sample(row: u64) -> SampleId {
+    SampleId::new(row >> 16, row & 0xFFFF)
 }
