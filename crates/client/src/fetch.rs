@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_flight::{FlightData, Ticket as FlightTicket};
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Schema};
+use forebay_data::{Chunk, Loss, Schema};
 use forebay_proto::{ChunkHead, Lent, READER_HEADER, Ticket, Unreachable, to_error};
 use tonic::{Request, Status};
 
@@ -127,6 +127,7 @@ impl Fetcher {
                 let bytes = decode::num_bytes(&parts);
                 (self.decode(std::mem::take(&mut parts), &wire, bytes).await.map_err(Ended::Worker)?, bytes)
             };
+            let chunk = chunk.with_losses(Loss::from_bytes(head.losses).map_err(Ended::Worker)?);
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
                 return Err(Ended::Unwanted);

@@ -5,9 +5,10 @@
 //! ```text
 //! bytes 0..8   the chunk's index in its split
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
-//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent
-//! bytes 13..   if so: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
-//!              its numbers are in the worker's arena: offset (8) and length (8), in bytes
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: rows were left out
+//! bytes 13..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
+//! bytes ..     if columns are lent: the loan's number (8 bytes), then for each such column its place in the schema (4),
+//!              and where its numbers are in the worker's arena: offset (8) and length (8), in bytes
 //! ```
 //!
 //! All little endian. Lent columns are missing from the record batch; only a reader on the worker's machine that said so
@@ -20,6 +21,7 @@ use forebay_core::{Error, Result};
 const FIXED_BYTES: usize = 13;
 const MORE: u8 = 1;
 const LENT: u8 = 2;
+const LOST: u8 = 4;
 
 /// What a message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +32,8 @@ pub struct ChunkHead {
     pub more: bool,
     /// The columns that are not in the message.
     pub lent: Option<Lent>,
+    /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
+    pub losses: Bytes,
 }
 
 /// Columns that stay in the worker's arena.
@@ -56,12 +60,18 @@ impl ChunkHead {
     /// Puts the head on a message.
     #[must_use]
     pub fn seal(&self, data: FlightData) -> FlightData {
-        let lent = self.lent.as_ref().map(Lent::to_bytes).unwrap_or_default();
-        let mut head = Vec::with_capacity(FIXED_BYTES + lent.len());
+        let mut rest = Vec::new();
+        if !self.losses.is_empty() {
+            rest.put_u64_le(self.losses.len() as u64);
+            rest.put_slice(&self.losses);
+        }
+        rest.extend(self.lent.iter().flat_map(Lent::to_bytes));
+        let flags = [(MORE, self.more), (LENT, self.lent.is_some()), (LOST, !self.losses.is_empty())];
+        let mut head = Vec::with_capacity(FIXED_BYTES + rest.len());
         head.put_u64_le(self.index);
-        head.put_u32_le(checksum(&data, &lent));
-        head.put_u8(u8::from(self.more) * MORE + u8::from(self.lent.is_some()) * LENT);
-        head.put_slice(&lent);
+        head.put_u32_le(checksum(&data, &rest));
+        head.put_u8(flags.iter().filter(|(_, set)| *set).map(|(flag, _)| flag).sum());
+        head.put_slice(&rest);
         data.with_app_metadata(head)
     }
 
@@ -78,8 +88,9 @@ impl ChunkHead {
         if crc != checksum(data, head) {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
+        let losses = if flags & LOST != 0 { losses(&mut head)? } else { Bytes::new() };
         let lent = (flags & LENT != 0).then(|| Lent::from_bytes(head)).transpose()?;
-        Ok(Self { index, more: flags & MORE != 0, lent })
+        Ok(Self { index, more: flags & MORE != 0, lent, losses })
     }
 }
 
@@ -113,9 +124,18 @@ impl LentColumn {
     }
 }
 
-fn checksum(data: &FlightData, lent: &[u8]) -> u32 {
+fn losses(head: &mut &[u8]) -> Result<Bytes> {
+    let cut = || Error::data("what a chunk says of rows that were left out is cut off");
+    let len = head.try_get_u64_le().map_err(|_| cut())? as usize;
+    if head.len() < len {
+        return Err(cut());
+    }
+    Ok(head.copy_to_bytes(len))
+}
+
+fn checksum(data: &FlightData, rest: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
-    crc32c::crc32c_append(crc, lent)
+    crc32c::crc32c_append(crc, rest)
 }
 
 #[cfg(test)]
@@ -132,9 +152,11 @@ mod tests {
             LentColumn { column: 1, offset: 1 << 33, len: 4096 },
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
-        let plain = ChunkHead { index: 0x0102, more: false, lent: None };
-        let lent = ChunkHead { index: 7, more: true, lent: Some(Lent { loan: 9, columns }) };
-        for head in [plain, lent] {
+        let plain = ChunkHead { index: 0x0102, ..ChunkHead::default() };
+        let losses = Bytes::from_static(b"what was lost");
+        let lent = ChunkHead { index: 7, more: true, lent: Some(Lent { loan: 9, columns }), losses: Bytes::new() };
+        let both = ChunkHead { losses, ..lent.clone() };
+        for head in [plain, lent, both] {
             assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
         }
     }
@@ -142,7 +164,8 @@ mod tests {
     #[test]
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
-        let whole = ChunkHead { index: 7, more: false, lent: Some(lent) }.seal(message());
+        let losses = Bytes::from_static(b"lost");
+        let whole = ChunkHead { index: 7, more: false, lent: Some(lent), losses }.seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),

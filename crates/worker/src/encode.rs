@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Chunk, Schema};
+use forebay_data::{Chunk, Loss, Schema};
 use forebay_proto::{ChunkHead, Lent};
 
 /// A message's body should not be larger: a chunk that is goes in parts, by rows.
@@ -55,20 +55,29 @@ impl Encoder {
             let part = batch.slice(at, rows.min(batch.num_rows() - at));
             at += part.num_rows();
             let more = at < batch.num_rows();
-            messages.push_back(ChunkHead { index, more, lent: None }.seal(self.message(&part)?));
+            // The last part says what the chunk lacks: it is whole then.
+            let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
+            messages.push_back(ChunkHead { index, more, lent: None, losses }.seal(self.message(&part)?));
             if !more {
                 return Ok(messages);
             }
         }
     }
 
-    /// Encodes what is left of chunk `index` when some of its columns are lent.
+    /// Encodes what is left of chunk `index` (with its `losses`) when some of its columns are lent.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
-    pub(crate) fn encode_lent(&mut self, rest: &Chunk, index: u64, with_ids: bool, lent: Lent) -> Result<FlightData> {
+    pub(crate) fn encode_lent(
+        &mut self,
+        rest: &Chunk,
+        losses: &[Loss],
+        index: u64,
+        with_ids: bool,
+        lent: Lent,
+    ) -> Result<FlightData> {
         let message = self.message(&rest.to_record_batch(with_ids)?)?;
-        Ok(ChunkHead { index, more: false, lent: Some(lent) }.seal(message))
+        Ok(ChunkHead { index, more: false, lent: Some(lent), losses: Loss::to_bytes(losses) }.seal(message))
     }
 
     fn message(&mut self, batch: &RecordBatch) -> Result<FlightData> {
@@ -117,7 +126,7 @@ mod tests {
             );
             let messages = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("messages");
             assert_eq!(messages.len(), 1);
-            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, more: false, lent: None }));
+            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, ..ChunkHead::default() }));
         }
     }
 

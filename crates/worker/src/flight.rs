@@ -109,7 +109,7 @@ fn messages(
     with_ids: bool,
 ) -> Result<VecDeque<FlightData>> {
     match lending.map(|l| l.lend(chunk)).transpose()?.flatten() {
-        Some((lent, rest)) => Ok([encoder.encode_lent(&rest, index, with_ids, lent)?].into()),
+        Some((lent, rest)) => Ok([encoder.encode_lent(&rest, chunk.losses(), index, with_ids, lent)?].into()),
         None => encoder.encode(chunk, index, with_ids),
     }
 }
