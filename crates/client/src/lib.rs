@@ -23,6 +23,7 @@ mod job;
 mod link;
 mod lock;
 mod options;
+mod reports;
 mod runtime;
 mod service;
 mod session;

@@ -11,6 +11,7 @@ use forebay_proto::Unreachable;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
+use crate::reports::Reports;
 use crate::window::{Place, Window};
 
 /// What is to be said to the dispatcher.
@@ -39,6 +40,8 @@ pub(crate) enum Session {
 pub(crate) struct State {
     pub(crate) window: Window,
     pub(crate) say: ToSay,
+    /// What was left out.
+    pub(crate) reports: Reports,
     pub(crate) session: Session,
     /// Why nothing more comes.
     pub(crate) fatal: Option<Error>,
@@ -62,6 +65,7 @@ impl Link {
         let state = State {
             window,
             say: ToSay::default(),
+            reports: Reports::default(),
             session: Session::Broken(Instant::now()),
             fatal: None,
             waited: Duration::ZERO,

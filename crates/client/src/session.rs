@@ -12,7 +12,8 @@ use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{
-    Ack, Assigned, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, EndEpoch, attempt, client, to_error,
+    Ack, Assigned, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, EndEpoch, LostSample, Recorded, attempt,
+    client, to_error,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) window: u32,
     /// Whether the stream goes on from a position.
     pub(crate) resume: bool,
+    /// What a saved state says was left out.
+    pub(crate) lost: Vec<LostSample>,
 }
 
 /// Why a session ended.
@@ -133,6 +136,7 @@ impl Session {
             let mut state = self.fetcher.link.lock();
             // What was to be said of splits is said anew about what this session assigns.
             state.say.unreachable.clear();
+            state.reports.restart();
             state.window.missing()
         };
         out.send(Message::Attach(Attach {
@@ -143,6 +147,7 @@ impl Session {
             ordinal: at.ordinal,
             resume: self.resume,
             window: self.window,
+            lost: std::mem::take(&mut self.lost),
         }))?;
         let said = |status: tonic::Status| refused(&status, &self.address);
         let mut client = client(channel);
@@ -172,8 +177,12 @@ impl Session {
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
                     Some(event) => {
                         heard = Instant::now();
-                        if let Some(Event::Assigned(assigned)) = event.event {
-                            self.assigned(&assigned, fetches);
+                        match event.event {
+                            Some(Event::Assigned(assigned)) => self.assigned(&assigned, fetches),
+                            Some(Event::Recorded(Recorded { number })) => {
+                                self.fetcher.link.update(|s| s.reports.recorded(number));
+                            }
+                            _ => {}
                         }
                     }
                 },
@@ -211,6 +220,9 @@ impl Session {
 
     /// Says what there is to say; true when it was the last word.
     fn say(&self, out: &Outbox) -> Result<bool> {
+        while let Some(lost) = { self.fetcher.link.lock().reports.next() } {
+            out.send(Message::Lost(lost))?;
+        }
         let say = std::mem::take(&mut self.fetcher.link.lock().say);
         for epoch in say.ended {
             out.send(Message::EndEpoch(EndEpoch { epoch }))?;

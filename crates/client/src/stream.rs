@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_exec::{Delivery, Functions, Merge, Position};
+use forebay_exec::{Delivery, Functions, Lost, Merge, Position};
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
 use crate::job::OpenedJob;
 use crate::link::{Link, Session as Is, State};
 use crate::options::{POLL, StreamOptions, WINDOW_MAX, window};
+use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
 use crate::session::{FINISH_MAX, Session};
 use crate::window::{Front, Place, Window};
@@ -42,6 +43,8 @@ pub struct ServiceStream {
     /// Where the user is once it comes back.
     delivered: Option<Position>,
     ended: Option<Option<Error>>,
+    /// What was left out, and that nobody has asked for yet.
+    lost: Vec<Lost>,
     task: Option<JoinHandle<()>>,
     owner: Owner,
 }
@@ -88,8 +91,10 @@ impl ServiceStream {
             consumer: options.consumer,
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
-        let merge = Merge::new(executable, &from)?;
-        let session = Session { address: job.address.clone(), fetcher, window, resume };
+        let mut merge = Merge::new(executable, &from)?;
+        merge.set_budget(options.budget);
+        let lost = options.known.iter().map(sample).collect();
+        let session = Session { address: job.address.clone(), fetcher, window, resume, lost };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
             link,
@@ -104,6 +109,7 @@ impl ServiceStream {
             acked: at,
             delivered: None,
             ended: None,
+            lost: Vec::new(),
             task: Some(task),
             owner: Owner::this(),
         })
@@ -142,6 +148,12 @@ impl ServiceStream {
         }
     }
 
+    /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        self.lost.extend(self.merge.take_losses());
+        std::mem::take(&mut self.lost)
+    }
+
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         loop {
             if let Some(delivery) = self.merge.pop() {
@@ -172,7 +184,9 @@ impl ServiceStream {
         match self.wait(poll)? {
             Front::Chunk(index, chunk) => {
                 self.chunks = index + 1;
-                self.merge.push(self.at.ordinal, index, chunk)
+                let pushed = self.merge.push(self.at.ordinal, index, chunk);
+                self.report(poll)?;
+                pushed
             }
             Front::End => {
                 self.merged = Some((self.at, self.chunks));
@@ -181,6 +195,33 @@ impl ServiceStream {
             }
             Front::Failed(error) => Err(error),
             Front::Empty => Ok(()),
+        }
+    }
+
+    /// Says what was left out. A sample that might not fail again is gone for good before anything after it is given out.
+    fn report(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let lost = self.merge.take_losses();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.link.lock();
+        let of_ledger = lost.iter().filter(|l| !l.loss.is_warning());
+        let wait_for = of_ledger.filter_map(|l| state.reports.add(l)).max();
+        drop(state);
+        self.lost.extend(lost);
+        self.link.to_say.notify_one();
+        let Some(number) = wait_for else { return Ok(()) };
+        loop {
+            let state = self.link.lock();
+            if let Some(error) = &state.fatal {
+                return Err(error.clone());
+            }
+            if state.reports.is_recorded(number) {
+                return Ok(());
+            }
+            self.check_answers(&state)?;
+            drop(self.link.wait(state, POLL));
+            poll()?;
         }
     }
 
@@ -230,8 +271,12 @@ impl ServiceStream {
 
     /// What is assigned can be read without a dispatcher; beyond that it is waited for until the deadline.
     fn check_deadline(&self, state: &State) -> Result<()> {
+        if state.window.is_coming() { Ok(()) } else { self.check_answers(state) }
+    }
+
+    fn check_answers(&self, state: &State) -> Result<()> {
         let Is::Broken(since) = state.session else { return Ok(()) };
-        if state.window.is_coming() || since.elapsed() < self.deadline {
+        if since.elapsed() < self.deadline {
             return Ok(());
         }
         let seconds = self.deadline.as_secs_f64();

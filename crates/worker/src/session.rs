@@ -125,6 +125,7 @@ impl Session {
                     out.send(Message::Heartbeat(WorkerHeartbeat {
                         splits_done: meter.splits_done.load(Relaxed),
                         rows_done: meter.rows_done.load(Relaxed),
+                        finished: self.shelf.finished(),
                     }))?;
                 }
                 Ok(()) = self.leaving.changed(), if !leaving => {
@@ -138,6 +139,7 @@ impl Session {
     fn take(&self, event: Event) {
         match event {
             Event::Job(definition) => self.shelf.define(definition),
+            Event::Lost(lost) => self.shelf.lost(&lost),
             Event::Lease(lease) => self.shelf.lease(&lease),
             Event::Consumed(consumed) => self.shelf.consumed(&consumed),
             Event::Revoke(revoke) => self.shelf.revoke(revoke.token),

@@ -52,9 +52,12 @@ async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<WorkerMes
         let Ok(Some(message)) = message else { break };
         let input = match message.message {
             Some(Message::Want(want)) => Input::Want { session, splits: want.splits },
-            Some(Message::Heartbeat(h)) => {
-                Input::WorkerHeartbeat { session, splits_done: h.splits_done, rows_done: h.rows_done }
-            }
+            Some(Message::Heartbeat(h)) => Input::WorkerHeartbeat {
+                session,
+                splits_done: h.splits_done,
+                rows_done: h.rows_done,
+                finished: h.finished,
+            },
             Some(Message::Leaving(_)) => Input::Leaving { session },
             // Only the first message of a session says hello.
             Some(Message::Hello(_)) | None => continue,

@@ -27,6 +27,7 @@ impl State {
             ordinal: c.frontier().ordinal,
             splits: c.splits().unwrap_or(0),
             leased: c.leases().len() as u32,
+            skipped: c.lost().len() as u64,
         };
         JobStatus {
             name: job.record.name.clone(),
@@ -71,6 +72,8 @@ impl State {
                 if consumer.frontier() != Position::default() {
                     ledger.frontiers.insert(key, consumer.frontier());
                 }
+                let lost = consumer.lost().iter();
+                ledger.lost.extend(lost.map(|((p, sample, time), error)| ((key, *p, *sample, *time), error.clone())));
                 for (position, holder) in consumer.leases() {
                     let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
                     let grant = Grant { token: holder.token, worker: holder.worker, address };
