@@ -63,7 +63,7 @@ impl Twice {
 }
 
 fn is_chosen(id: RowId) -> bool {
-    op_key(Seed(id.sample.0), id.epoch, 0) % EVERY == 0
+    op_key(Seed(id.sample.0), id.epoch, 0).is_multiple_of(EVERY)
 }
 
 /// Returns the first column that is not bit for bit the same.

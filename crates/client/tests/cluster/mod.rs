@@ -10,7 +10,7 @@ use forebay_client::{JobSpec, OpenedJob, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
-use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions, Position};
+use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
 use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
 use forebay_worker::Worker;
 use tokio::runtime::Runtime;

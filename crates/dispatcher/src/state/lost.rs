@@ -65,6 +65,6 @@ impl State {
             })
             .collect();
         let (job, consumer) = (lease.job, lease.consumer);
-        (!samples.is_empty()).then(|| worker_event::Event::Lost(LostOfSplit { job, consumer, samples }))
+        (!samples.is_empty()).then_some(worker_event::Event::Lost(LostOfSplit { job, consumer, samples }))
     }
 }
