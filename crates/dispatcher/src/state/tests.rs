@@ -127,11 +127,12 @@ impl World {
         if !self.state.workers.values().any(|w| w.has_room()) {
             return;
         }
-        for consumer in self.state.jobs.values().flat_map(|j| &j.consumers) {
-            // A split that may be what ends workers waits for one that has nothing else to do, and that one for it.
-            if consumer.trouble.values().any(Trouble::is_suspect) {
-                return;
-            }
+        let consumers = || self.state.jobs.values().flat_map(|j| &j.consumers);
+        // A split that may be what ends workers waits for one that has nothing else to do, and that one for it.
+        if consumers().any(|c| c.trouble.values().any(Trouble::is_suspect)) {
+            return;
+        }
+        for consumer in consumers() {
             let waiting = consumer.free().filter(|p| consumer.trouble.get(p).is_none_or(|t| t.avoid.is_none()));
             assert_eq!(waiting.collect::<Vec<_>>(), [], "SP-5");
         }
