@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 use forebay_client::ServiceStream;
-use forebay_core::{Error, Result};
-use forebay_exec::{Delivery, LocalStream, Position};
+use forebay_core::{Epoch, Error, Fault, Result, SampleId};
+use forebay_data::{Loss, RowId};
+use forebay_exec::{Delivery, LocalStream, Lost, Position};
 use forebay_plan::Sizing;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::arrays::Columns;
-use crate::errors::interruptible;
+use crate::errors::{interruptible, raise};
 use crate::functions::{closed, lock};
 use crate::runner::Runner;
 
@@ -35,12 +36,55 @@ impl Iteration {
             Iteration::Service(stream) => stream.next(poll),
         }
     }
+
+    fn take_losses(&mut self) -> Vec<Lost> {
+        match self {
+            Iteration::Local(stream) => stream.take_losses(),
+            Iteration::Service(stream) => stream.take_losses(),
+        }
+    }
+}
+
+/// A sample that was left out, for Python: epoch, split, number and repetition of the sample, the exception, the record.
+type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
+
+/// A sample that was left out, in a saved state.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct LeftOut {
+    epoch: u64,
+    split: u64,
+    sample: u64,
+    repetition: u64,
+    error: Error,
+}
+
+impl LeftOut {
+    fn of(lost: &Lost) -> Self {
+        let Lost { epoch, split, loss } = lost;
+        Self {
+            epoch: epoch.0,
+            split: *split,
+            sample: loss.row.sample.0,
+            repetition: loss.row.epoch.0,
+            error: loss.error.clone(),
+        }
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        let row = RowId { sample: SampleId(self.sample), epoch: Epoch(self.repetition) };
+        let loss = Loss { row, error: self.error.clone(), record: None };
+        Lost { epoch: Epoch(self.epoch), split: self.split, loss }
+    }
 }
 
 struct Inner {
     iteration: Mutex<Option<Iteration>>,
     /// Before and after the last delivery.
     at: Mutex<(Position, Position)>,
+    /// Samples that were left out, and that nobody has asked for yet.
+    losses: Mutex<Vec<Lost>>,
+    /// Those that might not fail again: a resumed run must leave them out all the same.
+    uncertain: Mutex<Vec<LeftOut>>,
     closing: AtomicBool,
     /// Whoever closes second waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
@@ -58,10 +102,18 @@ pub(crate) struct NativeIterator {
 }
 
 impl NativeIterator {
-    pub(crate) fn new(iteration: Iteration, from: Position, sizing: Option<Sizing>, runner: Runner) -> Self {
+    pub(crate) fn new(
+        iteration: Iteration,
+        from: Position,
+        sizing: Option<Sizing>,
+        uncertain: Vec<LeftOut>,
+        runner: Runner,
+    ) -> Self {
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new((from.clone(), from)),
+            losses: Mutex::default(),
+            uncertain: Mutex::new(uncertain),
             closing: AtomicBool::new(false),
             end: Once::new(),
             runner,
@@ -87,7 +139,9 @@ impl NativeIterator {
                 // The stream may join its threads when it ends: users' code must let go of them first.
                 asked.inspect_err(|_| inner.runner.stop())
             };
-            let Some(delivery) = iteration.next(&mut go_on)? else { return Ok(None) };
+            let delivery = iteration.next(&mut go_on);
+            inner.tell(iteration.take_losses());
+            let Some(delivery) = delivery? else { return Ok(None) };
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
             Ok(Some((delivery.batched, delivery.chunk)))
         });
@@ -105,6 +159,23 @@ impl NativeIterator {
         }
         let rows: Vec<Bound<'py, PyDict>> = (0..columns.rows()).map(|i| columns.row(py, i)).collect::<PyResult<_>>()?;
         Ok(Some(PyList::new(py, rows)?.into_any()))
+    }
+
+    /// The samples that were left out of what came since this was last asked for, in the order of the stream.
+    fn losses<'py>(&self, py: Python<'py>) -> Vec<LostRow<'py>> {
+        let lost = std::mem::take(&mut *lock(&self.inner.losses));
+        let row = |lost: Lost| {
+            let exception = raise(py, &lost.loss.error).into_value(py).into_bound(py).into_any();
+            let record = lost.loss.record.map(|record| PyBytes::new(py, &record));
+            (lost.epoch.0, lost.split, lost.loss.row.sample.0, lost.loss.row.epoch.0, exception, record)
+        };
+        lost.into_iter().map(row).collect()
+    }
+
+    /// The samples that might not fail again and were left out, as JSON: goes into a saved state.
+    #[getter]
+    fn left_out(&self) -> String {
+        serde_json::to_string(&*lock(&self.inner.uncertain)).unwrap_or_default()
     }
 
     /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), as JSON.
@@ -138,6 +209,19 @@ impl NativeIterator {
 }
 
 impl Inner {
+    fn tell(&self, losses: Vec<Lost>) {
+        if losses.is_empty() {
+            return;
+        }
+        let mut uncertain = lock(&self.uncertain);
+        for lost in losses.iter().filter(|l| l.loss.error.fault() == Fault::Process).map(LeftOut::of) {
+            if !uncertain.contains(&lost) {
+                uncertain.push(lost);
+            }
+        }
+        lock(&self.losses).extend(losses);
+    }
+
     /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
     /// may have an exception on its way, which no Python code may come across.
     fn close(self: Arc<Self>, wait: Duration) {

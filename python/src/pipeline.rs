@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Field, Kind, Memory};
-use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, Position, Randomness};
-use forebay_io::SourceIndex;
-use forebay_plan::{Class, EpochPlan, Function, Graph, Node, Op, Site, Sizing, Source, Stages};
+use forebay_exec::{Budget, Environment, Executable, Known, LocalOptions, LocalStream, Position, Randomness};
+use forebay_io::{Blobs, SourceIndex};
+use forebay_plan::{Class, EpochPlan, Function, Graph, Node, OnError, Op, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::blobs::BlobSet;
 use crate::errors::{detached, guard, interruptible, raise};
 use crate::functions::PyFunctions;
-use crate::iter::{Iteration, NativeIterator};
+use crate::iter::{Iteration, LeftOut, NativeIterator};
 use crate::runner::Runner;
 
 /// A column for Python: name, dtype, shape, nullable.
@@ -124,6 +124,15 @@ impl Pipeline {
         self.graph.batch().map(|b| b.0)
     }
 
+    /// The same pipeline with another answer to samples that fail: "raise", "skip" or "quarantine".
+    fn tolerate(&self, py: Python<'_>, on_error: &str) -> PyResult<Self> {
+        guard(py, || {
+            let on_error: OnError = serde_json::from_value(on_error.into())
+                .map_err(|e| Error::invalid(format!("not an answer to errors: {e}")))?;
+            Ok(Self { graph: self.graph.clone().with_on_error(on_error), blobs: self.blobs.clone() })
+        })
+    }
+
     /// The graph as it crosses processes.
     fn to_json(&self) -> String {
         self.graph.to_json()
@@ -185,7 +194,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, executor, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, executor, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -197,6 +206,7 @@ impl Pipeline {
         consumer: u32,
         consumers: u32,
         executor: &str,
+        budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state: Option<Start> = match state {
@@ -206,6 +216,7 @@ impl Pipeline {
             ),
             None => None,
         };
+        let left_out = state.as_ref().map(|s| s.left_out.clone()).unwrap_or_default();
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
@@ -213,13 +224,31 @@ impl Pipeline {
             let sizing = state.as_ref().map(|s| s.sizing);
             let executable = prepare(&self.graph, Seed(seed), consumers, sizing, &environment, poll)?;
             let sizing = executable.plan().sizing();
+            let mut known = Known::default();
+            for lost in left_out.iter().map(LeftOut::lost) {
+                known.add(lost.epoch, lost.loss.row, lost.loss.error);
+            }
             let from = state.map_or(Position { epoch, ..Position::default() }, |s| s.position);
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
-            let options = LocalOptions { threads, end_epoch, consumer: ConsumerIndex(consumer), from: from.clone() };
+            let options = LocalOptions {
+                threads,
+                end_epoch,
+                consumer: ConsumerIndex(consumer),
+                from: from.clone(),
+                budget: budget.into(),
+                known,
+            };
             Ok((LocalStream::start(executable, options)?, from, sizing))
         });
         let (stream, from, sizing) = started?;
-        Ok(NativeIterator::new(Iteration::Local(stream), from, Some(sizing), runner))
+        Ok(NativeIterator::new(Iteration::Local(stream), from, Some(sizing), left_out, runner))
+    }
+
+    /// The pickles and tokenizers of the ops, without the source's.
+    fn op_blobs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+        let ids = self.graph.nodes().iter().filter_map(|n| n.op.blob());
+        let blob = |id: &forebay_plan::BlobId| Ok((id.0.clone(), PyBytes::new(py, &guard(py, || self.blobs.get(id))?)));
+        ids.map(blob).collect()
     }
 
     /// Blobs by name, for tests.
@@ -228,6 +257,24 @@ impl Pipeline {
     }
 }
 
+/// How many samples may be left out: a whole number of them, or a share.
+#[derive(Clone, Copy, FromPyObject)]
+pub(crate) enum ErrorBudget {
+    Count(u64),
+    Share(f64),
+}
+
+impl From<ErrorBudget> for Budget {
+    fn from(budget: ErrorBudget) -> Self {
+        match budget {
+            ErrorBudget::Count(count) => Budget::Count(count),
+            ErrorBudget::Share(share) => Budget::Share(share),
+        }
+    }
+}
+
+/// Samples that fail before a function is tried, and are passed over.
+const PROBE_LOST_MAX: u64 = 64;
 /// Samples that a function is tried on: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
 
@@ -236,12 +283,15 @@ const PROBE_ROWS: usize = 4;
 struct Start {
     position: Position,
     sizing: Sizing,
+    #[serde(default)]
+    left_out: Vec<LeftOut>,
 }
 
 impl Pipeline {
     /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
     fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
-        let mut graph = Graph::new(self.graph.source().clone(), None)?;
+        // Whether a sample may fail is said later, where the pipeline is iterated.
+        let mut graph = Graph::new(self.graph.source().clone(), None)?.with_on_error(OnError::Skip);
         for node in self.graph.nodes() {
             if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
                 let batched = graph_is_batched_before(&self.graph, node);
@@ -252,15 +302,23 @@ impl Pipeline {
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
         let executable = prepare(&graph, Seed(0), 1, None, &environment, poll)?;
-        let mut stream = LocalStream::start(executable, LocalOptions { threads: 1, ..LocalOptions::default() })?;
+        let budget = Budget::Count(PROBE_LOST_MAX);
+        let mut stream =
+            LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
         let (mut chunks, mut found) = (Vec::new(), 0);
-        while found < rows
-            && let Some(delivery) = stream.next(poll)?
-        {
+        let mut first_lost = None;
+        while found < rows {
+            let next = stream.next(poll);
+            first_lost = first_lost.or_else(|| stream.take_losses().into_iter().next());
+            let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
             found += delivery.chunk.num_rows();
             chunks.push(delivery.chunk);
         }
-        if chunks.is_empty() { Ok(None) } else { Chunk::concat(&chunks).map(Some) }
+        match (chunks.is_empty(), first_lost) {
+            (false, _) => Chunk::concat(&chunks).map(Some),
+            (true, Some(lost)) => Err(lost.loss.error),
+            (true, None) => Ok(None),
+        }
     }
 }
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_core::{ConsumerIndex, Error, Seed};
 use forebay_exec::Position;
 use forebay_io::Blobs;
 use pyo3::prelude::*;
 
 use crate::errors::{interruptible, raise};
-use crate::iter::{Iteration, NativeIterator};
-use crate::pipeline::Pipeline;
+use crate::iter::{Iteration, LeftOut, NativeIterator};
+use crate::pipeline::{ErrorBudget, Pipeline};
 use crate::runner::Runner;
 
 /// A dispatcher that has answered.
@@ -19,7 +19,7 @@ pub(crate) struct ServiceClient {
     service: Service,
 }
 
-type ConsumerRow = (u32, bool, u64, u64, u64, u32);
+type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
 
@@ -27,6 +27,8 @@ type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
 #[derive(serde::Deserialize)]
 struct Start {
     position: Position,
+    #[serde(default)]
+    left_out: Vec<LeftOut>,
 }
 
 #[pymethods]
@@ -44,14 +46,15 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased).
+    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped).
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
         Ok(jobs
             .into_iter()
             .map(|j| {
                 let consumers = j.consumers.iter();
-                let consumers = consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased));
+                let consumers =
+                    consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
                 (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect())
             })
             .collect())
@@ -71,7 +74,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -82,19 +85,17 @@ impl ServiceClient {
         epochs: Option<u64>,
         consumer: u32,
         consumers: u32,
+        budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let from: Option<Position> = match state {
-            Some(json) => {
-                let start: Result<Start, _> = serde_json::from_str(json);
-                Some(
-                    start
-                        .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?
-                        .position,
-                )
-            }
+        let start: Option<Start> = match state {
+            Some(json) => Some(
+                serde_json::from_str(json)
+                    .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?,
+            ),
             None => None,
         };
+        let (from, left_out) = start.map_or((None, Vec::new()), |s| (Some(s.position), s.left_out));
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
@@ -103,10 +104,15 @@ impl ServiceClient {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
-            let options =
-                StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
+            let options = StreamOptions {
+                consumer: ConsumerIndex(consumer),
+                from: from.clone(),
+                budget: budget.into(),
+                known: left_out.iter().map(LeftOut::lost).collect(),
+                ..StreamOptions::default()
+            };
             Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
         })?;
-        Ok(NativeIterator::new(Iteration::Service(stream), from, None, runner))
+        Ok(NativeIterator::new(Iteration::Service(stream), from, None, left_out, runner))
     }
 }

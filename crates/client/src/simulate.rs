@@ -105,7 +105,7 @@ impl Consumer {
         let epochs = Some(job.epochs).filter(|&n| n > 0);
         Ok(Self {
             state: State::new(Window::new(at, from.chunk), now),
-            talk: Talk::new(job.job, consumer, window, resume),
+            talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
             reader: Reader::new(Merge::new(tail, &from)?, &from, splits, epochs),
             trials: BTreeMap::new(),
             fetches: 0,
@@ -229,10 +229,16 @@ impl Consumer {
     /// What ends the stream.
     pub fn poll(&mut self, now: Ticks) -> Result<Polled> {
         loop {
+            if !self.state.is_settled() {
+                return if self.state.is_alone(now, self.deadline) { Err(unanswered()) } else { Ok(Polled::Wait) };
+            }
             match self.reader.next()? {
                 Next::Delivery(delivery) => return Ok(Polled::Delivery(delivery)),
                 Next::Over => return Ok(Polled::Over),
-                Next::Epoch { ended, at } => self.state.move_on(ended, at),
+                Next::Epoch { ended, at } => {
+                    self.state.report(&self.reader.take_losses());
+                    self.state.move_on(ended, at);
+                }
                 Next::Front => {
                     if let Some(error) = &self.state.fatal {
                         return Err(error.clone());
@@ -242,7 +248,9 @@ impl Consumer {
                         return self.wait(now);
                     }
                     self.waiting = false;
-                    self.reader.take(front)?;
+                    let taken = self.reader.take(front);
+                    self.state.report(&self.reader.take_losses());
+                    taken?;
                 }
             }
         }
@@ -250,7 +258,7 @@ impl Consumer {
 
     fn wait(&mut self, now: Ticks) -> Result<Polled> {
         if self.state.is_lost(now, self.deadline) {
-            return Err(Error::unavailable("the dispatcher did not answer until the deadline"));
+            return Err(unanswered());
         }
         if !std::mem::replace(&mut self.waiting, true)
             && let Some(place) = self.reader.waits()
@@ -280,4 +288,8 @@ impl Consumer {
     pub fn check(&self) -> Result<()> {
         self.state.window.check()
     }
+}
+
+fn unanswered() -> Error {
+    Error::unavailable("the dispatcher did not answer until the deadline")
 }

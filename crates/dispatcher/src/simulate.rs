@@ -78,7 +78,7 @@ impl Dispatcher {
     }
 
     /// A consumer's session begins.
-    pub fn attach(&mut self, now: Ticks, session: u64, attach: &Attach) {
+    pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) {
         let session = SessionId(session);
         self.machine.begin(now, session, consume::attached(session, attach));
     }

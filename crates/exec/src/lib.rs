@@ -10,11 +10,13 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod budget;
 mod crew;
 mod executable;
 mod functions;
 pub mod image;
 mod images;
+mod isolate;
 mod local;
 mod merge;
 mod mix;
@@ -23,11 +25,14 @@ mod passing;
 mod rows;
 pub mod table;
 mod tokenize;
+mod twice;
 mod work;
 
+pub use budget::{Budget, Lost};
 pub use crew::Crew;
 pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
+pub use isolate::Known;
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
 pub use pack::Unpacked;

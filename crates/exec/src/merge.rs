@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use forebay_core::{Epoch, Result};
 use forebay_data::Chunk;
-use forebay_plan::{Batching, TailStep};
+use forebay_plan::{Batching, OnError, TailStep};
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Budget, Losses, Lost, Tally};
 use crate::executable::Executable;
+use crate::isolate::Isolation;
 use crate::pack::{Packer, Unpacked};
 use crate::passing::{Chain, Passing};
 use crate::work::{Compiled, Scratch};
@@ -36,6 +38,9 @@ pub struct Position {
     /// Rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
+    /// What the epoch had come to before that chunk, where samples may be left out.
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub tally: Tally,
 }
 
 /// What `next()` returns: one batch, or a run of single samples.
@@ -80,6 +85,7 @@ pub struct Merge {
     pending: VecDeque<Piece>,
     pending_rows: usize,
     ready: VecDeque<Delivery>,
+    losses: Losses,
     /// The place after the last chunk that was pushed.
     next: Position,
     /// Rows of the next chunk that were delivered before this merge began.
@@ -135,7 +141,8 @@ impl Merge {
             pending: VecDeque::new(),
             pending_rows: 0,
             ready: VecDeque::new(),
-            next: Position { rows: 0, counters: Vec::new(), unpacked: None, ..from.clone() },
+            losses: Losses::new(from.tally),
+            next: Position { rows: 0, counters: Vec::new(), unpacked: None, tally: Tally::default(), ..from.clone() },
             discard: from.rows,
             satisfied: false,
             scratch: Scratch::default(),
@@ -144,15 +151,26 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Says how many samples may be lost.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.losses.budget = budget;
+    }
+
+    /// Returns the samples that were left out of what was pushed since this was last asked for.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        self.losses.take()
+    }
+
     /// Takes the next chunk of the ordered stream: chunk `index` of split `split`.
     ///
     /// # Errors
-    /// Whatever an op of the tail gives.
+    /// Whatever an op of the tail gives; Data when more samples were lost than may be.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
         let counters = self.counters_out();
-        let at = Position { epoch: self.next.epoch, split, chunk: index, counters, ..Position::default() };
+        let (epoch, tally) = (self.next.epoch, self.losses.tally);
+        let at = Position { epoch, split, chunk: index, counters, tally, ..Position::default() };
         self.next = Position { chunk: index + 1, ..at.clone() };
-        let chunk = self.before.run(chunk, &self.executable, &mut self.scratch)?;
+        let chunk = self.pass(chunk, (Epoch(epoch), split))?;
         self.satisfied = self.takes_are_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
@@ -162,6 +180,22 @@ impl Merge {
             }
         }
         self.make_ready(false)
+    }
+
+    /// Runs the ops that see rows as they come, and counts those that are lost there or were before.
+    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64)) -> Result<Chunk> {
+        let executable = self.executable.clone();
+        let locate = |e| executable.locate(e);
+        let mut isolation = Isolation::new(executable.on_error(), &locate);
+        let (rows, mut losses) = (chunk.num_rows(), chunk.losses().to_vec());
+        let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
+        losses.extend(isolation.into_losses());
+        let plan = executable.plan();
+        let expected = plan.rows().map(|rows| rows.div_ceil(u64::from(plan.consumers())));
+        // Positions of pipelines that lose nothing stay as short as they were.
+        let rows = if executable.on_error().is_tolerant() { rows } else { 0 };
+        self.losses.count(at, rows, losses, expected)?;
+        Ok(chunk)
     }
 
     /// Takes what is packed by now.
@@ -177,7 +211,10 @@ impl Merge {
 
     /// Takes rows that come out next; replaying from `start` gives them first.
     fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
-        let mut chunk = self.between.run(chunk, &self.executable, &mut self.scratch)?;
+        // A packed row holds many samples: none of them is lost for it.
+        let locate = |e| e;
+        let mut isolation = Isolation::new(OnError::Raise, &locate);
+        let mut chunk = self.between.run(chunk, &self.executable, &mut isolation, &mut self.scratch)?;
         self.satisfied = self.takes_are_full();
         let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
         if discard > 0 {
@@ -204,6 +241,7 @@ impl Merge {
         self.pending_rows = 0;
         self.before.counters.fill(0);
         self.between.counters.fill(0);
+        self.losses.end_epoch();
         self.discard = 0;
         self.satisfied = self.takes_are_full();
         Ok(())
@@ -286,6 +324,9 @@ impl Merge {
         let mut batch = Chunk::concat(&parts)?;
         for work in &self.after {
             batch = work.run(&batch, None, &mut self.scratch).map_err(|e| self.executable.locate(e))?;
+            let at = (Epoch(self.next.epoch), self.next.split);
+            self.losses.count(at, 0, batch.losses().to_vec(), None)?;
+            batch = batch.with_losses(Vec::new());
         }
         let end = self.first_pending();
         self.deliver(batch, true, start, end);
@@ -293,9 +334,9 @@ impl Merge {
     }
 
     fn first_pending(&self) -> Position {
-        let next = || Position {
-            counters: if self.next.split == 0 && self.next.chunk == 0 { Vec::new() } else { self.counters_out() },
-            ..self.next.clone()
+        let next = || match (self.next.split, self.next.chunk) {
+            (0, 0) => self.next.clone(),
+            _ => Position { counters: self.counters_out(), tally: self.losses.tally, ..self.next.clone() },
         };
         let pending = self.pending.front().map(|p| p.start.clone());
         pending.or_else(|| self.held_from()).unwrap_or_else(next)

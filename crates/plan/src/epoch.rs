@@ -58,7 +58,7 @@ impl Sizing {
         let Some(rows) = extent.rows else { return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1 }) };
         let source_row = (extent.bytes / rows.max(1)).max(1);
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
-        let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
+        let unit_rows = stages.unit.map_or(UNIT_ROWS, |size| size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
         let rows_max = rows_max(&stages.split, source_row);
         let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));

@@ -12,7 +12,7 @@ use arrow_array::{Array, Int64Array};
 use forebay_core::rng::mix64;
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Environment, Executable, Merge, NoFunctions, Position, Scratch};
+use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
 use forebay_proto::JobDefinition;
 
@@ -130,7 +130,8 @@ impl Pipeline {
                 chunks.push(chunk);
                 Ok(())
             };
-            self.executable.morsel(Epoch(epoch), index, morsel, &mut Scratch::default(), &mut emit)?;
+            let (known, mut scratch) = (Known::default(), Scratch::default());
+            self.executable.morsel(Epoch(epoch), index, morsel, &known, &mut scratch, &mut emit)?;
         }
         let chunks: Rc<[Chunk]> = chunks.into();
         self.chunks.borrow_mut().insert((consumer, epoch, ordinal), chunks.clone());

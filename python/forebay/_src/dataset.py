@@ -14,6 +14,7 @@ from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
 from forebay._src.schema import Schema
 from forebay._src.text_ops import TextOps
+from forebay._src.tolerance import OnError, Tolerance
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         threads: int = 0,
         consumers: tuple[int, int] = (0, 1),
         executor: Literal["thread", "process"] = "thread",
+        on_error: OnError = "raise",
+        error_budget: int | float = 0.01,
+        quarantine: arguments.PathLike | None = None,
     ) -> DatasetIterator:
         """Iterates in this process.
 
@@ -97,6 +101,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             consumers: Which of how many readers this is, `(index, count)`. Readers are disjoint and together complete.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
+            on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
+                `"raise"` its error, or `"skip"` the sample, or put it in `"quarantine"`, which also keeps its record.
+            error_budget: How many samples may be left out in an epoch: a count (int) or a share (float).
+            quarantine: The file for their records. Default: `quarantine-<dataset id>.jsonl` in this folder.
 
         Returns:
             The iterator.
@@ -118,6 +126,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers(consumers),
             executor=executor,
+            tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
         )
         return DatasetIterator(iteration, first)
 
@@ -133,6 +142,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         epochs: int | None = 1,
         seed: int = 0,
         consumers: tuple[int, int] = (0, 1),
+        on_error: OnError = "raise",
+        error_budget: int | float = 0.01,
+        quarantine: arguments.PathLike | None = None,
     ) -> Distributed:
         """Runs the pipeline on a service.
 
@@ -142,6 +154,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
             consumers: Which of how many readers of the job this is, `(index, count)`.
+            on_error: What becomes of a sample that fails by itself, as for `iter`.
+            error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
+            quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
 
         Returns:
             An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
@@ -155,6 +170,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed),
             consumers=arguments.consumers(consumers),
+            tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )
 
     def to_torch(self, **options: Any) -> Any:

@@ -6,7 +6,9 @@ from typing import Any
 
 from forebay import _native
 from forebay._src.iterator import DatasetIterator
+from forebay._src.quarantine import DeadLetters
 from forebay._src.service import Service, resolve
+from forebay._src.tolerance import Tolerance
 from forebay.errors import InvalidPipelineError
 
 
@@ -25,10 +27,12 @@ class Distributed:
         epochs: int | None,
         seed: int,
         consumers: tuple[int, int],
+        tolerance: Tolerance,
     ) -> None:
         if not job:
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
-        self._pipeline, self._service = pipeline, service
+        self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
+        self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.consumers = job, epochs, seed, consumers
 
     def iter(self) -> DatasetIterator:
@@ -61,8 +65,13 @@ class ServiceIteration:
             epochs=self.job.epochs,
             consumer=index,
             consumers=count,
+            budget=self.job._tolerance.budget,
             state=state,
         )
+
+    def letters(self) -> DeadLetters | None:
+        """Named after the job."""
+        return self.job._tolerance.letters(self.pipeline, self.job.seed, self.job.job, self.job.consumers)
 
     def identity(self) -> dict[str, Any]:
         """The job, its pipeline, its seed and the consumer."""

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from forebay import _native
+from forebay._src.quarantine import DeadLetters
+from forebay._src.tolerance import Skipped, SkippedSample, Tolerance
 from forebay.errors import ClosedError, InvalidPipelineError
 
 Sample: TypeAlias = dict[str, Any]
@@ -23,6 +25,9 @@ class Iteration(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """What a state belongs to."""
+
+    def letters(self) -> DeadLetters | None:
+        """Where samples that are left out are kept, if anywhere."""
 
 
 class DatasetIterator(Iterator[Sample]):
@@ -50,6 +55,7 @@ class DatasetIterator(Iterator[Sample]):
         self._ended = False
         self._closed = False
         self._epoch = first_epoch
+        self._skipped = Skipped(iteration.letters())
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""
@@ -66,7 +72,12 @@ class DatasetIterator(Iterator[Sample]):
             return self._samples[self._used - 1]
         if self._ended:
             raise StopIteration
-        delivery = self._started().next()
+        native = self._started()
+        try:
+            delivery = native.next()
+        finally:
+            if losses := native.losses():
+                self._skipped.add(losses)
         self._samples, self._used = [], 0
         if delivery is None:
             self._ended = True
@@ -82,6 +93,23 @@ class DatasetIterator(Iterator[Sample]):
         """The epoch of the last batch or sample."""
         return self._epoch
 
+    @property
+    def skipped(self) -> list[SkippedSample]:
+        """The samples that were left out so far, in the order of the stream (the last 100,000).
+
+        >>> import forebay as fb
+        >>> def fragile(row):
+        ...     if row["id"] == 2:
+        ...         raise ValueError("two is too many")
+        ...     return row
+        >>> it = fb.range(4).map(fragile).iter(on_error="skip", error_budget=1)
+        >>> [int(row["id"]) for row in it]
+        [0, 1, 3]
+        >>> [(s.sample, s.error.message) for s in it.skipped]
+        [('row 2', 'fragile raised ValueError: two is too many')]
+        """
+        return list(self._skipped.samples)
+
     def state_dict(self) -> dict[str, Any]:
         """Returns where the iterator is, as a small dictionary of plain values: save it with the model."""
         native = self._started()
@@ -93,6 +121,7 @@ class DatasetIterator(Iterator[Sample]):
             **self._iteration.identity(),
             "position": json.loads(native.position(used)),
             "sizing": None if sizing is None else json.loads(sizing),
+            **({"left_out": left_out} if (left_out := json.loads(native.left_out)) else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -114,7 +143,7 @@ class DatasetIterator(Iterator[Sample]):
         self._closed = self._ended = False
         self._samples, self._used = [], 0
         self._epoch = int(position.get("epoch", 0))
-        self._state = json.dumps({"position": dict(position), "sizing": sizing})
+        self._state = json.dumps({"position": dict(position), "sizing": sizing, "left_out": state.get("left_out", [])})
 
     def close(self) -> None:
         """Stops the threads behind the iterator. It is not needed after the last batch."""
@@ -167,7 +196,10 @@ class LocalIteration:
         threads: int,
         consumers: tuple[int, int],
         executor: str,
+        tolerance: Tolerance,
     ) -> None:
+        pipeline = pipeline.tolerate(tolerance.on_error)
+        self.budget, self.tolerance = tolerance.budget, tolerance
         self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
         self.threads, self.consumers, self.executor = threads, consumers, executor
 
@@ -182,8 +214,14 @@ class LocalIteration:
             consumer=index,
             consumers=count,
             executor=self.executor,
+            budget=self.budget,
             state=state,
         )
+
+    def letters(self) -> DeadLetters | None:
+        """Named after the dataset."""
+        name = self.pipeline.dataset_id[:12]
+        return self.tolerance.letters(self.pipeline, self.seed, name, self.consumers)
 
     def identity(self) -> dict[str, Any]:
         """The pipeline, the seed and the consumer."""

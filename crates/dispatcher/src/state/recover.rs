@@ -48,6 +48,9 @@ impl State {
             let moved = state.consumer_mut(*key).map(|c| c.check(*frontier).map(|p| c.move_to(p)));
             moved.transpose()?;
         }
+        for ((key, position, sample, repetition), error) in &ledger.lost {
+            state.consumer_mut(*key).map(|c| c.lose((*position, *sample, *repetition), error.clone()));
+        }
         let until = now + timing.lease + timing.heartbeat;
         for (key, grant) in &ledger.grants {
             let holder = Holder { token: grant.token, worker: grant.worker };

@@ -29,6 +29,8 @@ pub(super) struct Worker {
     pub(super) jobs: BTreeSet<u64>,
     pub(super) splits_done: u64,
     pub(super) rows_done: u64,
+    /// Tokens of leases that it has said it does not work on any more.
+    pub(super) finished: BTreeSet<u64>,
 }
 
 impl Worker {
@@ -46,6 +48,7 @@ impl Worker {
             jobs: BTreeSet::new(),
             splits_done: 0,
             rows_done: 0,
+            finished: BTreeSet::new(),
         }
     }
 
@@ -53,6 +56,11 @@ impl Worker {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
         (self.credit, self.leaving) = (0, false);
         self.jobs.clear();
+    }
+
+    /// Returns the splits that it may be working on.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &SplitKey> {
+        self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
     }
 
     pub(super) fn is_live(&self) -> bool {

@@ -13,9 +13,6 @@ use super::worker::Worker;
 use super::{Effect, SessionId, State, assigned_event, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
 
-/// A split whose holders died this often is taken for the cause.
-const LOSSES_MAX: u32 = 8;
-
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub(super) fn hello(
@@ -97,12 +94,17 @@ impl State {
         session: SessionId,
         splits_done: u64,
         rows_done: u64,
+        finished: Vec<u64>,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(worker) = self.heard_worker(now, session) {
-            (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
-            out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
-        }
+        let Some(worker) = self.heard_worker(now, session) else { return };
+        (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
+        let finished = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
+        let has_changed = worker.finished != finished;
+        worker.finished = finished;
+        out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
+        // A suspect waits for a worker that has nothing else to do.
+        self.changed |= has_changed && self.has_suspects();
     }
 
     pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
@@ -130,21 +132,18 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
+        let how = match worker.session {
+            Some(_) => "fell silent",
+            None => "ended",
+        };
+        let suspects: BTreeSet<_> = worker.under_way().copied().collect();
         for key in worker.leases.into_values() {
             out.push(Effect::Remember(Update::Released(key)));
             let Some(consumer) = self.consumer_mut(key.0) else { continue };
             consumer.release(key.1);
             // Without a reader nothing is granted, and nobody could be told.
-            if consumer.reader.is_none() || worker.leaving {
-                continue;
-            }
-            let trouble = consumer.trouble.entry(key.1).or_default();
-            trouble.losses += 1;
-            if trouble.losses >= LOSSES_MAX {
-                let losses = trouble.losses;
-                let error = Error::unavailable(format!("split {} was lost with its worker {losses} times", key.1))
-                    .hint("look at the workers' logs: computing it may be what ends them (memory, a crash)");
-                self.end_reader(now, key.0, error, out);
+            if consumer.reader.is_some() && !worker.leaving && suspects.contains(&key) {
+                self.accuse(now, key, format!("worker {:032x} at {} {how}", id.0, worker.address), out);
             }
         }
     }
