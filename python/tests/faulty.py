@@ -85,8 +85,11 @@ def other_range(client: socket.socket, answer: Answer) -> None:
 
 
 def too_long(client: socket.socket, answer: Answer) -> None:
+    """More bytes than were asked for. What is no range has no length to compare with."""
+    if "content-range" not in answer.headers:
+        return client.sendall(answer.head() + answer.body)
     body = b"\0" * 5 + answer.body
-    client.sendall(answer.head(content_length=str(len(body))) + body)
+    return client.sendall(answer.head(content_length=str(len(body))) + body)
 
 
 # Those that a reader never sees.

@@ -11,7 +11,6 @@ import uuid
 from pathlib import Path
 
 import forebay as fb
-import pyarrow.flight as flight
 import pytest
 from pipelines import fingerprint
 
@@ -54,8 +53,14 @@ def rubbish(seed: int) -> bytes:
 
 
 def lending_socket(address: str) -> str:
-    (result,) = flight.connect(f"grpc://{address}").do_action(flight.Action("forebay.local", b""))
-    return "\0" + result.body.to_pybytes().decode()
+    """Asks a worker for the name of its socket as a reader does."""
+    host, port = address.rsplit(":", 1)
+    request = b'"Local"'
+    with socket.create_connection((host, int(port)), timeout=10) as reader, reader.makefile("rb") as answer:
+        reader.sendall(b"forebay\x01" + struct.pack("<I", len(request)) + request)
+        kind, metadata, header, body = struct.unpack("<BIIQ", answer.read(17))
+        assert (kind, metadata, header) == (3, 0, 0)
+        return "\0" + answer.read(body).decode()
 
 
 def throw(address: str, data: bytes, hold: list[socket.socket] | None = None) -> None:

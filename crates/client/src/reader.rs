@@ -10,10 +10,9 @@ use forebay_exec::{Delivery, Lost, Merge, Position};
 use crate::window::{Front, Place};
 
 /// What comes next.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is moved out at once")]
 pub(crate) enum Next {
     /// The user gets this.
-    Delivery(Delivery),
+    Delivery(Box<Delivery>),
     /// The front split must give something ([`Reader::take`]).
     Front,
     /// An epoch is over, and named where its rest is not needed; the front is at `at` now.
@@ -71,7 +70,7 @@ impl Reader {
     pub(crate) fn next(&mut self) -> Result<Next> {
         if let Some(delivery) = self.merge.pop() {
             self.delivered = Some(delivery.position_after(delivery.chunk.num_rows()));
-            return Ok(Next::Delivery(delivery));
+            return Ok(Next::Delivery(Box::new(delivery)));
         }
         if self.splits == Some(0) {
             // Every epoch is empty, however many there are.

@@ -62,10 +62,9 @@ pub enum SessionEnd {
 
 /// What the user's `next` finds.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is moved out at once")]
 pub enum Polled {
     /// A batch.
-    Delivery(Delivery),
+    Delivery(Box<Delivery>),
     /// Nothing yet.
     Wait,
     /// The last epoch is over.

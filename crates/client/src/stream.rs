@@ -137,7 +137,7 @@ impl ServiceStream {
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         loop {
             match self.reader.next()? {
-                Next::Delivery(delivery) => return Ok(Some(delivery)),
+                Next::Delivery(delivery) => return Ok(Some(*delivery)),
                 Next::Over => return Ok(None),
                 Next::Front => {
                     let front = self.wait(poll)?;

@@ -127,8 +127,9 @@ struct Open {
     ended: CancellationToken,
 }
 
-/// The answer to a request that changes something, and who asked.
+/// The answer to a request that waits for what it speaks of to be durable, and who asked.
 enum Answer {
+    Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
     Cancelled(oneshot::Sender<Result<()>>, Result<()>),
 }
@@ -234,14 +235,9 @@ impl Actor {
                 self.open.insert(session, Open { port, ended });
                 self.machine.begin(now, session, input);
             }
-            Command::Input(input) => {
-                if let Input::ConsumerGone { session } | Input::WorkerGone { session } = input {
-                    self.open.remove(&session);
-                }
-                self.machine.input(now, input);
-            }
+            Command::Input(input) => self.machine.input(now, input),
+            Command::Find { name, reply } => self.machine.find(&name, |found| Answer::Found(reply, found)),
             // Whoever asked may be gone; then nobody minds that the answer is lost.
-            Command::Find { name, reply } => drop(reply.send(self.machine.find(&name).cloned())),
             Command::ListJobs { reply } => drop(reply.send(self.machine.list_jobs())),
             Command::ListWorkers { reply } => drop(reply.send(self.machine.list_workers(now))),
             Command::Create { record, splits, reply } => {
@@ -266,6 +262,8 @@ impl Actor {
                     Port::Consumer(_) => true,
                 }),
                 Word::End(session, error) => self.end(session, &error),
+                Word::Closed(session) => drop(self.open.remove(&session)),
+                Word::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
                 Word::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
                 Word::Answer(Answer::Cancelled(reply, cancelled)) => drop(reply.send(cancelled)),
             }

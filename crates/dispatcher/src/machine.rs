@@ -3,7 +3,8 @@
 //! Inputs and the time come in, words and batches come out. The actor drives it with channels and a disk, the
 //! simulation (`crates/sim`) with a network and a disk that fail.
 //! Invariants: words are in the order in which they must be said; what follows an update that must be durable is not
-//! among them before its batch was written; the first word of a session is never a heartbeat.
+//! among them before its batch was written; the first word of a session is never a heartbeat; a consumer that has said
+//! its last word is not told that it was heard before what it finished is durable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) enum Word<A> {
     Worker(SessionId, worker_event::Event),
     /// The session is over, with an error.
     End(SessionId, Error),
+    /// The session is over, and what its peer said last is as durable as it must be: its peer may be told.
+    Closed(SessionId),
     Answer(A),
 }
 
@@ -48,12 +51,16 @@ impl<A> Machine<A> {
     }
 
     pub(crate) fn input(&mut self, now: Ticks, input: Input) {
-        if let Input::ConsumerGone { session } | Input::WorkerGone { session } = input {
-            self.open.remove(&session);
-        }
+        let gone = match input {
+            Input::ConsumerGone { session } | Input::WorkerGone { session } => Some(session),
+            _ => None,
+        };
         let mut effects = Vec::new();
         self.state.handle(now, input, &mut effects);
         self.take(now, effects);
+        if let Some(session) = gone {
+            self.say(Word::Closed(session));
+        }
     }
 
     /// Nothing more can be said in a session, whatever the state thinks of it.
@@ -61,8 +68,10 @@ impl<A> Machine<A> {
         self.open.remove(&session);
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<JobRecord>> {
-        self.state.job(name)
+    /// Answers with the job of a name, if there is one: once it is durable, for whoever hears of a job attaches to it.
+    pub(crate) fn find(&mut self, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
+        let found = self.state.job(name).cloned();
+        self.say(Word::Answer(answer(found)));
     }
 
     pub(crate) fn list_jobs(&self) -> Vec<JobStatus> {
@@ -170,7 +179,7 @@ impl<A> Machine<A> {
                 let Some(greeted) = self.open.get_mut(session) else { return };
                 *greeted = true;
             }
-            Word::End(session, _) => {
+            Word::End(session, _) | Word::Closed(session) => {
                 if self.open.remove(session).is_none() {
                     return;
                 }
@@ -187,5 +196,87 @@ fn heartbeat<A>(word: &Word<A>) -> Option<SessionId> {
         Word::Consumer(session, consumer_event::Event::Heartbeat(_))
         | Word::Worker(session, worker_event::Event::Heartbeat(_)) => Some(*session),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::options::Timing;
+    use crate::records::{Ledger, Position};
+
+    fn record() -> JobRecord {
+        let text = String::new;
+        JobRecord {
+            id: 0,
+            name: "job".to_owned(),
+            dataset: text(),
+            graph: text(),
+            seed: 0,
+            epochs: 1,
+            consumers: 1,
+            extent: text(),
+            sizing: text(),
+            index: text(),
+            cancelled: false,
+        }
+    }
+
+    fn machine() -> Machine<u64> {
+        let splits = |_: &JobRecord| Ok(vec![Some(1)]);
+        let state = State::recover(Timing::default(), Ticks(0), &Ledger::default(), splits, &mut Vec::new());
+        let mut machine = Machine::new(state.expect("empty"), Vec::new(), Ticks(0));
+        machine.create(Ticks(0), record(), &[Some(1)], |made| made.map_or(0, |r| r.id));
+        assert!(machine.schedule(Ticks(0)).is_some() && machine.said().is_empty(), "not before it is durable");
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Answer(1)]));
+        machine
+    }
+
+    #[test]
+    fn a_last_word_is_confirmed_once_what_it_finished_is_durable() {
+        let mut machine = machine();
+        let session = SessionId(7);
+        let start = Position::default();
+        machine.begin(
+            Ticks(1),
+            session,
+            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
+        );
+        assert!(matches!(machine.said()[..], [Word::Consumer(_, consumer_event::Event::Attached(_))]));
+        machine.input(Ticks(2), Input::Ack { session, position: Position::new(0, 1) });
+        machine.input(Ticks(2), Input::ConsumerGone { session });
+        assert!(machine.schedule(Ticks(2)).is_some() && machine.said().is_empty());
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
+    }
+
+    #[test]
+    fn a_job_is_found_once_it_is_durable() {
+        let mut machine = machine();
+        machine.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], |_| 2);
+        machine.find("other", |found| found.map_or(0, |_| 3));
+        assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3)]));
+    }
+
+    #[test]
+    fn a_session_that_ends_in_the_middle_is_let_go_at_once() {
+        let mut machine = machine();
+        let session = SessionId(7);
+        let start = Position::default();
+        machine.begin(
+            Ticks(1),
+            session,
+            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
+        );
+        machine.said();
+        machine.input(Ticks(1) + Duration::from_millis(1), Input::ConsumerGone { session });
+        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
+        machine.input(Ticks(3), Input::ConsumerGone { session });
+        assert!(machine.said().is_empty());
     }
 }

@@ -57,13 +57,24 @@ pub enum Said {
     Worker(u64, worker_event::Event),
     /// The session is over.
     End(u64, forebay_core::Error),
+    /// The session is over, and its peer may be told.
+    Closed(u64),
+    /// The job of a name, if there is one, for whoever asked under this number.
+    Found(u64, Option<JobDefinition>),
     /// A job was recorded, or refused, for whoever asked under this number.
+    Opened(u64, Result<JobDefinition>),
+}
+
+enum Answer {
+    Found(u64, Option<JobDefinition>),
     Opened(u64, Result<JobDefinition>),
 }
 
 /// The dispatcher's machine.
 pub struct Dispatcher {
-    machine: Machine<(u64, Result<JobDefinition>)>,
+    machine: Machine<Answer>,
+    /// Jobs that cannot be planned.
+    refused: Vec<Said>,
 }
 
 impl Dispatcher {
@@ -74,7 +85,7 @@ impl Dispatcher {
     pub fn start(timing: Timing, now: Ticks, disk: &Disk) -> Result<Self> {
         let mut recovered = Vec::new();
         let state = State::recover(timing, now, &disk.0, splits, &mut recovered)?;
-        Ok(Self { machine: Machine::new(state, recovered, now) })
+        Ok(Self { machine: Machine::new(state, recovered, now), refused: Vec::new() })
     }
 
     /// A consumer's session begins.
@@ -117,11 +128,13 @@ impl Dispatcher {
         self.machine.input(now, Input::WorkerGone { session: SessionId(session) });
     }
 
-    /// Opens the job of a name, as `OpenJob` does: the one that there is, or a new one as defined.
-    pub fn open(&mut self, now: Ticks, asked: u64, definition: &JobDefinition) -> Option<Said> {
-        if let Some(known) = self.machine.find(&definition.name) {
-            return Some(Said::Opened(asked, Ok(known.definition())));
-        }
+    /// Opens the job of a name, as `OpenJob` does: asks for the one that there is ([`Said::Found`] answers).
+    pub fn find(&mut self, asked: u64, name: &str) {
+        self.machine.find(name, |found| Answer::Found(asked, found.map(|r| r.definition())));
+    }
+
+    /// Goes on where there was none: begins it ([`Said::Opened`] answers).
+    pub fn create(&mut self, now: Ticks, asked: u64, definition: &JobDefinition) {
         let record = JobRecord {
             id: 0,
             name: definition.name.clone(),
@@ -135,12 +148,10 @@ impl Dispatcher {
             index: definition.index.clone(),
             cancelled: false,
         };
+        let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {
-            Ok(splits) => {
-                self.machine.create(now, record, &splits, |made| (asked, made.map(|r| r.definition())));
-                None
-            }
-            Err(error) => Some(Said::Opened(asked, Err(error))),
+            Ok(splits) => self.machine.create(now, record, &splits, |made| answer(made.map(|r| r.definition()))),
+            Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
         }
     }
 
@@ -170,9 +181,11 @@ impl Dispatcher {
             crate::machine::Word::Consumer(session, event) => Said::Consumer(session.0, event),
             crate::machine::Word::Worker(session, event) => Said::Worker(session.0, event),
             crate::machine::Word::End(session, error) => Said::End(session.0, error),
-            crate::machine::Word::Answer((asked, opened)) => Said::Opened(asked, opened),
+            crate::machine::Word::Closed(session) => Said::Closed(session.0),
+            crate::machine::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
+            crate::machine::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
         });
-        said.collect()
+        said.chain(std::mem::take(&mut self.refused)).collect()
     }
 
     /// Checks SP-1 to SP-5.

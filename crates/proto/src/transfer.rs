@@ -1,8 +1,8 @@
-//! How Forebay's own readers fetch chunks from a worker: one connection, one split at a time, no copy on the way.
+//! How Forebay's own readers fetch chunks from a worker: one connection, one split at a time, no copy but the kernel's.
 //!
 //! A worker's port speaks two things. Whoever begins with [`PREFACE`] is one of ours and goes on as below; anything else is
-//! HTTP/2, that is Arrow Flight for everybody else. Ours was made because Flight over gRPC costs a 600 KB image eighteen
-//! times what the bytes cost: it copies six times, mostly into fresh memory.
+//! HTTP/2, that is Arrow Flight for everybody else. Ours was made because Flight over gRPC took 2.6 ms of CPU to move a
+//! 600 KB image that takes 1.3 ms to make: it copies six times, mostly into fresh memory.
 //!
 //! ```text
 //! reader: PREFACE, then requests      length (4 bytes) and JSON of a Request

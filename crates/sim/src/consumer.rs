@@ -373,7 +373,7 @@ impl World<'_> {
             Ok(Polled::Wait) => return false,
             Ok(Polled::Delivery(delivery)) => {
                 consumer.in_next = false;
-                self.delivered(i, delivery);
+                self.delivered(i, *delivery);
                 let step = self.scenario.consumers[i].step;
                 let time = self.dice.within(0..2 * step + 1);
                 self.consumer_later(i, time, ConsumerTimer::Stepped);
@@ -474,7 +474,10 @@ impl World<'_> {
     pub(crate) fn check_base_line(&mut self) {
         self.check_dispatcher_base_line();
         self.check_workers_base_line();
-        let alive = |p: &crate::net::Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
+        // An attempt that was never answered, and that nobody waits for, is no stream.
+        let vain = |p: &crate::net::Pipe| !p.accepted && !p.ends[0].open;
+        let works = |p: &crate::net::Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
+        let alive = |p: &crate::net::Pipe| works(p) || vain(p);
         let left: Vec<_> =
             self.net.pipes.iter().filter(|(_, p)| !alive(p)).map(|(id, p)| (*id, p.kind, p.ends)).collect();
         if !left.is_empty() {

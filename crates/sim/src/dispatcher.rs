@@ -1,9 +1,10 @@
 //! The dispatcher's process: its machine, its disk, its sessions. A session's number is that of its stream.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use forebay_core::ErrorKind;
 use forebay_dispatcher::simulate::{Disk, Dispatcher, Said, Write, worker_event};
-use forebay_proto::{consumer_event, consumer_message, worker_message};
+use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
 
 use crate::net::{Kind, Payload};
 use crate::planted::Planted;
@@ -24,6 +25,8 @@ pub(crate) enum DispatcherTimer {
 pub(crate) struct DispatcherNode {
     machine: Option<Dispatcher>,
     pub(crate) disk: Disk,
+    /// Jobs that are being opened.
+    opening: BTreeMap<u64, JobDefinition>,
     /// What is being written.
     writing: VecDeque<Write>,
     /// Until when the disk refuses.
@@ -63,6 +66,7 @@ impl World<'_> {
 
     pub(crate) fn dispatcher_ended(&mut self) {
         self.dispatcher.machine = None;
+        self.dispatcher.opening.clear();
         // What was being written is there as a whole, or not at all.
         if let Some(write) = self.dispatcher.writing.pop_front()
             && self.dice.percent(50)
@@ -116,12 +120,12 @@ impl World<'_> {
             Payload::Consume(consumer_message::Message::Attach(attach)) => machine.attach(now, id, attach),
             Payload::Consume(message) => machine.consumer(now, id, message),
             Payload::Open(definition) => {
-                let known = machine.open(now, id, &definition);
-                known.into_iter().for_each(|said| self.dispatcher_says(said));
+                machine.find(id, &definition.name);
+                self.dispatcher.opening.insert(id, definition);
             }
             Payload::HalfClosed => {
+                // It is told that it was heard when the machine says so.
                 machine.consumer_gone(now, id);
-                self.close(id, 1, Payload::Closed);
             }
             Payload::Closed => self.dispatcher_lost(id),
             _ => self.fail("protocol", format!("the dispatcher was told {payload:?}")),
@@ -200,7 +204,26 @@ impl World<'_> {
                 self.session_gone(id);
                 self.close(id, 1, Payload::Failed(error));
             }
-            Said::Opened(id, opened) => self.close(id, 1, Payload::Opened(opened)),
+            Said::Closed(id) => self.close(id, 1, Payload::Closed),
+            Said::Found(id, Some(job)) => self.dispatcher_says(Said::Opened(id, Ok(job))),
+            Said::Found(id, None) => {
+                let now = self.ticks(Node::Dispatcher);
+                let asked = self.dispatcher.opening.get(&id);
+                if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
+                    machine.create(now, id, job);
+                }
+            }
+            // Two that ask at once are not told that the name is taken: as the opener does, one asks again.
+            Said::Opened(id, Err(error)) if error.kind() == ErrorKind::Conflict => {
+                let asked = self.dispatcher.opening.get(&id);
+                if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
+                    machine.find(id, &job.name);
+                }
+            }
+            Said::Opened(id, opened) => {
+                self.dispatcher.opening.remove(&id);
+                self.close(id, 1, Payload::Opened(opened));
+            }
         }
     }
 

@@ -188,6 +188,8 @@ impl World<'_> {
         let Some(pipe) = self.net.pipes.get_mut(&id) else { return };
         let Some((arrives, payload)) = pipe.queues[side].pop_front() else { return };
         if arrives > pipe.cut[side] || !to.open {
+            // What comes after something that was lost is lost, too.
+            pipe.cut[side] = 0;
             return;
         }
         if side == 1 && !pipe.accepted {

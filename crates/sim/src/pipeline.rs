@@ -23,6 +23,9 @@ pub(crate) const PIPELINES: usize = 48;
 /// Rows of a unit where batches are not aligned with splits.
 const UNIT_ROWS: u64 = 8;
 
+/// (consumer, epoch, ordinal).
+type Place = (u32, u64, u64);
+
 /// One pipeline with its job's settings.
 pub(crate) struct Pipeline {
     pub(crate) text: String,
@@ -34,7 +37,7 @@ pub(crate) struct Pipeline {
     executable: Arc<Executable>,
     /// What each consumer must get.
     pub(crate) expected: Vec<Rc<[u64]>>,
-    chunks: RefCell<HashMap<(u32, u64, u64), Rc<[Chunk]>>>,
+    chunks: RefCell<HashMap<Place, Rc<[Chunk]>>>,
 }
 
 struct NoBlobs;

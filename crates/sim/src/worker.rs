@@ -79,6 +79,10 @@ impl WorkerNode {
         *self = Self { port: self.port, ..Self::default() };
     }
 
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     pub(crate) fn port(&self) -> Option<u32> {
         self.machine.as_ref().map(|_| self.port)
     }
@@ -344,11 +348,11 @@ impl World<'_> {
         }
         if failed {
             entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
-        } else if let Some(chunk) = entry.chunks.get(index) {
-            if !entry.streamed || entry.task.wants(index as u64) {
-                let chunk = self.tamper(chunk);
-                entry.task.put(index as u64, &chunk);
-            }
+        } else if let Some(chunk) = entry.chunks.get(index)
+            && (!entry.streamed || entry.task.wants(index as u64))
+        {
+            let chunk = self.tamper(chunk);
+            entry.task.put(index as u64, &chunk);
         }
         if entry.streamed && !failed {
             match index + 1 < entry.chunks.len() {

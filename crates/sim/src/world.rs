@@ -133,7 +133,7 @@ impl<'a> World<'a> {
             if self.outcome.violation.is_some() {
                 break;
             }
-            if settled.is_none() && self.now >= self.scenario.heals && self.consumers.iter().all(|c| c.done) {
+            if settled.is_none() && self.is_done() {
                 settled = Some(self.now + SETTLE);
             }
             if settled.is_some_and(|settled| self.now >= settled) {
@@ -148,6 +148,14 @@ impl<'a> World<'a> {
             }
         }
         Outcome { events: self.events, time: self.now, ..self.outcome }
+    }
+
+    /// Whether all was read, and everyone is there who is to stay.
+    fn is_done(&self) -> bool {
+        let there = |i| self.process(Node::Worker(i)).alive;
+        self.now >= self.scenario.heals
+            && self.consumers.iter().all(|c| c.done)
+            && (0..self.workers.len()).all(|i| there(i) && !self.workers[i].is_leaving())
     }
 
     /// Returns how long the work takes if one thread after the other did it, in ms.

@@ -309,7 +309,7 @@ impl Held {
             }
             Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
             Some(Slot::Given) => Seen::Dropped,
-            Some(Slot::Waiting) | None => Seen::NotYet,
+            Some(Slot::Waiting) | None => state.ended_before(index),
         }
     }
 
@@ -424,6 +424,16 @@ impl Slot {
 }
 
 impl State {
+    /// What a reader finds at an index that is empty. A split of unknown length that failed goes no further: who asks
+    /// for a later chunk, which another worker did not send any more, must not wait for it.
+    fn ended_before(&self, index: u64) -> Seen {
+        let Some(first) = self.first_failed.filter(|&f| self.total.is_none() && f < index) else { return Seen::NotYet };
+        match first.checked_sub(self.base).and_then(|place| self.slots.get(place as usize)) {
+            Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
+            _ => Seen::Dropped,
+        }
+    }
+
     /// Fills the slot at `index`; false when it was filled before, or has gone.
     fn resolve(&mut self, index: u64, slot: Slot) -> bool {
         let Some(place) = index.checked_sub(self.base).map(|p| p as usize) else { return false };

@@ -183,7 +183,7 @@ class RowOps(Base):
         ...     list(ds)
         ... except fb.errors.DataError as error:
         ...     print(error.message, error.context["sample"], error.context["index"])
-        column "x" holds NaN, which is not finite 0:1 [1]
+        column "x" holds NaN, which is not finite row 1 [1]
         """
         names = arguments.columns(columns)
         if names is None:
