@@ -21,6 +21,7 @@ mod mix;
 mod pack;
 mod passing;
 mod rows;
+mod saved;
 pub mod table;
 mod tokenize;
 mod work;
@@ -31,6 +32,7 @@ pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
 pub use pack::Unpacked;
+pub use saved::Saved;
 pub use tokenize::check;
 pub use work::Scratch;
 

@@ -113,7 +113,7 @@ impl LocalStream {
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if options.threads == 0 { cores } else { options.threads };
-        let merge = Merge::new(executable.clone(), &options.from)?;
+        let merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         let from = options.from;
         let mut cursor =
             Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };

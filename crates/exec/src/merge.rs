@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_core::{Epoch, Result};
+use forebay_core::{ConsumerIndex, Epoch, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Batching, TailStep};
 use serde::{Deserialize, Serialize};
@@ -30,12 +30,19 @@ pub struct Position {
     /// Rows of that chunk, after the tail's ops, that have been delivered; of the first rows that come out of it and what
     /// follows it, where rows are packed.
     pub rows: u64,
+    /// The phase of the epoch (`plan::Deal`): not 0 where it was dealt anew in its middle.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub phase: u64,
     /// Where in that chunk packing begins; `None` is its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<Unpacked>,
     /// Rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
+}
+
+fn is_zero(phase: &u64) -> bool {
+    *phase == 0
 }
 
 /// What `next()` returns: one batch, or a run of single samples.
@@ -70,6 +77,9 @@ struct Piece {
 /// Merges the chunks of one consumer. See the module's documentation.
 pub struct Merge {
     executable: Arc<Executable>,
+    consumer: ConsumerIndex,
+    /// The units after which the epoch is over, where that is before its last one.
+    share: Option<u64>,
     /// What sees rows as they come out of splits.
     before: Chain,
     packer: Option<Packer>,
@@ -89,11 +99,11 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Starts merging at `from`: the next chunk pushed must be that one.
+    /// Starts merging for a consumer at `from`: the next chunk pushed must be that one.
     ///
     /// # Errors
     /// As [`Executable::new`], for the tail's ops.
-    pub fn new(executable: Arc<Executable>, from: &Position) -> Result<Self> {
+    pub fn new(executable: Arc<Executable>, consumer: ConsumerIndex, from: &Position) -> Result<Self> {
         let stages = executable.stages().clone();
         let (mut before, mut between, mut after) = (Chain::default(), Chain::default(), Vec::new());
         let mut packer: Option<Packer> = None;
@@ -126,7 +136,9 @@ impl Merge {
         before.count_from(first);
         between.count_from(rest);
         let mut merge = Self {
+            share: executable.plan().share(consumer, from.phase),
             executable,
+            consumer,
             before,
             packer,
             between,
@@ -140,7 +152,7 @@ impl Merge {
             satisfied: false,
             scratch: Scratch::default(),
         };
-        merge.satisfied = merge.takes_are_full();
+        merge.satisfied = merge.is_full();
         Ok(merge)
     }
 
@@ -150,10 +162,12 @@ impl Merge {
     /// Whatever an op of the tail gives.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
         let counters = self.counters_out();
-        let at = Position { epoch: self.next.epoch, split, chunk: index, counters, ..Position::default() };
+        let (epoch, phase) = (self.next.epoch, self.next.phase);
+        let at = Position { epoch, phase, split, chunk: index, counters, ..Position::default() };
+        let chunk = self.within_share(split, index, chunk);
         self.next = Position { chunk: index + 1, ..at.clone() };
         let chunk = self.before.run(chunk, &self.executable, &mut self.scratch)?;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
@@ -162,6 +176,15 @@ impl Merge {
             }
         }
         self.make_ready(false)
+    }
+
+    /// Cuts off what is left out so that all consumers get as much.
+    fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
+        let Some(share) = self.share else { return chunk };
+        let sizing = self.executable.plan().sizing();
+        let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
+        let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
+        chunk.slice(0, rows)
     }
 
     /// Takes what is packed by now.
@@ -178,7 +201,7 @@ impl Merge {
     /// Takes rows that come out next; replaying from `start` gives them first.
     fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
         let mut chunk = self.between.run(chunk, &self.executable, &mut self.scratch)?;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
         if discard > 0 {
             chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
@@ -199,13 +222,14 @@ impl Merge {
     pub fn end_epoch(&mut self) -> Result<()> {
         self.pack(true)?;
         self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.share = self.executable.plan().share(self.consumer, 0);
         self.make_ready(true)?;
         self.pending.clear();
         self.pending_rows = 0;
         self.before.counters.fill(0);
         self.between.counters.fill(0);
         self.discard = 0;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         Ok(())
     }
 
@@ -214,13 +238,15 @@ impl Merge {
         self.ready.pop_front()
     }
 
-    /// Says whether a `take` has all its rows, so that nothing more of this epoch is needed.
+    /// Says whether a `take` has all its rows, or the consumer its share, so that nothing more of this epoch is needed.
     pub fn is_satisfied(&self) -> bool {
         self.satisfied
     }
 
-    fn takes_are_full(&self) -> bool {
-        self.before.is_full() || self.between.is_full()
+    fn is_full(&self) -> bool {
+        let sizing = self.executable.plan().sizing();
+        let passed = || sizing.first_unit(self.next.split, self.next.chunk);
+        self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
     }
 
     /// Counters are written down only where an op counts.

@@ -104,6 +104,9 @@ pub struct Stages {
     pub aligned: Option<Batching>,
     /// What runs after the merge.
     pub tail: Vec<TailStep>,
+    /// Whether the plan knows every count, so that what it deals is what consumers get. Else how much one gets shows only
+    /// when it runs.
+    pub dealt: bool,
     /// How many batches may wait for the consumer, if the user said.
     pub prefetch: Option<usize>,
 }
@@ -122,6 +125,7 @@ impl Stages {
             split: Vec::new(),
             aligned: None,
             tail: Vec::new(),
+            dealt: false,
             prefetch: None,
         };
         let mut exact = counted;
@@ -165,7 +169,13 @@ impl Stages {
                 }
             }
         }
+        stages.dealt = exact;
         Ok(stages)
+    }
+
+    /// Returns the first op after which the plan does not know how many rows there are.
+    pub(crate) fn first_uncounted(&self) -> Option<&Arc<Node>> {
+        self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
 
     /// Returns the columns of what a split gives.

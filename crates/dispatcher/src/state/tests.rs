@@ -35,6 +35,7 @@ fn record(job: usize) -> JobRecord {
         extent: String::new(),
         sizing: String::new(),
         index: String::new(),
+        even: false,
         cancelled: false,
     }
 }
