@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use forebay_client::ServiceStream;
-use forebay_core::{Error, Result};
-use forebay_exec::{Delivery, LocalStream, Position};
-use forebay_plan::Sizing;
+use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_exec::{Delivery, LocalStream, Position, Saved};
+use forebay_plan::EpochPlan;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -52,11 +52,18 @@ static LIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct NativeIterator {
     inner: Arc<Inner>,
-    sizing: Option<Sizing>,
+    plan: Arc<EpochPlan>,
+    consumer: ConsumerIndex,
 }
 
 impl NativeIterator {
-    pub(crate) fn new(iteration: Iteration, from: Position, sizing: Option<Sizing>, runner: Runner) -> Self {
+    pub(crate) fn new(
+        iteration: Iteration,
+        from: Position,
+        plan: Arc<EpochPlan>,
+        consumer: ConsumerIndex,
+        runner: Runner,
+    ) -> Self {
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new((from.clone(), from)),
@@ -66,7 +73,7 @@ impl NativeIterator {
         let mut live = lock(&LIVE);
         live.retain(|i| i.strong_count() > 0);
         live.push(Arc::downgrade(&inner));
-        Self { inner, sizing }
+        Self { inner, plan, consumer }
     }
 }
 
@@ -104,21 +111,16 @@ impl NativeIterator {
         Ok(Some(PyList::new(py, rows)?.into_any()))
     }
 
-    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), as JSON.
+    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), and what that speaks
+    /// of, as JSON.
     #[pyo3(signature = (rows=None))]
-    fn position(&self, rows: Option<u64>) -> String {
+    fn saved(&self, rows: Option<u64>) -> String {
         let (before, after) = lock(&self.inner.at).clone();
         let at = match rows {
             None => after,
             Some(rows) => Position { rows: before.rows + rows, ..before },
         };
-        serde_json::to_string(&at).unwrap_or_default()
-    }
-
-    /// How epochs are cut, as JSON: goes into a saved state, so that its position stays true.
-    #[getter]
-    fn sizing(&self) -> Option<String> {
-        self.sizing.and_then(|s| serde_json::to_string(&s).ok())
+        serde_json::to_string(&Saved::new(&self.plan, self.consumer, at)).unwrap_or_default()
     }
 
     /// The epoch of the last delivery.

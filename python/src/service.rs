@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
-use forebay_exec::Position;
+use forebay_core::{ConsumerIndex, Error, Seed};
 use forebay_io::Blobs;
 use pyo3::prelude::*;
 
-use crate::errors::{interruptible, raise};
+use crate::errors::{guard, interruptible, raise};
 use crate::iter::{Iteration, NativeIterator};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, saved};
 use crate::runner::Runner;
 
 /// A dispatcher that has answered.
@@ -22,12 +21,6 @@ pub(crate) struct ServiceClient {
 type ConsumerRow = (u32, bool, u64, u64, u64, u32);
 type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
-
-/// Where a saved iterator stood.
-#[derive(serde::Deserialize)]
-struct Start {
-    position: Position,
-}
 
 #[pymethods]
 impl ServiceClient {
@@ -71,7 +64,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -82,31 +75,25 @@ impl ServiceClient {
         epochs: Option<u64>,
         consumer: u32,
         consumers: u32,
+        even: Option<bool>,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let from: Option<Position> = match state {
-            Some(json) => {
-                let start: Result<Start, _> = serde_json::from_str(json);
-                Some(
-                    start
-                        .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?
-                        .position,
-                )
-            }
-            None => None,
-        };
+        let state = guard(py, || state.map(saved).transpose())?;
+        let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
-        let spec = JobSpec { name: job, graph: pipeline.graph.clone(), seed: Seed(seed), epochs, consumers };
-        let (stream, from) = interruptible(py, |poll| {
+        let graph = pipeline.graph.clone();
+        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even };
+        let (stream, from, plan) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
-            let options =
-                StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
-            Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
+            let from = state.map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
+            let options = StreamOptions { consumer, from: from.clone(), ..StreamOptions::default() };
+            let stream = ServiceStream::start(&opened, functions, options)?;
+            Ok((stream, from.unwrap_or_default(), opened.plan().clone()))
         })?;
-        Ok(NativeIterator::new(Iteration::Service(stream), from, None, runner))
+        Ok(NativeIterator::new(Iteration::Service(stream), from, plan, consumer, runner))
     }
 }

@@ -25,11 +25,12 @@ class Distributed:
         epochs: int | None,
         seed: int,
         consumers: tuple[int, int],
+        even: bool | None,
     ) -> None:
         if not job:
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
         self._pipeline, self._service = pipeline, service
-        self.job, self.epochs, self.seed, self.consumers = job, epochs, seed, consumers
+        self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -61,15 +62,15 @@ class ServiceIteration:
             epochs=self.job.epochs,
             consumer=index,
             consumers=count,
+            even=self.job.even,
             state=state,
         )
 
     def identity(self) -> dict[str, Any]:
-        """The job, its pipeline, its seed and the consumer."""
-        return {
-            "version": 1,
-            "dataset": self.pipeline.dataset_id,
-            "seed": self.job.seed,
-            "consumer": list(self.job.consumers),
-            "job": self.job.job,
-        }
+        """The pipeline and the seed; the job is only who computes it."""
+        return {"dataset": self.pipeline.dataset_id, "seed": self.job.seed}
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Which of how many consumers."""
+        return self.job.consumers
