@@ -10,7 +10,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check fmt docs bench clean
+.PHONY: help setup build demo test test-rust test-python check fmt docs bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -54,6 +54,15 @@ fmt: setup
 
 bench: build ## figures of this machine, beside tensorflow and torch where they are installed
 	$(BIN)/forebay bench
+
+# Needs cargo-fuzz (`cargo install cargo-fuzz`). Sanitizers are for nightly compilers: this makes an ordinary one accept them.
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_SECONDS ?= 60
+fuzz: setup ## each target of fuzz/ for FUZZ_SECONDS, with AddressSanitizer in Rust and C
+	for target in $(FUZZ_TARGETS); do \
+		RUSTC_BOOTSTRAP=1 CFLAGS=-fsanitize=address cargo fuzz run --sanitizer address $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=30 || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) target

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_cli::{BenchSizes, Benched};
+use forebay_cli::{BenchSizes, Benched, FaultsFound, FaultsOptions};
 use forebay_core::{Error, Result};
 use forebay_exec::Functions;
 use pyo3::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::errors::{from_exception, from_user};
 use crate::process::ProcessFunctions;
@@ -54,13 +56,11 @@ impl forebay_cli::Host for PythonHost {
     }
 
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched> {
-        let sizes = serde_json::to_string(sizes).map_err(|e| Error::internal(e.to_string()))?;
-        let found: String = Python::attach(|py| {
-            let module = py.import("forebay._src.bench").map_err(|e| from_exception(py, &e))?;
-            let found = module.call_method1("bench", (sizes, folder)).and_then(|f| f.extract());
-            found.map_err(|e| as_error(py, &e))
-        })?;
-        serde_json::from_str(&found).map_err(|e| Error::internal(format!("not figures: {e}")))
+        ask("forebay._src.bench", "bench", sizes, folder)
+    }
+
+    fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound> {
+        ask("forebay._src.selftest", "faults", options, folder)
     }
 
     fn functions(&self) -> Arc<dyn Functions> {
@@ -70,6 +70,17 @@ impl forebay_cli::Host for PythonHost {
     fn command(&self) -> Vec<String> {
         self.command.clone()
     }
+}
+
+/// Calls a function of the package with options and a folder. Both sides speak JSON.
+fn ask<T: DeserializeOwned>(module: &str, function: &str, options: &impl Serialize, folder: &Path) -> Result<T> {
+    let options = serde_json::to_string(options).map_err(|e| Error::internal(e.to_string()))?;
+    let found: String = Python::attach(|py| {
+        let module = py.import(module).map_err(|e| from_exception(py, &e))?;
+        let found = module.call_method1(function, (options, folder)).and_then(|f| f.extract());
+        found.map_err(|e| as_error(py, &e))
+    })?;
+    serde_json::from_str(&found).map_err(|e| Error::internal(format!("{module}.{function}: {e}")))
 }
 
 /// An error of ours keeps its kind; what else a script raised is its own.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 use forebay_client::ServiceStream;
@@ -42,6 +42,8 @@ struct Inner {
     /// Before and after the last delivery.
     at: Mutex<(Position, Position)>,
     closing: AtomicBool,
+    /// Whoever closes second waits for the first, and then leaves the interpreter alone: it may be ending.
+    end: Once,
     runner: Runner,
 }
 
@@ -68,6 +70,7 @@ impl NativeIterator {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new((from.clone(), from)),
             closing: AtomicBool::new(false),
+            end: Once::new(),
             runner,
         });
         let mut live = lock(&LIVE);
@@ -143,8 +146,11 @@ impl Inner {
         self.closing.store(true, Ordering::Relaxed);
         let (done, ended) = mpsc::channel();
         let join = move || {
-            self.runner.stop();
-            drop(lock(&self.iteration).take());
+            self.end.call_once(|| {
+                self.runner.stop();
+                drop(lock(&self.iteration).take());
+            });
+            drop(self);
             let _ = done.send(());
         };
         if std::thread::Builder::new().name("forebay-close".to_owned()).spawn(join).is_ok() {

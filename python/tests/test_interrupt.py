@@ -20,7 +20,9 @@ FUNCTIONS = {
 def script(executor: str, function: str) -> str:
     return textwrap.dedent(
         f"""
-        import os, sys, time
+        import os, signal, sys, time
+        # Whoever runs the tests in the background may have had it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import forebay as fb
         def forever(row):
             while row["id"] > 100: time.sleep(0.05)

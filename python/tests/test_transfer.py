@@ -104,7 +104,9 @@ def test_explain_says_what_readers_do(images):
     assert "readers do normalize: 49 KiB a row travel, not 193" in text
 
 
-@pytest.mark.parametrize("said", [b"forebay\x01" + b"\xff" * 64, b"forebay\x01", b"forebay", b"PRI * HTTP/9", b"\0" * 4096])
+@pytest.mark.parametrize(
+    "said", [b"forebay\x01" + b"\xff" * 64, b"forebay\x01", b"forebay", b"PRI * HTTP/9", b"\0" * 4096]
+)
 def test_a_stranger_who_says_anything_disturbs_nobody(service, images, said):
     it = read(pictures(images), service)
     first = next(it)

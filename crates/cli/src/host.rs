@@ -33,6 +33,13 @@ pub trait Host {
     /// What running them gives.
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched>;
 
+    /// Injects faults into services on this machine, and compares what comes out with what must. What it needs it makes
+    /// in `folder`.
+    ///
+    /// # Errors
+    /// Invalid when there is no such scenario, or no Python; what making the data gives.
+    fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound>;
+
     /// Returns what runs users' Python in a worker.
     fn functions(&self) -> Arc<dyn Functions>;
 
@@ -93,6 +100,75 @@ impl Figure {
     }
 }
 
+/// Which faults to inject, and how they are judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FaultsOptions {
+    /// Whether a choice of them will do.
+    pub quick: bool,
+    /// Only these scenarios; all where empty.
+    pub scenarios: Vec<String>,
+    /// With so many workers; a choice where empty.
+    pub workers: Vec<u32>,
+    /// Records; a choice where 0.
+    pub samples: u32,
+    /// Of the data, of the order, and of where successive faults strike.
+    pub seed: u32,
+    /// Whether pauses, and what was computed again, are judged.
+    pub timing: bool,
+}
+
+/// What came of them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct FaultsFound {
+    /// What it ran on.
+    pub versions: BTreeMap<String, String>,
+    /// A row for each run.
+    pub rows: Vec<FaultRow>,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+}
+
+/// One run under a fault. Times are in milliseconds, and `None` where there are none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultRow {
+    /// Its name.
+    pub scenario: String,
+    /// What was read: records or pictures.
+    pub data: String,
+    /// How many workers there were; 0 where nothing was run.
+    pub workers: u32,
+    /// What was done.
+    pub fault: String,
+    /// Where in the stream.
+    pub place: String,
+    /// What it may cost.
+    pub bound: String,
+    /// Rows that came, over all epochs.
+    pub samples: u64,
+    /// Whether each came once in every epoch.
+    pub each_once: bool,
+    /// Whether all had the bytes that they must have.
+    pub bytes: bool,
+    /// Whether rows and batches were in their places.
+    pub order: bool,
+    /// The consumer's longest wait in a run without a fault.
+    pub calm_ms: Option<f64>,
+    /// Its longest wait from the fault on.
+    pub longest_ms: Option<f64>,
+    /// From the last restart to the end of that wait.
+    pub resumed_ms: Option<f64>,
+    /// Splits that were computed more than once.
+    pub again: u64,
+    /// Splits that were in flight with what died.
+    pub again_max: u64,
+    /// Processes, memory, sockets, files and leases that were left behind.
+    pub left: Vec<String>,
+    /// What is not as promised.
+    pub problems: Vec<String>,
+    /// `ok`, `RED`, or `not yet` where there is nothing to run.
+    pub verdict: String,
+}
+
 /// A host without Python: workers run only what the engine has built in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Native;
@@ -109,6 +185,10 @@ impl Host for Native {
     fn bench(&self, _: &BenchSizes, _: &Path) -> Result<Benched> {
         let note = "this forebay command has no python: only the dispatcher was measured".to_owned();
         Ok(Benched { notes: vec![note], ..Benched::default() })
+    }
+
+    fn faults(&self, _: &FaultsOptions, _: &Path) -> Result<FaultsFound> {
+        Err(no_python())
     }
 
     fn functions(&self) -> Arc<dyn Functions> {

@@ -9,6 +9,7 @@ mod arguments;
 mod commands;
 mod exit;
 mod host;
+mod machine;
 mod output;
 mod progress;
 
@@ -19,7 +20,7 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 pub use exit::Exit;
-pub use host::{BenchSizes, Benched, Beside, Figure, Host, Native};
+pub use host::{BenchSizes, Benched, Beside, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native};
 pub use progress::Progress;
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
@@ -42,6 +43,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
         Command::Bench(bench) => commands::bench::run(&bench, host),
+        Command::Selftest(selftest) => commands::selftest::run(&selftest, host),
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)

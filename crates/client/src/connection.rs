@@ -1,25 +1,32 @@
 //! One connection to a worker (see `forebay_proto`'s `transfer`): requests go out, frames come in.
 //!
-//! Invariant: what is received lies in memory that is used again, and was checked. A connection on which a frame was
-//! read in part is of no more use: it is dropped.
+//! Invariants: what is received lies in memory that is used again, and was checked. A worker that says nothing for
+//! [`SILENCE_MAX`] while it is listened to is stopped, or cut off: whoever waits for it goes elsewhere, before its lease is
+//! over. A connection on which a frame was read in part is of no more use: it is dropped.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use arrow_flight::FlightData;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
-use forebay_proto::{Address, Frame, FrameHead, PREFACE, Request, broken, receive_column, tune};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use forebay_proto::{Address, Frame, FrameHead, PREFACE, Request, UNREACHED, broken, receive_column, tune};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
 
 /// How long a worker may take to accept.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long a worker may say nothing. One that computes says so four times meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// A connection.
 pub(crate) struct Connection {
     address: String,
-    socket: BufReader<TcpStream>,
+    socket: BufReader<Listened>,
 }
 
 /// What came.
@@ -47,20 +54,15 @@ impl Connection {
             socket.write_all(&PREFACE).await?;
             Ok::<_, std::io::Error>(socket)
         };
-        let unreachable = |cause: String| {
-            Error::unavailable(format!("the worker at {address} cannot be reached"))
-                .with("address", address)
-                .with("cause", cause)
-        };
         let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
-        let connected = connected.map_err(|_| unreachable(format!("no answer within {CONNECT_MAX:?}")))?;
-        let socket = connected.map_err(|e| unreachable(e.to_string()))?;
-        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, socket) })
+        let connected = connected.map_err(|_| unreachable(address, &format!("no answer within {CONNECT_MAX:?}")))?;
+        let socket = connected.map_err(|e| unreachable(address, &e.to_string()))?;
+        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, Listened::new(socket)) })
     }
 
     /// Says whether the worker has neither left nor spoken since.
     pub(crate) fn is_alive(&self) -> bool {
-        let looked = self.socket.get_ref().try_read(&mut [0]);
+        let looked = self.socket.get_ref().socket.try_read(&mut [0]);
         matches!(looked, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
     }
 
@@ -69,7 +71,7 @@ impl Connection {
     /// # Errors
     /// Unavailable when the connection broke.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<()> {
-        let asked = self.socket.write_all(&request.to_bytes()).await;
+        let asked = self.socket.get_mut().socket.write_all(&request.to_bytes()).await;
         asked.map_err(|e| self.broken(&e))
     }
 
@@ -78,9 +80,14 @@ impl Connection {
     /// # Errors
     /// Data when it is no frame; Unavailable when the connection broke.
     pub(crate) async fn receive(&mut self, memory: &Memory) -> Result<Received> {
-        let mut head = [0; FrameHead::BYTES];
-        self.exactly(&mut head).await?;
-        let head = FrameHead::from_bytes(&head)?;
+        let head = loop {
+            let mut head = [0; FrameHead::BYTES];
+            self.exactly(&mut head).await?;
+            let head = FrameHead::from_bytes(&head)?;
+            if head.frame != Frame::Computing {
+                break head;
+            }
+        };
         let mut small = vec![0; (head.metadata + head.header) as usize];
         self.exactly(&mut small).await?;
         if head.frame != Frame::Chunk {
@@ -89,7 +96,7 @@ impl Connection {
             return Ok(match head.frame {
                 Frame::Failed => Received::Failed(Error::from_json(&String::from_utf8_lossy(&body))),
                 Frame::Socket => Received::Socket(body),
-                Frame::End | Frame::Chunk => Received::End,
+                Frame::End | Frame::Chunk | Frame::Computing => Received::End,
             });
         }
         let mut body = memory.take(head.body as usize);
@@ -105,7 +112,8 @@ impl Connection {
     /// As [`Connection::receive`].
     pub(crate) async fn column(&mut self, len: usize, memory: &Memory) -> Result<Buffer> {
         let mut bytes = memory.take(len);
-        receive_column(&mut self.socket, bytes.as_mut_slice()).await?;
+        let received = receive_column(&mut self.socket, bytes.as_mut_slice()).await;
+        received.map_err(|e| if e.kind() == ErrorKind::Unavailable { e.with(UNREACHED, &self.address) } else { e })?;
         Ok(bytes.into())
     }
 
@@ -117,6 +125,42 @@ impl Connection {
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {
-        broken(error).with("address", &self.address)
+        broken(error).with("address", &self.address).with(UNREACHED, &self.address)
+    }
+}
+
+pub(crate) fn unreachable(address: &str, cause: &str) -> Error {
+    Error::unavailable(format!("the worker at {address} cannot be reached"))
+        .with("address", address)
+        .with(UNREACHED, address)
+        .with("cause", cause)
+}
+
+/// A socket that fails when nothing comes for [`SILENCE_MAX`] while somebody waits for it.
+struct Listened {
+    socket: TcpStream,
+    silence: Pin<Box<Sleep>>,
+    waiting: bool,
+}
+
+impl Listened {
+    fn new(socket: TcpStream) -> Self {
+        Self { socket, silence: Box::pin(tokio::time::sleep(SILENCE_MAX)), waiting: false }
+    }
+}
+
+impl AsyncRead for Listened {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Poll::Ready(read) = Pin::new(&mut this.socket).poll_read(cx, to) {
+            this.waiting = false;
+            return Poll::Ready(read);
+        }
+        if !std::mem::replace(&mut this.waiting, true) {
+            this.silence.as_mut().reset(Instant::now() + SILENCE_MAX);
+        }
+        ready!(this.silence.as_mut().poll(cx));
+        this.waiting = false;
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the worker says nothing")))
     }
 }

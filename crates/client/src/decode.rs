@@ -1,6 +1,7 @@
 //! Makes chunks of what a worker sends, once its heads were checked (`forebay_proto::ChunkHead`).
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -66,8 +67,13 @@ fn batch(data: FlightData, wire: &SchemaRef) -> Result<RecordBatch> {
     let message = arrow_ipc::root_as_message(&data.data_header).map_err(|e| wrong(&e))?;
     let header = message.header_as_record_batch().ok_or_else(|| wrong(&"it is no record batch"))?;
     let body = Buffer::from(data.data_body.clone());
-    arrow_ipc::reader::read_record_batch(&body, header, wire.clone(), &HashMap::new(), None, &message.version())
-        .map_err(|e| wrong(&e))
+    // Arrow panics where a header names bytes that the body does not have.
+    let read = AssertUnwindSafe(|| {
+        let (dictionaries, version) = (HashMap::new(), message.version());
+        arrow_ipc::reader::read_record_batch(&body, header, wire.clone(), &dictionaries, None, &version)
+    });
+    let read = catch_unwind(read).map_err(|_| wrong(&"its header does not fit its body"))?;
+    read.map_err(|e| wrong(&e))
 }
 
 /// Returns what the parts take.

@@ -16,9 +16,8 @@ use forebay_proto::{ApartColumn, ChunkHead, Large, Lent, Request, Ticket, Unreac
 use crate::borrower::{Borrower, Borrowing};
 use crate::connection::{Connection, Received};
 use crate::decode;
-use crate::link::Link;
-use crate::options::BUFFER_BYTES_MAX;
-use crate::window::{Fetch, Window};
+use crate::link::{Link, State};
+use crate::window::Fetch;
 use crate::workers::Workers;
 
 /// Chunks below this are decoded and finished where they arrive; larger ones on threads that may take their time.
@@ -39,7 +38,8 @@ pub(crate) struct Fetcher {
 }
 
 /// Why a stream ended before its end.
-enum Ended {
+#[derive(Debug)]
+pub(crate) enum Ended {
     /// The split failed: another worker would find the same.
     Split(Error),
     /// The worker or the way to it failed: another may do.
@@ -48,62 +48,94 @@ enum Ended {
     Unwanted,
 }
 
+/// One assignment, as it is fetched. No I/O: says what follows from how a stream ended.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) fetch: Fetch,
+    /// A connection that broke (the worker is alive, its host reset it) is worth one more.
+    again: bool,
+}
+
+/// What follows from how a stream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Stop,
+    /// Open another stream, for what is missing.
+    Again,
+    /// There is a complaint to say.
+    Complain,
+}
+
+impl Trial {
+    pub(crate) fn new(fetch: Fetch) -> Self {
+        Self { fetch, again: true }
+    }
+
+    pub(crate) fn after(&mut self, state: &mut State, ended: Result<(), Ended>) -> After {
+        let end = match ended {
+            Ok(()) => Ok(()),
+            Err(Ended::Split(error)) => Err(error),
+            Err(Ended::Unwanted) => return After::Stop,
+            Err(Ended::Worker(error)) => return self.lost(state, &error),
+        };
+        state.window.end(&self.fetch, end);
+        After::Stop
+    }
+
+    fn lost(&mut self, state: &mut State, error: &Error) -> After {
+        let start = self.fetch.from_chunk;
+        match state.window.again(&self.fetch) {
+            None => return After::Stop,
+            Some(again) => self.fetch = again,
+        }
+        if self.fetch.from_chunk > start && std::mem::take(&mut self.again) {
+            return After::Again;
+        }
+        let Fetch { place, token, address, .. } = &self.fetch;
+        tracing::info!(worker = address, ?place, error = error.message(), "asking for another worker");
+        if !state.window.lost(&self.fetch) {
+            return After::Stop;
+        }
+        let unavailable = |address| Error::unavailable(format!("the worker at {address} does not hold the split"));
+        // Should it be the last one, the user is not told to look for something that does not exist.
+        let error = if error.get("ticket").is_some() { unavailable(address) } else { error.clone() };
+        let (epoch, ordinal, error) = (place.epoch, place.ordinal, error.to_json());
+        state.say.unreachable.push(Unreachable { epoch, ordinal, token: *token, error });
+        After::Complain
+    }
+}
+
 impl Fetcher {
     /// Fetches a split until it is complete, or reports who could not give it.
-    pub(crate) async fn fetch(&self, mut fetch: Fetch) {
-        let mut error = None;
-        // Twice: a connection that broke (the worker is alive, its host reset it) is worth one more.
-        for _ in 0..2 {
-            let start = fetch.from_chunk;
-            match self.stream(&fetch).await {
-                Ok(()) => return self.link.update(|s| s.window.end(&fetch, Ok(()))),
-                Err(Ended::Split(e)) => return self.link.update(|s| s.window.end(&fetch, Err(e))),
-                Err(Ended::Unwanted) => return,
-                Err(Ended::Worker(e)) => {
-                    self.workers.forget(&fetch.address);
-                    error = Some(e);
-                }
+    pub(crate) async fn fetch(&self, fetch: Fetch) {
+        let (mut trial, mut again) = (Trial::new(fetch), false);
+        loop {
+            let ended = self.stream(&trial.fetch, again).await;
+            if matches!(ended, Err(Ended::Worker(_))) {
+                self.workers.forget(&trial.fetch.address);
             }
-            match self.link.lock().window.again(&fetch) {
-                None => return,
-                Some(again) if again.from_chunk > start => fetch = again,
-                Some(_) => break,
+            match self.link.update(|s| trial.after(s, ended)) {
+                After::Again => again = true,
+                After::Stop => return,
+                After::Complain => return self.link.to_say.notify_one(),
             }
-        }
-        self.report(&fetch, error.unwrap_or_else(|| Error::unavailable("the stream broke")));
-    }
-
-    fn report(&self, fetch: &Fetch, error: Error) {
-        tracing::info!(worker = fetch.address, place = ?fetch.place, error = error.message(), "asking for another worker");
-        let complaint = Unreachable {
-            epoch: fetch.place.epoch,
-            ordinal: fetch.place.ordinal,
-            token: fetch.token,
-            error: error.to_json(),
-        };
-        let needed = self.link.update(|s| {
-            let needed = s.window.lost(fetch);
-            if needed {
-                s.say.unreachable.push(complaint);
-            }
-            needed
-        });
-        if needed {
-            self.link.to_say.notify_one();
         }
     }
 
-    async fn stream(&self, fetch: &Fetch) -> Result<(), Ended> {
+    async fn stream(&self, fetch: &Fetch, again: bool) -> Result<(), Ended> {
         tokio::select! {
             biased;
             () = self.unwanted(fetch) => Err(Ended::Unwanted),
-            ended = self.chunks(fetch) => ended,
+            ended = self.chunks(fetch, again) => ended,
         }
     }
 
-    async fn chunks(&self, fetch: &Fetch) -> Result<(), Ended> {
-        let peer = self.workers.peer(&fetch.address).await.map_err(Ended::Worker)?;
-        let mut connection = peer.connection().await.map_err(Ended::Worker)?;
+    async fn chunks(&self, fetch: &Fetch, again: bool) -> Result<(), Ended> {
+        let connected = match again {
+            false => self.workers.connection(&fetch.address).await,
+            true => self.workers.connection_again(&fetch.address).await,
+        };
+        let (peer, mut connection) = connected.map_err(Ended::Worker)?;
         let mut borrowing = peer.borrower.as_ref().map(Borrower::stream);
         let request = Request::Read { ticket: self.ticket(fetch), reader: borrowing.as_ref().map(Borrowing::reader) };
         connection.ask(&request).await.map_err(Ended::Worker)?;
@@ -159,20 +191,20 @@ impl Fetcher {
 
     /// Waits until nobody wants a split any more: it was consumed, or is another worker's.
     async fn unwanted(&self, fetch: &Fetch) {
-        self.changed(|window| !window.is_wanted(fetch)).await;
+        self.changed(|state| state.room_for(fetch).is_none()).await;
     }
 
-    /// The front split is never held up, so that what waits behind it always gets its turn.
+    /// Waits until a split may take in more, or is not wanted.
     async fn wait_for_room(&self, fetch: &Fetch) {
-        self.changed(|window| window.has_room(fetch.place, BUFFER_BYTES_MAX)).await;
+        self.changed(|state| state.room_for(fetch) != Some(false)).await;
     }
 
-    async fn changed(&self, is_so: impl Fn(&Window) -> bool) {
+    async fn changed(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             let room = self.link.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
-            if is_so(&self.link.lock().window) {
+            if is_so(&self.link.lock()) {
                 return;
             }
             room.await;
@@ -229,7 +261,7 @@ impl Fetcher {
 
 /// What a worker says of a split is the split's own, unless it says that the lease is gone (context `ticket`), or that
 /// something did not answer there.
-fn classify(error: Error) -> Ended {
+pub(crate) fn classify(error: Error) -> Ended {
     let of_worker = error.get("ticket").is_some() || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Closed);
     if of_worker { Ended::Worker(error) } else { Ended::Split(error) }
 }

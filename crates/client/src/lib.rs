@@ -4,10 +4,12 @@
 //! Service        a dispatcher: open_job, jobs, workers, cancel
 //! ServiceStream  one consumer of a job: next() gives the same deliveries as a stream in this process
 //!   session      the Consume stream to the dispatcher: who holds what comes in, what was consumed goes out
+//!   talk         what is said in it, without I/O
 //!   fetch        one split from one worker, chunk by chunk
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   window       chunks by (epoch, split, index), whatever order they come in
+//!   reader       what the user gets next, and what was consumed, without I/O
 //!   merge        exact batches (forebay_exec::Merge)
 //! ```
 //!
@@ -25,10 +27,14 @@ mod job;
 mod link;
 mod lock;
 mod options;
+mod reader;
 mod runtime;
 mod service;
 mod session;
+#[doc(hidden)]
+pub mod simulate;
 mod stream;
+mod talk;
 mod window;
 mod workers;
 
@@ -37,3 +43,28 @@ pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;
 pub use stream::ServiceStream;
+
+/// Reads the messages of one chunk as a consumer does. For the fuzzer alone.
+///
+/// # Errors
+/// Data when they are not a chunk of the schema.
+#[doc(hidden)]
+pub fn decode_messages(
+    messages: Vec<arrow_flight::FlightData>,
+    schema: &std::sync::Arc<forebay_data::Schema>,
+    with_ids: bool,
+) -> forebay_core::Result<forebay_data::Chunk> {
+    use forebay_proto::{ChunkHead, Large};
+    let wire = forebay_data::Chunk::wire_schema(schema, with_ids);
+    for message in &messages {
+        let elsewhere: Vec<usize> = match ChunkHead::open(message)?.large {
+            Large::Inside => continue,
+            Large::Lent(lent) => lent.columns.iter().map(|c| c.column as usize).collect(),
+            Large::Apart(columns) => columns.iter().map(|c| c.column as usize).collect(),
+        };
+        let rest = decode::rest(message.clone(), &elsewhere, &wire, schema)?;
+        elsewhere.iter().try_for_each(|&column| decode::bytes_of(column, rest.num_rows(), schema).map(drop))?;
+        return Ok(rest);
+    }
+    decode::chunk(messages, &wire, schema)
+}

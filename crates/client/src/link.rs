@@ -4,14 +4,15 @@
 //! there is at most one complaint for each split of the window.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use forebay_core::Error;
+use forebay_core::{Clock, Error, SystemClock, Ticks};
 use forebay_proto::Unreachable;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
-use crate::window::{Place, Window};
+use crate::options::BUFFER_BYTES_MAX;
+use crate::window::{Fetch, Place, Window};
 
 /// What is to be said to the dispatcher.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(crate) struct ToSay {
 pub(crate) enum Session {
     Open,
     /// Since when there is none.
-    Broken(Instant),
+    Broken(Ticks),
     /// The last word was said.
     Over,
 }
@@ -46,8 +47,37 @@ pub(crate) struct State {
     pub(crate) waited: Duration,
 }
 
+impl State {
+    /// Begins without a session.
+    pub(crate) fn new(window: Window, now: Ticks) -> Self {
+        let (say, session) = (ToSay::default(), Session::Broken(now));
+        Self { window, say, session, fatal: None, waited: Duration::ZERO }
+    }
+
+    /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
+    /// up, so that what waits behind it always gets its turn.
+    pub(crate) fn room_for(&self, fetch: &Fetch) -> Option<bool> {
+        self.window.is_wanted(fetch).then(|| self.window.has_room(fetch.place, BUFFER_BYTES_MAX))
+    }
+
+    /// Says whether there was no dispatcher for so long, and nothing is on its way without one.
+    pub(crate) fn is_lost(&self, now: Ticks, deadline: Duration) -> bool {
+        match self.session {
+            Session::Broken(since) => !self.window.is_coming() && now - since >= deadline,
+            Session::Open | Session::Over => false,
+        }
+    }
+
+    /// An epoch is over, perhaps before its end: the window goes on at `at`.
+    pub(crate) fn move_on(&mut self, ended: Option<u64>, at: Place) {
+        self.say.ended.extend(ended);
+        self.window.move_to(at);
+    }
+}
+
 /// What they share.
 pub(crate) struct Link {
+    clock: SystemClock,
     state: Mutex<State>,
     /// Told when `next` may find something: a chunk, an end, an error.
     news: Condvar,
@@ -59,14 +89,13 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(window: Window) -> Self {
-        let state = State {
-            window,
-            say: ToSay::default(),
-            session: Session::Broken(Instant::now()),
-            fatal: None,
-            waited: Duration::ZERO,
-        };
-        Self { state: Mutex::new(state), news: Condvar::new(), to_say: Notify::new(), room: Notify::new() }
+        let clock = SystemClock::default();
+        let state = Mutex::new(State::new(window, clock.now()));
+        Self { clock, state, news: Condvar::new(), to_say: Notify::new(), room: Notify::new() }
+    }
+
+    pub(crate) fn now(&self) -> Ticks {
+        self.clock.now()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,7 +104,12 @@ impl Link {
 
     /// Changes the state and tells the user.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let changed = change(&mut self.lock());
+        let changed = {
+            let mut state = self.lock();
+            let changed = change(&mut state);
+            debug_assert_eq!(state.window.check(), Ok(()));
+            changed
+        };
         self.news.notify_all();
         changed
     }

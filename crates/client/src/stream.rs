@@ -1,47 +1,33 @@
 //! One consumer of a job: the same deliveries, in the same order, as a stream in this process.
 //!
-//! `next` runs on the user's thread: it takes chunks from the window, merges them, and hands out what is ready. It
-//! never asks anyone where an epoch ends. A split is acknowledged once its rows were handed out and the user came back
-//! for more; or, when nothing can be handed out before more comes, once all of it is in this process (a batch may need
-//! rows of more splits than the window has).
+//! `next` runs on the user's thread: it takes chunks from the window, merges them, and hands out what is ready. What
+//! comes next, and what was consumed, is decided in `reader`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Functions, Merge, Position};
+use forebay_exec::{Delivery, Functions, Merge};
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
 use crate::job::OpenedJob;
 use crate::link::{Link, Session as Is, State};
 use crate::options::{POLL, StreamOptions, WINDOW_MAX, window};
+use crate::reader::{Next, Reader};
 use crate::runtime::{Owner, runtime};
 use crate::session::{FINISH_MAX, Session};
+use crate::talk::Talk;
 use crate::window::{Front, Place, Window};
 use crate::workers::Workers;
 
 /// An iterator over one consumer's part of a job. Dropping it closes its connections at once.
 pub struct ServiceStream {
     link: Arc<Link>,
-    merge: Merge,
+    reader: Reader,
     address: String,
     deadline: Duration,
-    /// Splits of an epoch; `None` is without end.
-    splits: Option<u64>,
-    /// The epoch to end before; `None` is never.
-    end_epoch: Option<u64>,
-    /// The split whose chunks are being merged.
-    at: Place,
-    /// The last split that was merged as a whole, and how many chunks it had: a position after all of them is past it.
-    merged: Option<(Place, u64)>,
-    /// Chunks of the split at `at` that were merged.
-    chunks: u64,
-    /// What was acknowledged.
-    acked: Place,
-    /// Where the user is once it comes back.
-    delivered: Option<Position>,
     ended: Option<Option<Error>>,
     task: Option<JoinHandle<()>>,
     owner: Owner,
@@ -95,20 +81,15 @@ impl ServiceStream {
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
         let merge = Merge::new(executable, options.consumer, &from)?;
-        let session = Session { address: job.address.clone(), fetcher, window, resume };
+        let reader = Reader::new(merge, &from, splits, job.epochs());
+        let talk = Talk::new(job.id(), consumer, window, resume);
+        let session = Session { address: job.address.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
             link,
-            merge,
+            reader,
             address: job.address.clone(),
             deadline: options.deadline,
-            splits,
-            end_epoch: job.epochs(),
-            at,
-            merged: None,
-            chunks: from.chunk,
-            acked: at,
-            delivered: None,
             ended: None,
             task: Some(task),
             owner: Owner::this(),
@@ -127,14 +108,10 @@ impl ServiceStream {
         if let Some(ended) = &self.ended {
             return ended.clone().map_or(Ok(None), Err);
         }
-        if let Some(position) = self.delivered.take() {
-            self.acknowledge(self.consumed(&position));
-        }
+        let consumed = self.reader.returned();
+        self.acknowledge(consumed);
         match self.advance(poll) {
-            Ok(Some(delivery)) => {
-                self.delivered = Some(delivery.position_after(delivery.chunk.num_rows()));
-                Ok(Some(delivery))
-            }
+            Ok(Some(delivery)) => Ok(Some(delivery)),
             Ok(None) => {
                 self.finish();
                 self.ended = Some(None);
@@ -150,58 +127,24 @@ impl ServiceStream {
 
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         loop {
-            if let Some(delivery) = self.merge.pop() {
-                return Ok(Some(delivery));
-            }
-            if self.splits == Some(0) {
-                // Every epoch is empty, however many there are.
-                self.at = Place { epoch: self.end_epoch.unwrap_or(self.at.epoch), ordinal: 0 };
-                return Ok(None);
-            }
-            if self.end_epoch.is_some_and(|end| self.at.epoch >= end) {
-                return Ok(None);
-            }
-            if self.merge.is_satisfied() {
-                poll()?;
-                self.end_early();
-                self.next_epoch()?;
-            } else if self.splits == Some(self.at.ordinal) {
-                self.next_epoch()?;
-            } else {
-                self.step(poll)?;
+            match self.reader.next()? {
+                Next::Delivery(delivery) => return Ok(Some(*delivery)),
+                Next::Over => return Ok(None),
+                Next::Front => {
+                    let front = self.wait(poll)?;
+                    self.reader.take(front)?;
+                }
+                Next::Epoch { ended, at } => {
+                    self.link.update(|s| s.move_on(ended, at));
+                    self.link.room.notify_waiters();
+                    if ended.is_some() {
+                        self.link.to_say.notify_one();
+                        // There may be epochs without end of which nothing is needed.
+                        poll()?;
+                    }
+                }
             }
         }
-    }
-
-    /// Merges what the front split has next.
-    fn step(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        match self.wait(poll)? {
-            Front::Chunk(index, chunk) => {
-                self.chunks = index + 1;
-                self.merge.push(self.at.ordinal, index, chunk)
-            }
-            Front::End => {
-                self.merged = Some((self.at, self.chunks));
-                (self.at.ordinal, self.chunks) = (self.at.ordinal + 1, 0);
-                Ok(())
-            }
-            Front::Failed(error) => Err(error),
-            Front::Empty => Ok(()),
-        }
-    }
-
-    /// Nothing more of this epoch is needed: a `take` has its rows.
-    fn end_early(&self) {
-        self.link.lock().say.ended.push(self.at.epoch);
-        self.link.to_say.notify_one();
-    }
-
-    fn next_epoch(&mut self) -> Result<()> {
-        self.at = Place { epoch: self.at.epoch + 1, ordinal: 0 };
-        self.chunks = 0;
-        self.link.update(|s| s.window.move_to(self.at));
-        self.link.room.notify_waiters();
-        self.merge.end_epoch()
     }
 
     /// Takes what the front split has, waiting for it.
@@ -225,8 +168,8 @@ impl ServiceStream {
             if began.is_none() {
                 drop(state);
                 began = Some(Instant::now());
-                // Every split before this one is in this process as a whole.
-                self.acknowledge(self.at);
+                let consumed = self.reader.waits();
+                self.acknowledge(consumed);
                 continue;
             }
             drop(self.link.wait(state, POLL));
@@ -236,8 +179,7 @@ impl ServiceStream {
 
     /// What is assigned can be read without a dispatcher; beyond that it is waited for until the deadline.
     fn check_deadline(&self, state: &State) -> Result<()> {
-        let Is::Broken(since) = state.session else { return Ok(()) };
-        if state.window.is_coming() || since.elapsed() < self.deadline {
+        if !state.is_lost(self.link.now(), self.deadline) {
             return Ok(());
         }
         let seconds = self.deadline.as_secs_f64();
@@ -246,32 +188,21 @@ impl ServiceStream {
             format!("the dispatcher at {} did not answer for {seconds:.1} s", self.address),
         )
         .with("address", &self.address)
-        .with("split", format!("{} of epoch {}", self.at.ordinal, self.at.epoch))
+        .with("split", format!("{} of epoch {}", self.reader.at().ordinal, self.reader.at().epoch))
         .hint("start it again with the same state folder, and go on from the last saved state"))
     }
 
-    /// Returns the first split that a position still needs.
-    fn consumed(&self, position: &Position) -> Place {
-        let place = Place { epoch: position.epoch, ordinal: position.split };
-        match self.merged {
-            Some((merged, chunks)) if merged == place && position.chunk >= chunks => {
-                Place { ordinal: place.ordinal + 1, ..place }
-            }
-            _ => place,
-        }
-    }
-
-    fn acknowledge(&mut self, place: Place) {
-        if place > self.acked {
-            self.acked = place;
-            self.link.lock().say.ack = Some(place);
+    fn acknowledge(&self, place: Option<Place>) {
+        if place.is_some() {
+            self.link.lock().say.ack = place;
             self.link.to_say.notify_one();
         }
     }
 
     /// Says the last word and waits for it to be heard, which takes one round trip.
     fn finish(&mut self) {
-        self.acknowledge(self.at);
+        let consumed = self.reader.waits();
+        self.acknowledge(consumed);
         self.link.lock().say.finish = true;
         self.link.to_say.notify_one();
         let end = Instant::now() + FINISH_MAX;

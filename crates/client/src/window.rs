@@ -165,6 +165,23 @@ impl Window {
         self.splits.get(&self.front).is_some_and(|s| s.fetching)
     }
 
+    /// Checks the invariants, in time that follows the number of splits and chunks that wait.
+    ///
+    /// # Errors
+    /// Internal, naming what does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bytes = self.splits.values().flat_map(|s| &s.chunks).map(|(_, bytes)| bytes).sum::<usize>();
+        if bytes != self.bytes {
+            return Err(Error::internal(format!("C-3: {} bytes are counted, and {bytes} wait", self.bytes)));
+        }
+        let wrong = self.splits.iter().find(|(place, split)| {
+            **place < self.front || (split.chunks.len() as u64) > split.next || (split.fetching && split.end.is_some())
+        });
+        wrong.map_or(Ok(()), |(place, _)| {
+            Err(Error::internal(format!("C-1: what came of {place:?} contradicts itself")))
+        })
+    }
+
     /// Returns the first split that is not here as a whole: where a new session begins.
     pub(crate) fn missing(&self) -> Place {
         let mut place = self.front;

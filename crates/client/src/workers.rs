@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forebay_core::Result;
 
 use crate::borrower::Borrower;
-use crate::connection::Connection;
+use crate::connection::{Connection, unreachable};
 use crate::lock::lock;
 use crate::options::WINDOW_MAX;
 
 /// Workers that are remembered. Beyond, all are connected anew: connections in use live on with their splits.
 const WORKERS_MAX: usize = 256;
+
+/// How long a worker whose connection broke may take to answer the next.
+const AGAIN_MAX: Duration = Duration::from_millis(500);
 
 /// A worker that is connected.
 pub(crate) struct Peer {
@@ -26,11 +30,26 @@ pub(crate) struct Peer {
 pub(crate) struct Workers(Mutex<HashMap<String, Arc<Peer>>>);
 
 impl Workers {
-    /// Returns a worker, connected.
+    /// Returns a worker, and a connection to it that nobody uses.
     ///
     /// # Errors
     /// Unavailable, at once when nobody listens there: another worker is sooner found than this one waited for.
-    pub(crate) async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
+    pub(crate) async fn connection(&self, address: &str) -> Result<(Arc<Peer>, Connection)> {
+        let peer = self.peer(address).await?;
+        let connection = peer.connection().await?;
+        Ok((peer, connection))
+    }
+
+    /// As [`Workers::connection`], after a connection to it broke: one that lives answers at once.
+    ///
+    /// # Errors
+    /// Unavailable, after [`AGAIN_MAX`] at the latest.
+    pub(crate) async fn connection_again(&self, address: &str) -> Result<(Arc<Peer>, Connection)> {
+        let connection = tokio::time::timeout(AGAIN_MAX, self.connection(address)).await;
+        connection.unwrap_or_else(|_| Err(unreachable(address, "it does not answer a new connection")))
+    }
+
+    async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
         if let Some(peer) = lock(&self.0).get(address) {
             return Ok(peer.clone());
         }
@@ -56,8 +75,8 @@ impl Peer {
     /// Returns a connection that nobody uses.
     ///
     /// # Errors
-    /// As [`Workers::peer`].
-    pub(crate) async fn connection(&self) -> Result<Connection> {
+    /// As [`Connection::open`].
+    async fn connection(&self) -> Result<Connection> {
         let idle = || lock(&self.idle).pop();
         while let Some(connection) = idle() {
             if connection.is_alive() {

@@ -1,20 +1,21 @@
-//! The one task that owns the state. Sessions and requests talk to it by messages; it talks back through ports.
+//! The one task that owns the machine. Sessions and requests talk to it by messages; it talks back through ports.
 //!
 //! It takes all commands that are waiting, then grants, then hands one batch to the committer: under load, batches
-//! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended.
+//! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended. What it decides
+//! is decided in `machine`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay_core::{Clock, Error, Result};
-use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, consumer_event, to_status, worker_event};
+use forebay_core::{Clock, Error, Result, Ticks};
+use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::outbox::Outbox;
+use crate::machine::{Machine, Word};
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
@@ -26,6 +27,8 @@ pub(crate) const PORT_EVENTS_MAX: usize = 16_384;
 /// Commands that are taken together.
 const TOGETHER_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
+/// How often the state's invariants are checked, where that is cheap.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long the last batch may take at the end.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(3);
 
@@ -122,25 +125,23 @@ fn stopping() -> Error {
 struct Open {
     port: Port,
     ended: CancellationToken,
-    /// Whether it has been told anything: the first event is never a heartbeat.
-    greeted: bool,
 }
 
-/// Something to say.
-enum Delivery {
-    Effect(Effect),
-    Created(oneshot::Sender<Result<Arc<JobRecord>>>, Arc<JobRecord>),
-    Cancelled(oneshot::Sender<Result<()>>),
+/// The answer to a request that waits for what it speaks of to be durable, and who asked.
+enum Answer {
+    Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
+    Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
+    Cancelled(oneshot::Sender<Result<()>>, Result<()>),
 }
 
-/// The state's owner.
+/// The machine's owner.
 pub(crate) struct Actor {
-    state: State,
+    machine: Machine<Answer>,
     clock: Arc<dyn Clock>,
     inbox: mpsc::Receiver<Command>,
     committer: Committer,
-    outbox: Outbox<Delivery>,
     open: HashMap<SessionId, Open>,
+    checked: Ticks,
 }
 
 impl Actor {
@@ -151,9 +152,9 @@ impl Actor {
         inbox: mpsc::Receiver<Command>,
         committer: Committer,
     ) -> Self {
-        let mut actor = Self { state, clock, inbox, committer, outbox: Outbox::default(), open: HashMap::new() };
-        actor.take(recovered);
-        actor
+        let now = clock.now();
+        let machine = Machine::new(state, recovered, now);
+        Self { machine, clock, inbox, committer, open: HashMap::new(), checked: now }
     }
 
     /// Runs until `shutdown`; then writes what is left and ends all sessions.
@@ -165,24 +166,23 @@ impl Actor {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut commands = Vec::with_capacity(TOGETHER_MAX);
         loop {
-            let mut effects = Vec::new();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                done = self.committer.done(), if self.outbox.is_writing() => {
+                done = self.committer.done(), if self.machine.is_writing() => {
                     done.ok_or_else(|| Error::internal("the ledger's thread died"))?;
-                    self.outbox.written().into_iter().for_each(|d| self.deliver(d));
+                    self.machine.written();
                 }
                 _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {
                     for command in commands.drain(..) {
-                        self.command(command, &mut effects);
-                        self.take(std::mem::take(&mut effects));
+                        self.command(command);
+                        self.deliver();
                     }
                 }
-                _ = tick.tick() => self.state.handle(self.clock.now(), Input::Tick, &mut effects),
+                _ = tick.tick() => self.tick(),
             }
-            self.state.schedule(self.clock.now(), &mut effects);
-            self.take(effects);
-            if let Some(batch) = self.outbox.next(self.clock.now()) {
+            let batch = self.machine.schedule(self.clock.now());
+            self.deliver();
+            if let Some(batch) = batch {
                 self.committer.send(batch)?;
             }
         }
@@ -190,11 +190,24 @@ impl Actor {
         Ok(())
     }
 
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        self.machine.input(now, Input::Tick);
+        if now - self.checked < CHECK_EVERY {
+            return;
+        }
+        self.checked = now;
+        if let Err(violation) = self.machine.check() {
+            tracing::error!(%violation, "the dispatcher's state contradicts itself: please report this as a bug");
+            debug_assert!(false, "{violation}");
+        }
+    }
+
     async fn finish(mut self) {
         let write = async {
             loop {
-                if !self.outbox.is_writing() {
-                    let Some(batch) = self.outbox.rest() else { break };
+                if !self.machine.is_writing() {
+                    let Some(batch) = self.machine.rest() else { break };
                     if self.committer.send(batch).is_err() {
                         break;
                     }
@@ -202,8 +215,8 @@ impl Actor {
                 if self.committer.done().await.is_none() {
                     break;
                 }
-                let ready = self.outbox.written();
-                ready.into_iter().for_each(|d| self.deliver(d));
+                self.machine.written();
+                self.deliver();
             }
         };
         if tokio::time::timeout(LAST_WRITE_MAX, write).await.is_err() {
@@ -215,91 +228,54 @@ impl Actor {
         sessions.into_iter().for_each(|s| self.end(s, &stopping()));
     }
 
-    fn command(&mut self, command: Command, effects: &mut Vec<Effect>) {
+    fn command(&mut self, command: Command) {
         let now = self.clock.now();
         match command {
             Command::Begin { session, port, ended, input } => {
-                self.open.insert(session, Open { port, ended, greeted: false });
-                self.state.handle(now, input, effects);
+                self.open.insert(session, Open { port, ended });
+                self.machine.begin(now, session, input);
             }
-            Command::Input(input) => {
-                if let Input::ConsumerGone { session } | Input::WorkerGone { session } = input {
-                    self.open.remove(&session);
-                }
-                self.state.handle(now, input, effects);
-            }
+            Command::Input(input) => self.machine.input(now, input),
+            Command::Find { name, reply } => self.machine.find(&name, |found| Answer::Found(reply, found)),
             // Whoever asked may be gone; then nobody minds that the answer is lost.
-            Command::Find { name, reply } => drop(reply.send(self.state.job(&name).cloned())),
-            Command::ListJobs { reply } => drop(reply.send(self.state.list_jobs())),
-            Command::ListWorkers { reply } => drop(reply.send(self.state.list_workers(now))),
-            Command::Create { record, splits, reply } => match self.state.create(now, *record, &splits, effects) {
-                Ok(record) => self.answer(effects, Delivery::Created(reply, record)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
-            Command::Cancel { name, reply } => match self.state.cancel(now, &name, effects) {
-                Ok(()) => self.answer(effects, Delivery::Cancelled(reply)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
-        }
-    }
-
-    /// Answers a request once its effects are durable.
-    fn answer(&mut self, effects: &mut Vec<Effect>, delivery: Delivery) {
-        self.take(std::mem::take(effects));
-        if let Some(delivery) = self.outbox.say(delivery) {
-            self.deliver(delivery);
-        }
-    }
-
-    fn take(&mut self, effects: Vec<Effect>) {
-        let now = self.clock.now();
-        for effect in effects {
-            match effect {
-                Effect::Persist(update) => self.outbox.update(now, update, true),
-                Effect::Remember(update) => self.outbox.update(now, update, false),
-                // Whether the disk is slow says nothing about whether this process lives.
-                Effect::Worker(session, worker_event::Event::Heartbeat(_))
-                | Effect::Consumer(session, consumer_event::Event::Heartbeat(_)) => {
-                    if self.open.get(&session).is_some_and(|o| o.greeted) {
-                        self.deliver(Delivery::Effect(effect));
-                    }
-                }
-                effect => {
-                    if let Some(delivery) = self.outbox.say(Delivery::Effect(effect)) {
-                        self.deliver(delivery);
-                    }
-                }
+            Command::ListJobs { reply } => drop(reply.send(self.machine.list_jobs())),
+            Command::ListWorkers { reply } => drop(reply.send(self.machine.list_workers(now))),
+            Command::Create { record, splits, reply } => {
+                self.machine.create(now, *record, &splits, |created| Answer::Created(reply, created));
+            }
+            Command::Cancel { name, reply } => {
+                self.machine.cancel(now, &name, |cancelled| Answer::Cancelled(reply, cancelled));
             }
         }
     }
 
-    fn deliver(&mut self, delivery: Delivery) {
-        let (session, sent) = match delivery {
-            Delivery::Created(reply, record) => return drop(reply.send(Ok(record))),
-            Delivery::Cancelled(reply) => return drop(reply.send(Ok(()))),
-            Delivery::Effect(Effect::End(session, error)) => return self.end(session, &error),
-            Delivery::Effect(Effect::Consumer(session, event)) => (session, self.send_consumer(session, event)),
-            Delivery::Effect(Effect::Worker(session, event)) => (session, self.send_worker(session, event)),
-            Delivery::Effect(Effect::Persist(_) | Effect::Remember(_)) => return,
-        };
-        if !sent {
+    /// Says what there is to say.
+    fn deliver(&mut self) {
+        for word in self.machine.said() {
+            match word {
+                Word::Consumer(session, event) => self.send(session, |port| match port {
+                    Port::Consumer(port) => port.try_send(Ok(ConsumerEvent { event: Some(event) })).is_ok(),
+                    Port::Worker(_) => true,
+                }),
+                Word::Worker(session, event) => self.send(session, |port| match port {
+                    Port::Worker(port) => port.try_send(Ok(WorkerEvent { event: Some(event) })).is_ok(),
+                    Port::Consumer(_) => true,
+                }),
+                Word::End(session, error) => self.end(session, &error),
+                Word::Closed(session) => drop(self.open.remove(&session)),
+                Word::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
+                Word::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
+                Word::Answer(Answer::Cancelled(reply, cancelled)) => drop(reply.send(cancelled)),
+            }
+        }
+    }
+
+    /// Ends the session of a peer that does not keep up.
+    fn send(&mut self, session: SessionId, send: impl FnOnce(&Port) -> bool) {
+        if self.open.get(&session).is_some_and(|open| !send(&open.port)) {
+            self.machine.close(session);
             self.end(session, &Error::unavailable("this session does not read what it is told"));
         }
-    }
-
-    /// Returns false when the peer does not keep up.
-    fn send_consumer(&mut self, session: SessionId, event: consumer_event::Event) -> bool {
-        let Some(open) = self.open.get_mut(&session) else { return true };
-        open.greeted = true;
-        let Port::Consumer(port) = &open.port else { return true };
-        port.try_send(Ok(ConsumerEvent { event: Some(event) })).is_ok()
-    }
-
-    fn send_worker(&mut self, session: SessionId, event: worker_event::Event) -> bool {
-        let Some(open) = self.open.get_mut(&session) else { return true };
-        open.greeted = true;
-        let Port::Worker(port) = &open.port else { return true };
-        port.try_send(Ok(WorkerEvent { event: Some(event) })).is_ok()
     }
 
     /// Ends a session. Its task then says that it is gone, if the state does not know yet.

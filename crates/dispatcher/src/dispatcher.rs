@@ -7,7 +7,6 @@ use std::time::Duration;
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 
 use crate::actor::{Actor, Handle};
 use crate::indexer::{FileIndexer, Indexer};
@@ -22,7 +21,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// A dispatcher that listens and has its state, ready to run.
 pub struct Dispatcher {
-    incoming: TcpIncoming,
+    incoming: forebay_proto::Incoming,
     actor: Actor,
     service: Service,
 }
@@ -60,7 +59,7 @@ impl Dispatcher {
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, clock, inbox, Committer::start(dir, store)?);
         let service = Service::new(handle.clone(), blobs.clone(), Opener::new(handle, blobs, indexer));
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = forebay_proto::Incoming::new(listener);
         Ok((address, Self { incoming, actor, service }))
     }
 

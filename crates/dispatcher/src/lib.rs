@@ -1,8 +1,8 @@
 //! Grants splits, keeps the ledger, detects loss.
 //!
 //! ```text
-//! sessions (service) --commands--> actor: owns State --batches--> committer: owns the ledger file
-//!                    <--events---         (pure)      <--done----
+//! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger file
+//!                    <--events---         (pure)        <--done----
 //! ```
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
@@ -13,11 +13,14 @@ mod actor;
 mod dispatcher;
 mod indexer;
 mod jobs;
+mod machine;
 mod measure;
 mod options;
 mod outbox;
 mod records;
 mod service;
+#[doc(hidden)]
+pub mod simulate;
 mod state;
 mod store;
 
@@ -25,3 +28,14 @@ pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
+
+/// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
+///
+/// # Errors
+/// Data when it is no record.
+#[doc(hidden)]
+pub fn check_job_record(json: &[u8]) -> forebay_core::Result<()> {
+    let record: records::JobRecord = serde_json::from_slice(json)
+        .map_err(|e| forebay_core::Error::data(format!("a job's record cannot be read: {e}")))?;
+    jobs::splits(&record).map(drop)
+}

@@ -2,7 +2,7 @@
 //!
 //! A change is an [`Update`]; a [`Batch`] is what many updates come to, so that what is written depends on how much
 //! is outstanding and never on how often it changed. A [`Ledger`] is everything that has been written.
-//! Invariant: `ledger.apply(batch)` is what the store does with a batch, so tests replay without a disk.
+//! Invariant: `ledger.apply(batch)` is what the store does with a batch, so tests and the simulation replay without a disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -144,8 +144,8 @@ pub(crate) struct Ledger {
     pub(crate) next_job: u64,
 }
 
-#[cfg(test)]
 impl Ledger {
+    /// Does what the store does with a batch.
     pub(crate) fn apply(&mut self, batch: &Batch) {
         for (id, job) in &batch.jobs {
             match job {

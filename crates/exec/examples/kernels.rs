@@ -13,7 +13,10 @@ use forebay_exec::image::{
 use forebay_exec::table::evaluate;
 use forebay_plan::{Binary, Expr, Permutation, Unary};
 
-const KERNELS: [(&str, fn(u64) -> Result<()>); 6] = [
+/// Runs it so many times.
+type Kernel = fn(u64) -> Result<()>;
+
+const KERNELS: [(&str, Kernel); 6] = [
     ("jpeg, whole", jpeg),
     ("jpeg to 224 x 224 float32, cropped", chain),
     ("resize 500 x 375 to 224 x 224", resize),

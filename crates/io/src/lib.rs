@@ -15,6 +15,7 @@ mod fail;
 mod formats;
 mod index;
 mod infer;
+mod limits;
 mod readers;
 mod rows;
 mod store;

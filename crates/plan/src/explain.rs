@@ -16,7 +16,7 @@ pub fn describe(op: &Op) -> String {
             format!("{}{}", function.name, if function.batched { ", batched=True" } else { "" })
         }
         Op::FilterExpr { predicate } => predicate.to_string(),
-        Op::Select { columns } | Op::Drop { columns } => columns.join(", "),
+        Op::Select { columns } | Op::Drop { columns } | Op::CheckFinite { columns } => columns.join(", "),
         Op::Rename { columns } => columns.iter().map(|(a, b)| format!("{a}={b}")).collect::<Vec<_>>().join(", "),
         Op::Cast { columns } => columns.iter().map(|(c, d)| format!("{c}={d}")).collect::<Vec<_>>().join(", "),
         Op::WithColumn { column, value } => format!("{column}, {value}"),

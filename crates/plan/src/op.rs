@@ -146,6 +146,11 @@ pub enum Op {
         /// Its value.
         value: Expr,
     },
+    /// The same rows; a number in these columns that is not finite is an error.
+    CheckFinite {
+        /// Their names.
+        columns: Vec<String>,
+    },
     /// Encoded bytes to an uint8 image of height, width, channels.
     DecodeImage {
         /// The column, decoded in place.
@@ -387,6 +392,7 @@ impl Op {
             Op::Rename { .. } => "rename",
             Op::Cast { .. } => "cast",
             Op::WithColumn { .. } => "with_column",
+            Op::CheckFinite { .. } => "check_finite",
             Op::DecodeImage { .. } => "decode_image",
             Op::Resize { .. } | Op::ResizeShorter { .. } => "resize",
             Op::CenterCrop { .. } => "center_crop",
@@ -516,6 +522,12 @@ impl Op {
                 let field = Field::new(column, value.kind(input)?.column());
                 Ok(input.with(Field { nullable: value.is_nullable(input), ..field }))
             }
+            Op::CheckFinite { columns } if columns.is_empty() => {
+                Err(Error::invalid("check_finite: there is no column of floating-point numbers"))
+            }
+            Op::CheckFinite { columns } => {
+                columns.iter().try_for_each(|column| floating(input, column)).map(|()| input.clone())
+            }
             Op::Tokenize(tokenize) => tokenize.apply(input),
             Op::Pack(pack) => pack.apply(input),
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
@@ -535,6 +547,18 @@ impl Op {
 
 fn known<'a>(schema: &Schema, columns: impl IntoIterator<Item = &'a String>) -> Result<()> {
     columns.into_iter().try_for_each(|c| schema.field(c).map(drop))
+}
+
+/// Refuses a column all of whose values are finite by their type, or that has no numbers.
+fn floating(input: &Schema, column: &str) -> Result<()> {
+    let kind = &input.field(column)?.kind;
+    match kind.dtype() {
+        Some(dtype) if dtype.is_float() => Ok(()),
+        _ => Err(Error::invalid(format!(
+            "check_finite: column {column:?} is {kind}, which has no floating-point numbers"
+        ))
+        .hint("name columns of floats, or none for all of them")),
+    }
 }
 
 fn rename(input: &Schema, columns: &[(String, String)]) -> Result<Schema> {

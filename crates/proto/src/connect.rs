@@ -1,7 +1,8 @@
 //! Connections: one set of HTTP/2 settings for every process, and connecting with patience that ends.
 //!
-//! Chunks are tens of megabytes, so windows are wide enough that a stream is not stopped within one. Message sizes
-//! are not limited here: what is large is bounded where it is made (split sizes, blob parts).
+//! Chunks are tens of megabytes, so windows are wide enough that a stream is not stopped within one. What a server
+//! answers is not limited here: it is bounded where it is made (split sizes, blob parts). What a server is asked is: room
+//! for a message is taken when its length is read, and anyone can connect and write a length.
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const STREAM_WINDOW_BYTES: u32 = 32 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 20;
 /// Large frames: fewer headers and wake-ups for a large message.
 const FRAME_BYTES: u32 = 1 << 20;
+/// The longest message that a server accepts. The largest is a pipeline that names each of its files, some millions.
+pub const REQUEST_BYTES_MAX: usize = 256 << 20;
 /// Errors travel in headers, and carry tracebacks.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 /// A peer whose machine is gone is noticed after these two; one whose process is gone, at once.
@@ -67,9 +70,9 @@ pub fn client(channel: Channel) -> DispatcherClient<Channel> {
     DispatcherClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Returns the dispatcher's service, with messages of any size.
+/// Returns the dispatcher's service: requests of up to [`REQUEST_BYTES_MAX`], answers of any size.
 pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
-    DispatcherServer::new(dispatcher).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
+    DispatcherServer::new(dispatcher).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(usize::MAX)
 }
 
 /// Connects to a dispatcher once, and checks its version. Connected is not yet answered: a stopped process has its

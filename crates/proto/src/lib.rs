@@ -9,6 +9,7 @@
 mod address;
 mod connect;
 mod head;
+mod listen;
 mod local;
 mod status;
 mod ticket;
@@ -21,16 +22,22 @@ mod generated {
 }
 
 pub use address::{Address, PORT};
-pub use connect::{attempt, client, endpoint, innermost, reach, server, service, unanswered};
+pub use connect::{REQUEST_BYTES_MAX, attempt, client, endpoint, innermost, reach, server, service, unanswered};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
+pub use listen::{Accepted, Incoming};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;
-pub use transfer::{Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune};
+pub use transfer::{
+    COMPUTING_EVERY, Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune,
+};
 pub use version::check_version;
+
+/// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
+pub const UNREACHED: &str = "unreached";
 
 /// The most bytes of a blob in one message.
 pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;

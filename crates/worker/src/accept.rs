@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_proto::{PREFACE, tune};
+use forebay_proto::{Accepted, PREFACE, tune};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -27,7 +27,7 @@ pub(crate) fn accept(
     listener: TcpListener,
     transfer: Transfer,
     stop: CancellationToken,
-) -> ReceiverStream<io::Result<TcpStream>> {
+) -> ReceiverStream<io::Result<Accepted>> {
     let (others, incoming) = mpsc::channel(NEW_MAX);
     let transfer = Arc::new(transfer);
     let room = Arc::new(Semaphore::new(NEW_MAX));
@@ -52,7 +52,7 @@ pub(crate) fn accept(
                     // The server that takes them may have ended.
                     Ok(Ok(false)) => {
                         let _ = socket.set_nodelay(true);
-                        let _ = others.send(Ok(socket)).await;
+                        let _ = others.send(Ok(Accepted::new(socket))).await;
                     }
                     Ok(Err(_)) | Err(_) => {}
                 }

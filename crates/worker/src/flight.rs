@@ -21,10 +21,11 @@ use futures::stream::{self, BoxStream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::cursor::not_held;
 use crate::encode::Encoder;
 use crate::held::Held;
 use crate::jobs::{Job, Prepared};
-use crate::reading::{Reading, not_held};
+use crate::reading::Reading;
 use crate::shelf::Shelf;
 
 /// Chunks below this are encoded where they are sent; larger ones on threads that may take their time.
@@ -58,7 +59,7 @@ impl Messages {
 
     /// Finishes and encodes a chunk: where it may take its time, if there is much to do.
     async fn encode(&mut self, chunk: Chunk, index: u64) -> Result<VecDeque<FlightData>> {
-        let (bytes, job) = (chunk.num_bytes(), self.reading.job.clone());
+        let (bytes, job) = (chunk.num_bytes(), self.reading.job().clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || {
             let finished = job.finish.finish(chunk)?;
@@ -78,7 +79,7 @@ impl Messages {
 impl Flight {
     async fn read(&self, ticket: &[u8]) -> Result<Out<FlightData>> {
         let reading = Reading::open(&self.shelf, &self.stop, &Ticket::from_bytes(ticket)?).await?;
-        let schema = stream::once(std::future::ready(Ok(reading.job.schema_frame.clone())));
+        let schema = stream::once(std::future::ready(Ok(reading.job().schema_frame.clone())));
         let messages = Messages { reading, ready: VecDeque::new(), encoder: Encoder::default() };
         let chunks = stream::unfold(Some(messages), async |messages| {
             let mut messages = messages?;

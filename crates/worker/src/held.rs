@@ -260,7 +260,7 @@ impl Held {
     }
 
     /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent; with `take`, gives it away.
-    fn look(&self, token: u64, index: u64, take: bool) -> Seen {
+    pub(crate) fn look(&self, token: u64, index: u64, take: bool) -> Seen {
         let mut state = lock(&self.state);
         if state.gone || state.token != token {
             return Seen::Gone;
@@ -285,7 +285,7 @@ impl Held {
             }
             Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
             Some(Slot::Given) => Seen::Dropped,
-            Some(Slot::Waiting) | None => Seen::NotYet,
+            Some(Slot::Waiting) | None => state.ended_before(index),
         }
     }
 
@@ -378,6 +378,16 @@ impl Held {
         self.room.notify_all();
     }
 
+    /// Returns the bytes of the chunks that are here.
+    pub(crate) fn bytes(&self) -> usize {
+        lock(&self.state).slots.iter().map(Slot::num_bytes).sum()
+    }
+
+    /// Says whether it takes a place.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).open
+    }
+
     fn release(&self, state: &mut State) {
         state.slots.clear();
         self.meter.bytes.fetch_sub(state.unsent_bytes + state.sent_bytes, Relaxed);
@@ -395,6 +405,16 @@ impl Slot {
 }
 
 impl State {
+    /// What a reader finds at an index that is empty. A split of unknown length that failed goes no further: who asks
+    /// for a later chunk, which another worker did not send any more, must not wait for it.
+    fn ended_before(&self, index: u64) -> Seen {
+        let Some(first) = self.first_failed.filter(|&f| self.total.is_none() && f < index) else { return Seen::NotYet };
+        match first.checked_sub(self.base).and_then(|place| self.slots.get(place as usize)) {
+            Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
+            _ => Seen::Dropped,
+        }
+    }
+
     /// Fills the slot at `index`; false when it was filled before, or has gone.
     fn resolve(&mut self, index: u64, slot: Slot) -> bool {
         let Some(place) = index.checked_sub(self.base).map(|p| p as usize) else { return false };

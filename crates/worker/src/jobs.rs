@@ -39,27 +39,27 @@ pub(crate) struct Prepared {
     pub(crate) schema_frame: FlightData,
 }
 
-#[derive(Default)]
-struct State {
-    prepared: Option<Result<Arc<Prepared>>>,
+struct State<P> {
+    prepared: Option<Result<Arc<P>>>,
     waiting: Vec<Arc<Held>>,
     forgotten: bool,
 }
 
-/// A job and what has become of it.
-pub(crate) struct Job {
+/// A job and what has become of it. `P` is what computes it.
+pub(crate) struct Job<P = Prepared> {
     pub(crate) definition: JobDefinition,
-    state: Mutex<State>,
+    state: Mutex<State<P>>,
     changed: Notify,
 }
 
-impl Job {
+impl<P> Job<P> {
     pub(crate) fn new(definition: JobDefinition) -> Self {
-        Self { definition, state: Mutex::default(), changed: Notify::new() }
+        let state = State { prepared: None, waiting: Vec::new(), forgotten: false };
+        Self { definition, state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Hands the split to `ready` now or later: with the executable, or with the reason why there is none.
-    pub(crate) fn when_ready(&self, split: Arc<Held>, ready: impl FnOnce(Arc<Held>, Result<Arc<Prepared>>)) {
+    pub(crate) fn when_ready(&self, split: Arc<Held>, ready: impl FnOnce(Arc<Held>, Result<Arc<P>>)) {
         let mut state = lock(&self.state);
         match state.prepared.clone() {
             Some(prepared) => {
@@ -71,7 +71,7 @@ impl Job {
     }
 
     /// Says that the job is ready, or why it is not, and returns the splits that have waited.
-    pub(crate) fn set(&self, prepared: Result<Arc<Prepared>>) -> Vec<Arc<Held>> {
+    pub(crate) fn set(&self, prepared: Result<Arc<P>>) -> Vec<Arc<Held>> {
         let mut state = lock(&self.state);
         state.prepared = Some(prepared);
         self.changed.notify_waiters();
@@ -100,8 +100,17 @@ impl Job {
     }
 
     /// Returns the executable if it is ready.
-    pub(crate) fn ready(&self) -> Option<Arc<Prepared>> {
+    pub(crate) fn ready(&self) -> Option<Arc<P>> {
         lock(&self.state).prepared.clone()?.ok()
+    }
+
+    /// Returns the executable, or why there is none; `None` while it is being prepared.
+    pub(crate) fn look(&self) -> Option<Result<Arc<P>>> {
+        let state = lock(&self.state);
+        match state.forgotten {
+            true => Some(Err(Error::new(ErrorKind::Closed, "the job has ended"))),
+            false => state.prepared.clone(),
+        }
     }
 
     /// Waits for the executable.
@@ -111,19 +120,13 @@ impl Job {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(crate) async fn prepared(&self) -> Result<Arc<Prepared>> {
+    pub(crate) async fn prepared(&self) -> Result<Arc<P>> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            {
-                let state = lock(&self.state);
-                if state.forgotten {
-                    return Err(Error::new(ErrorKind::Closed, "the job has ended"));
-                }
-                if let Some(prepared) = &state.prepared {
-                    return prepared.clone();
-                }
+            if let Some(prepared) = self.look() {
+                return prepared;
             }
             changed.await;
         }

@@ -130,11 +130,17 @@ impl Lender {
             Err(error) => return tracing::warn!(%error, "a reader on this machine could not be given the arena"),
         };
         let mut said = [0; Return::BYTES];
+        let mut is_told = false;
         // An error of the socket is its end: there is no network between the two.
         while socket.read_exact(&mut said).await.is_ok() {
             match Return::from_bytes(&said) {
                 Some(said) => self.take_back(number, said),
-                None => tracing::error!("a reader said something that is no return"),
+                // It is listened to, for it may still use what it borrowed; but nobody's log is filled by it.
+                None if is_told => {}
+                None => {
+                    is_told = true;
+                    tracing::error!(reader = number, "a reader said something that is no return");
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! session   the Work stream to the dispatcher: leases in, room out; reconnects for ever
+//! talk      what is said in it, without I/O
 //! jobs      a definition becomes an executable, once
 //! shelf     every split that is held, and what each is worth of memory
 //! held      one split: its chunks, in order, until its consumer has consumed them
@@ -12,6 +13,8 @@
 //! transfer  serves the chunks to readers of ours
 //! flight    serves the chunks to any Arrow client
 //! accept    tells the two apart, on one port
+//! cursor    where one reader is, and what follows from what it finds, without I/O
+//! engine    the seam between what is held and what computes it
 //! ```
 //!
 //! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so that any of them may be
@@ -22,7 +25,9 @@ mod accept;
 mod blobs;
 mod columns;
 mod compute;
+mod cursor;
 mod encode;
+mod engine;
 mod flight;
 mod held;
 mod jobs;
@@ -34,6 +39,9 @@ mod reading;
 mod service;
 mod session;
 mod shelf;
+#[doc(hidden)]
+pub mod simulate;
+mod talk;
 mod transfer;
 mod turns;
 

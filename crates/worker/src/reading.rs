@@ -5,22 +5,18 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 use forebay_proto::Ticket;
 use tokio_util::sync::CancellationToken;
 
-use crate::held::{Held, Seen};
+use crate::cursor::{Cursor, Step, not_held};
 use crate::jobs::Prepared;
 use crate::shelf::Shelf;
 
-/// Where one stream is in its split.
+/// One stream of a split's chunks.
 pub(crate) struct Reading {
-    pub(crate) job: Arc<Prepared>,
-    shelf: Arc<Shelf>,
-    split: Arc<Held>,
-    token: u64,
-    next: u64,
+    cursor: Cursor,
     stop: CancellationToken,
 }
 
@@ -44,8 +40,7 @@ impl Reading {
             () = stop.cancelled() => return Err(stopping()),
             found = open => found?,
         };
-        let (shelf, stop) = (shelf.clone(), stop.clone());
-        Ok(Self { job, shelf, split, token: ticket.token, next: ticket.from_chunk, stop })
+        Ok(Self { cursor: Cursor::new(shelf.clone(), split, job, ticket), stop: stop.clone() })
     }
 
     /// Returns the next chunk and its index; `None` at the end. With `take`, the chunk's memory is the reader's.
@@ -59,32 +54,20 @@ impl Reading {
         loop {
             let seen = tokio::select! {
                 () = self.stop.cancelled() => return Err(stopping()),
-                seen = self.split.at(self.token, self.next, take) => seen,
+                seen = self.cursor.seen(take) => seen,
             };
-            match seen {
-                Seen::Chunk(chunk) => {
-                    self.next += 1;
-                    return Ok(Some((self.next - 1, chunk)));
-                }
-                Seen::Dropped => self.shelf.recompute(&self.split, self.job.clone(), self.next),
-                Seen::Failed(error) => return Err(error),
-                Seen::End => return Ok(None),
-                Seen::Gone => return Err(not_held()),
-                Seen::Beyond(total) => {
-                    let next = self.next;
-                    return Err(Error::invalid(format!("chunk {next} of a split of {total} chunks was asked for")));
-                }
-                Seen::NotYet => {}
+            match self.cursor.after(seen)? {
+                Step::Chunk(index, chunk) => return Ok(Some((index, chunk))),
+                Step::End => return Ok(None),
+                Step::Wait => {}
             }
         }
     }
-}
 
-/// The context `ticket` tells a consumer that the lease is gone, and not that the split failed with NotFound.
-pub(crate) fn not_held() -> Error {
-    Error::new(ErrorKind::NotFound, "this worker does not hold that split under that token")
-        .with("ticket", "refused")
-        .hint("the lease has ended or was given to another worker; ask the dispatcher")
+    /// Returns the job.
+    pub(crate) fn job(&self) -> &Arc<Prepared> {
+        &self.cursor.job
+    }
 }
 
 pub(crate) fn stopping() -> Error {

@@ -14,11 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accept::accept;
 use crate::blobs::BlobStore;
+use crate::engine::Threads;
 use crate::flight::Flight;
 use crate::lender::Lender;
 use crate::options::{LEAVE_MAX, Options};
+use crate::pool::Pool;
 use crate::session::Session;
 use crate::shelf::Shelf;
+use crate::talk::Talk;
 use crate::transfer::Transfer;
 
 /// How often a worker that leaves looks whether everything was fetched.
@@ -59,7 +62,8 @@ impl Worker {
         let blobs = BlobStore::new(&options.dispatcher)?;
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
-        let shelf = Shelf::new(&options, blobs, memory);
+        let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
+        let shelf = Shelf::new(Threads { pool, blobs: Arc::new(blobs), functions, memory }, options.slots());
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,
@@ -92,21 +96,15 @@ impl Worker {
         let stop = CancellationToken::new();
         let _ended = Ended { stop: stop.clone(), shelf: self.shelf.clone() };
         let (leave, leaving) = watch::channel(false);
-        let session = Session {
-            dispatcher: self.options.dispatcher.clone(),
-            worker: self.id,
-            address: self.address.clone(),
-            threads: self.options.threads(),
-            shelf: self.shelf.clone(),
-            leaving,
-        };
+        let talk = Talk::new(self.id, self.address.clone(), self.options.threads(), self.shelf.clone());
+        let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
         let lender = self.arena.and_then(|arena| {
             let lender = Lender::start(arena, self.id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
         let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
-            .max_decoding_message_size(usize::MAX)
+            .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
         let others = accept(self.listener, transfer, stop.clone());

@@ -1,27 +1,17 @@
 //! The Work session with the dispatcher: leases come in, room goes out. Reconnects for ever, keeping what it holds.
 //!
-//! Invariants: one session at a time; a lease that was granted is kept until the dispatcher says otherwise, whatever
-//! happens to the connection; silence for as long as a lease lasts counts as a broken connection. Time is monotonic.
+//! Invariant: one session at a time. What is said is decided in `talk`.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use forebay_core::{Error, ErrorKind, Result, VERSION, WorkerId};
-use forebay_proto::worker_event::Event;
+use forebay_core::{Clock, Error, Result, SystemClock};
 use forebay_proto::worker_message::Message;
-use forebay_proto::{
-    Hello, Leaving, Want, Welcome, WorkerEvent, WorkerHeartbeat, WorkerMessage, attempt, client, to_error,
-};
+use forebay_proto::{WorkerEvent, WorkerMessage, attempt, client, to_error};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::shelf::Shelf;
+use crate::talk::Talk;
 
-/// The pauses between attempts double from the first to the last of these.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_LAST: Duration = Duration::from_millis(500);
 /// Messages that may wait to be sent: more means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 256;
 /// How long the dispatcher may take to welcome a worker.
@@ -30,10 +20,7 @@ const WELCOME_MAX: Duration = Duration::from_secs(30);
 /// The session and what it speaks for.
 pub(crate) struct Session {
     pub(crate) dispatcher: String,
-    pub(crate) worker: WorkerId,
-    pub(crate) address: String,
-    pub(crate) threads: usize,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) talk: Talk,
     /// True once the worker leaves.
     pub(crate) leaving: watch::Receiver<bool>,
 }
@@ -47,43 +34,35 @@ impl Session {
     /// # Cancel safety
     /// Safe: the dispatcher sees the connection end.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let mut pause = PAUSE_FIRST;
+        let clock = SystemClock::default();
         loop {
-            let error = match self.once(&mut pause).await {
+            let error = match self.once(&clock).await {
                 Ok(()) => Error::unavailable("the dispatcher ended the session"),
-                Err(e) if matches!(e.kind(), ErrorKind::Version | ErrorKind::Invalid) => return Err(e),
                 Err(e) => e,
             };
-            let held = self.shelf.leases().len();
-            tracing::warn!(dispatcher = self.dispatcher, error = error.message(), held, "no session; trying again");
+            let (message, held) = (error.message().to_owned(), self.talk.shelf.leases().len());
+            let pause = self.talk.broken(error)?;
+            tracing::warn!(dispatcher = self.dispatcher, error = message, held, "no session; trying again");
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_LAST);
         }
     }
 
-    async fn once(&mut self, pause: &mut Duration) -> Result<()> {
+    async fn once(&mut self, clock: &SystemClock) -> Result<()> {
         let channel = attempt(&self.dispatcher).await?;
         let (out, outbox) = mpsc::channel(OUTBOX_MAX);
         let out = Outbox(out);
-        out.send(Message::Hello(Hello {
-            version: VERSION.to_owned(),
-            worker: self.worker.0.to_be_bytes().to_vec(),
-            address: self.address.clone(),
-            threads: self.threads as u32,
-            held: self.shelf.leases(),
-        }))?;
+        out.send(self.talk.hello())?;
         let dispatcher = self.dispatcher.clone();
         let failed = |status: tonic::Status| to_error(&status, &dispatcher);
         let mut events = client(channel).work(ReceiverStream::new(outbox)).await.map_err(failed)?.into_inner();
         let welcome = tokio::time::timeout(WELCOME_MAX, events.message()).await;
         let welcome =
             welcome.map_err(|_| Error::unavailable("the dispatcher accepted the session and said nothing"))?;
-        let Some(Event::Welcome(welcome)) = welcome.map_err(failed)?.and_then(|e| e.event) else {
-            return Err(Error::internal("the dispatcher's first event is not a welcome"));
-        };
-        *pause = PAUSE_FIRST;
-        tracing::info!(dispatcher = self.dispatcher, worker = %format!("{:032x}", self.worker.0), "session open");
-        self.serve(&out, &mut events, welcome).await.map_err(|e| match e {
+        let welcome = welcome.map_err(failed)?.and_then(|e| e.event);
+        let every = self.talk.welcome(clock.now(), welcome)?;
+        let worker = format!("{:032x}", self.talk.worker().0);
+        tracing::info!(dispatcher = self.dispatcher, worker, "session open");
+        self.serve(clock, &out, &mut events, every).await.map_err(|e| match e {
             Broken::Status(status) => failed(status),
             Broken::Error(error) => error,
         })
@@ -91,77 +70,30 @@ impl Session {
 
     async fn serve(
         &mut self,
+        clock: &SystemClock,
         out: &Outbox,
         events: &mut tonic::Streaming<WorkerEvent>,
-        welcome: Welcome,
+        every: Duration,
     ) -> Result<(), Broken> {
-        let every = Duration::from_millis(welcome.heartbeat_ms.max(10));
-        let silence_max = Duration::from_millis(welcome.lease_ms).max(every * 3);
         let mut heartbeat = tokio::time::interval(every);
-        let mut heard = Instant::now();
-        let mut asked = Asked::default();
+        let shelf = self.talk.shelf.clone();
         let mut leaving = *self.leaving.borrow_and_update();
-        if leaving {
-            out.send(Message::Leaving(Leaving {}))?;
-        }
         loop {
-            if !leaving && let Some(splits) = asked.more(self.shelf.room()) {
-                out.send(Message::Want(Want { splits }))?;
+            if leaving {
+                self.talk.leave();
+            }
+            while let Some(message) = self.talk.next() {
+                out.send(message)?;
             }
             tokio::select! {
                 event = events.message() => {
                     let Some(event) = event.map_err(Broken::Status)?.and_then(|e| e.event) else { return Ok(()) };
-                    heard = Instant::now();
-                    asked.heard(&event);
-                    self.take(event);
+                    self.talk.heard(clock.now(), event);
                 }
-                () = self.shelf.meter.freed.notified() => {}
-                _ = heartbeat.tick() => {
-                    if heard.elapsed() > silence_max {
-                        let silent = heard.elapsed().as_secs_f64();
-                        return Err(Error::unavailable(format!("the dispatcher was silent for {silent:.1} s")).into());
-                    }
-                    let meter = &self.shelf.meter;
-                    out.send(Message::Heartbeat(WorkerHeartbeat {
-                        splits_done: meter.splits_done.load(Relaxed),
-                        rows_done: meter.rows_done.load(Relaxed),
-                    }))?;
-                }
-                Ok(()) = self.leaving.changed(), if !leaving => {
-                    leaving = true;
-                    out.send(Message::Leaving(Leaving {}))?;
-                }
+                () = shelf.meter.freed.notified() => {}
+                _ = heartbeat.tick() => out.send(self.talk.beat(clock.now())?)?,
+                Ok(()) = self.leaving.changed(), if !leaving => leaving = true,
             }
-        }
-    }
-
-    fn take(&self, event: Event) {
-        match event {
-            Event::Job(definition) => self.shelf.define(definition),
-            Event::Lease(lease) => self.shelf.lease(&lease),
-            Event::Consumed(consumed) => self.shelf.consumed(&consumed),
-            Event::Revoke(revoke) => self.shelf.revoke(revoke.token),
-            Event::Forget(forget) => self.shelf.forget(forget.job),
-            Event::Welcome(_) | Event::Heartbeat(_) => {}
-        }
-    }
-}
-
-/// Splits that were asked for and have not come.
-#[derive(Debug, Default)]
-struct Asked(usize);
-
-impl Asked {
-    /// Returns how many more to ask for, given the room that there is.
-    fn more(&mut self, room: usize) -> Option<u32> {
-        let more = room.checked_sub(self.0).filter(|&n| n > 0)?;
-        self.0 += more;
-        Some(more as u32)
-    }
-
-    fn heard(&mut self, event: &Event) {
-        if matches!(event, Event::Lease(_)) {
-            self.0 = self.0.saturating_sub(1);
         }
     }
 }

@@ -9,59 +9,47 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_core::Result;
-use forebay_data::Memory;
-use forebay_exec::Functions;
+use forebay_core::{Error, Result};
 use forebay_proto::{Consumed, JobDefinition, Lease, Ticket};
 use tokio::sync::Notify;
 
-use crate::blobs::BlobStore;
+use crate::engine::{Engine, Threads};
 use crate::held::{Held, Key, Meter};
-use crate::jobs::{Job, Prepared, prepare};
+use crate::jobs::Job;
 use crate::lock::lock;
-use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX, Options};
-use crate::pool::Pool;
+use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX};
 
 /// How long a ticket waits for its lease to arrive.
-const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Default)]
-struct State {
-    jobs: HashMap<u64, Arc<Job>>,
+struct State<P> {
+    jobs: HashMap<u64, Arc<Job<P>>>,
     splits: BTreeMap<Key, Arc<Held>>,
     /// The highest token that was leased to this worker. Leases come in the order of their tokens.
     token_max: u64,
 }
 
+/// A split that a ticket names, and its job.
+pub(crate) type Found<P> = (Arc<Held>, Arc<Job<P>>);
+
 /// What a worker holds.
-pub(crate) struct Shelf {
+pub(crate) struct Shelf<E: Engine = Threads> {
     pub(crate) meter: Arc<Meter>,
-    pool: Pool,
-    blobs: BlobStore,
-    functions: Arc<dyn Functions>,
-    /// Where chunks are made: from there they can be lent.
-    memory: Memory,
+    engine: E,
     slots: usize,
-    state: Mutex<State>,
+    state: Mutex<State<E::Prepared>>,
     /// Told of every lease.
     leased: Notify,
 }
 
-impl Shelf {
-    pub(crate) fn new(options: &Options, blobs: BlobStore, memory: Memory) -> Self {
-        Self {
-            meter: Arc::default(),
-            pool: Pool::new(options.threads()),
-            blobs,
-            functions: options.functions.clone(),
-            memory,
-            slots: options.slots(),
-            state: Mutex::default(),
-            leased: Notify::new(),
-        }
+impl<E: Engine> Shelf<E> {
+    /// An empty shelf, which asks for at most `slots` splits that are not computed yet.
+    pub(crate) fn new(engine: E, slots: usize) -> Self {
+        let state = State { jobs: HashMap::new(), splits: BTreeMap::new(), token_max: 0 };
+        Self { meter: Arc::default(), engine, slots, state: Mutex::new(state), leased: Notify::new() }
     }
 
-    /// Takes a job's definition. Must be called within a runtime.
+    /// Takes a job's definition.
     pub(crate) fn define(self: &Arc<Self>, definition: JobDefinition) {
         let id = definition.job;
         if let Some(known) = lock(&self.state).jobs.get(&id)
@@ -76,25 +64,23 @@ impl Shelf {
         state.jobs.insert(id, job.clone());
         state.token_max = state.splits.values().map(|s| s.token()).max().unwrap_or(0);
         drop(state);
-        self.clone().prepare(job);
+        self.engine.prepare(self, job);
     }
 
-    fn prepare(self: Arc<Self>, job: Arc<Job>) {
-        tokio::spawn(async move {
-            let prepared = prepare(&job, &self.blobs, self.functions.clone(), self.memory.clone()).await;
-            if let Err(error) = &prepared {
-                tracing::warn!(job = job.definition.name, error = error.message(), "the job cannot be computed here");
-            }
-            for split in job.set(prepared.clone()) {
-                self.compute(split, prepared.clone(), false);
-            }
-        });
+    /// A job is ready, or cannot be: its splits have waited for that.
+    pub(crate) fn prepared(&self, job: &Job<E::Prepared>, prepared: Result<Arc<E::Prepared>>) {
+        if let Err(error) = &prepared {
+            tracing::warn!(job = job.definition.name, error = error.message(), "the job cannot be computed here");
+        }
+        for split in job.set(prepared.clone()) {
+            self.compute(split, prepared.clone(), false);
+        }
     }
 
-    fn compute(&self, split: Arc<Held>, prepared: Result<Arc<Prepared>>, first: bool) {
+    fn compute(&self, split: Arc<Held>, prepared: Result<Arc<E::Prepared>>, first: bool) {
         let run = split.run();
         match prepared {
-            Ok(job) => self.pool.push(split, job, run, first),
+            Ok(job) => self.engine.compute(split, job, run, first),
             Err(error) => split.fail(run, 0, error),
         }
     }
@@ -131,12 +117,12 @@ impl Shelf {
         let again = job.take_unavailable();
         job.when_ready(split, |split, prepared| self.compute(split, prepared, false));
         if again {
-            self.clone().prepare(job);
+            self.engine.prepare(self, job);
         }
     }
 
     /// Computes a split again for a reader that waits for chunk `from`, which was dropped.
-    pub(crate) fn recompute(&self, split: &Arc<Held>, job: Arc<Prepared>, from: u64) {
+    pub(crate) fn recompute(&self, split: &Arc<Held>, job: Arc<E::Prepared>, from: u64) {
         tracing::info!(split = ?split.key, from, "computing a split again for a consumer that came back");
         split.rewind(from);
         self.compute(split.clone(), Ok(job), true);
@@ -166,7 +152,7 @@ impl Shelf {
         });
     }
 
-    fn remove(&self, which: impl FnOnce(&mut State) -> Vec<Key>) {
+    fn remove(&self, which: impl FnOnce(&mut State<E::Prepared>) -> Vec<Key>) {
         let removed: Vec<_> = {
             let mut state = lock(&self.state);
             which(&mut state).into_iter().filter_map(|key| state.splits.remove(&key)).collect()
@@ -179,32 +165,33 @@ impl Shelf {
         self.remove(|state| state.splits.keys().copied().collect());
     }
 
-    /// Returns the split that a ticket names, and its job. The dispatcher tells consumer and worker of a lease at the
-    /// same time, so a ticket may be here first: one that is newer than every lease so far is waited for.
-    pub(crate) async fn find(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
+    /// Returns the split that a ticket names. The dispatcher tells consumer and worker of a lease at the same time, so a
+    /// ticket may be here first: one that is newer than every lease so far is waited for.
+    pub(crate) async fn find(&self, ticket: &Ticket) -> Option<Found<E::Prepared>> {
         let deadline = tokio::time::Instant::now() + LEASE_WAIT_MAX;
         loop {
             let mut leased = pin!(self.leased.notified());
             leased.as_mut().enable();
-            if let Some(found) = self.held(ticket) {
-                return Some(found);
-            }
-            if ticket.token <= lock(&self.state).token_max {
-                return None;
+            if let Some(found) = self.look(ticket) {
+                return found;
             }
             tokio::time::timeout_at(deadline, leased).await.ok()?;
         }
     }
 
-    fn held(&self, ticket: &Ticket) -> Option<(Arc<Held>, Arc<Job>)> {
+    /// As [`Shelf::find`], without waiting: `None` when the lease may be on its way.
+    pub(crate) fn look(&self, ticket: &Ticket) -> Option<Option<Found<E::Prepared>>> {
         let key = Key { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
         let state = lock(&self.state);
-        let split = state.splits.get(&key).filter(|s| s.token() == ticket.token)?;
-        Some((split.clone(), state.jobs.get(&ticket.job)?.clone()))
+        let split = state.splits.get(&key).filter(|s| s.token() == ticket.token);
+        match split.and_then(|split| Some((split.clone(), state.jobs.get(&ticket.job)?.clone()))) {
+            None if ticket.token > state.token_max => None,
+            found => Some(found),
+        }
     }
 
     /// Returns the splits that are held, in the order of their jobs, consumers and places.
-    pub(crate) fn list(&self) -> Vec<(Arc<Held>, Arc<Job>)> {
+    pub(crate) fn list(&self) -> Vec<Found<E::Prepared>> {
         let state = lock(&self.state);
         let with_job = |s: &Arc<Held>| Some((s.clone(), state.jobs.get(&s.key.job)?.clone()));
         state.splits.values().filter_map(with_job).collect()
@@ -234,5 +221,28 @@ impl Shelf {
         }
         let open = self.meter.open.load(Relaxed);
         self.slots.saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
+    }
+
+    /// Checks what must hold at any time while no thread computes: W-3, and that the meter counts what is held.
+    ///
+    /// # Errors
+    /// Internal, naming what does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        let state = lock(&self.state);
+        let (held, bytes) = (state.splits.len(), state.splits.values().map(|s| s.bytes()).sum::<usize>());
+        let open = state.splits.values().filter(|s| s.is_open()).count();
+        let counted = (self.meter.bytes.load(Relaxed), self.meter.open.load(Relaxed));
+        if counted != (bytes, open) {
+            return Err(Error::internal(format!(
+                "W-3: the meter says {counted:?} (bytes, open), held are {:?}",
+                (bytes, open)
+            )));
+        }
+        // One job may be forgotten and defined again while its splits are asked for.
+        if held > HELD_SPLITS_MAX + self.slots {
+            return Err(Error::internal(format!("W-3: {held} splits are held; the most is {HELD_SPLITS_MAX}")));
+        }
+        let orphan = state.splits.keys().find(|k| !state.jobs.contains_key(&k.job));
+        orphan.map_or(Ok(()), |key| Err(Error::internal(format!("W-3: {key:?} is held, and its job is not known"))))
     }
 }

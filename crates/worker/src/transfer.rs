@@ -5,12 +5,15 @@
 //! reader that does not take what is sent holds one chunk.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_proto::{ApartColumn, ChunkHead, Frame, FrameHead, Large, Reader, Request, Ticket, send_column, to_json};
+use forebay_proto::{
+    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, Large, Reader, Request, Ticket, send_column, to_json,
+};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -111,22 +114,32 @@ impl Transfer {
         if self.stop.is_cancelled() {
             return Err(stopping().into());
         }
-        let mut reading = tokio::select! {
-            _ = from.fill_buf() => return Err(Left::Reader),
-            reading = Reading::open(&self.shelf, &self.stop, ticket) => reading?,
-        };
+        let mut reading = patiently(from, to, Reading::open(&self.shelf, &self.stop, ticket)).await?;
         let lending = self.lender.as_ref().zip(reader).and_then(|(lender, reader)| lender.stream(reader)).map(Arc::new);
         let mut encoder = Encoder::default();
         loop {
-            let next = tokio::select! {
-                _ = from.fill_buf() => return Err(Left::Reader),
-                next = reading.next(lending.is_some()) => next?,
-            };
+            let next = patiently(from, to, reading.next(lending.is_some())).await?;
             let Some((index, chunk)) = next else {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
-            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job.with_ids).await?;
+            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job().with_ids).await?;
             send(to, &parcel).await?;
+        }
+    }
+}
+
+/// Waits for what is to be sent next, saying meanwhile that this worker lives; or until the reader leaves.
+async fn patiently<S: AsyncRead + AsyncWrite + Unpin, T>(
+    from: &mut BufReader<ReadHalf<S>>,
+    to: &mut WriteHalf<S>,
+    next: impl Future<Output = Result<T>>,
+) -> Result<T, Left> {
+    let mut next = pin!(next);
+    loop {
+        tokio::select! {
+            _ = from.fill_buf() => return Err(Left::Reader),
+            next = &mut next => return Ok(next?),
+            () = tokio::time::sleep(COMPUTING_EVERY) => send_body(to, Frame::Computing, &[]).await?,
         }
     }
 }

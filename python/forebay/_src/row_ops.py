@@ -161,6 +161,35 @@ class RowOps(Base):
                 )
         return self._then({"op": "cast", "columns": pairs}, keep_position, name)
 
+    def check_finite(
+        self,
+        columns: str | Iterable[str] | None = None,
+        *,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Raises `DataError` at the first number that is NaN or infinite; the samples stay as they are.
+
+        The error names the sample, the column and the place in it. Missing values are not looked at.
+
+        Args:
+            columns: The columns to look at, of floats. Default: all columns of floats that there are here.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"x": [[0.5, 1.5], [2.0, float("nan")]]}).check_finite()
+        >>> try:
+        ...     list(ds)
+        ... except fb.errors.DataError as error:
+        ...     print(error.message, error.context["sample"], error.context["index"])
+        column "x" holds NaN, which is not finite row 1 [1]
+        """
+        names = arguments.columns(columns)
+        if names is None:
+            names = [column for column, dtype, *_ in self._pipeline.schema if dtype.startswith("float")]
+        return self._then({"op": "check_finite", "columns": names}, keep_position, name)
+
     def _probe(self, function: dict[str, Any], pickle: bytes, name: str | None) -> list[dict[str, Any]]:
         """Finds what a function returns by trying it."""
         try:

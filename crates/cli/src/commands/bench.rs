@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::Bench;
 use crate::host::{BenchSizes, Figure, Host};
+use crate::machine::Machine;
 use crate::{Progress, output};
 
 /// Who runs beside us, where it is installed: the columns of the table.
@@ -24,24 +25,8 @@ struct Report {
     notes: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Machine {
-    processor: String,
-    architecture: &'static str,
-    cores: usize,
-    memory_bytes: u64,
-    system: String,
-}
-
 pub(crate) fn run(arguments: &Bench, host: &dyn Host) -> Result<()> {
-    let folder = match &arguments.dir {
-        Some(dir) => tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(dir),
-        None => tempfile::Builder::new().prefix("forebay-bench-").tempdir(),
-    };
-    let folder = folder.map_err(|e| match &arguments.dir {
-        Some(dir) => Error::from(e).with("folder", dir.display()),
-        None => e.into(),
-    })?;
+    let folder = super::scratch("forebay-bench-", arguments.dir.as_deref())?;
     let sizes = BenchSizes {
         seconds: arguments.seconds,
         rounds: arguments.rounds,
@@ -57,7 +42,7 @@ pub(crate) fn run(arguments: &Bench, host: &dyn Host) -> Result<()> {
             "forebay bench --seconds {} --rounds {} --images {} --records {} --splits {}",
             sizes.seconds, sizes.rounds, sizes.images, sizes.records, arguments.splits
         ),
-        machine: machine(),
+        machine: Machine::this(),
         versions: benched.versions,
         figures: benched.figures.into_iter().chain(grants).collect(),
         notes: benched.notes,
@@ -94,7 +79,7 @@ fn print(report: &Report) -> Result<()> {
         let [tensorflow, torch] = beside;
         [figure.name.clone(), figure.unit.clone(), number(figure.value), tensorflow, torch]
     };
-    output::line(&format!("{}, {} cores, {}", report.machine.processor, report.machine.cores, report.machine.system))?;
+    output::line(&report.machine.to_string())?;
     let versions = report.versions.keys().map(|name| format!("{name} {}", of(name)));
     output::line(&versions.fold(format!("forebay {}", report.forebay), |all, one| format!("{all}, {one}")))?;
     output::line(&format!("{}\n", report.command))?;
@@ -112,23 +97,6 @@ fn number(value: f64) -> String {
     let digits = format!("{value:.0}");
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|g| String::from_utf8_lossy(g).into_owned()).collect();
     groups.join(",")
-}
-
-fn machine() -> Machine {
-    let field = |file: &str, name: &str| {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let line = text.lines().find(|l| l.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let kilobytes = field("/proc/meminfo", "MemTotal").and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok());
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Machine {
-        processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-        architecture: std::env::consts::ARCH,
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_bytes: kilobytes.unwrap_or(0) << 10,
-        system: format!("{} {}", std::env::consts::OS, kernel.trim()),
-    }
 }
 
 #[cfg(test)]

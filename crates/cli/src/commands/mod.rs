@@ -5,15 +5,18 @@ pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
 pub(crate) mod run;
+pub(crate) mod selftest;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
+use std::path::Path;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_server::{Service, Up, UpOptions};
+use tempfile::TempDir;
 
 use crate::Progress;
 use crate::arguments::List;
@@ -31,6 +34,16 @@ fn connect(list: &List) -> Result<Service> {
     let deadline = Duration::try_from_secs_f64(list.timeout)
         .map_err(|_| Error::invalid(format!("--timeout {} is no number of seconds", list.timeout)))?;
     Service::connect(&list.service, deadline, &mut go_on)
+}
+
+/// Makes a folder that is removed when it is dropped, in `dir` or where temporary files go.
+fn scratch(prefix: &str, dir: Option<&Path>) -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix);
+    match dir {
+        Some(dir) => builder.tempdir_in(dir).map_err(|e| Error::from(e).with("folder", dir.display())),
+        None => Ok(builder.tempdir()?),
+    }
 }
 
 /// Starts a service on this machine.

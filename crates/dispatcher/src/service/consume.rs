@@ -30,7 +30,8 @@ pub(super) async fn begin(
     Ok(ReceiverStream::new(events))
 }
 
-fn attached(session: SessionId, attach: &Attach) -> Input {
+/// Returns what the first message means.
+pub(crate) fn attached(session: SessionId, attach: &Attach) -> Input {
     Input::Attach {
         session,
         consumer: (attach.job, attach.consumer),
@@ -57,7 +58,8 @@ async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<ConsumerM
     let _ = actor.send(Command::Input(Input::ConsumerGone { session })).await;
 }
 
-fn input(session: SessionId, message: Message) -> Option<Input> {
+/// Returns what a message after the first means.
+pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         // Only the first message of a session attaches.
         Message::Attach(_) => return None,

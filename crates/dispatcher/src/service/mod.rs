@@ -1,8 +1,8 @@
 //! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
 
 mod blobs;
-mod consume;
-mod work;
+pub(crate) mod consume;
+pub(crate) mod work;
 
 use std::pin::Pin;
 use std::sync::Arc;

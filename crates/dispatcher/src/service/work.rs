@@ -28,7 +28,11 @@ pub(super) async fn begin(
     Ok(ReceiverStream::new(events))
 }
 
-fn arrived(session: SessionId, hello: Hello) -> Result<Input> {
+/// Returns what the first message means.
+///
+/// # Errors
+/// Version; Invalid when its id or its address is none.
+pub(crate) fn arrived(session: SessionId, hello: Hello) -> Result<Input> {
     check_version("this worker", &hello.version)?;
     let id: [u8; 16] = hello.worker.try_into().map_err(|_| Error::invalid("a worker's id has 16 bytes"))?;
     // Consumers are sent this address: what is none is refused here, where it can be mended.
@@ -50,19 +54,22 @@ async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<WorkerMes
         };
         // A broken connection and an ended stream are the same here: the worker is gone.
         let Ok(Some(message)) = message else { break };
-        let input = match message.message {
-            Some(Message::Want(want)) => Input::Want { session, splits: want.splits },
-            Some(Message::Heartbeat(h)) => {
-                Input::WorkerHeartbeat { session, splits_done: h.splits_done, rows_done: h.rows_done }
-            }
-            Some(Message::Leaving(_)) => Input::Leaving { session },
-            // Only the first message of a session says hello.
-            Some(Message::Hello(_)) | None => continue,
-        };
+        let Some(input) = message.message.and_then(|m| input(session, m)) else { continue };
         if actor.send(Command::Input(input)).await.is_err() {
             return;
         }
     }
     // The actor may be gone, too.
     let _ = actor.send(Command::Input(Input::WorkerGone { session })).await;
+}
+
+/// Returns what a message after the first means.
+pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
+    Some(match message {
+        Message::Want(want) => Input::Want { session, splits: want.splits },
+        Message::Heartbeat(h) => Input::WorkerHeartbeat { session, splits_done: h.splits_done, rows_done: h.rows_done },
+        Message::Leaving(_) => Input::Leaving { session },
+        // Only the first message of a session says hello.
+        Message::Hello(_) => return None,
+    })
 }

@@ -4,6 +4,7 @@
 //! only; who gets a split is decided in `grant`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks, WorkerId};
 
@@ -15,6 +16,8 @@ const WINDOW_MAX: u32 = 4096;
 /// Positions beyond these are nonsense, and would overflow.
 const EPOCH_MAX: u64 = 1 << 48;
 const ORDINAL_MAX: u64 = 1 << 62;
+/// The longest that a worker that could not be reached is left out.
+const UNREACHED_MAX: Duration = Duration::from_secs(60);
 /// Epochs that may be ended ahead of the frontier.
 const ENDED_MAX: usize = 4096;
 
@@ -34,6 +37,14 @@ pub(super) struct Trouble {
     pub(super) losses: u32,
     /// The worker it failed at last, and when.
     pub(super) avoid: Option<(WorkerId, Ticks)>,
+}
+
+/// A worker that the reader could not reach.
+#[derive(Debug, Clone, Copy)]
+struct Unreached {
+    times: u32,
+    /// When it is worth another try.
+    until: Ticks,
 }
 
 /// A reader that is connected.
@@ -57,6 +68,7 @@ pub(super) struct Consumer {
     /// Every split from the frontier to here is leased.
     cursor: Position,
     pub(super) trouble: BTreeMap<Position, Trouble>,
+    unreached: BTreeMap<WorkerId, Unreached>,
     pub(super) reader: Option<Reader>,
     /// When the reader was lost.
     pub(super) gone: Ticks,
@@ -72,6 +84,7 @@ impl Consumer {
             ended: BTreeSet::new(),
             cursor: frontier,
             trouble: BTreeMap::new(),
+            unreached: BTreeMap::new(),
             reader: None,
             gone: now,
         }
@@ -195,9 +208,38 @@ impl Consumer {
         self.reader = Some(Reader { window: reader.window.clamp(1, WINDOW_MAX), ..reader });
         self.ended.clear();
         self.trouble.clear();
+        self.unreached.clear();
         self.cursor = self.frontier;
         let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
         outside.into_iter().filter_map(|p| self.release(p).map(|h| (p, h))).collect()
+    }
+
+    /// The reader could not reach a worker: it is given none of its splits for a while, `first` and then twice as long
+    /// each time.
+    pub(super) fn set_unreached(&mut self, now: Ticks, worker: WorkerId, first: Duration) {
+        let was = self.unreached.get(&worker).copied().unwrap_or(Unreached { times: 0, until: now });
+        // The splits of one connection are reported one by one, and break together.
+        if now < was.until {
+            return;
+        }
+        let times = if now - was.until < UNREACHED_MAX { was.times } else { 0 };
+        let pause = first.saturating_mul(1 << times.min(16)).min(UNREACHED_MAX);
+        self.unreached.insert(worker, Unreached { times: times + 1, until: now + pause });
+    }
+
+    /// Says whether the reader could not reach a worker a while ago.
+    pub(super) fn is_unreached(&self, now: Ticks, worker: WorkerId) -> bool {
+        self.unreached.get(&worker).is_some_and(|u| now < u.until)
+    }
+
+    /// Says whether there is a worker that is left out.
+    pub(super) fn waits_for_others(&self, now: Ticks) -> bool {
+        self.unreached.values().any(|u| now < u.until)
+    }
+
+    /// A worker is gone: its number does not come again.
+    pub(super) fn forget_worker(&mut self, worker: WorkerId) {
+        self.unreached.remove(&worker);
     }
 
     /// Nothing more of `epoch` is wanted; returns its leases.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
-use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, consumer_event, worker_event};
+use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event};
 
 use super::consumer::Reader;
 use super::{Effect, SessionId, State, assigned_event};
@@ -147,6 +147,7 @@ impl State {
         error: &Error,
         out: &mut Vec<Effect>,
     ) {
+        let lease = self.timing.lease;
         let Some(key) = self.heard_reader(now, session) else { return };
         let Some(consumer) = self.consumer_mut(key) else { return };
         let Some(holder) = consumer.leases().get(&position).copied() else { return };
@@ -162,6 +163,9 @@ impl State {
         trouble.failures += 1;
         trouble.avoid = Some((holder.worker, now));
         let failures = trouble.failures;
+        if error.get(UNREACHED).is_some() {
+            consumer.set_unreached(now, holder.worker, lease);
+        }
         self.revoke((key, position), holder, out);
         if failures >= FAILURES_MAX {
             let error = error.clone().with("split", position).with("attempts", failures);

@@ -2,9 +2,11 @@
 //!
 //! Fair: of the readers that could use a split, the one with the fewest leases is served first, so a slow reader
 //! cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
-//! little for another worker to have room.
+//! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
+//! for longer and longer, while there are others.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use forebay_core::{Ticks, WorkerId};
 use forebay_proto::{Lease, worker_event};
@@ -12,6 +14,9 @@ use forebay_proto::{Lease, worker_event};
 use super::consumer::{Consumer, Holder, Trouble};
 use super::{Effect, State, assigned_event};
 use crate::records::{ConsumerKey, Grant, Position, Update};
+
+/// Half the pause before a split is tried again at the only worker there is; each next one is twice as long.
+const PAUSE: Duration = Duration::from_millis(125);
 
 /// Workers with room, those that hold least first.
 type Room = BTreeSet<(usize, WorkerId)>;
@@ -55,17 +60,23 @@ impl State {
 
     fn pick(&self, now: Ticks, key: ConsumerKey, room: &Room) -> Option<(Position, (usize, WorkerId))> {
         let consumer = self.consumer(key)?;
+        let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
+        // Where it can reach nobody, any may be worth a try.
+        let some = self.workers.iter().any(|(id, w)| w.is_live() && reachable(*id));
+        let room: Vec<_> = room.iter().filter(|(_, id)| reachable(*id) || !some).collect();
         consumer.free().find_map(|p| {
             let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t));
-            room.iter().find(|(_, worker)| Some(*worker) != avoided).map(|worker| (p, *worker))
+            room.iter().find(|(_, worker)| Some(*worker) != avoided).map(|worker| (p, **worker))
         })
     }
 
-    /// Returns the worker that must not get a split now, because it failed there and another may have room soon.
+    /// Returns the worker that must not get a split now, because it failed there: another may have room soon, or it may
+    /// be better there after a pause.
     fn avoided(&self, now: Ticks, trouble: &Trouble) -> Option<WorkerId> {
         let (worker, at) = trouble.avoid?;
-        let others = || self.workers.iter().any(|(id, w)| *id != worker && w.is_live());
-        (now - at < self.timing.lease && others()).then_some(worker)
+        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live());
+        let pause = if others { self.timing.lease } else { PAUSE * 2u32.saturating_pow(trouble.failures) };
+        (now - at < pause).then_some(worker)
     }
 
     /// Returns whether the worker has room for more.

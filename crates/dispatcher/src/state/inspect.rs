@@ -1,9 +1,15 @@
-//! What people see of the state, and what tests check.
+//! What people see of the state, and its invariants: one place, for production, for tests and for the simulation.
 
-use forebay_core::Ticks;
+use std::collections::BTreeSet;
+
+use forebay_core::{Error, Result, Ticks};
 use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
 
 use super::{Job, State};
+use crate::records::{ConsumerKey, Grant, Ledger, Position};
+
+/// Beyond this many leases the state is not checked as a whole: it would take longer than a peer should wait.
+const CHECKED_MAX: usize = 4096;
 
 impl State {
     /// Lists the jobs, the oldest first.
@@ -59,49 +65,88 @@ impl State {
         self.workers.iter().map(status).collect()
     }
 
+    /// Checks the invariants of the module's documentation, where at most [`CHECKED_MAX`] splits are leased.
+    ///
+    /// # Errors
+    /// Internal, naming the invariant that does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        let held: usize = self.workers.values().map(|w| w.leases.len()).sum();
+        if held > CHECKED_MAX {
+            return Ok(());
+        }
+        let mut tokens = BTreeSet::new();
+        for (key, consumer) in self.consumers() {
+            for (position, holder) in consumer.leases() {
+                let token = holder.token;
+                ensure(tokens.insert(token), || format!("SP-1: token {token} is current twice"))?;
+                let known = self.workers.get(&holder.worker).and_then(|w| w.leases.get(&token));
+                ensure(known == Some(&(key, *position)), || {
+                    format!(
+                        "SP-1: split {position} of {key:?} is held under token {token}, which its worker does not know"
+                    )
+                })?;
+                ensure(token < self.next_token, || format!("SP-2: token {token} comes after {}", self.next_token))?;
+                let frontier = consumer.frontier();
+                ensure(*position >= frontier, || {
+                    format!("SP-3: {position} is leased, and {frontier} is the frontier")
+                })?;
+                let inside = consumer.reader.is_none_or(|r| consumer.distance(*position) < u128::from(r.window));
+                ensure(inside, || format!("SP-4: {position} is leased beyond the window from {frontier}"))?;
+            }
+        }
+        ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())
+    }
+
+    /// SP-5: room on both sides is used, but for splits that wait for another worker.
+    ///
+    /// # Errors
+    /// Internal, naming a split that could be granted.
+    pub(crate) fn check_progress(&self) -> Result<()> {
+        if !self.workers.values().any(|w| w.has_room()) {
+            return Ok(());
+        }
+        for (key, consumer) in self.consumers().filter(|(_, c)| !c.waits_for_others(self.ticked)) {
+            let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(|t| t.avoid.is_none()));
+            ensure(waiting.is_none(), || format!("SP-5: {waiting:?} of {key:?} waits, and a worker has room"))?;
+        }
+        Ok(())
+    }
+
+    /// SP-6: once everything is written, the ledger says what this state says. A frontier at the start may be unwritten,
+    /// and tokens that nobody ever heard of may be used again.
+    ///
+    /// # Errors
+    /// Internal, with both.
+    pub(crate) fn check_written(&self, written: &Ledger) -> Result<()> {
+        let ours = self.ledger();
+        let moved = || written.frontiers.iter().filter(|(_, p)| **p != Position::default());
+        let same = ours.jobs == written.jobs && ours.grants == written.grants && ours.frontiers.iter().eq(moved());
+        ensure(same && ours.next_token >= written.next_token, || format!("SP-6: {ours:?} was written as {written:?}"))
+    }
+
     /// Returns what a ledger that has kept up with this state holds.
-    #[cfg(test)]
-    pub(crate) fn ledger(&self) -> crate::records::Ledger {
-        use crate::records::{Grant, Ledger, Position};
+    pub(crate) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger { next_token: self.next_token, next_job: self.next_job, ..Ledger::default() };
-        for (id, job) in &self.jobs {
-            ledger.jobs.insert(*id, job.record.clone());
-            for (i, consumer) in job.consumers.iter().enumerate() {
-                let key = (*id, i as u32);
-                if consumer.frontier() != Position::default() {
-                    ledger.frontiers.insert(key, consumer.frontier());
-                }
-                for (position, holder) in consumer.leases() {
-                    let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
-                    let grant = Grant { token: holder.token, worker: holder.worker, address };
-                    ledger.grants.insert((key, *position), grant);
-                }
+        ledger.jobs = self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect();
+        for (key, consumer) in self.consumers() {
+            if consumer.frontier() != Position::default() {
+                ledger.frontiers.insert(key, consumer.frontier());
+            }
+            for (position, holder) in consumer.leases() {
+                let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
+                let grant = Grant { token: holder.token, worker: holder.worker, address };
+                ledger.grants.insert((key, *position), grant);
             }
         }
         ledger
     }
 
-    /// Checks the invariants of the module's documentation.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
-        let mut tokens = std::collections::BTreeSet::new();
-        for (id, job) in &self.jobs {
-            for (i, consumer) in job.consumers.iter().enumerate() {
-                for (position, holder) in consumer.leases() {
-                    let key = ((*id, i as u32), *position);
-                    assert!(tokens.insert(holder.token), "SP-1: token {} twice", holder.token);
-                    let worker =
-                        self.workers.get(&holder.worker).unwrap_or_else(|| panic!("SP-1: {key:?} is held by nobody"));
-                    assert_eq!(worker.leases.get(&holder.token), Some(&key), "SP-1");
-                    assert!(holder.token < self.next_token, "SP-2: {} of {}", holder.token, self.next_token);
-                    assert!(*position >= consumer.frontier(), "SP-3: {position} before {}", consumer.frontier());
-                    if let Some(reader) = consumer.reader {
-                        assert!(consumer.distance(*position) < u128::from(reader.window), "SP-4: {position}");
-                    }
-                }
-            }
-        }
-        let held: usize = self.workers.values().map(|w| w.leases.len()).sum();
-        assert_eq!(held, tokens.len(), "SP-1: a worker holds what no consumer leased");
+    fn consumers(&self) -> impl Iterator<Item = (ConsumerKey, &super::Consumer)> {
+        self.jobs.iter().flat_map(|(id, job)| (0..).zip(&job.consumers).map(|(i, consumer)| ((*id, i), consumer)))
     }
+}
+
+/// Makes an error of an invariant that does not hold.
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::internal(what())) }
 }

@@ -2,12 +2,13 @@
 //!
 //! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
 //!
-//! Invariants, checked by [`State::check`] after every step of the property tests:
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4), and after every step of
+//! the property tests and of the simulation:
 //! SP-1 a split has at most one current token, and its worker knows it;
 //! SP-2 tokens rise, for ever;
 //! SP-3 nothing before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
-//! SP-5 while a worker has room and a reader has room, splits are granted;
+//! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
 //! SP-6 replaying what was persisted gives the same jobs, frontiers and leases.
 
 mod consumer;

@@ -14,7 +14,7 @@ impl State {
         let gap = now - self.ticked;
         self.ticked = now;
         if gap >= STALL {
-            self.forgive(gap);
+            self.forgive(now, gap);
         }
         let lease = self.timing.lease;
         let lost = self.workers.iter().filter(|(_, w)| match w.session {
@@ -55,15 +55,16 @@ impl State {
         }
     }
 
-    /// This process was stopped for a while: nobody could make itself heard, so nobody was silent.
-    fn forgive(&mut self, gap: Duration) {
+    /// This process was stopped for a while: nobody could make itself heard, so nobody was silent. What was heard since
+    /// it goes on needs no forgiving.
+    fn forgive(&mut self, now: Ticks, gap: Duration) {
         for worker in self.workers.values_mut() {
-            (worker.heard, worker.until) = (worker.heard + gap, worker.until + gap);
+            (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);
         }
         for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
-            consumer.gone = consumer.gone + gap;
+            consumer.gone = (consumer.gone + gap).min(now);
             if let Some(reader) = &mut consumer.reader {
-                reader.heard = reader.heard + gap;
+                reader.heard = (reader.heard + gap).min(now);
             }
         }
     }

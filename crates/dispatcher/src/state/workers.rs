@@ -129,6 +129,7 @@ impl State {
             let silent = (now - worker.heard).as_secs_f64();
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
+        self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
         for key in worker.leases.into_values() {
             out.push(Effect::Remember(Update::Released(key)));
             let Some(consumer) = self.consumer_mut(key.0) else { continue };

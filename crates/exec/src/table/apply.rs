@@ -18,6 +18,7 @@ use super::{evaluate, filter};
 pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
     let columns: Vec<ArrayRef> = match op {
         Op::FilterExpr { predicate } => return filter(predicate, input),
+        Op::CheckFinite { columns } => return super::finite::check(columns, input).map(|()| input.clone()),
         Op::Rename { .. } => input.columns().to_vec(),
         Op::Select { .. } | Op::Drop { .. } => each(output_schema, |name| input.column(name).cloned())?,
         Op::Cast { columns } => each(output_schema, |name| match columns.iter().rfind(|(column, _)| column == name) {

@@ -18,6 +18,7 @@ mod arithmetic;
 mod cast;
 mod choose;
 mod compare;
+mod finite;
 mod hash;
 mod kernel;
 mod logic;

@@ -13,6 +13,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
 use crate::columns::Column;
+use crate::limits;
 
 /// What one feature of one record holds; numbers are kept as little-endian bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -246,6 +247,7 @@ fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cow<'a, [u8]>> {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     features: Vec<(String, Option<DType>, Vec<usize>)>,
+    places: HashMap<String, usize>,
     records: usize,
 }
 
@@ -261,16 +263,24 @@ impl Seen {
                 Some(Value::Floats(b)) => (Some(DType::Float32), b.len() / 4),
                 Some(Value::Ints(b)) => (Some(DType::Int64), b.len() / 8),
             };
-            match self.features.iter_mut().find(|f| f.0 == name) {
+            match self.places.get(name).map(|&i| &mut self.features[i]) {
                 Some((_, had, counts)) if *had == dtype => counts.push(count),
                 Some(_) => wrong = Some(Error::data(format!("feature {name:?} has two types"))),
-                None => self.features.push((name.to_owned(), dtype, vec![count])),
+                None => {
+                    self.places.insert(name.to_owned(), self.features.len());
+                    self.features.push((name.to_owned(), dtype, vec![count]));
+                    limits::columns("features of the first records", self.features.len())
+                        .unwrap_or_else(|e| wrong = Some(e));
+                    wrong.is_none().then_some(())?;
+                }
             }
             Some(())
         });
         self.records += 1;
-        read.ok_or_else(not_an_example)?;
-        wrong.map_or(Ok(()), Err)
+        match wrong {
+            Some(e) => Err(e),
+            None => read.ok_or_else(not_an_example),
+        }
     }
 
     /// Returns the fields, sorted by name.

@@ -3,7 +3,7 @@
 //! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
 //! JSON text, for no column holds it. Integers and reals meet in float64. A value that is null or not there is missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use arrow_array::ArrayRef;
@@ -13,6 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::columns::Column;
+use crate::limits;
 
 /// The leaves of an object, in the order in which they are written, under their dotted names.
 type Leaves = Vec<(String, Value)>;
@@ -21,6 +22,9 @@ fn parse(line: &[u8]) -> Result<Leaves> {
     let mut leaves = Leaves::new();
     let mut from = serde_json::Deserializer::from_slice(line);
     let read = Walk { name: String::new(), leaves: &mut leaves }.deserialize(&mut from).and_then(|()| from.end());
+    if leaves.len() > limits::COLUMNS_MAX {
+        limits::columns("fields of a line", leaves.len())?;
+    }
     read.map_err(|e| Error::data(format!("a line is not json: {e}")))?;
     match leaves.as_slice() {
         [(name, _)] if name.is_empty() => Err(Error::data("a line is json, but not an object")),
@@ -100,6 +104,14 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if name.is_empty() {
                 return Err(serde::de::Error::custom("a field has an empty name"));
             }
+            // A long name over many fields would be written out for each of them.
+            if name.len() > limits::NAME_BYTES_MAX {
+                let max = limits::NAME_BYTES_MAX;
+                return Err(serde::de::Error::custom(format!("a field's name is longer than {max} bytes")));
+            }
+            if self.leaves.len() > limits::COLUMNS_MAX {
+                return Err(serde::de::Error::custom("too many fields"));
+            }
             map.next_value_seed(Walk { name, leaves: self.leaves })?;
         }
         Ok(())
@@ -154,6 +166,7 @@ fn meet(a: Shape, b: Shape) -> Option<Shape> {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     columns: Vec<(String, Option<Shape>, usize)>,
+    places: HashMap<String, usize>,
     lines: usize,
 }
 
@@ -161,14 +174,16 @@ impl Seen {
     /// Looks at one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
         let leaves = parse(line)?;
-        for (at, (name, value)) in leaves.iter().enumerate() {
-            if leaves[..at].iter().any(|(earlier, _)| earlier == name) {
+        let mut met = HashSet::with_capacity(leaves.len());
+        for (name, value) in &leaves {
+            if !met.insert(name) {
                 return Err(Error::data(format!("field {name:?} is there twice")));
             }
-            let i = self.columns.iter().position(|c| c.0 == *name).unwrap_or_else(|| {
+            let i = *self.places.entry(name.clone()).or_insert_with(|| {
                 self.columns.push((name.clone(), None, 0));
                 self.columns.len() - 1
             });
+            limits::columns("fields of the first lines", self.columns.len())?;
             let (_, had, count) = &mut self.columns[i];
             let Some(now) = shape(value) else { continue };
             *count += 1;

@@ -5,11 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use forebay_core::Result;
 
-use crate::fail;
+use crate::limits;
 use crate::store::{Forward, Object};
 
-/// The longest line that is read.
-const LINE_BYTES_MAX: usize = 1 << 30;
 /// How much is looked at in one go.
 const WINDOW: usize = 64 << 10;
 
@@ -26,13 +24,14 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, line: u64) -> Result<Opti
         if seen < window {
             return Ok((seen > 0).then_some(seen as u64));
         }
-        if seen >= LINE_BYTES_MAX {
-            return Err(fail::corrupt(forward.object().uri(), offset, "a line is longer than 1 GiB")
-                .with("line", line + 1)
-                .hint("this may not be a text file"));
-        }
-        window *= 4;
+        check(forward.object().uri(), offset, line, seen as u64)?;
+        // One byte beyond the limit is enough to know.
+        window = (window * 4).min(limits::record_bytes_max().saturating_add(1) as usize);
     }
+}
+
+fn check(uri: &str, offset: u64, line: u64, bytes: u64) -> Result<()> {
+    limits::record(uri, offset, "a line", bytes).map_err(|e| e.with("line", line + 1))
 }
 
 /// Takes the line's end off.
@@ -45,7 +44,7 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
 
 /// Finds where every line begins, and where the last ends.
 pub(crate) fn starts(object: Arc<Object>, stop: &AtomicBool) -> Result<Vec<u64>> {
-    let mut forward = Forward::reading(object);
+    let mut forward = Forward::reading(object.clone());
     let mut starts = vec![0];
     let mut at = 0;
     loop {
@@ -56,6 +55,8 @@ pub(crate) fn starts(object: Arc<Object>, stop: &AtomicBool) -> Result<Vec<u64>>
         }
         starts.extend(memchr::memchr_iter(b'\n', bytes).map(|i| at + i as u64 + 1));
         at += bytes.len() as u64;
+        let (line, begun) = (starts.len() as u64 - 1, starts.last().copied().unwrap_or(0));
+        check(object.uri(), begun, line, at - begun)?;
     }
     if starts.last() != Some(&at) {
         starts.push(at);

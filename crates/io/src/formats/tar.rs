@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use forebay_core::{Error, Result};
 
-use crate::fail;
 use crate::index::table::{Span, TarTable};
 use crate::store::{Forward, Object};
+use crate::{fail, limits};
 
 const BLOCK: u64 = 512;
 /// The longest PAX header or GNU long name that is read.
@@ -235,6 +235,13 @@ impl<'a> Samples<'a> {
                 .with("member", &member.name)
                 .hint("members of one sample differ in what follows the first dot; write the shard again"));
             }
+            limits::record(
+                self.walk.forward.object().uri(),
+                member.span.offset,
+                "an archive's member",
+                member.span.len,
+            )
+            .map_err(|e| e.with("member", &member.name))?;
             visit(&mut self.walk.forward, place, member.span)?;
         }
     }
@@ -253,7 +260,7 @@ pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBoo
 
 /// Returns the extensions of the first sample, sorted; none in an archive without samples.
 pub(crate) fn first_extensions(object: Arc<Object>) -> Result<Vec<String>> {
-    let mut walk = Walk::new(Forward::skipping(object));
+    let mut walk = Walk::new(Forward::skipping(object.clone()));
     let mut first: Option<String> = None;
     let mut extensions = Vec::new();
     while let Some(member) = walk.next()? {
@@ -262,6 +269,8 @@ pub(crate) fn first_extensions(object: Arc<Object>) -> Result<Vec<String>> {
             break;
         }
         extensions.push(extension.to_owned());
+        limits::columns("members of the first sample", extensions.len())
+            .map_err(|e| e.with("file", object.uri()).with("offset", member.header))?;
     }
     extensions.sort();
     extensions.dedup();

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use forebay_core::{Error, Result};
 
-use crate::fail;
 use crate::store::{Forward, Object};
+use crate::{fail, limits};
 
 /// The bytes before a payload, and after it.
 pub(crate) const HEADER: usize = 12;
@@ -51,7 +51,9 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: u64, verify: bool
         return Err(bad(uri, offset, record, "the checksum of a record's length differs"));
     }
     let frame = u64::from_le_bytes(*len).checked_add((HEADER + FOOTER) as u64);
-    frame.filter(|&n| n <= size - offset).map(Some).ok_or_else(cut)
+    let frame = frame.filter(|&n| n <= size - offset).ok_or_else(cut)?;
+    limits::record(uri, offset, "a record", frame).map_err(|e| e.with("record", record))?;
+    Ok(Some(frame))
 }
 
 /// Checks a whole frame and returns its payload.

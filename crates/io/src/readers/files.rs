@@ -9,9 +9,9 @@ use forebay_data::{Chunk, Kind, Schema};
 use super::pieces::Layout;
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
-use crate::SourceIndex;
 use crate::columns::{Binary, binary};
 use crate::store::{Object, Pending};
+use crate::{SourceIndex, limits};
 
 pub(super) struct Files {
     schema: Arc<Schema>,
@@ -30,9 +30,11 @@ impl Files {
         let inner = self.pool.index.inner();
         let mut layout = Layout::new(places.len());
         for place in places {
-            layout.push(inner.stats.get(place.row as usize).map_or(0, |s| s.size as usize));
+            let (row, size) = (place.row as usize, inner.stats.get(place.row as usize).map_or(0, |s| s.size));
+            limits::record(inner.uris.get(row).map_or("", |u| u), 0, "a file", size)?;
+            layout.push(size as usize);
         }
-        let mut values = layout.buffer();
+        let mut values = layout.buffer()?;
         let mut rest = values.as_mut_slice();
         let mut waiting: std::collections::VecDeque<(Object, Option<Pending>)> = Default::default();
         let mut next = places.iter();

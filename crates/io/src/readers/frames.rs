@@ -101,8 +101,9 @@ impl Frames {
         let Some(Table::Frames(starts)) = self.pool.index.inner().tables.get(file).map(|t| &**t) else {
             return Err(Error::internal("the index has no lines or records"));
         };
+        let size = self.pool.index.inner().stats.get(file).map_or(0, |stat| stat.size);
         match starts.get(sample.row() as usize..) {
-            Some([start, end, ..]) if start <= end => Ok((file, *start, *end)),
+            Some([start, end, ..]) if start <= end && *end <= size => Ok((file, *start, *end)),
             _ => Err(Error::internal(format!("the index has no row {sample}"))),
         }
     }
@@ -120,7 +121,7 @@ impl Frames {
             let len = end.saturating_sub(offset) as usize;
             wanted.push(Piece { file, offset, len, buffer: 0, at: layout.push(len) });
         }
-        let mut buffers = [layout.buffer()];
+        let mut buffers = [layout.buffer()?];
         pieces::read(&self.pool, wanted, &mut buffers)?;
         let [bytes] = buffers;
         Ok(Run { bytes, bounds: layout.offsets, bare })

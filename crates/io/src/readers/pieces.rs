@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_core::Result;
+use forebay_core::{Error, ErrorKind, Result};
 
 use super::pool::Pool;
 use crate::store::Object;
@@ -33,6 +33,8 @@ struct Joining {
 
 const LOCAL: Joining = Joining { piece_max: 32 << 10, gap_max: 4 << 10, span_max: 1 << 20 };
 const REMOTE: Joining = Joining { piece_max: usize::MAX, gap_max: 64 << 10, span_max: 8 << 20 };
+/// What the rows that are read together may take.
+const BUFFER_BYTES_MAX: usize = 64 << 30;
 /// Requests of one gather that are under way at once.
 const REQUESTS_MAX: usize = 16;
 
@@ -123,13 +125,20 @@ impl Layout {
     /// Makes room for one, and returns where it begins.
     pub(super) fn push(&mut self, len: usize) -> usize {
         let at = self.end;
-        self.end += len;
+        self.end = self.end.saturating_add(len);
         self.offsets.push(self.end as i64);
         at
     }
 
-    /// Returns the buffer that holds them all.
-    pub(super) fn buffer(&self) -> Vec<u8> {
-        vec![0; self.end]
+    /// Returns the buffer that holds them all, of zeros that cost nothing until they are written.
+    ///
+    /// # Errors
+    /// Exhausted when it would be larger than any chunk may be.
+    pub(super) fn buffer(&self) -> Result<Vec<u8>> {
+        if self.end > BUFFER_BYTES_MAX {
+            let (rows, bytes) = (self.offsets.len() - 1, self.end);
+            return Err(Error::new(ErrorKind::Exhausted, format!("{rows} rows of {bytes} bytes are too much at once")));
+        }
+        Ok(vec![0; self.end])
     }
 }

@@ -61,7 +61,7 @@ impl Reader for Tar {
                 wanted.push(Piece { file, offset: span.offset, len, buffer, at: layout.push(len) });
             }
         }
-        let mut buffers: Vec<Vec<u8>> = layouts.iter().map(Layout::buffer).collect();
+        let mut buffers: Vec<Vec<u8>> = layouts.iter().map(Layout::buffer).collect::<Result<_>>()?;
         pieces::read(&self.pool, wanted, &mut buffers)?;
         let mut columns = vec![keys.finish(&Kind::Utf8, None)?];
         for (layout, buffer) in layouts.into_iter().zip(buffers) {

@@ -3,9 +3,12 @@
 //! Invariant: an [`Object`] is the file that was pinned, or opening it (a remote one: reading it) is an error.
 
 mod braces;
+mod fetch;
 mod forward;
+mod http;
 mod local;
 mod remote;
+mod retry;
 
 use std::fmt;
 use std::sync::Arc;

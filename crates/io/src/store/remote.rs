@@ -1,8 +1,7 @@
 //! Object stores: S3, Google Cloud Storage, Azure Blob Storage, and plain HTTP.
 //!
 //! Reads are ranged and go through one small runtime that all readers of the process share. Credentials come from the
-//! environment variables that each store's own tools use; `object_store` retries with backoff.
-//! Invariant: every answer carries the object's identity, and one that is not the pinned object is an error.
+//! environment variables that each store's own tools use. What happens when a store does not answer is in `retry`.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,11 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
-use futures::TryStreamExt;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
-use super::{Found, Mark, Stat, nothing_matches};
-use crate::fail;
+use super::fetch::{Store, identity, refused};
+use super::http::Connector;
+use super::retry::{Budget, Policy};
+use super::{Found, Stat, nothing_matches};
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
@@ -23,9 +28,13 @@ const REQUESTS_MAX: usize = 16;
 struct Shared {
     pid: u32,
     runtime: tokio::runtime::Runtime,
-    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    stores: Mutex<HashMap<Address, Arc<Store>>>,
     permits: Arc<tokio::sync::Semaphore>,
 }
+
+/// What tells one store from another: its url without a path, and its settings, which may change while the process runs.
+type Address = (String, Settings);
+type Settings = Vec<(String, String)>;
 
 static SHARED: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
 
@@ -74,7 +83,7 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
 /// An object of a store.
 #[derive(Debug)]
 pub(super) struct Remote {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<Store>,
     path: Path,
 }
 
@@ -93,7 +102,8 @@ impl Remote {
                 let permits = shared.permits.clone();
                 shared.runtime.spawn(async move {
                     let _permit = permits.acquire_owned().await;
-                    let _ = send.send(get(&*store, &path, &uri, &pinned, offset, len).await);
+                    let range = offset..offset + len as u64;
+                    let _ = send.send(store.get(&path, &uri, &pinned, range).await);
                 });
             }
             Err(e) => drop(send.send(Err(e))),
@@ -102,33 +112,10 @@ impl Remote {
     }
 }
 
-async fn get(store: &dyn ObjectStore, path: &Path, uri: &str, pinned: &Stat, offset: u64, len: usize) -> Result<Bytes> {
-    let range = GetRange::Bounded(offset..offset + len as u64);
-    let failed = |e| explain(uri, e).with("offset", offset);
-    let answer = store.get_opts(path, GetOptions::new().with_range(Some(range))).await.map_err(failed)?;
-    let now = identity(&answer.meta);
-    if now != *pinned {
-        return Err(fail::changed(uri, pinned, now));
-    }
-    let bytes = answer.bytes().await.map_err(failed)?;
-    if bytes.len() != len {
-        return Err(fail::truncated(uri, "the store sent fewer bytes than asked for").with("offset", offset));
-    }
-    Ok(bytes)
-}
-
-fn identity(meta: &ObjectMeta) -> Stat {
-    let mark = match &meta.e_tag {
-        Some(tag) => Mark::Etag(tag.as_str().into()),
-        None => Mark::Mtime(meta.last_modified.timestamp_nanos_opt().unwrap_or(0)),
-    };
-    Stat { size: meta.size, mark }
-}
-
 pub(super) fn stat(uri: &str) -> Result<Stat> {
     let (store, path) = parse(uri)?;
     let name = uri.to_owned();
-    wait(async move { store.head(&path).await.map(|m| identity(&m)).map_err(|e| explain(&name, e)) })
+    wait(async move { store.stat(&path, &name).await })
 }
 
 /// HTTP servers cannot list, and `?` starts a query.
@@ -177,9 +164,8 @@ pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
 fn below(folder: &str) -> Result<Vec<Found>> {
     let (store, prefix) = parse(folder)?;
     let name = folder.to_owned();
-    let metas: Vec<ObjectMeta> =
-        wait(async move { store.list(Some(&prefix)).try_collect().await.map_err(|e| explain(&name, e)) })?;
-    let (_, path) = parse(folder)?;
+    let path = prefix.clone();
+    let metas = wait(async move { store.list(&prefix, &name).await })?;
     let base = folder.trim_end_matches('/');
     let found = metas.into_iter().filter_map(|meta| {
         let tail = meta.location.as_ref().strip_prefix(path.as_ref())?.trim_start_matches('/');
@@ -192,30 +178,62 @@ fn below(folder: &str) -> Result<Vec<Found>> {
 }
 
 /// Returns the store of a url, made once in this process, and the path in it.
-fn parse(uri: &str) -> Result<(Arc<dyn ObjectStore>, Path)> {
+fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
             .with("file", uri)
             .hint("addresses begin with s3://, gs://, az://, http://, https:// or file://, or are paths")
     };
     let url = url::Url::parse(uri).map_err(|e| wrong(&e))?;
-    let root = format!("{}://{}", url.scheme(), url.authority());
-    let (_, path) = object_store::ObjectStoreScheme::parse(&url).map_err(|e| wrong(&e))?;
+    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&e))?;
+    let address = (format!("{}://{}", url.scheme(), url.authority()), settings(&url));
     let shared = shared()?;
     let mut stores = shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(store) = stores.get(&root) {
+    if let Some(store) = stores.get(&address) {
         return Ok((store.clone(), path));
     }
+    let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
+    let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let (store, path) = object_store::parse_url_opts(&url, options(url.scheme())).map_err(|e| explain(uri, e))?;
-    let store: Arc<dyn ObjectStore> = store.into();
-    stores.insert(root, store.clone());
+    let inner = connect(&scheme, &url, &address.1, budget.clone())
+        .map_err(|e| refused(uri, e))?
+        .ok_or_else(|| wrong(&"there is no such kind of store"))?;
+    let store = Arc::new(Store { inner, policy, budget });
+    stores.insert(address, store.clone());
     Ok((store, path))
 }
 
+/// Makes a store. It tries nothing twice and waits for ever, for `retry` does both better; `None` for an unknown kind.
+fn connect(
+    scheme: &ObjectStoreScheme,
+    url: &url::Url,
+    settings: &[(String, String)],
+    budget: Arc<Budget>,
+) -> object_store::Result<Option<Box<dyn ObjectStore>>> {
+    let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    let client = ClientOptions::new().with_timeout_disabled();
+    macro_rules! build {
+        ($builder:ty, $url:expr) => {{
+            let builder = <$builder>::new().with_url($url).with_retry(retry).with_client_options(client);
+            let builder = settings.iter().fold(builder, |builder, (key, value)| match key.parse() {
+                Ok(key) => builder.with_config(key, value),
+                Err(_) => builder,
+            });
+            Box::new(builder.with_http_connector(Connector(budget)).build()?)
+        }};
+    }
+    Ok(Some(match scheme {
+        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str()),
+        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder, url.as_str()),
+        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder, url.as_str()),
+        ObjectStoreScheme::Http => build!(HttpBuilder, &url[..url::Position::BeforePath]),
+        _ => return Ok(None),
+    }))
+}
+
 /// Returns the settings that the store's own tools take from the environment.
-fn options(scheme: &str) -> Vec<(String, String)> {
-    let prefix = match scheme {
+fn settings(url: &url::Url) -> Settings {
+    let prefix = match url.scheme() {
         "s3" | "s3a" => "AWS_",
         "gs" => "GOOGLE_",
         "http" => return vec![("allow_http".into(), "true".into())],
@@ -223,20 +241,13 @@ fn options(scheme: &str) -> Vec<(String, String)> {
         _ => "AZURE_",
     };
     let named = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    named.filter(|(k, _)| k.starts_with(prefix) || (scheme == "gs" && k == "SERVICE_ACCOUNT")).collect()
-}
-
-/// Says what a store's refusal means for the reader.
-fn explain(uri: &str, e: object_store::Error) -> Error {
-    use object_store::Error as Store;
-    let credentials = "set the credentials that the store's own tools read (AWS_*, GOOGLE_*, AZURE_*)";
-    match e {
-        Store::NotFound { .. } => fail::missing(uri),
-        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => fail::denied(uri, credentials),
-        Store::Precondition { .. } => fail::changed(uri, "the indexed object", "another"),
-        Store::NotSupported { .. } | Store::NotImplemented { .. } | Store::InvalidPath { .. } => {
-            Error::invalid(format!("the store cannot do this: {e}")).with("file", uri)
-        }
-        e => Error::unavailable(format!("the store did not answer as it should: {e}")).with("file", uri),
+    let wanted = named
+        .filter(|(k, v)| !v.is_empty() && (k.starts_with(prefix) || (prefix == "GOOGLE_" && k == "SERVICE_ACCOUNT")));
+    let mut settings: Settings = wanted.map(|(k, v)| (k.to_ascii_lowercase(), v)).collect();
+    settings.sort();
+    // Who names a server without TLS means it, as the store's own tools take it.
+    if settings.iter().any(|(k, v)| k.contains("endpoint") && v.starts_with("http://")) {
+        settings.push(("allow_http".into(), "true".into()));
     }
+    settings
 }

@@ -128,3 +128,12 @@ fn what_was_given_away_takes_no_memory_and_is_computed_again_when_asked_for() {
     assert_eq!(held.rewind(0), 1);
     assert_eq!((totals(&meter), read(&held, 0)), ((0, 0, 1), "not yet".into()));
 }
+
+#[test]
+fn who_resumes_behind_the_failure_of_a_split_of_unknown_length_is_told_of_it() {
+    let held = held(&Arc::default());
+    held.set_streamed();
+    assert_eq!(read(&held, 1), "not yet");
+    held.fail(0, 0, Error::unavailable("no answer"));
+    assert_eq!(read(&held, 1), "no answer");
+}

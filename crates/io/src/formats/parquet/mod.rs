@@ -13,8 +13,8 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 
-use crate::fail;
 use crate::store::Object;
+use crate::{fail, limits};
 pub(crate) use convert::columns;
 use object::Ranges;
 pub(crate) use schema::fields;
@@ -73,7 +73,9 @@ impl File {
     /// Opens a row group: reads the wanted columns' bytes, and decodes them as they are asked for.
     pub(crate) fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
         let uri = self.object.uri();
-        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), self.leaves(wanted));
+        let leaves = self.leaves(wanted);
+        self.check_sizes(group, wanted, &leaves).map_err(|e| e.with("file", uri).with("row group", group))?;
+        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves);
         guarded(uri, || {
             let bytes = Ranges::of_group(self.object.clone(), self.footer.metadata(), group, &mask)?;
             ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
@@ -83,6 +85,24 @@ impl File {
                 .build()
         })
         .map_err(|e| e.with("row group", group))
+    }
+
+    /// Refuses a row group that says it is more than memory should be asked for.
+    fn check_sizes(&self, group: usize, wanted: &[Field], leaves: &[usize]) -> Result<()> {
+        let Some(group) = self.footer.metadata().row_groups().get(group) else { return Ok(()) };
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        let stored = leaves.iter().filter_map(|&i| group.columns().get(i)).map(|c| c.uncompressed_size());
+        let stored = stored.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+        let decoded = wanted.iter().filter_map(|f| f.kind.row_bytes()).map(|bytes| rows.saturating_mul(bytes as u64));
+        let max = limits::GROUP_COLUMN_BYTES_MAX;
+        match stored.chain(decoded).find(|&bytes| bytes > max) {
+            Some(bytes) => Err(Error::new(
+                forebay_core::ErrorKind::Exhausted,
+                format!("a column of a row group of {rows} rows has {bytes} bytes, more than the limit of {max}"),
+            )
+            .hint("the file may be corrupt; else write smaller row groups")),
+            None => Ok(()),
+        }
     }
 
     /// Returns the places of the file's leaf columns that the wanted columns are made of.

@@ -1,0 +1,282 @@
+//! What the simulation drives of a consumer: the real window, session, fetches and reader.
+//!
+//! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{ConsumerIndex, Error, Result, Ticks};
+use forebay_data::Chunk;
+use forebay_exec::{Delivery, Executable, Merge, Position};
+use forebay_proto::consumer_message::Message;
+use forebay_proto::{JobDefinition, Ticket, consumer_event};
+
+use crate::fetch::{After, Ended, Trial, classify};
+use crate::link::{Session, State};
+use crate::reader::{Next, Reader};
+use crate::talk::{Broken, Talk};
+use crate::window::{Front, Window};
+
+/// How often a consumer says that it lives.
+pub const HEARTBEAT: Duration = crate::talk::HEARTBEAT;
+/// How long a session may take to begin.
+pub const SILENCE_MAX: Duration = crate::talk::SILENCE_MAX;
+/// How long the last word may take.
+pub const FINISH_MAX: Duration = crate::session::FINISH_MAX;
+
+/// A stream of a split's chunks that is to be opened.
+#[derive(Debug, Clone)]
+pub struct Fetching {
+    /// Names it in later calls.
+    pub id: u64,
+    /// The worker.
+    pub address: String,
+    /// What to show there.
+    pub ticket: Ticket,
+}
+
+/// How a stream of chunks ended.
+#[derive(Debug)]
+pub enum StreamEnd {
+    /// With status OK: the split is complete.
+    Complete,
+    /// With an error that the worker wrote.
+    Worker(Error),
+    /// The connection broke, or was never there.
+    Connection(Error),
+    /// By this side: nobody wants it any more.
+    Unwanted,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub enum SessionEnd {
+    /// With an error that the dispatcher wrote.
+    Refused(Error),
+    /// The connection broke, or was never there, or the dispatcher ended it without a word.
+    Connection(Error),
+    /// After the last word.
+    Finished,
+}
+
+/// What the user's `next` finds.
+#[derive(Debug)]
+pub enum Polled {
+    /// A batch.
+    Delivery(Box<Delivery>),
+    /// Nothing yet.
+    Wait,
+    /// The last epoch is over.
+    Over,
+}
+
+/// A consumer's state machines.
+pub struct Consumer {
+    state: State,
+    talk: Talk,
+    reader: Reader,
+    trials: BTreeMap<u64, Trial>,
+    fetches: u64,
+    deadline: Duration,
+    /// Whether `next` has waited since it last found something.
+    waiting: bool,
+}
+
+impl Consumer {
+    /// Starts reading a job, as `ServiceStream::start`.
+    ///
+    /// # Errors
+    /// Whatever preparing the tail gives.
+    pub fn start(
+        now: Ticks,
+        job: &JobDefinition,
+        tail: Arc<Executable>,
+        consumer: u32,
+        window: u32,
+        deadline: Duration,
+        from: Option<Position>,
+    ) -> Result<Self> {
+        let resume = from.is_some();
+        let from = from.unwrap_or_default();
+        let splits = tail.plan().num_splits(ConsumerIndex(consumer));
+        let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
+        let epochs = Some(job.epochs).filter(|&n| n > 0);
+        Ok(Self {
+            state: State::new(Window::new(at, from.chunk), now),
+            talk: Talk::new(job.job, consumer, window, resume),
+            reader: Reader::new(Merge::new(tail, ConsumerIndex(consumer), &from)?, &from, splits, epochs),
+            trials: BTreeMap::new(),
+            fetches: 0,
+            deadline,
+            waiting: false,
+        })
+    }
+
+    /// The first message of a session.
+    pub fn attach(&mut self) -> Message {
+        self.talk.attach(&mut self.state)
+    }
+
+    /// The first event of a session.
+    ///
+    /// # Errors
+    /// Internal when it is not that we are attached.
+    pub fn attached(&mut self, now: Ticks, event: consumer_event::Event) -> Result<()> {
+        self.talk.attached(now, &mut self.state, Some(event))
+    }
+
+    /// Takes a later event.
+    pub fn heard(&mut self, now: Ticks, event: consumer_event::Event) -> Option<Fetching> {
+        let fetch = self.talk.heard(now, &mut self.state, Some(event))?;
+        self.fetches += 1;
+        self.trials.insert(self.fetches, Trial::new(fetch));
+        self.fetching(self.fetches)
+    }
+
+    /// Returns what there is to say, and whether it is the last word.
+    pub fn say(&mut self) -> (Vec<Message>, bool) {
+        Talk::say(&mut self.state)
+    }
+
+    /// Returns the heartbeat.
+    ///
+    /// # Errors
+    /// Unavailable when the dispatcher was silent for too long.
+    pub fn beat(&mut self, now: Ticks) -> Result<Message> {
+        self.talk.beat(now, &mut self.state)
+    }
+
+    /// A session ended, or could not begin. Returns the pause before the next one; `None` when there is none.
+    pub fn broken(&mut self, now: Ticks, end: SessionEnd) -> Option<Duration> {
+        let broken = match end {
+            SessionEnd::Refused(error) => Broken::Refused(error),
+            SessionEnd::Connection(error) => Broken::Connection(error),
+            SessionEnd::Finished => Broken::Finished,
+        };
+        self.talk.broken(now, &mut self.state, broken).unwrap_or_else(|error| {
+            self.state.fatal.get_or_insert(error);
+            None
+        })
+    }
+
+    /// Says whether the last word was heard.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state.session, Session::Over)
+    }
+
+    fn fetching(&self, id: u64) -> Option<Fetching> {
+        let fetch = &self.trials.get(&id)?.fetch;
+        let ticket = Ticket {
+            job: self.talk.job,
+            epoch: fetch.place.epoch,
+            consumer: self.talk.consumer,
+            ordinal: fetch.place.ordinal,
+            token: fetch.token,
+            from_chunk: fetch.from_chunk,
+        };
+        Some(Fetching { id, address: fetch.address.clone(), ticket })
+    }
+
+    /// Says whether a stream may take in a message now; `None` when nobody wants it any more.
+    pub fn has_room(&self, id: u64) -> Option<bool> {
+        self.state.room_for(&self.trials.get(&id)?.fetch)
+    }
+
+    /// Takes a chunk of a stream, which weighs so many bytes. Returns whether more is wanted.
+    ///
+    /// # Errors
+    /// Data when it is not the next one: the stream has ended then.
+    pub fn chunk(&mut self, id: u64, index: u64, chunk: Chunk, bytes: usize) -> Result<bool> {
+        let Some(trial) = self.trials.get(&id) else { return Ok(false) };
+        self.state.window.chunk(&trial.fetch, index, chunk, bytes)
+    }
+
+    /// Returns the index of the chunk that a stream is to bring next.
+    pub fn next_index(&self, id: u64) -> Option<u64> {
+        self.state.window.again(&self.trials.get(&id)?.fetch).map(|fetch| fetch.from_chunk)
+    }
+
+    /// A stream ended. Returns what to open in its place.
+    pub fn ended(&mut self, id: u64, end: StreamEnd) -> Option<Fetching> {
+        let trial = self.trials.get_mut(&id)?;
+        let ended = match end {
+            StreamEnd::Complete => Ok(()),
+            StreamEnd::Worker(error) => Err(classify(error)),
+            StreamEnd::Connection(error) => Err(Ended::Worker(error)),
+            StreamEnd::Unwanted => Err(Ended::Unwanted),
+        };
+        match trial.after(&mut self.state, ended) {
+            After::Again => self.fetching(id),
+            After::Stop | After::Complain => {
+                self.trials.remove(&id);
+                None
+            }
+        }
+    }
+
+    /// The user comes back for more.
+    pub fn returned(&mut self) {
+        if let Some(place) = self.reader.returned() {
+            self.state.say.ack = Some(place);
+        }
+    }
+
+    /// Does what `next` does, without waiting.
+    ///
+    /// # Errors
+    /// What ends the stream.
+    pub fn poll(&mut self, now: Ticks) -> Result<Polled> {
+        loop {
+            match self.reader.next()? {
+                Next::Delivery(delivery) => return Ok(Polled::Delivery(delivery)),
+                Next::Over => return Ok(Polled::Over),
+                Next::Epoch { ended, at } => self.state.move_on(ended, at),
+                Next::Front => {
+                    if let Some(error) = &self.state.fatal {
+                        return Err(error.clone());
+                    }
+                    let front = self.state.window.take();
+                    if matches!(front, Front::Empty) {
+                        return self.wait(now);
+                    }
+                    self.waiting = false;
+                    self.reader.take(front)?;
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, now: Ticks) -> Result<Polled> {
+        if self.state.is_lost(now, self.deadline) {
+            return Err(Error::unavailable("the dispatcher did not answer until the deadline"));
+        }
+        if !std::mem::replace(&mut self.waiting, true)
+            && let Some(place) = self.reader.waits()
+        {
+            self.state.say.ack = Some(place);
+        }
+        Ok(Polled::Wait)
+    }
+
+    /// Everything was read: the last word is to be said.
+    pub fn finish(&mut self) {
+        if let Some(place) = self.reader.waits() {
+            self.state.say.ack = Some(place);
+        }
+        self.state.say.finish = true;
+    }
+
+    /// Returns why nothing more comes.
+    pub fn fatal(&self) -> Option<&Error> {
+        self.state.fatal.as_ref()
+    }
+
+    /// Checks the window's invariants.
+    ///
+    /// # Errors
+    /// Internal, naming what does not hold.
+    pub fn check(&self) -> Result<()> {
+        self.state.window.check()
+    }
+}

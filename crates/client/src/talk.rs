@@ -1,0 +1,165 @@
+//! What a consumer says in its session with the dispatcher, and what it does about what it hears. No I/O, no clock.
+//!
+//! `session` drives it over gRPC, the simulation over a network that fails. A session begins at the first split that is
+//! not here as a whole, so a dispatcher that restarted learns from it what it may have forgotten. One that breaks is
+//! opened again for as long as the stream lives; what trying again will not mend (the job was cancelled, the consumer
+//! was taken, another version) ends the stream.
+
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
+use forebay_proto::consumer_event::Event;
+use forebay_proto::consumer_message::Message;
+use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch};
+
+use crate::link::{Session, State};
+use crate::window::{Fetch, Place};
+
+/// The pauses between attempts double from the first to the last of these.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_millis(200);
+/// How often a consumer says that it lives.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Silence after which a session counts as broken.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// A dispatcher that has not noticed yet that an earlier session ended calls the consumer taken. A fresh reader waits
+/// this long for one that was just closed; one that goes on, for one whose machine or network broke.
+const TAKEN_MAX: Duration = Duration::from_secs(1);
+const TAKEN_RESUMED_MAX: Duration = Duration::from_secs(6);
+/// A dispatcher that ends a session by itself this often, with nothing consumed in between, means it.
+const ENDED_MAX: u32 = 3;
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The connection, or the dispatcher as a whole.
+    Connection(Error),
+    /// The dispatcher said so.
+    Refused(Error),
+    /// Everything was said.
+    Finished,
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+/// One consumer, as it speaks.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    pub(crate) job: u64,
+    pub(crate) consumer: u32,
+    window: u32,
+    /// Whether the stream goes on from a position.
+    resume: bool,
+    pause: Duration,
+    /// How often the dispatcher ended a session, with this front.
+    ended: (u32, Place),
+    taken_since: Option<Ticks>,
+    heard: Ticks,
+}
+
+impl Talk {
+    pub(crate) fn new(job: u64, consumer: u32, window: u32, resume: bool) -> Self {
+        let (pause, ended) = (PAUSE_FIRST, (0, Place::default()));
+        Self { job, consumer, window, resume, pause, ended, taken_since: None, heard: Ticks::default() }
+    }
+
+    /// The first message of a session.
+    pub(crate) fn attach(&self, state: &mut State) -> Message {
+        // What was to be said of splits is said anew about what this session assigns.
+        state.say.unreachable.clear();
+        let at = state.window.missing();
+        Message::Attach(Attach {
+            version: VERSION.to_owned(),
+            job: self.job,
+            consumer: self.consumer,
+            epoch: at.epoch,
+            ordinal: at.ordinal,
+            resume: self.resume,
+            window: self.window,
+        })
+    }
+
+    /// The first event of a session.
+    ///
+    /// # Errors
+    /// Internal when it is not that we are attached.
+    pub(crate) fn attached(&mut self, now: Ticks, state: &mut State, first: Option<Event>) -> Result<()> {
+        if !matches!(first, Some(Event::Attached(_))) {
+            return Err(Error::internal("the dispatcher's first event is not that we are attached"));
+        }
+        // From now on this reader is known: when it comes back, it is the same one.
+        self.resume = true;
+        self.heard = now;
+        state.session = Session::Open;
+        Ok(())
+    }
+
+    /// Takes a later event; returns what to fetch.
+    pub(crate) fn heard(&mut self, now: Ticks, state: &mut State, event: Option<Event>) -> Option<Fetch> {
+        self.heard = now;
+        let Some(Event::Assigned(assigned)) = event else { return None };
+        let place = Place { epoch: assigned.epoch, ordinal: assigned.ordinal };
+        state.window.assign(place, assigned.token, &assigned.address)
+    }
+
+    /// Returns what there is to say, and whether it is the last word.
+    pub(crate) fn say(state: &mut State) -> (Vec<Message>, bool) {
+        let say = std::mem::take(&mut state.say);
+        let ended = say.ended.into_iter().map(|epoch| Message::EndEpoch(EndEpoch { epoch }));
+        let unreachable = say.unreachable.into_iter().map(Message::Unreachable);
+        let ack = say.ack.map(|Place { epoch, ordinal }| Message::Ack(Ack { epoch, ordinal }));
+        (ended.chain(unreachable).chain(ack).collect(), say.finish)
+    }
+
+    /// Returns the heartbeat.
+    ///
+    /// # Errors
+    /// Unavailable when the dispatcher was silent for too long.
+    pub(crate) fn beat(&self, now: Ticks, state: &mut State) -> Result<Message> {
+        if now - self.heard > SILENCE_MAX {
+            return Err(Error::unavailable("the dispatcher was silent"));
+        }
+        let waited = std::mem::take(&mut state.waited);
+        Ok(Message::Heartbeat(ConsumerHeartbeat { batch_wait_ms: waited.as_millis() as u64 }))
+    }
+
+    /// A session ended, or could not begin. Returns the pause before the next one; `None` when everything was said.
+    ///
+    /// # Errors
+    /// What ends the stream.
+    pub(crate) fn broken(&mut self, now: Ticks, state: &mut State, broken: Broken) -> Result<Option<Duration>> {
+        if matches!(state.session, Session::Open) {
+            state.session = Session::Broken(now);
+            (self.pause, self.taken_since) = (PAUSE_FIRST, None);
+        }
+        match broken {
+            Broken::Finished => {
+                state.session = Session::Over;
+                return Ok(None);
+            }
+            Broken::Connection(error) if error.kind() == ErrorKind::Unavailable => {}
+            Broken::Refused(error) => self.refused(now, state.window.front(), error)?,
+            Broken::Connection(error) => return Err(error),
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_LAST);
+        Ok(Some(pause))
+    }
+
+    fn refused(&mut self, now: Ticks, front: Place, error: Error) -> Result<()> {
+        let ended = if front == self.ended.1 { self.ended.0 + 1 } else { 1 };
+        self.ended = (ended, front);
+        let since = *self.taken_since.get_or_insert(now);
+        let again = match error.kind() {
+            ErrorKind::Unavailable => ended < ENDED_MAX && error.get("attempts").is_none(),
+            ErrorKind::Conflict if self.resume => now - since < TAKEN_RESUMED_MAX,
+            ErrorKind::Conflict => now - since < TAKEN_MAX,
+            _ => false,
+        };
+        if again { Ok(()) } else { Err(error) }
+    }
+}

@@ -1,0 +1,283 @@
+//! The dispatcher without I/O and without a clock: the state, what must be durable before it is said, who is connected.
+//!
+//! Inputs and the time come in, words and batches come out. The actor drives it with channels and a disk, the
+//! simulation (`crates/sim`) with a network and a disk that fail.
+//! Invariants: words are in the order in which they must be said; what follows an update that must be durable is not
+//! among them before its batch was written; the first word of a session is never a heartbeat; a consumer that has said
+//! its last word is not told that it was heard before what it finished is durable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_core::{Error, Result, Ticks};
+use forebay_proto::{JobStatus, WorkerStatus, consumer_event, worker_event};
+
+use crate::outbox::Outbox;
+use crate::records::{Batch, JobRecord};
+use crate::state::{Effect, Input, SessionId, State};
+
+/// Something to say, now. `A` answers a request.
+#[derive(Debug)]
+pub(crate) enum Word<A> {
+    Consumer(SessionId, consumer_event::Event),
+    Worker(SessionId, worker_event::Event),
+    /// The session is over, with an error.
+    End(SessionId, Error),
+    /// The session is over, and what its peer said last is as durable as it must be: its peer may be told.
+    Closed(SessionId),
+    Answer(A),
+}
+
+pub(crate) struct Machine<A> {
+    state: State,
+    outbox: Outbox<Word<A>>,
+    /// Sessions, and whether each has been told anything.
+    open: HashMap<SessionId, bool>,
+    said: Vec<Word<A>>,
+}
+
+impl<A> Machine<A> {
+    /// Starts with a state and what its recovery puts right.
+    pub(crate) fn new(state: State, recovered: Vec<Effect>, now: Ticks) -> Self {
+        let mut machine = Self { state, outbox: Outbox::default(), open: HashMap::new(), said: Vec::new() };
+        machine.take(now, recovered);
+        machine
+    }
+
+    /// A session begins with its first message.
+    pub(crate) fn begin(&mut self, now: Ticks, session: SessionId, input: Input) {
+        self.open.insert(session, false);
+        self.input(now, input);
+    }
+
+    pub(crate) fn input(&mut self, now: Ticks, input: Input) {
+        let gone = match input {
+            Input::ConsumerGone { session } | Input::WorkerGone { session } => Some(session),
+            _ => None,
+        };
+        let mut effects = Vec::new();
+        self.state.handle(now, input, &mut effects);
+        self.take(now, effects);
+        if let Some(session) = gone {
+            self.say(Word::Closed(session));
+        }
+    }
+
+    /// Nothing more can be said in a session, whatever the state thinks of it.
+    pub(crate) fn close(&mut self, session: SessionId) {
+        self.open.remove(&session);
+    }
+
+    /// Answers with the job of a name, if there is one: once it is durable, for whoever hears of a job attaches to it.
+    pub(crate) fn find(&mut self, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
+        let found = self.state.job(name).cloned();
+        self.say(Word::Answer(answer(found)));
+    }
+
+    pub(crate) fn list_jobs(&self) -> Vec<JobStatus> {
+        self.state.list_jobs()
+    }
+
+    pub(crate) fn list_workers(&self, now: Ticks) -> Vec<WorkerStatus> {
+        self.state.list_workers(now)
+    }
+
+    /// Begins a job, and answers once it is durable; at once when it is refused.
+    pub(crate) fn create(
+        &mut self,
+        now: Ticks,
+        record: JobRecord,
+        splits: &[Option<u64>],
+        answer: impl FnOnce(Result<Arc<JobRecord>>) -> A,
+    ) {
+        let mut effects = Vec::new();
+        let created = self.state.create(now, record, splits, &mut effects);
+        self.answer(now, effects, created.is_ok(), answer(created));
+    }
+
+    /// Ends a job for good, and answers once that is durable; at once when it is refused.
+    pub(crate) fn cancel(&mut self, now: Ticks, name: &str, answer: impl FnOnce(Result<()>) -> A) {
+        let mut effects = Vec::new();
+        let cancelled = self.state.cancel(now, name, &mut effects);
+        self.answer(now, effects, cancelled.is_ok(), answer(cancelled));
+    }
+
+    fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {
+        self.take(now, effects);
+        match waits {
+            true => self.say(Word::Answer(answer)),
+            false => self.said.push(Word::Answer(answer)),
+        }
+    }
+
+    /// Grants what can be granted, and returns the batch to write now, if there is one and none is being written.
+    pub(crate) fn schedule(&mut self, now: Ticks) -> Option<Batch> {
+        let mut effects = Vec::new();
+        self.state.schedule(now, &mut effects);
+        self.take(now, effects);
+        self.outbox.next(now)
+    }
+
+    /// Whether a batch is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.outbox.is_writing()
+    }
+
+    /// The batch is durable.
+    pub(crate) fn written(&mut self) {
+        self.outbox.written().into_iter().for_each(|word| self.release(word));
+    }
+
+    /// Returns what is left to write, at the end.
+    pub(crate) fn rest(&mut self) -> Option<Batch> {
+        self.outbox.rest()
+    }
+
+    /// Returns what is to be said now, in order.
+    pub(crate) fn said(&mut self) -> Vec<Word<A>> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Checks the invariants of [`State`].
+    ///
+    /// # Errors
+    /// Internal, naming the invariant that does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.check()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn take(&mut self, now: Ticks, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Persist(update) => self.outbox.update(now, update, true),
+                Effect::Remember(update) => self.outbox.update(now, update, false),
+                Effect::Worker(session, event) => self.say(Word::Worker(session, event)),
+                Effect::Consumer(session, event) => self.say(Word::Consumer(session, event)),
+                Effect::End(session, error) => self.say(Word::End(session, error)),
+            }
+        }
+    }
+
+    fn say(&mut self, word: Word<A>) {
+        if let Some(session) = heartbeat(&word) {
+            // Whether the disk is slow says nothing about whether this process lives.
+            if self.open.get(&session) == Some(&true) {
+                self.said.push(word);
+            }
+        } else if let Some(word) = self.outbox.say(word) {
+            self.release(word);
+        }
+    }
+
+    fn release(&mut self, word: Word<A>) {
+        match &word {
+            Word::Consumer(session, _) | Word::Worker(session, _) => {
+                let Some(greeted) = self.open.get_mut(session) else { return };
+                *greeted = true;
+            }
+            Word::End(session, _) | Word::Closed(session) => {
+                if self.open.remove(session).is_none() {
+                    return;
+                }
+            }
+            Word::Answer(_) => {}
+        }
+        self.said.push(word);
+    }
+}
+
+/// Returns the session that a word is a heartbeat for.
+fn heartbeat<A>(word: &Word<A>) -> Option<SessionId> {
+    match word {
+        Word::Consumer(session, consumer_event::Event::Heartbeat(_))
+        | Word::Worker(session, worker_event::Event::Heartbeat(_)) => Some(*session),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::options::Timing;
+    use crate::records::{Ledger, Position};
+
+    fn record() -> JobRecord {
+        let text = String::new;
+        JobRecord {
+            id: 0,
+            name: "job".to_owned(),
+            dataset: text(),
+            graph: text(),
+            seed: 0,
+            epochs: 1,
+            consumers: 1,
+            extent: text(),
+            sizing: text(),
+            index: text(),
+            even: false,
+            cancelled: false,
+        }
+    }
+
+    fn machine() -> Machine<u64> {
+        let splits = |_: &JobRecord| Ok(vec![Some(1)]);
+        let state = State::recover(Timing::default(), Ticks(0), &Ledger::default(), splits, &mut Vec::new());
+        let mut machine = Machine::new(state.expect("empty"), Vec::new(), Ticks(0));
+        machine.create(Ticks(0), record(), &[Some(1)], |made| made.map_or(0, |r| r.id));
+        assert!(machine.schedule(Ticks(0)).is_some() && machine.said().is_empty(), "not before it is durable");
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Answer(1)]));
+        machine
+    }
+
+    #[test]
+    fn a_last_word_is_confirmed_once_what_it_finished_is_durable() {
+        let mut machine = machine();
+        let session = SessionId(7);
+        let start = Position::default();
+        machine.begin(
+            Ticks(1),
+            session,
+            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
+        );
+        assert!(matches!(machine.said()[..], [Word::Consumer(_, consumer_event::Event::Attached(_))]));
+        machine.input(Ticks(2), Input::Ack { session, position: Position::new(0, 1) });
+        machine.input(Ticks(2), Input::ConsumerGone { session });
+        assert!(machine.schedule(Ticks(2)).is_some() && machine.said().is_empty());
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
+    }
+
+    #[test]
+    fn a_job_is_found_once_it_is_durable() {
+        let mut machine = machine();
+        machine.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], |_| 2);
+        machine.find("other", |found| found.map_or(0, |_| 3));
+        assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3)]));
+    }
+
+    #[test]
+    fn a_session_that_ends_in_the_middle_is_let_go_at_once() {
+        let mut machine = machine();
+        let session = SessionId(7);
+        let start = Position::default();
+        machine.begin(
+            Ticks(1),
+            session,
+            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
+        );
+        machine.said();
+        machine.input(Ticks(1) + Duration::from_millis(1), Input::ConsumerGone { session });
+        assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));
+        machine.input(Ticks(3), Input::ConsumerGone { session });
+        assert!(machine.said().is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! What the simulation drives of the dispatcher: the real machine and the real records, over the messages of the wire.
+//!
+//! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
+
+use forebay_core::{Result, Ticks};
+use forebay_proto::worker_message;
+use forebay_proto::{Attach, Hello, JobDefinition, JobStatus, WorkerStatus, consumer_message};
+
+use crate::jobs::splits;
+use crate::machine::Machine;
+use crate::options::Timing;
+use crate::records::{Batch, JobRecord, Ledger};
+use crate::service::{consume, work};
+use crate::state::{Input, SessionId, State};
+
+/// Something that the dispatcher says.
+pub use forebay_proto::{consumer_event, worker_event};
+
+/// A ledger that is written to memory instead of a file. A write happens as a whole or not at all, as in the store.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Disk(Ledger);
+
+/// What is to be written at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write(Batch);
+
+impl Disk {
+    /// Does what the store does with a batch.
+    pub fn apply(&mut self, write: &Write) {
+        self.0.apply(&write.0);
+    }
+
+    /// Says whether a worker would be allowed to hold a lease with this token: it was granted, durably.
+    pub fn has_granted(&self, token: u64) -> bool {
+        token < self.0.next_token
+    }
+
+    /// Returns the (epoch, ordinal) up to which a consumer of a job has consumed.
+    pub fn frontier(&self, job: &str, consumer: u32) -> (u64, u64) {
+        let id = self.0.jobs.values().find(|j| j.name == job).map(|j| j.id);
+        let frontier = id.and_then(|id| self.0.frontiers.get(&(id, consumer)));
+        frontier.map_or((0, 0), |p| (p.epoch, p.ordinal))
+    }
+
+    /// Forgets how far every consumer has got.
+    pub fn forget_frontiers(&mut self) {
+        self.0.frontiers.clear();
+    }
+}
+
+/// Something to say, now.
+#[derive(Debug)]
+pub enum Said {
+    /// To a consumer's session.
+    Consumer(u64, consumer_event::Event),
+    /// To a worker's session.
+    Worker(u64, worker_event::Event),
+    /// The session is over.
+    End(u64, forebay_core::Error),
+    /// The session is over, and its peer may be told.
+    Closed(u64),
+    /// The job of a name, if there is one, for whoever asked under this number.
+    Found(u64, Option<JobDefinition>),
+    /// A job was recorded, or refused, for whoever asked under this number.
+    Opened(u64, Result<JobDefinition>),
+}
+
+enum Answer {
+    Found(u64, Option<JobDefinition>),
+    Opened(u64, Result<JobDefinition>),
+}
+
+/// The dispatcher's machine.
+pub struct Dispatcher {
+    machine: Machine<Answer>,
+    /// Jobs that cannot be planned.
+    refused: Vec<Said>,
+}
+
+impl Dispatcher {
+    /// Starts on what a disk holds.
+    ///
+    /// # Errors
+    /// Data when that cannot be read.
+    pub fn start(timing: Timing, now: Ticks, disk: &Disk) -> Result<Self> {
+        let mut recovered = Vec::new();
+        let state = State::recover(timing, now, &disk.0, splits, &mut recovered)?;
+        Ok(Self { machine: Machine::new(state, recovered, now), refused: Vec::new() })
+    }
+
+    /// A consumer's session begins.
+    pub fn attach(&mut self, now: Ticks, session: u64, attach: &Attach) {
+        let session = SessionId(session);
+        self.machine.begin(now, session, consume::attached(session, attach));
+    }
+
+    /// A worker's session begins.
+    ///
+    /// # Errors
+    /// As the service refuses it.
+    pub fn hello(&mut self, now: Ticks, session: u64, hello: Hello) -> Result<()> {
+        let session = SessionId(session);
+        self.machine.begin(now, session, work::arrived(session, hello)?);
+        Ok(())
+    }
+
+    /// A consumer says something.
+    pub fn consumer(&mut self, now: Ticks, session: u64, message: consumer_message::Message) {
+        if let Some(input) = consume::input(SessionId(session), message) {
+            self.machine.input(now, input);
+        }
+    }
+
+    /// A worker says something.
+    pub fn worker(&mut self, now: Ticks, session: u64, message: worker_message::Message) {
+        if let Some(input) = work::input(SessionId(session), message) {
+            self.machine.input(now, input);
+        }
+    }
+
+    /// A consumer's session is over, as the service notices it.
+    pub fn consumer_gone(&mut self, now: Ticks, session: u64) {
+        self.machine.input(now, Input::ConsumerGone { session: SessionId(session) });
+    }
+
+    /// A worker's session is over, as the service notices it.
+    pub fn worker_gone(&mut self, now: Ticks, session: u64) {
+        self.machine.input(now, Input::WorkerGone { session: SessionId(session) });
+    }
+
+    /// Opens the job of a name, as `OpenJob` does: asks for the one that there is ([`Said::Found`] answers).
+    pub fn find(&mut self, asked: u64, name: &str) {
+        self.machine.find(name, |found| Answer::Found(asked, found.map(|r| r.definition())));
+    }
+
+    /// Goes on where there was none: begins it ([`Said::Opened`] answers).
+    pub fn create(&mut self, now: Ticks, asked: u64, definition: &JobDefinition) {
+        let record = JobRecord {
+            id: 0,
+            name: definition.name.clone(),
+            dataset: String::new(),
+            graph: definition.graph.clone(),
+            seed: definition.seed,
+            epochs: definition.epochs,
+            consumers: definition.consumers,
+            extent: definition.extent.clone(),
+            sizing: definition.sizing.clone(),
+            index: definition.index.clone(),
+            even: definition.even,
+            cancelled: false,
+        };
+        let answer = |made: Result<_>| Answer::Opened(asked, made);
+        match splits(&record) {
+            Ok(splits) => self.machine.create(now, record, &splits, |made| answer(made.map(|r| r.definition()))),
+            Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
+        }
+    }
+
+    /// The clock's tick.
+    pub fn tick(&mut self, now: Ticks) {
+        self.machine.input(now, Input::Tick);
+    }
+
+    /// Grants what can be granted, and returns what to write now.
+    pub fn schedule(&mut self, now: Ticks) -> Option<Write> {
+        self.machine.schedule(now).map(Write)
+    }
+
+    /// The write is durable.
+    pub fn written(&mut self) {
+        self.machine.written();
+    }
+
+    /// Returns what is left to write, whatever the time.
+    pub fn rest(&mut self) -> Option<Write> {
+        self.machine.rest().map(Write)
+    }
+
+    /// Returns what is to be said now, in order.
+    pub fn said(&mut self) -> Vec<Said> {
+        let said = self.machine.said().into_iter().map(|word| match word {
+            crate::machine::Word::Consumer(session, event) => Said::Consumer(session.0, event),
+            crate::machine::Word::Worker(session, event) => Said::Worker(session.0, event),
+            crate::machine::Word::End(session, error) => Said::End(session.0, error),
+            crate::machine::Word::Closed(session) => Said::Closed(session.0),
+            crate::machine::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
+            crate::machine::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
+        });
+        said.chain(std::mem::take(&mut self.refused)).collect()
+    }
+
+    /// Checks SP-1 to SP-5.
+    ///
+    /// # Errors
+    /// Internal, naming the invariant that does not hold.
+    pub fn check(&self) -> Result<()> {
+        self.machine.check()?;
+        self.machine.state().check_progress()
+    }
+
+    /// Checks SP-6, when nothing is left to write.
+    ///
+    /// # Errors
+    /// Internal, with what differs.
+    pub fn check_written(&self, disk: &Disk) -> Result<()> {
+        self.machine.state().check_written(&disk.0)
+    }
+
+    /// Lists the jobs.
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        self.machine.list_jobs()
+    }
+
+    /// Lists the workers.
+    pub fn workers(&self, now: Ticks) -> Vec<WorkerStatus> {
+        self.machine.list_workers(now)
+    }
+}

@@ -1,0 +1,248 @@
+//! Requests to a store, each carried on until it is done: a size, a list, a range of bytes.
+//!
+//! A body that breaks in the middle goes on at the byte where it broke, and a list at the name. Invariants: every answer
+//! that bytes are taken of is of the pinned object; what is returned is as long as what was asked for.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use forebay_core::{Error, Result};
+use futures::StreamExt;
+use object_store::client::HttpError;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
+use tokio::time::{timeout, timeout_at};
+
+use super::http::Wrong;
+use super::retry::{Attempts, Budget, Failure, Policy};
+use super::{Mark, Stat};
+use crate::fail;
+
+/// What an attempt must bring to count as progress, unless it brings all.
+const PROGRESS_BYTES: usize = 64 << 10;
+
+/// A store, and how its failures are met.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) inner: Box<dyn ObjectStore>,
+    pub(super) policy: Policy,
+    pub(super) budget: Arc<Budget>,
+}
+
+/// How an attempt ended that did not succeed.
+enum Failed {
+    Finally(Error),
+    ForNow(Failure),
+}
+
+impl Store {
+    /// Waits for the next attempt, or says that there is none.
+    async fn again(&self, attempts: &mut Attempts, failed: Failed) -> Result<()> {
+        let failure = match failed {
+            Failed::Finally(e) => return Err(e),
+            Failed::ForNow(failure) => failure,
+        };
+        let now = Instant::now();
+        match attempts.failed(&failure, now, random_part(), &self.policy, &self.budget) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return Err(attempts.blame(&failure, now)),
+        }
+        Ok(())
+    }
+
+    fn silent(&self) -> Failed {
+        Failed::ForNow(Failure::new(format!("nothing came in {:?}", self.policy.stall)))
+    }
+
+    /// Reads a range of the pinned object.
+    pub(super) async fn get(&self, path: &Path, uri: &str, pinned: &Stat, range: Range<u64>) -> Result<Bytes> {
+        let mut attempts = Attempts::new(Instant::now());
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        loop {
+            let before = bytes.len();
+            let Err(failed) = self.part(path, uri, pinned, &range, &mut bytes).await else { return Ok(bytes.into()) };
+            if bytes.len() - before >= PROGRESS_BYTES {
+                attempts.progressed(Instant::now());
+            }
+            let named = |e: Error| e.with("file", uri).with("range", format!("bytes {}..{}", range.start, range.end));
+            self.again(&mut attempts, failed).await.map_err(named)?;
+        }
+    }
+
+    /// Adds to `bytes` what is still missing of the range.
+    async fn part(
+        &self,
+        path: &Path,
+        uri: &str,
+        pinned: &Stat,
+        range: &Range<u64>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let (before, len) = (bytes.len(), (range.end - range.start) as usize);
+        let rest = GetRange::Bounded(range.start + before as u64..range.end);
+        let options = GetOptions::new().with_range(Some(rest)).with_if_match(pinned.strong_tag());
+        let answer = timeout(self.policy.stall, self.inner.get_opts(path, options)).await;
+        let answer = answer.map_err(|_| self.silent())?.map_err(|e| why(uri, pinned, e))?;
+        let now = identity(&answer.meta);
+        if now != *pinned {
+            return Err(Failed::Finally(fail::changed(uri, pinned, now)));
+        }
+        let mut body = answer.into_stream();
+        let mut arrived = 0;
+        let mut deadline = tokio::time::Instant::now() + self.policy.stall;
+        while bytes.len() < len {
+            match timeout_at(deadline, body.next()).await {
+                Err(_) if arrived >= PROGRESS_BYTES => {
+                    (arrived, deadline) = (0, deadline + self.policy.stall);
+                }
+                Err(_) => {
+                    let seen = format!("only {arrived} bytes came in {:?}", self.policy.stall);
+                    return Err(Failed::ForNow(Failure::new(seen)));
+                }
+                Ok(None) => {
+                    let seen = format!("the answer ended {} bytes early", len - bytes.len());
+                    return Err(Failed::ForNow(Failure::new(seen)));
+                }
+                Ok(Some(chunk)) => {
+                    let chunk = chunk.map_err(|e| why(uri, pinned, e))?;
+                    if chunk.len() > len - bytes.len() {
+                        // Nothing of an answer that is too long can be trusted to be where it should.
+                        bytes.truncate(before);
+                        return Err(Failed::ForNow(Failure::odd("the answer was longer than what was asked for")));
+                    }
+                    arrived += chunk.len();
+                    bytes.extend_from_slice(&chunk);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for an object's size and identity.
+    pub(super) async fn stat(&self, path: &Path, uri: &str) -> Result<Stat> {
+        let mut attempts = Attempts::new(Instant::now());
+        loop {
+            let failed = match timeout(self.policy.stall, self.inner.head(path)).await {
+                Ok(Ok(meta)) => return Ok(identity(&meta)),
+                Ok(Err(e)) => why(uri, &NOTHING_PINNED, e),
+                Err(_) => self.silent(),
+            };
+            self.again(&mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+        }
+    }
+
+    /// Lists every object below a prefix, in no order.
+    pub(super) async fn list(&self, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
+        let mut attempts = Attempts::new(Instant::now());
+        let mut found: Vec<ObjectMeta> = Vec::new();
+        loop {
+            // Stores list by name; one that does not is listed from the start again.
+            if !found.is_sorted_by(|a, b| a.location < b.location) {
+                found.clear();
+            }
+            let mut pages = match found.last() {
+                None => self.inner.list(Some(prefix)),
+                Some(last) => self.inner.list_with_offset(Some(prefix), &last.location),
+            };
+            let failed = loop {
+                match timeout(self.policy.stall, pages.next()).await {
+                    Ok(Some(Ok(meta))) => {
+                        found.push(meta);
+                        attempts.progressed(Instant::now());
+                    }
+                    Ok(None) => return Ok(found),
+                    Ok(Some(Err(e))) => break why(uri, &NOTHING_PINNED, e),
+                    Err(_) => break self.silent(),
+                }
+            };
+            drop(pages);
+            self.again(&mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+        }
+    }
+}
+
+const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
+
+impl Stat {
+    /// The etag, where the store can compare it: weak ones (`W/"…"`) never match.
+    fn strong_tag(&self) -> Option<&str> {
+        match &self.mark {
+            Mark::Etag(tag) if !tag.starts_with("W/") => Some(tag),
+            _ => None,
+        }
+    }
+}
+
+/// Which content of an object this is.
+pub(super) fn identity(meta: &ObjectMeta) -> Stat {
+    let mark = match &meta.e_tag {
+        Some(tag) => Mark::Etag(tag.as_str().into()),
+        None => Mark::Mtime(meta.last_modified.timestamp_nanos_opt().unwrap_or(0)),
+    };
+    Stat { size: meta.size, mark }
+}
+
+/// A random number of 0 to 1, for waiting only.
+fn random_part() -> f64 {
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+}
+
+/// Says what a store's refusal means: whether another attempt may help, and else what the reader can do.
+fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
+    use object_store::Error as Store;
+    Failed::Finally(match &e {
+        Store::NotFound { .. } => fail::missing(uri),
+        Store::Precondition { .. } => fail::changed(uri, pinned, "another object"),
+        _ => match (cause::<Wrong>(&e), cause::<HttpError>(&e)) {
+            (Some(Wrong::Busy(failure) | Wrong::OtherRange(failure)), _) => return Failed::ForNow(failure.clone()),
+            (Some(Wrong::Shorter), _) => fail::changed(uri, pinned, "a shorter object"),
+            (Some(Wrong::NoRanges), _) => Error::invalid(
+                "this server cannot send a part of a file, which reading rows in any order needs",
+            )
+            .with("file", uri)
+            .hint("serve the files with one that knows range requests, or from an object store, or copy them here"),
+            (None, Some(http)) => return Failed::ForNow(Failure::new(innermost(http))),
+            (None, None) => refused(uri, e),
+        },
+    })
+}
+
+/// What a store says that will say the same again.
+pub(super) fn refused(uri: &str, e: object_store::Error) -> Error {
+    use object_store::Error as Store;
+    match e {
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => fail::denied(
+            uri,
+            "set the credentials that the store's own tools read (AWS_*, GOOGLE_*, AZURE_*), also where the workers run",
+        ),
+        Store::NotSupported { .. } | Store::NotImplemented { .. } | Store::InvalidPath { .. } => {
+            Error::invalid(format!("the store cannot do this: {e}")).with("file", uri)
+        }
+        e => Error::unavailable(format!("the store refuses: {e}")).with("file", uri),
+    }
+}
+
+/// Finds an error of a type among an error and its causes.
+fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(e);
+    while let Some(e) = next {
+        if let Some(found) = e.downcast_ref() {
+            return Some(found);
+        }
+        next = e.source();
+    }
+    None
+}
+
+/// The cause that all others only wrap.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
+}

@@ -1,0 +1,137 @@
+//! The seam to HTTP: what `object_store` would not tell of an answer is seen here, before it.
+//!
+//! That is a store's wish to be left alone (`Retry-After`), and answers to another question than was asked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
+use object_store::{ClientOptions, Result};
+
+use super::retry::{Budget, Failure};
+
+/// What is wrong with an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// The store wants to be asked later.
+    Busy(Failure),
+    /// Other bytes than were asked for.
+    OtherRange(Failure),
+    /// All bytes where some were asked for.
+    NoRanges,
+    /// The object ends before the range.
+    Shorter,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Busy(failure) | Wrong::OtherRange(failure) => f.write_str(&failure.seen),
+            Wrong::NoRanges => f.write_str("the server sends whole files only"),
+            Wrong::Shorter => f.write_str("the object ends before the range"),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Says whether a status passes by itself. 501 and 505 to 599 do not: they say that the server cannot.
+fn is_passing(status: u16) -> bool {
+    matches!(status, 429 | 500 | 502..=504)
+}
+
+/// Looks at an answer's status and headers; `range` is what was asked for.
+fn check(status: u16, reason: &str, header: impl Fn(&str) -> Option<String>, range: Option<&str>) -> Option<Wrong> {
+    if is_passing(status) {
+        // A date instead of seconds is passed over: this machine's clock need not be the store's.
+        let asked = header("retry-after").and_then(|s| s.trim().parse().ok()).map(Duration::from_secs);
+        return Some(Wrong::Busy(Failure { asked, ..Failure::new(format!("status {status} {reason}").trim_end()) }));
+    }
+    let (first, last) = range?.strip_prefix("bytes=")?.split_once('-')?;
+    match status {
+        200 => Some(Wrong::NoRanges),
+        206 => {
+            let sent = header("content-range").unwrap_or_default();
+            let (from, to, size) = content_range(&sent).unwrap_or_default();
+            // A range that goes beyond the end ends there; which object this is an end of is looked at by its etag.
+            let right = from == first && (to == last || to.parse::<u64>().ok().map(|n| n + 1) == size.parse().ok());
+            let other = || Wrong::OtherRange(Failure::odd(format!("asked for bytes {first}-{last}, got {sent:?}")));
+            (!right).then(other)
+        }
+        416 => Some(Wrong::Shorter),
+        _ => None,
+    }
+}
+
+/// Splits `bytes 0-9/100`.
+fn content_range(text: &str) -> Option<(&str, &str, &str)> {
+    let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((first, last, size))
+}
+
+/// Makes clients that look at every answer.
+#[derive(Debug)]
+pub(super) struct Connector(pub(super) Arc<Budget>);
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Watched { client, budget: self.0.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct Watched {
+    client: HttpClient,
+    budget: Arc<Budget>,
+}
+
+#[async_trait]
+impl HttpService for Watched {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let range = request.headers().get("range").and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let answer = self.client.execute(request).await?;
+        self.budget.answered();
+        let header = |name: &str| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());
+        let status = answer.status();
+        match check(status.as_u16(), status.canonical_reason().unwrap_or(""), header, range.as_deref()) {
+            None => Ok(answer),
+            Some(wrong) => Err(HttpError::new(HttpErrorKind::Unknown, wrong)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_looked_at() {
+        let look = |status, headers: &'static [(&str, &str)], range| {
+            check(status, "", |name| headers.iter().find(|h| h.0 == name).map(|h| h.1.to_owned()), range)
+        };
+        let asked = |wrong: Option<Wrong>| match wrong {
+            Some(Wrong::Busy(failure)) => failure.asked.map(|d| d.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked(look(503, &[("retry-after", "7")], None)), Some(7));
+        assert_eq!(asked(look(429, &[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")], Some("bytes=0-1"))), None);
+        for status in [200, 301, 400, 403, 404, 408, 412, 501, 505] {
+            assert_eq!(look(status, &[], None), None, "{status}");
+        }
+        let part = |sent: &'static [(&str, &str)]| look(206, sent, Some("bytes=5-9"));
+        assert_eq!(part(&[("content-range", "bytes 5-9/100")]), None);
+        assert_eq!(part(&[("content-range", "bytes 5-7/8")]), None, "a shorter object");
+        for sent in [&[("content-range", "bytes 0-9/100")][..], &[("content-range", "bytes 5-8/100")], &[]] {
+            let sent: &'static [(&str, &str)] = Box::leak(sent.to_vec().into_boxed_slice());
+            assert!(matches!(part(sent), Some(Wrong::OtherRange(_))), "{sent:?}");
+        }
+        assert_eq!(look(200, &[], Some("bytes=5-9")), Some(Wrong::NoRanges));
+        assert_eq!(look(416, &[], Some("bytes=5-9")), Some(Wrong::Shorter));
+    }
+}

@@ -1,0 +1,273 @@
+//! The dispatcher's process: its machine, its disk, its sessions. A session's number is that of its stream.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_core::ErrorKind;
+use forebay_dispatcher::simulate::{Disk, Dispatcher, Said, Write, worker_event};
+use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
+
+use crate::net::{Kind, Payload};
+use crate::planted::Planted;
+use crate::scenario::Node;
+use crate::world::{Event, World};
+
+/// As the actor's.
+const TICK: u64 = 50;
+/// The pause before a disk that refused is asked again, as the committer's.
+const WRITE_AGAIN: u64 = 500;
+
+pub(crate) enum DispatcherTimer {
+    Tick,
+    Written,
+}
+
+#[derive(Default)]
+pub(crate) struct DispatcherNode {
+    machine: Option<Dispatcher>,
+    pub(crate) disk: Disk,
+    /// Jobs that are being opened.
+    opening: BTreeMap<u64, JobDefinition>,
+    /// What is being written.
+    writing: VecDeque<Write>,
+    /// Until when the disk refuses.
+    pub(crate) full: u64,
+    /// Until when a write takes how long.
+    pub(crate) slow: (u64, u64),
+}
+
+impl World<'_> {
+    pub(crate) fn dispatcher_starts(&mut self) {
+        let mut disk = self.dispatcher.disk.clone();
+        if self.planted == Some(Planted::AcksForgotten) {
+            disk.forget_frontiers();
+        }
+        let now = self.ticks(Node::Dispatcher);
+        let started = Dispatcher::start(self.scenario.timing, now, &disk);
+        let Some(machine) = self.expect(Node::Dispatcher, started) else { return };
+        for job in machine.jobs() {
+            for c in &job.consumers {
+                let written = self.dispatcher.disk.frontier(&job.name, c.consumer);
+                if written != (c.epoch, c.ordinal) {
+                    let found = (c.epoch, c.ordinal);
+                    self.fail(
+                        "SP-6",
+                        format!(
+                            "{} consumer {}: {written:?} was written, recovered is {found:?}",
+                            job.name, c.consumer
+                        ),
+                    );
+                }
+            }
+        }
+        self.dispatcher.machine = Some(machine);
+        self.later(TICK, DispatcherTimer::Tick);
+        self.dispatcher_step();
+    }
+
+    pub(crate) fn dispatcher_ended(&mut self) {
+        self.dispatcher.machine = None;
+        self.dispatcher.opening.clear();
+        // What was being written is there as a whole, or not at all.
+        if let Some(write) = self.dispatcher.writing.pop_front()
+            && self.dice.percent(50)
+        {
+            self.dispatcher.disk.apply(&write);
+        }
+        self.dispatcher.writing.clear();
+    }
+
+    fn later(&mut self, after: u64, timer: DispatcherTimer) {
+        self.at(self.now + after, Event::Dispatcher(self.life(Node::Dispatcher), timer));
+    }
+
+    pub(crate) fn dispatcher_timer(&mut self, timer: DispatcherTimer) {
+        let now = self.ticks(Node::Dispatcher);
+        match timer {
+            DispatcherTimer::Tick => {
+                if let Some(machine) = &mut self.dispatcher.machine {
+                    machine.tick(now);
+                }
+                self.later(TICK, DispatcherTimer::Tick);
+            }
+            DispatcherTimer::Written if self.now < self.dispatcher.full => {
+                self.felt("disk full");
+                return self.later(WRITE_AGAIN, DispatcherTimer::Written);
+            }
+            DispatcherTimer::Written => {
+                let Some(write) = self.dispatcher.writing.pop_front() else { return };
+                self.note(0xd15c, || "a batch is durable".to_owned());
+                self.dispatcher.disk.apply(&write);
+                if self.planted != Some(Planted::ToldBeforeDurable)
+                    && let Some(machine) = &mut self.dispatcher.machine
+                {
+                    machine.written();
+                }
+            }
+        }
+        self.dispatcher_step();
+    }
+
+    pub(crate) fn dispatcher_heard(&mut self, id: u64, payload: Payload) {
+        let now = self.ticks(Node::Dispatcher);
+        let Some(machine) = &mut self.dispatcher.machine else { return };
+        match payload {
+            Payload::Work(worker_message::Message::Hello(hello)) => {
+                if let Err(error) = machine.hello(now, id, hello) {
+                    self.close(id, 1, Payload::Failed(error));
+                }
+            }
+            Payload::Work(message) => machine.worker(now, id, message),
+            Payload::Consume(consumer_message::Message::Attach(attach)) => machine.attach(now, id, &attach),
+            Payload::Consume(message) => machine.consumer(now, id, message),
+            Payload::Open(definition) => {
+                machine.find(id, &definition.name);
+                self.dispatcher.opening.insert(id, definition);
+            }
+            Payload::HalfClosed => {
+                // It is told that it was heard when the machine says so.
+                machine.consumer_gone(now, id);
+            }
+            Payload::Closed => self.dispatcher_lost(id),
+            _ => self.fail("protocol", format!("the dispatcher was told {payload:?}")),
+        }
+        self.dispatcher_step();
+    }
+
+    /// A session or a request is over, on the other side.
+    pub(crate) fn dispatcher_lost(&mut self, id: u64) {
+        self.session_gone(id);
+        self.close(id, 1, Payload::Closed);
+        self.dispatcher_step();
+    }
+
+    fn session_gone(&mut self, id: u64) {
+        let now = self.ticks(Node::Dispatcher);
+        let Some(machine) = &mut self.dispatcher.machine else { return };
+        // The stream may be gone already: then the other call does nothing.
+        match self.net.pipes.get(&id).map(|p| p.kind) {
+            Some(Kind::Work) => machine.worker_gone(now, id),
+            Some(Kind::Consume) => machine.consumer_gone(now, id),
+            Some(_) => {}
+            None => {
+                machine.worker_gone(now, id);
+                machine.consumer_gone(now, id);
+            }
+        }
+    }
+
+    /// What the actor does after each command: says what there is to say, grants, writes.
+    fn dispatcher_step(&mut self) {
+        self.dispatcher_speaks();
+        let now = self.ticks(Node::Dispatcher);
+        let Some(machine) = &mut self.dispatcher.machine else { return };
+        if let Some(write) = machine.schedule(now) {
+            if self.planted == Some(Planted::ToldBeforeDurable) {
+                machine.written();
+            }
+            self.dispatcher.writing.push_back(write);
+            let (until, slow) = self.dispatcher.slow;
+            let time = if self.now < until {
+                self.felt("disk slow");
+                slow
+            } else {
+                self.dice.within(1..self.scenario.write + 1)
+            };
+            self.later(time, DispatcherTimer::Written);
+        }
+        self.dispatcher_speaks();
+        let checked = self.dispatcher.machine.as_ref().map_or(Ok(()), Dispatcher::check);
+        self.expect(Node::Dispatcher, checked);
+    }
+
+    fn dispatcher_speaks(&mut self) {
+        while let Some(said) = self.dispatcher.machine.as_mut().map(Dispatcher::said).filter(|s| !s.is_empty()) {
+            said.into_iter().for_each(|said| self.dispatcher_says(said));
+        }
+    }
+
+    fn dispatcher_says(&mut self, said: Said) {
+        match said {
+            Said::Worker(id, event) => {
+                if let worker_event::Event::Lease(lease) = &event {
+                    self.check_durable(lease.token);
+                }
+                self.send(id, 1, Payload::ToWorker(event));
+            }
+            Said::Consumer(id, event) => {
+                if let consumer_event::Event::Assigned(assigned) = &event {
+                    self.check_durable(assigned.token);
+                }
+                self.send(id, 1, Payload::ToConsumer(event));
+            }
+            Said::End(id, error) => {
+                self.felt("sessions ended by the dispatcher");
+                self.session_gone(id);
+                self.close(id, 1, Payload::Failed(error));
+            }
+            Said::Closed(id) => self.close(id, 1, Payload::Closed),
+            Said::Found(id, Some(job)) => self.dispatcher_says(Said::Opened(id, Ok(job))),
+            Said::Found(id, None) => {
+                let now = self.ticks(Node::Dispatcher);
+                let asked = self.dispatcher.opening.get(&id);
+                if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
+                    machine.create(now, id, job);
+                }
+            }
+            // Two that ask at once are not told that the name is taken: as the opener does, one asks again.
+            Said::Opened(id, Err(error)) if error.kind() == ErrorKind::Conflict => {
+                let asked = self.dispatcher.opening.get(&id);
+                if let (Some(job), Some(machine)) = (asked, &mut self.dispatcher.machine) {
+                    machine.find(id, &job.name);
+                }
+            }
+            Said::Opened(id, opened) => {
+                self.dispatcher.opening.remove(&id);
+                self.close(id, 1, Payload::Opened(opened));
+            }
+        }
+    }
+
+    /// A grant is durable before it is told.
+    fn check_durable(&mut self, token: u64) {
+        if !self.dispatcher.disk.has_granted(token) {
+            self.fail("durable", format!("token {token} was told before it was written"));
+        }
+    }
+
+    /// Nothing is leased, nobody is attached, what was acknowledged is known, and all of it is written.
+    pub(crate) fn check_dispatcher_base_line(&mut self) {
+        let now = self.ticks(Node::Dispatcher);
+        let Some(machine) = &mut self.dispatcher.machine else {
+            return self.fail("I6", "there is no dispatcher".to_owned());
+        };
+        let mut wrong = Vec::new();
+        for job in machine.jobs() {
+            for c in job.consumers.iter().filter(|c| c.leased > 0 || c.attached) {
+                wrong.push(format!("{} consumer {}: {c:?}", job.name, c.consumer));
+            }
+        }
+        let leased = machine.workers(now).into_iter().filter(|w| w.leases > 0);
+        wrong.extend(leased.map(|w| format!("worker {} holds {} leases", w.worker, w.leases)));
+        let known = machine.workers(now).len();
+        while let Some(write) = self.dispatcher.writing.pop_front().or_else(|| machine.rest()) {
+            self.dispatcher.disk.apply(&write);
+            machine.written();
+        }
+        let written = machine.check_written(&self.dispatcher.disk);
+        wrong.extend(written.err().map(|e| e.to_string()));
+        if known != self.workers.len() {
+            wrong.push(format!("{known} workers are known, and {} live", self.workers.len()));
+        }
+        for (i, setup) in self.scenario.consumers.iter().enumerate() {
+            let name = crate::consumer::job_name(setup.job);
+            let end = (self.jobs[setup.job].definition.epochs, 0);
+            let frontier = self.dispatcher.disk.frontier(&name, setup.index);
+            if self.consumers[i].heard_out && frontier != end {
+                wrong.push(format!("consumer {i} has said its last word, and its frontier is {frontier:?}"));
+            }
+        }
+        if !wrong.is_empty() {
+            self.fail("I6", wrong.join("; "));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs seeds of the simulation, and stops at the first that fails: prints its scenario, what happened, and how to see
+//! it again.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use forebay_sim::{Planted, Simulator};
+
+/// The real dispatcher, workers and consumers on a virtual clock, network and disk that fail.
+#[derive(Parser)]
+struct Arguments {
+    /// One seed, with everything that happens in it.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Seeds from A up to B (not included).
+    #[arg(long, value_name = "A..B", value_parser = range, default_value = "0..1000")]
+    seeds: (u64, u64),
+    /// A bug to put in: the simulation must find it.
+    #[arg(long, value_parser = planted)]
+    planted: Option<Planted>,
+    /// How many of the last events of a seed that failed are printed, heartbeats aside.
+    #[arg(long, default_value_t = 60)]
+    events: usize,
+    /// Names every seed that fails, and goes on.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once("..").ok_or("write A..B")?;
+    let number = |t: &str| t.parse::<u64>().map_err(|e| format!("{t:?}: {e}"));
+    Ok((number(from)?, number(to)?))
+}
+
+fn planted(text: &str) -> Result<Planted, String> {
+    let names = || Planted::ALL.map(|(name, _)| name).join(", ");
+    Planted::ALL.iter().find(|(name, _)| *name == text).map(|(_, p)| *p).ok_or_else(|| format!("one of {}", names()))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let simulator = Simulator::default();
+    let (from, to) = arguments.seed.map_or(arguments.seeds, |seed| (seed, seed + 1));
+    let start = Instant::now();
+    let (mut events, mut time, mut failures) = (0, 0, 0);
+    for seed in from..to {
+        let scenario = simulator.scenario(seed);
+        let outcome = simulator.run(&scenario, arguments.planted, false);
+        (events, time) = (events + outcome.events, time + outcome.time);
+        if let Some(violation) = outcome.violation {
+            if arguments.keep_going {
+                println!("seed {seed}: {violation}");
+                failures += 1;
+                continue;
+            }
+            failed(&simulator, &arguments, seed);
+            return ExitCode::FAILURE;
+        }
+        if arguments.seed.is_some() {
+            let outcome = simulator.run(&scenario, arguments.planted, true);
+            print!("{scenario}{}", simulator.describe(&scenario));
+            outcome.lines.iter().for_each(|line| println!("{line}"));
+            println!("history {:016x}, felt {:?}", outcome.history, outcome.felt);
+        }
+    }
+    let (seconds, seeds) = (start.elapsed().as_secs_f64(), to.saturating_sub(from));
+    println!(
+        "{seeds} seeds, {failures} violations, in {seconds:.1} s: {:.0} seeds/s, {events} events, {:.1} virtual hours",
+        seeds as f64 / seconds,
+        time as f64 / 3_600_000.0
+    );
+    if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Prints what failed: as drawn, and with the faults that matter.
+fn failed(simulator: &Simulator, arguments: &Arguments, seed: u64) {
+    let planted = arguments.planted;
+    let scenario = simulator.scenario(seed);
+    println!("{scenario}{}", simulator.describe(&scenario));
+    let least = simulator.shrink(scenario.clone(), planted);
+    let outcome = simulator.run(&least, planted, true);
+    let lines: Vec<_> = outcome.lines.iter().filter(|line| !line.contains("Heartbeat")).collect();
+    let skipped = lines.len().saturating_sub(if arguments.seed.is_some() { usize::MAX } else { arguments.events });
+    println!("{} of {} faults are enough:", least.faults.len(), scenario.faults.len());
+    least.faults.iter().for_each(|(at, fault)| println!("  {at:>6} ms  {fault:?}"));
+    println!("what happened then ({skipped} events before are left out):");
+    lines.iter().skip(skipped).for_each(|line| println!("{line}"));
+    println!("violated: {}", outcome.violation.unwrap_or_default());
+    let name = Planted::ALL.iter().find(|(_, p)| Some(*p) == planted).map(|(name, _)| format!(" --planted {name}"));
+    println!("replay: cargo run --release -p forebay-sim -- --seed {seed}{}", name.unwrap_or_default());
+}

@@ -1,0 +1,382 @@
+//! The network: streams over connections, as gRPC has them.
+//!
+//! Within a stream messages come in order, each once, until it breaks: then a suffix of each direction is lost, and both
+//! ends notice, each in its own time. Nothing is in order between streams. What is blocked waits (TCP sends it again)
+//! until the way is free, or until keep-alives say that the peer is gone. A process that stands still is reached by
+//! nothing; what came for it meanwhile lies in its socket.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use forebay_core::rng::mix64;
+use forebay_core::{Error, Result};
+use forebay_data::Chunk;
+use forebay_proto::{JobDefinition, Ticket, consumer_event, consumer_message, worker_event, worker_message};
+
+use crate::scenario::Node;
+use crate::world::{Event, World};
+
+/// Keep-alives notice a peer that is gone within these.
+const KEEPALIVE: std::ops::Range<u64> = 10_000..15_000;
+/// An attempt to reach a dispatcher is given up after this, one to connect to a worker after that.
+const ATTEMPT: u64 = 3_000;
+const CONNECT: u64 = 2_000;
+/// What is to be taken as never.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Work,
+    Consume,
+    Open,
+    /// A split's chunks, from the process that has this port.
+    Get {
+        port: u32,
+    },
+}
+
+/// What is sent.
+pub(crate) enum Payload {
+    Work(worker_message::Message),
+    Consume(consumer_message::Message),
+    Open(JobDefinition),
+    Get(Ticket),
+    ToWorker(worker_event::Event),
+    ToConsumer(consumer_event::Event),
+    Opened(Result<JobDefinition>),
+    Chunk(u64, Chunk),
+    /// The consumer has taken a chunk.
+    Taken,
+    /// The stream is complete.
+    Complete,
+    /// The stream ended with an error, in words.
+    Failed(Error),
+    /// The client says nothing more, and listens.
+    HalfClosed,
+    Closed,
+}
+
+/// One end of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) node: Node,
+    pub(crate) life: u32,
+    pub(crate) open: bool,
+}
+
+/// A stream. Side 0 opened it, side 1 serves it.
+pub(crate) struct Pipe {
+    pub(crate) kind: Kind,
+    pub(crate) ends: [End; 2],
+    pub(crate) accepted: bool,
+    /// What is on its way to each side, with the time that it arrives.
+    queues: [VecDeque<(u64, Payload)>; 2],
+    last: [u64; 2],
+    /// What arrives later at a side is lost.
+    cut: [u64; 2],
+}
+
+/// Every stream, and what is blocked.
+#[derive(Default)]
+pub(crate) struct Net {
+    pub(crate) pipes: BTreeMap<u64, Pipe>,
+    opened: u64,
+    /// Until when nothing gets from one to the other.
+    blocked: BTreeMap<(Node, Node), u64>,
+    /// Until when everything is late by how much.
+    pub(crate) slow: (u64, u64),
+}
+
+impl Net {
+    /// Returns the streams of a process that it has not closed.
+    pub(crate) fn of(&self, node: Node, life: u32) -> Vec<(u64, usize)> {
+        let mut found = Vec::new();
+        for (id, pipe) in &self.pipes {
+            let ours = |e: &End| e.open && e.node == node && e.life == life;
+            found.extend((0..2).filter(|side| ours(&pipe.ends[*side])).map(|side| (*id, side)));
+        }
+        found
+    }
+
+    fn between(&self, a: Node, b: Node) -> Vec<u64> {
+        let between =
+            |p: &Pipe| (p.ends[0].node, p.ends[1].node) == (a, b) || (p.ends[0].node, p.ends[1].node) == (b, a);
+        self.pipes.iter().filter(|(_, p)| between(p)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl World<'_> {
+    /// Opens a stream with its first message.
+    pub(crate) fn open(&mut self, from: Node, to: Node, kind: Kind, first: Payload) -> u64 {
+        self.net.opened += 1;
+        let id = self.net.opened;
+        let ends = [End { node: from, life: self.life(from), open: true }, End { node: to, life: 0, open: true }];
+        let (queues, last, cut) = (Default::default(), [self.now; 2], [NEVER; 2]);
+        self.net.pipes.insert(id, Pipe { kind, ends, accepted: false, queues, last, cut });
+        // Connecting, and asking for the version, take a round trip.
+        let round_trip = self.latency() + self.latency();
+        self.send_late(id, 0, first, round_trip);
+        let patience = match kind {
+            // On a connection that is there already, only keep-alives notice that nobody answers.
+            Kind::Get { .. } if self.dice.percent(50) => self.dice.within(KEEPALIVE),
+            Kind::Get { .. } => CONNECT,
+            _ => ATTEMPT,
+        };
+        self.at(self.now + patience, Event::GiveUp(id));
+        id
+    }
+
+    pub(crate) fn latency(&mut self) -> u64 {
+        let (until, late) = self.net.slow;
+        let late = if self.now < until {
+            self.felt("slow");
+            late
+        } else {
+            0
+        };
+        self.dice.within(0..self.scenario.latency + late + 1)
+    }
+
+    /// Sends from a side of a stream, unless it has closed it.
+    pub(crate) fn send(&mut self, id: u64, side: usize, payload: Payload) {
+        self.send_late(id, side, payload, 0);
+    }
+
+    fn send_late(&mut self, id: u64, side: usize, payload: Payload, late: u64) {
+        let arrives = self.now + late + self.latency();
+        let Some(pipe) = self.net.pipes.get_mut(&id).filter(|p| p.ends[side].open) else { return };
+        let to = 1 - side;
+        pipe.last[to] = pipe.last[to].max(arrives);
+        let arrives = pipe.last[to];
+        pipe.queues[to].push_back((arrives, payload));
+        self.at(arrives, Event::Arrive(id, to));
+    }
+
+    /// Sends a last message and closes this side.
+    pub(crate) fn close(&mut self, id: u64, side: usize, last: Payload) {
+        self.send(id, side, last);
+        self.drop_end(id, side);
+    }
+
+    fn drop_end(&mut self, id: u64, side: usize) {
+        let Some(pipe) = self.net.pipes.get_mut(&id) else { return };
+        pipe.ends[side].open = false;
+        pipe.queues[side].clear();
+        if !pipe.ends[1 - side].open {
+            self.net.pipes.remove(&id);
+        }
+    }
+
+    /// Takes the next message of a stream's side; requeues what cannot arrive now.
+    pub(crate) fn arrive(&mut self, id: u64, side: usize) {
+        let Some(pipe) = self.net.pipes.get(&id) else { return };
+        let (to, from) = (pipe.ends[side], pipe.ends[1 - side].node);
+        let paused = self.paused(to.node);
+        if paused > self.now {
+            return self.at(paused, Event::Arrive(id, side));
+        }
+        let free = self.net.blocked.get(&(from, to.node)).copied().unwrap_or(0);
+        if free > self.now {
+            self.felt("partition");
+            if let Some((arrives, _)) = self.net.pipes.get_mut(&id).and_then(|p| p.queues[side].front_mut()) {
+                // A connection that breaks meanwhile takes it along.
+                *arrives = free;
+            }
+            return self.at(free, Event::Arrive(id, side));
+        }
+        let Some(pipe) = self.net.pipes.get_mut(&id) else { return };
+        let Some((arrives, payload)) = pipe.queues[side].pop_front() else { return };
+        if arrives > pipe.cut[side] || !to.open {
+            // What comes after something that was lost is lost, too.
+            pipe.cut[side] = 0;
+            return;
+        }
+        if side == 1 && !pipe.accepted {
+            let kind = pipe.kind;
+            return self.accept(id, to.node, kind, payload);
+        }
+        if self.is_alive(to.node, to.life) {
+            self.heard(id, side, to.node, payload);
+        }
+    }
+
+    /// A stream's first message reaches its server.
+    fn accept(&mut self, id: u64, node: Node, kind: Kind, payload: Payload) {
+        let listens = match kind {
+            Kind::Get { port } => self.port(node) == Some(port),
+            _ => true,
+        };
+        let life = self.life(node);
+        if !self.is_alive(node, life) || !listens {
+            // A machine that is gone does not even refuse: the attempt is given up in time.
+            if !self.is_silent(node) {
+                let later = self.now + self.latency();
+                self.at(later, Event::Reset(id, 0));
+            }
+            return;
+        }
+        if let Some(pipe) = self.net.pipes.get_mut(&id) {
+            pipe.accepted = true;
+            pipe.ends[1].life = life;
+        }
+        self.heard(id, 1, node, payload);
+    }
+
+    fn heard(&mut self, id: u64, side: usize, node: Node, payload: Payload) {
+        let code = mix64(id << 1 | side as u64) ^ payload.code();
+        self.note(code, || format!("{node:?} <- #{id} {payload:?}"));
+        match node {
+            Node::Dispatcher => self.dispatcher_heard(id, payload),
+            Node::Worker(i) => self.worker_heard(i, id, payload),
+            Node::Consumer(i) => self.consumer_heard(i, id, payload),
+        }
+    }
+
+    /// Nobody has answered in time: the attempt is given up.
+    pub(crate) fn give_up(&mut self, id: u64) {
+        let Some(pipe) = self.net.pipes.get_mut(&id).filter(|p| !p.accepted) else { return };
+        pipe.ends[1].open = false;
+        match pipe.ends[0].open {
+            true => self.reset(id, 0),
+            false => drop(self.net.pipes.remove(&id)),
+        }
+    }
+
+    /// A side notices that its stream is broken.
+    pub(crate) fn reset(&mut self, id: u64, side: usize) {
+        let Some(end) = self.net.pipes.get(&id).map(|p| p.ends[side]).filter(|e| e.open) else { return };
+        let paused = self.paused(end.node);
+        if paused > self.now {
+            return self.at(paused, Event::Reset(id, side));
+        }
+        self.drop_end(id, side);
+        if side == 1 && end.life == 0 || !self.is_alive(end.node, end.life) {
+            return;
+        }
+        self.note(mix64(id) ^ side as u64, || format!("{:?} <- #{id} is broken", end.node));
+        match end.node {
+            Node::Dispatcher => self.dispatcher_lost(id),
+            Node::Worker(i) => self.worker_lost(i, id),
+            Node::Consumer(i) => self.consumer_lost(i, id),
+        }
+    }
+
+    /// Breaks a stream: what is on its way may be lost, and each side notices after a while.
+    pub(crate) fn sever(&mut self, id: u64, within: std::ops::Range<u64>) {
+        for side in 0..2 {
+            let at = self.now + self.dice.within(within.clone());
+            let Some(pipe) = self.net.pipes.get_mut(&id) else { return };
+            pipe.cut[side] = pipe.cut[side].min(at);
+            self.at(at, Event::Reset(id, side));
+        }
+    }
+
+    /// Every connection between two is reset.
+    pub(crate) fn reset_between(&mut self, a: Node, b: Node) {
+        for id in self.net.between(a, b) {
+            self.felt("reset");
+            let within = 0..self.scenario.latency + 2;
+            self.sever(id, within);
+        }
+    }
+
+    /// Blocks a way for a while.
+    pub(crate) fn block(&mut self, from: Node, to: Node, until: u64) {
+        let way = self.net.blocked.entry((from, to)).or_default();
+        *way = (*way).max(until);
+        let notice = self.now + self.dice.within(KEEPALIVE);
+        self.at(notice, Event::KeepAlive(from, Some(to)));
+    }
+
+    /// A process stands still until then: keep-alives notice.
+    pub(crate) fn stalled(&mut self, node: Node) {
+        let notice = self.now + self.dice.within(KEEPALIVE);
+        self.at(notice, Event::KeepAlive(node, None));
+    }
+
+    /// Keep-alives were not answered, if the trouble is still there.
+    pub(crate) fn keep_alive(&mut self, from: Node, to: Option<Node>) {
+        let ids = match to {
+            Some(to) if self.net.blocked.get(&(from, to)).is_some_and(|until| *until > self.now) => {
+                self.net.between(from, to)
+            }
+            None if self.paused(from) > self.now => {
+                self.net.of(from, self.life(from)).into_iter().map(|(id, _)| id).collect()
+            }
+            _ => return,
+        };
+        ids.into_iter().for_each(|id| self.sever(id, 0..50));
+    }
+
+    /// A process is gone. Its machine says so, or is gone with it.
+    pub(crate) fn gone(&mut self, node: Node, life: u32, silent: bool) {
+        for (id, side) in self.net.of(node, life) {
+            let notice = self.now + if silent { self.dice.within(KEEPALIVE) } else { self.latency() };
+            let cut = self.now + self.latency();
+            if let Some(pipe) = self.net.pipes.get_mut(&id) {
+                pipe.cut[1 - side] = pipe.cut[1 - side].min(cut);
+            }
+            self.drop_end(id, side);
+            self.at(notice.max(cut), Event::Reset(id, 1 - side));
+        }
+    }
+
+    /// A new process is there: its machine refuses what belongs to older ones.
+    pub(crate) fn back(&mut self, node: Node) {
+        let stale = |p: &&Pipe| (0..2).any(|s| p.ends[s].node == node && !p.ends[s].open && p.ends[1 - s].open);
+        let ids: Vec<_> = self.net.pipes.iter().filter(|(_, p)| stale(p)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.sever(id, 0..5_000);
+        }
+    }
+}
+
+impl Payload {
+    /// A number for what it says.
+    fn code(&self) -> u64 {
+        use worker_event::Event as W;
+        match self {
+            Self::Work(worker_message::Message::Want(want)) => 0x100 + u64::from(want.splits),
+            Self::Work(_) => 1,
+            Self::Consume(consumer_message::Message::Ack(ack)) => mix64(ack.epoch << 32 | ack.ordinal),
+            Self::Consume(_) => 2,
+            Self::Open(_) => 3,
+            Self::Get(ticket) => mix64(ticket.token) ^ ticket.from_chunk,
+            Self::ToWorker(W::Lease(lease)) => mix64(lease.token ^ 0x55),
+            Self::ToWorker(W::Revoke(revoke)) => mix64(revoke.token ^ 0xaa),
+            Self::ToWorker(_) => 4,
+            Self::ToConsumer(consumer_event::Event::Assigned(a)) => mix64(a.token ^ 0x77) ^ mix64(a.ordinal),
+            Self::ToConsumer(_) => 5,
+            Self::Opened(_) => 6,
+            Self::Chunk(index, chunk) => mix64(*index) ^ chunk.num_rows() as u64,
+            Self::Taken => 7,
+            Self::Complete => 8,
+            Self::Failed(error) => 0x200 + error.kind() as u64,
+            Self::HalfClosed => 9,
+            Self::Closed => 10,
+        }
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Work(message) => write!(f, "{message:?}"),
+            Self::Consume(message) => write!(f, "{message:?}"),
+            Self::Open(job) => write!(f, "OpenJob {}", job.name),
+            Self::Get(ticket) => write!(f, "{ticket:?}"),
+            Self::ToWorker(worker_event::Event::Job(job)) => write!(f, "Job {}", job.job),
+            Self::ToWorker(event) => write!(f, "{event:?}"),
+            Self::ToConsumer(event) => write!(f, "{event:?}"),
+            Self::Opened(Ok(job)) => write!(f, "Opened {}", job.job),
+            Self::Opened(Err(error)) => write!(f, "not opened: {error}"),
+            Self::Chunk(index, chunk) => write!(f, "chunk {index} of {} rows", chunk.num_rows()),
+            Self::Taken => write!(f, "taken"),
+            Self::Complete => write!(f, "complete"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+            Self::HalfClosed => write!(f, "half closed"),
+            Self::Closed => write!(f, "closed"),
+        }
+    }
+}

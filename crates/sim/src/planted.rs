@@ -1,0 +1,34 @@
+//! Bugs that are put in on purpose: each defeats one mechanism from outside, in the simulation's own glue, so that the
+//! roles have no switches for it. A simulation that does not find them would prove nothing.
+
+/// A mechanism that does not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// A worker serves a split to whoever names it, whatever the token.
+    FencingOff,
+    /// A split that was assigned once is not fetched again from anyone else.
+    ReplayOff,
+    /// A split that is fetched again comes from its start, and its chunks are taken whatever their index.
+    DeduplicationOff,
+    /// The dispatcher speaks before its batch is durable.
+    ToldBeforeDurable,
+    /// Recovery forgets what was consumed.
+    AcksForgotten,
+    /// A worker gives a chunk of another split now and then.
+    WrongBytes,
+    /// A worker that is told to let go of a lease does not.
+    RevokesIgnored,
+}
+
+impl Planted {
+    /// Every one, with the name that it has on the command line.
+    pub const ALL: [(&str, Planted); 7] = [
+        ("fencing-off", Self::FencingOff),
+        ("replay-off", Self::ReplayOff),
+        ("deduplication-off", Self::DeduplicationOff),
+        ("told-before-durable", Self::ToldBeforeDurable),
+        ("acks-forgotten", Self::AcksForgotten),
+        ("wrong-bytes", Self::WrongBytes),
+        ("revokes-ignored", Self::RevokesIgnored),
+    ];
+}

@@ -1,0 +1,277 @@
+//! What happens in one seed: who takes part, and every fault with its time. Drawn before the run, so that it can be
+//! printed, and replayed with faults left out.
+
+use std::fmt;
+use std::time::Duration;
+
+use forebay_dispatcher::Timing;
+
+use crate::dice::Dice;
+use crate::pipeline::PIPELINES;
+
+/// Who takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Node {
+    /// The dispatcher.
+    Dispatcher,
+    /// A worker, by number.
+    Worker(usize),
+    /// One consumer of a job, by number over all jobs.
+    Consumer(usize),
+}
+
+/// What goes wrong. Times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A process dies. Its machine says so to its peers, or is gone with it and does not. It starts again after `down`.
+    Kill {
+        /// Which.
+        node: Node,
+        /// How long until a new process starts in its place.
+        down: u64,
+        /// Whether nothing tells its peers.
+        silent: bool,
+    },
+    /// A process stands still (SIGSTOP), and goes on.
+    Pause {
+        /// Which.
+        node: Node,
+        /// For how long.
+        time: u64,
+    },
+    /// A worker leaves in order, and another starts in its place.
+    Leave {
+        /// Which worker.
+        worker: usize,
+        /// How long until another starts.
+        down: u64,
+    },
+    /// What one sends to the other does not arrive.
+    Partition {
+        /// From here.
+        from: Node,
+        /// To here.
+        to: Node,
+        /// Whether the other way is blocked, too.
+        both: bool,
+        /// For how long.
+        time: u64,
+    },
+    /// Every connection between two is reset.
+    Reset {
+        /// One.
+        a: Node,
+        /// The other.
+        b: Node,
+    },
+    /// Everything is late by up to `late`, for a while.
+    Slow {
+        /// How late at most.
+        late: u64,
+        /// For how long.
+        time: u64,
+    },
+    /// The dispatcher's disk refuses every write.
+    DiskFull {
+        /// For how long.
+        time: u64,
+    },
+    /// The dispatcher's disk takes this long for a write.
+    DiskSlow {
+        /// How long for one.
+        write: u64,
+        /// For how long.
+        time: u64,
+    },
+    /// The storage throttles: reads take long, and this many in a hundred fail.
+    Store {
+        /// Of a hundred.
+        fail: u64,
+        /// For how long.
+        time: u64,
+    },
+}
+
+impl Fault {
+    /// Its kind, as it is counted.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kill { node: Node::Dispatcher, .. } => "kill dispatcher",
+            Self::Kill { node: Node::Worker(_), .. } => "kill worker",
+            Self::Kill { node: Node::Consumer(_), .. } => "kill consumer",
+            Self::Pause { node: Node::Dispatcher, .. } => "pause dispatcher",
+            Self::Pause { node: Node::Worker(_), .. } => "pause worker",
+            Self::Pause { node: Node::Consumer(_), .. } => "pause consumer",
+            Self::Leave { .. } => "leave",
+            Self::Partition { .. } => "partition",
+            Self::Reset { .. } => "reset",
+            Self::Slow { .. } => "slow",
+            Self::DiskFull { .. } => "disk full",
+            Self::DiskSlow { .. } => "disk slow",
+            Self::Store { .. } => "store",
+        }
+    }
+
+    /// Every kind.
+    pub const NAMES: [&str; 13] = [
+        "kill dispatcher",
+        "kill worker",
+        "kill consumer",
+        "pause dispatcher",
+        "pause worker",
+        "pause consumer",
+        "leave",
+        "partition",
+        "reset",
+        "slow",
+        "disk full",
+        "disk slow",
+        "store",
+    ];
+}
+
+/// One worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkerSetup {
+    pub(crate) threads: usize,
+    pub(crate) slots: usize,
+    /// How long a chunk takes, in ms.
+    pub(crate) chunk: u64,
+    /// Whether a new process has the address of the old one.
+    pub(crate) same_address: bool,
+}
+
+/// One consumer of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConsumerSetup {
+    pub(crate) job: usize,
+    pub(crate) index: u32,
+    pub(crate) window: u32,
+    /// How long a training step takes, in ms.
+    pub(crate) step: u64,
+    /// Of a hundred steps, how many are followed by saving.
+    pub(crate) saves: u64,
+    /// Whether it saves before its first step.
+    pub(crate) saves_first: bool,
+    /// When it starts.
+    pub(crate) starts: u64,
+    /// Whether workers lend it memory.
+    pub(crate) lent: bool,
+}
+
+/// Everything that is drawn before a run.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Its seed.
+    pub seed: u64,
+    pub(crate) timing: Timing,
+    /// The most that a message takes, in ms.
+    pub(crate) latency: u64,
+    /// How long the disk takes for a write, at most.
+    pub(crate) write: u64,
+    /// The pipeline of each job.
+    pub(crate) jobs: Vec<usize>,
+    pub(crate) workers: Vec<WorkerSetup>,
+    pub(crate) consumers: Vec<ConsumerSetup>,
+    /// Faults and their times, the first first.
+    pub faults: Vec<(u64, Fault)>,
+    /// When faults end and everything heals.
+    pub(crate) heals: u64,
+}
+
+impl Scenario {
+    /// Draws the scenario of a seed. `consumers` says how many consumers a pipeline's job has.
+    pub(crate) fn new(seed: u64, consumers: impl Fn(usize) -> u32) -> Self {
+        let mut dice = Dice::new(seed, 1);
+        let dice = &mut dice;
+        let timing =
+            Timing { reconnect_grace: Duration::from_millis(dice.pick(&[0, 0, 400, 1500])), ..Timing::default() };
+        let jobs: Vec<_> = (0..dice.within(1..4)).map(|_| dice.index(PIPELINES)).collect();
+        let workers = (0..dice.within(1..9)).map(|_| worker(dice)).collect::<Vec<_>>();
+        let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..consumers(*p)).map(move |i| (job, i)));
+        let all: Vec<_> = places.collect();
+        let consumers: Vec<_> = all.into_iter().map(|(job, index)| consumer(dice, job, index)).collect();
+        let heals = dice.within(2_000..16_000);
+        let mut scenario = Self {
+            seed,
+            timing,
+            latency: dice.pick(&[2, 5, 20, 100]),
+            write: dice.pick(&[2, 10, 50]),
+            jobs,
+            workers,
+            consumers,
+            faults: Vec::new(),
+            heals,
+        };
+        // One in sixteen has none: then nothing may go wrong at all.
+        let faults = if dice.percent(6) { 0 } else { dice.within(1..16) };
+        for _ in 0..faults {
+            let at = dice.within(0..heals);
+            let fault = scenario.fault(dice);
+            scenario.faults.push((at, fault));
+        }
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    fn fault(&self, dice: &mut Dice) -> Fault {
+        let (workers, consumers) = (self.workers.len(), self.consumers.len());
+        let time = dice.pick(&[80, 300, 700, 1_500, 3_000, 6_000, 18_000]);
+        let down = dice.pick(&[20, 150, 600, 2_500, 7_000]);
+        let (worker, consumer) = (Node::Worker(dice.index(workers)), Node::Consumer(dice.index(consumers)));
+        let silent = dice.percent(20);
+        let (a, b) = dice.pick(&[(Node::Dispatcher, worker), (Node::Dispatcher, consumer), (worker, consumer)]);
+        let (from, to) = if dice.percent(50) { (a, b) } else { (b, a) };
+        match dice.within(0..100) {
+            0..10 => Fault::Kill { node: Node::Dispatcher, down, silent },
+            10..27 => Fault::Kill { node: worker, down, silent },
+            27..38 => Fault::Kill { node: consumer, down, silent },
+            38..43 => Fault::Pause { node: Node::Dispatcher, time: time.min(6_000) },
+            43..50 => Fault::Pause { node: worker, time },
+            50..54 => Fault::Pause { node: consumer, time },
+            54..60 => Fault::Leave { worker: dice.index(workers), down },
+            60..72 => Fault::Partition { from, to, both: dice.percent(60), time },
+            72..82 => Fault::Reset { a, b },
+            82..87 => Fault::Slow { late: dice.pick(&[100, 500, 1_500]), time },
+            87..91 => Fault::DiskFull { time: time.min(6_000) },
+            91..95 => Fault::DiskSlow { write: dice.pick(&[150, 600, 2_500]), time },
+            _ => Fault::Store { fail: dice.pick(&[0, 10, 40]), time: time.min(6_000) },
+        }
+    }
+}
+
+fn worker(dice: &mut Dice) -> WorkerSetup {
+    let threads = dice.within(1..4) as usize;
+    let slots = dice.pick(&[1, threads, threads * 2 + 2]);
+    WorkerSetup { threads, slots, chunk: dice.pick(&[1, 5, 20, 60]), same_address: dice.percent(50) }
+}
+
+fn consumer(dice: &mut Dice, job: usize, index: u32) -> ConsumerSetup {
+    ConsumerSetup {
+        job,
+        index,
+        window: dice.pick(&[1, 2, 3, 5, 8, 16]),
+        step: dice.pick(&[0, 2, 10, 50, 150]),
+        saves: dice.pick(&[0, 5, 30, 100]),
+        saves_first: dice.percent(50),
+        starts: dice.pick(&[0, 0, 50, 1_000, 4_000]),
+        lent: dice.percent(30),
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: faults until {} ms", self.seed, self.heals)?;
+        writeln!(f, "  {:?}, latency up to {} ms, a write up to {} ms", self.timing, self.latency, self.write)?;
+        for (i, worker) in self.workers.iter().enumerate() {
+            writeln!(f, "  worker {i}: {worker:?}")?;
+        }
+        for (i, consumer) in self.consumers.iter().enumerate() {
+            writeln!(f, "  consumer {i}: {consumer:?}")?;
+        }
+        for (at, fault) in &self.faults {
+            writeln!(f, "  {at:>6} ms  {fault:?}")?;
+        }
+        Ok(())
+    }
+}

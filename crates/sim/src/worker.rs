@@ -1,0 +1,446 @@
+//! A worker's process: its machines, threads that compute in virtual time, and the streams that it serves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use forebay_core::{Error, WorkerId};
+use forebay_data::Chunk;
+use forebay_proto::{Ticket, worker_event};
+use forebay_worker::simulate::{Door, LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Reader, Task, Todo, Worker};
+
+use crate::net::{Kind, Payload};
+use crate::planted::Planted;
+use crate::scenario::Node;
+use crate::world::{Event, World};
+
+/// Chunks that may be on their way on one stream.
+const AHEAD: u32 = 3;
+/// How long a worker waits for its welcome, as its session.
+const WELCOME_MAX: u64 = 30_000;
+/// How often a worker that leaves looks whether it holds anything.
+const LEAVE_LOOK: u64 = 20;
+/// How much longer a read takes while the storage throttles; one that fails was tried this long.
+const THROTTLED: u64 = 200;
+const TRIED: u64 = 1_500;
+
+pub(crate) enum WorkerTimer {
+    Connect,
+    Welcome(u64),
+    Beat(u64),
+    Prepared(Preparing, bool),
+    /// A thread has computed a chunk; one at a time where they come in order.
+    Computed(Entry, usize, bool),
+    /// A ticket has waited long enough.
+    Knock,
+    Leave,
+}
+
+/// A split that is being computed.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    task: Task,
+    chunks: Rc<[Chunk]>,
+    next: usize,
+    streamed: bool,
+}
+
+enum Serving {
+    /// A ticket that waits for its lease, and until when.
+    Knocking(Ticket, u64),
+    /// A reader: the ticket that it showed, what it may be sent, whether it is lent memory.
+    Open(Reader, Ticket, u32, bool),
+}
+
+#[derive(Default)]
+pub(crate) struct WorkerNode {
+    machine: Option<Worker>,
+    port: u32,
+    session: Option<u64>,
+    /// How often it says that it lives, once it was welcomed.
+    every: Option<u64>,
+    entries: VecDeque<Entry>,
+    free: usize,
+    serving: BTreeMap<u64, Serving>,
+    /// Since when it leaves, and how long another process takes to start in its place.
+    leaving: Option<(u64, u64)>,
+    /// By token: what it was told that it holds. The simulation's own account.
+    book: BTreeMap<u64, Place>,
+}
+
+/// (job, consumer, epoch, ordinal).
+type Place = (u64, u32, u64, u64);
+
+fn place(ticket: &Ticket) -> Place {
+    (ticket.job, ticket.consumer, ticket.epoch, ticket.ordinal)
+}
+
+impl WorkerNode {
+    pub(crate) fn ended(&mut self) {
+        *self = Self { port: self.port, ..Self::default() };
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    pub(crate) fn port(&self) -> Option<u32> {
+        self.machine.as_ref().map(|_| self.port)
+    }
+
+    /// Takes an event into the account of what it holds.
+    fn account(&mut self, event: &worker_event::Event) {
+        match event {
+            worker_event::Event::Lease(l) => {
+                let place = (l.job, l.consumer, l.epoch, l.ordinal);
+                self.book.retain(|_, held| *held != place);
+                self.book.insert(l.token, place);
+            }
+            worker_event::Event::Revoke(revoke) => drop(self.book.remove(&revoke.token)),
+            worker_event::Event::Consumed(c) => self
+                .book
+                .retain(|_, held| (held.0, held.1) != (c.job, c.consumer) || (held.2, held.3) >= (c.epoch, c.ordinal)),
+            worker_event::Event::Forget(forget) => self.book.retain(|_, held| held.0 != forget.job),
+            _ => {}
+        }
+    }
+}
+
+/// Splits `w3:17` into the worker and its port.
+pub(crate) fn address(text: &str) -> Option<(usize, u32)> {
+    let (worker, port) = text.strip_prefix('w')?.split_once(':')?;
+    Some((worker.parse().ok()?, port.parse().ok()?))
+}
+
+impl World<'_> {
+    pub(crate) fn port(&self, node: Node) -> Option<u32> {
+        match node {
+            Node::Worker(i) => self.workers[i].port(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn worker_starts(&mut self, i: usize) {
+        let (setup, life) = (self.scenario.workers[i], self.life(Node::Worker(i)));
+        let worker = &mut self.workers[i];
+        worker.port = if setup.same_address { 1 } else { life };
+        let id = WorkerId(u128::from(life) << 64 | (i as u128 + 1));
+        let address = format!("w{i}:{}", worker.port);
+        (worker.machine, worker.free) = (Some(Worker::new(id, address, setup.threads, setup.slots)), setup.threads);
+        self.worker_later(i, 0, WorkerTimer::Connect);
+    }
+
+    /// It takes nothing new, serves what it holds, and goes.
+    pub(crate) fn worker_leaves(&mut self, i: usize, down: u64) {
+        let worker = &mut self.workers[i];
+        let Some(machine) = worker.machine.as_mut().filter(|_| worker.leaving.is_none()) else { return };
+        machine.leave();
+        worker.leaving = Some((self.now, down));
+        self.worker_later(i, LEAVE_LOOK, WorkerTimer::Leave);
+        self.worker_step(i);
+    }
+
+    fn worker_later(&mut self, i: usize, after: u64, timer: WorkerTimer) {
+        self.at(self.now + after, Event::Worker(i, self.life(Node::Worker(i)), timer));
+    }
+
+    pub(crate) fn worker_timer(&mut self, i: usize, timer: WorkerTimer) {
+        let now = self.ticks(Node::Worker(i));
+        let worker = &mut self.workers[i];
+        let Some(machine) = &mut worker.machine else { return };
+        match timer {
+            WorkerTimer::Connect => {
+                let hello = machine.hello();
+                let id = self.open(Node::Worker(i), Node::Dispatcher, Kind::Work, Payload::Work(hello));
+                self.workers[i].session = Some(id);
+                self.worker_later(i, WELCOME_MAX, WorkerTimer::Welcome(id));
+            }
+            WorkerTimer::Welcome(id) => {
+                if worker.session == Some(id) && worker.every.is_none() {
+                    let error = Error::unavailable("the dispatcher accepted the session and said nothing");
+                    self.worker_session_ended(i, error);
+                }
+            }
+            WorkerTimer::Beat(id) => {
+                let Some(every) = worker.every.filter(|_| worker.session == Some(id)) else { return };
+                match machine.beat(now) {
+                    Ok(beat) => {
+                        self.send(id, 0, Payload::Work(beat));
+                        self.worker_later(i, every, WorkerTimer::Beat(id));
+                    }
+                    Err(error) => self.worker_session_ended(i, error),
+                }
+            }
+            WorkerTimer::Prepared(job, failed) => {
+                let ready = if failed { Err(Error::unavailable("the storage does not answer")) } else { Ok(()) };
+                machine.prepared(&job, ready);
+            }
+            WorkerTimer::Computed(entry, index, failed) => self.computed(i, entry, index, failed),
+            WorkerTimer::Knock => {}
+            WorkerTimer::Leave => {
+                let Some((since, down)) = worker.leaving else { return };
+                if machine.leases().is_empty() || self.now - since >= LEAVE_MAX.as_millis() as u64 {
+                    return self.end(Node::Worker(i), false, Some(down));
+                }
+                self.worker_later(i, LEAVE_LOOK, WorkerTimer::Leave);
+            }
+        }
+        self.worker_step(i);
+    }
+
+    pub(crate) fn worker_heard(&mut self, i: usize, id: u64, payload: Payload) {
+        let now = self.ticks(Node::Worker(i));
+        let worker = &mut self.workers[i];
+        if worker.machine.is_none() {
+            return;
+        }
+        match payload {
+            Payload::ToWorker(event) if worker.session == Some(id) => {
+                worker.account(&event);
+                let Some(machine) = &mut worker.machine else { return };
+                if worker.every.is_some() {
+                    let revoke = matches!(event, worker_event::Event::Revoke(_));
+                    if !(revoke && self.planted == Some(Planted::RevokesIgnored)) {
+                        machine.heard(now, event);
+                    }
+                } else {
+                    let welcomed = machine.welcome(now, event);
+                    let Some(every) = self.expect(Node::Worker(i), welcomed) else { return };
+                    self.workers[i].every = Some(every.as_millis() as u64);
+                    self.worker_later(i, 0, WorkerTimer::Beat(id));
+                }
+            }
+            Payload::Failed(error) if worker.session == Some(id) => self.worker_session_ended(i, error),
+            Payload::Closed if worker.session == Some(id) => {
+                self.worker_session_ended(i, Error::unavailable("the dispatcher ended the session"));
+            }
+            Payload::Get(ticket) => {
+                let wait = LEASE_WAIT_MAX.as_millis() as u64;
+                worker.serving.insert(id, Serving::Knocking(ticket, self.now + wait));
+                self.worker_later(i, wait, WorkerTimer::Knock);
+            }
+            Payload::Taken => {
+                if let Some(Serving::Open(_, _, credit, _)) = worker.serving.get_mut(&id) {
+                    *credit += 1;
+                }
+            }
+            Payload::Closed => {
+                worker.serving.remove(&id);
+                self.close(id, 1, Payload::Closed);
+            }
+            _ => self.fail("protocol", format!("worker {i} was told {payload:?}")),
+        }
+        self.worker_step(i);
+    }
+
+    pub(crate) fn worker_lost(&mut self, i: usize, id: u64) {
+        if self.workers[i].session == Some(id) {
+            self.worker_session_ended(i, Error::unavailable("the connection broke"));
+        }
+        self.workers[i].serving.remove(&id);
+        self.worker_step(i);
+    }
+
+    fn worker_session_ended(&mut self, i: usize, error: Error) {
+        let worker = &mut self.workers[i];
+        let Some(machine) = &mut worker.machine else { return };
+        let pause = machine.broken(error);
+        worker.every = None;
+        if let Some(id) = worker.session.take() {
+            self.close(id, 0, Payload::Closed);
+        }
+        self.felt("worker sessions lost");
+        if let Some(pause) = self.expect(Node::Worker(i), pause) {
+            self.worker_later(i, pause.as_millis() as u64, WorkerTimer::Connect);
+        }
+    }
+
+    /// What follows from whatever happened: work is taken up, readers are served, room is told.
+    fn worker_step(&mut self, i: usize) {
+        loop {
+            let Some(todo) = self.workers[i].machine.as_ref().map(Worker::todo) else { return };
+            let idle = todo.is_empty();
+            todo.into_iter().for_each(|todo| self.todo(i, todo));
+            self.compute(i);
+            let serving: Vec<_> = self.workers[i].serving.keys().copied().collect();
+            serving.into_iter().for_each(|id| self.serve(i, id));
+            if idle {
+                break;
+            }
+        }
+        let worker = &mut self.workers[i];
+        let Some(machine) = &mut worker.machine else { return };
+        if let (Some(id), Some(_)) = (worker.session, worker.every) {
+            let said: Vec<_> = std::iter::from_fn(|| machine.say()).collect();
+            let checked = machine.check();
+            self.expect(Node::Worker(i), checked);
+            said.into_iter().for_each(|message| self.send(id, 0, Payload::Work(message)));
+        }
+    }
+
+    fn todo(&mut self, i: usize, todo: Todo) {
+        match todo {
+            Todo::Prepare(job) => {
+                let (late, failed) = self.storage();
+                let time = self.dice.within(1..40) + late;
+                self.worker_later(i, time, WorkerTimer::Prepared(job, failed));
+            }
+            Todo::Compute(task, first) => {
+                let job = self.job(&task.job().name);
+                let (consumer, epoch, ordinal) = task.place();
+                let chunks = job.chunks(consumer, epoch, ordinal);
+                let streamed = job.streamed;
+                let Some(chunks) = self.expect(Node::Worker(i), chunks) else { return };
+                match streamed {
+                    true => task.set_streamed(),
+                    false => task.set_total(chunks.len() as u64),
+                }
+                let entry = Entry { task, chunks, next: 0, streamed };
+                let entries = &mut self.workers[i].entries;
+                match first {
+                    true => entries.push_front(entry),
+                    false => entries.push_back(entry),
+                }
+            }
+        }
+    }
+
+    /// Returns how much longer the storage takes now, and whether it fails.
+    fn storage(&mut self) -> (u64, bool) {
+        let (until, fail) = self.store;
+        if self.now >= until {
+            return (0, false);
+        }
+        self.felt("store");
+        let failed = self.dice.percent(fail);
+        (if failed { TRIED } else { self.dice.within(0..THROTTLED) }, failed)
+    }
+
+    /// Threads that are free take what is next.
+    fn compute(&mut self, i: usize) {
+        while self.workers[i].free > 0 {
+            let entries = &mut self.workers[i].entries;
+            let Some(entry) = entries.front_mut() else { return };
+            if entry.task.is_stale() || (entry.next >= entry.chunks.len() && !entry.streamed) {
+                entries.pop_front();
+                continue;
+            }
+            let (index, taken) = (entry.next, entry.clone());
+            match entry.streamed {
+                true => drop(entries.pop_front()),
+                false => entry.next += 1,
+            }
+            self.workers[i].free -= 1;
+            self.compute_one(i, taken, index);
+        }
+    }
+
+    fn compute_one(&mut self, i: usize, entry: Entry, index: usize) {
+        let (late, failed) = self.storage();
+        let chunk = self.scenario.workers[i].chunk;
+        let time = self.dice.within(chunk..2 * chunk) + late;
+        self.worker_later(i, time, WorkerTimer::Computed(entry, index, failed));
+    }
+
+    fn computed(&mut self, i: usize, entry: Entry, index: usize, failed: bool) {
+        self.workers[i].free += 1;
+        if entry.task.is_stale() {
+            return;
+        }
+        if failed {
+            entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
+        } else if let Some(chunk) = entry.chunks.get(index)
+            && (!entry.streamed || entry.task.wants(index as u64))
+        {
+            let chunk = self.tamper(chunk);
+            entry.task.put(index as u64, &chunk);
+        }
+        if entry.streamed && !failed {
+            match index + 1 < entry.chunks.len() {
+                true => {
+                    self.workers[i].free -= 1;
+                    self.compute_one(i, entry, index + 1);
+                }
+                false => entry.task.set_total(entry.chunks.len() as u64),
+            }
+        }
+    }
+
+    fn tamper(&mut self, chunk: &Chunk) -> Chunk {
+        if self.planted == Some(Planted::WrongBytes) && chunk.num_rows() > 1 && self.dice.percent(2) {
+            let mut rows: Vec<u32> = (0..chunk.num_rows() as u32).collect();
+            rows.swap(0, 1);
+            return chunk.take(&rows).unwrap_or_else(|_| chunk.clone());
+        }
+        chunk.clone()
+    }
+
+    /// Sends a reader what there is for it.
+    fn serve(&mut self, i: usize, id: u64) {
+        let worker = &mut self.workers[i];
+        let Some(machine) = &worker.machine else { return };
+        let Some(serving) = worker.serving.get_mut(&id) else { return };
+        if let Serving::Knocking(ticket, until) = serving {
+            let mut shown = *ticket;
+            if self.planted == Some(Planted::FencingOff) {
+                let held =
+                    machine.leases().into_iter().find(|l| (l.job, l.consumer, l.epoch, l.ordinal) == place(ticket));
+                shown.token = held.map_or(shown.token, |l| l.token);
+            }
+            match machine.knock(&shown) {
+                Door::Wait if self.now < *until => return,
+                Door::Wait => return self.refuse(i, id, Worker::refuse()),
+                Door::Refused(error) => return self.refuse(i, id, error),
+                Door::Open(reader) => {
+                    let lent = matches!(self.net.pipes.get(&id).map(|p| p.ends[0].node), Some(Node::Consumer(c)) if self.scenario.consumers[c].lent);
+                    *serving = Serving::Open(reader, *ticket, AHEAD, lent);
+                }
+            }
+        }
+        while let Some(Serving::Open(reader, ticket, credit, lent)) = self.workers[i].serving.get_mut(&id) {
+            if *credit == 0 {
+                return;
+            }
+            let (next, ticket) = (reader.next(*lent), *ticket);
+            match next {
+                Ok(Some(None)) => return,
+                Ok(Some(Some((index, chunk)))) => {
+                    *credit -= 1;
+                    self.check_fence(i, &ticket);
+                    self.send(id, 1, Payload::Chunk(index, chunk));
+                }
+                Ok(None) => {
+                    self.workers[i].serving.remove(&id);
+                    return self.close(id, 1, Payload::Complete);
+                }
+                Err(error) => return self.refuse(i, id, error),
+            }
+        }
+    }
+
+    fn refuse(&mut self, i: usize, id: u64, error: Error) {
+        self.felt("tickets refused");
+        self.workers[i].serving.remove(&id);
+        self.close(id, 1, Payload::Failed(error));
+    }
+
+    /// A worker serves only the lease it holds.
+    fn check_fence(&mut self, i: usize, ticket: &Ticket) {
+        if self.workers[i].book.get(&ticket.token) != Some(&place(ticket)) {
+            self.fail("fence", format!("worker {i} serves {ticket:?}, which it does not hold"));
+        }
+    }
+
+    /// Workers hold nothing.
+    pub(crate) fn check_workers_base_line(&mut self) {
+        for i in 0..self.workers.len() {
+            let Some(machine) = &self.workers[i].machine else {
+                self.fail("I6", format!("worker {i} is not there"));
+                continue;
+            };
+            let (leases, held, book) = (machine.leases(), machine.held(), self.workers[i].book.len());
+            if !leases.is_empty() || held != (0, 0) || book > 0 || !self.workers[i].serving.is_empty() {
+                self.fail("I6", format!("worker {i} holds {leases:?}, {held:?} (bytes, open), account {book}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Seeds without a violation, bugs that are found, and a simulation that is a function of its seed.
+
+use std::collections::BTreeMap;
+
+use forebay_sim::{Fault, Planted, Simulator};
+
+/// About 10 s on one core, in release.
+const SEEDS: u64 = 3000;
+/// Within so many seeds every planted bug must be found.
+const FOUND_WITHIN: u64 = 200;
+
+#[test]
+fn no_seed_breaks_an_invariant_and_every_kind_of_fault_is_felt() {
+    let simulator = Simulator::default();
+    let mut felt: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..SEEDS {
+        let scenario = simulator.scenario(seed);
+        let outcome = simulator.run(&scenario, None, false);
+        if let Some(violation) = outcome.violation {
+            panic!("{scenario}{violation}\nreplay: cargo run --release -p forebay-sim -- --seed {seed}");
+        }
+        outcome.felt.into_iter().for_each(|(what, times)| *felt.entry(what).or_default() += times);
+    }
+    for name in Fault::NAMES {
+        assert!(felt.get(name).is_some_and(|&times| times > 0), "I7: {name:?} was never felt: {felt:?}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let simulator = Simulator::default();
+    for (name, planted) in Planted::ALL {
+        let violates = |seed: &u64| simulator.run(&simulator.scenario(*seed), Some(planted), false).violation.is_some();
+        let found = (0..FOUND_WITHIN).find(violates);
+        assert!(found.is_some(), "{name} was not found within {FOUND_WITHIN} seeds");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_and_another_gives_another() {
+    let mut histories = BTreeMap::new();
+    for seed in 0..40 {
+        // Not the same simulator: what one has computed must not matter to the other.
+        let (first, second) = (Simulator::default(), Simulator::default());
+        let scenario = first.scenario(seed);
+        let (a, b) = (first.run(&scenario, None, false), second.run(&second.scenario(seed), None, true));
+        assert_eq!((a.history, a.events, a.time), (b.history, b.events, b.time), "I8: seed {seed}");
+        assert_eq!(a.felt, b.felt, "I8: seed {seed}");
+        assert_eq!(histories.insert(a.history, seed), None, "seed {seed} gives the history of another");
+    }
+}

@@ -1,0 +1,51 @@
+//! What prepares jobs and computes splits for a shelf: threads and storage here, virtual time in the simulation.
+
+use std::sync::Arc;
+
+use forebay_data::Memory;
+use forebay_exec::Functions;
+
+use crate::blobs::BlobStore;
+use crate::held::Held;
+use crate::jobs::{Job, Prepared, prepare};
+use crate::pool::Pool;
+use crate::shelf::Shelf;
+
+/// Does a shelf's work, later: neither of its calls waits.
+pub(crate) trait Engine: Sized + Send + Sync + 'static {
+    /// A job that can be computed.
+    type Prepared: Send + Sync + 'static;
+
+    /// Prepares a job, and then tells the shelf ([`Shelf::prepared`]).
+    fn prepare(&self, shelf: &Arc<Shelf<Self>>, job: Arc<Job<Self::Prepared>>);
+
+    /// Computes a split after all that came before it; `first` when a reader already waits for it.
+    fn compute(&self, split: Arc<Held>, job: Arc<Self::Prepared>, run: u64, first: bool);
+}
+
+/// Threads that compute, and where jobs come from.
+pub(crate) struct Threads {
+    pub(crate) pool: Pool,
+    pub(crate) blobs: Arc<BlobStore>,
+    pub(crate) functions: Arc<dyn Functions>,
+    /// Where chunks are made: from there they can be lent.
+    pub(crate) memory: Memory,
+}
+
+impl Engine for Threads {
+    type Prepared = Prepared;
+
+    /// Must be called within a runtime.
+    fn prepare(&self, shelf: &Arc<Shelf>, job: Arc<Job>) {
+        let (shelf, blobs) = (shelf.clone(), self.blobs.clone());
+        let (functions, memory) = (self.functions.clone(), self.memory.clone());
+        tokio::spawn(async move {
+            let prepared = prepare(&job, &blobs, functions, memory).await;
+            shelf.prepared(&job, prepared);
+        });
+    }
+
+    fn compute(&self, split: Arc<Held>, job: Arc<Prepared>, run: u64, first: bool) {
+        self.pool.push(split, job, run, first);
+    }
+}

@@ -1,0 +1,144 @@
+//! What a worker says in its session with the dispatcher, and what it does about what it hears. No I/O, no clock.
+//!
+//! `session` drives it over gRPC, the simulation over a network that fails. Invariants: a lease that was granted is kept
+//! until the dispatcher says otherwise, whatever happens to the connection; no more is asked for than there is room for;
+//! silence for as long as a lease lasts counts as a broken connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
+use forebay_proto::worker_event::Event;
+use forebay_proto::worker_message::Message;
+use forebay_proto::{Hello, Leaving, Want, WorkerHeartbeat};
+
+use crate::engine::{Engine, Threads};
+use crate::shelf::Shelf;
+
+/// The pauses between attempts double from the first to the last of these.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_millis(200);
+
+/// One worker, as it speaks.
+pub(crate) struct Talk<E: Engine = Threads> {
+    worker: WorkerId,
+    address: String,
+    threads: usize,
+    pub(crate) shelf: Arc<Shelf<E>>,
+    pause: Duration,
+    /// Whether it takes nothing new any more, and whether this session was told.
+    leaving: bool,
+    left: bool,
+    /// Splits that this session was asked for and that have not come.
+    asked: usize,
+    heard: Ticks,
+    silence_max: Duration,
+}
+
+impl<E: Engine> Talk<E> {
+    pub(crate) fn new(worker: WorkerId, address: String, threads: usize, shelf: Arc<Shelf<E>>) -> Self {
+        Self {
+            worker,
+            address,
+            threads,
+            shelf,
+            pause: PAUSE_FIRST,
+            leaving: false,
+            left: false,
+            asked: 0,
+            heard: Ticks::default(),
+            silence_max: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// The first message of a session.
+    pub(crate) fn hello(&mut self) -> Message {
+        (self.asked, self.left) = (0, false);
+        Message::Hello(Hello {
+            version: VERSION.to_owned(),
+            worker: self.worker.0.to_be_bytes().to_vec(),
+            address: self.address.clone(),
+            threads: self.threads as u32,
+            held: self.shelf.leases(),
+        })
+    }
+
+    /// The first event of a session. Returns how often to call [`Talk::beat`].
+    ///
+    /// # Errors
+    /// Internal when it is no welcome.
+    pub(crate) fn welcome(&mut self, now: Ticks, first: Option<Event>) -> Result<Duration> {
+        let Some(Event::Welcome(welcome)) = first else {
+            return Err(Error::internal("the dispatcher's first event is not a welcome"));
+        };
+        let every = Duration::from_millis(welcome.heartbeat_ms.max(10));
+        self.silence_max = Duration::from_millis(welcome.lease_ms).max(every * 3);
+        (self.heard, self.pause) = (now, PAUSE_FIRST);
+        Ok(every)
+    }
+
+    /// Takes a later event.
+    pub(crate) fn heard(&mut self, now: Ticks, event: Event) {
+        self.heard = now;
+        match event {
+            Event::Job(definition) => self.shelf.define(definition),
+            Event::Lease(lease) => {
+                self.asked = self.asked.saturating_sub(1);
+                self.shelf.lease(&lease);
+            }
+            Event::Consumed(consumed) => self.shelf.consumed(&consumed),
+            Event::Revoke(revoke) => self.shelf.revoke(revoke.token),
+            Event::Forget(forget) => self.shelf.forget(forget.job),
+            Event::Welcome(_) | Event::Heartbeat(_) => {}
+        }
+    }
+
+    /// From now on nothing new is taken.
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Returns what there is to say now; call it again until there is nothing.
+    pub(crate) fn next(&mut self) -> Option<Message> {
+        if self.leaving {
+            return (!std::mem::replace(&mut self.left, true)).then_some(Message::Leaving(Leaving {}));
+        }
+        let splits = self.shelf.room().checked_sub(self.asked).filter(|&n| n > 0)?;
+        self.asked += splits;
+        Some(Message::Want(Want { splits: splits as u32 }))
+    }
+
+    /// Returns the heartbeat.
+    ///
+    /// # Errors
+    /// Unavailable when the dispatcher was silent for too long.
+    pub(crate) fn beat(&self, now: Ticks) -> Result<Message> {
+        let silent = now - self.heard;
+        if silent > self.silence_max {
+            return Err(Error::unavailable(format!("the dispatcher was silent for {:.1} s", silent.as_secs_f64())));
+        }
+        let meter = &self.shelf.meter;
+        Ok(Message::Heartbeat(WorkerHeartbeat {
+            splits_done: meter.splits_done.load(Relaxed),
+            rows_done: meter.rows_done.load(Relaxed),
+        }))
+    }
+
+    /// A session ended, or could not begin. Returns the pause before the next one.
+    ///
+    /// # Errors
+    /// Version or Invalid: what trying again will not mend.
+    pub(crate) fn broken(&mut self, error: Error) -> Result<Duration> {
+        if matches!(error.kind(), ErrorKind::Version | ErrorKind::Invalid) {
+            return Err(error);
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_LAST);
+        Ok(pause)
+    }
+}

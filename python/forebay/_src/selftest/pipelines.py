@@ -1,0 +1,104 @@
+"""What is computed of the data, on workers and by the oracle: checked, transformed, with something random in it.
+
+Each pipeline calls a Python function that notes which rows it was called with, at the start of the call, in a file that
+outlives its process. So what was computed more than once is counted where it was computed, and not guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import forebay as fb
+import numpy as np
+from forebay._src.selftest.data import PAYLOAD_BYTES, RECORD, Array
+
+#: 1/4, so that products and sums of a few bits are exact whatever computes them.
+SCALE = 0.25
+PRIME = 1_000_003
+SIDE = 48
+
+
+@dataclass(frozen=True)
+class Parse:
+    """Checks records, and draws a number for each. Takes `seconds` for a call, as a costly transformation would.
+
+    >>> row = np.zeros(1, RECORD)
+    >>> row["crc"] = zlib.crc32(row.tobytes()[:PAYLOAD_BYTES])
+    >>> out = Parse("", 0.0)({"record": [row.tobytes()]}, np.random.default_rng(0))
+    >>> sorted(out), out["id"].tolist()
+    (['id', 'noise', 'x'], [0])
+    """
+
+    log: str
+    seconds: float
+
+    def __call__(self, columns: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """Returns the fields of the records."""
+        raw = [bytes(record) for record in columns["record"]]
+        rows = np.frombuffer(b"".join(raw), RECORD)
+        note(self.log, rows["id"])
+        for record, crc in zip(raw, rows["crc"], strict=True):
+            if zlib.crc32(record[:PAYLOAD_BYTES]) != crc:
+                raise ValueError("a record's checksum is not what was written")
+        time.sleep(self.seconds)
+        return {"id": rows["id"].astype(np.int64), "x": rows["x"].copy(), "noise": rng.random(len(rows))}
+
+
+@dataclass(frozen=True)
+class Number:
+    """Reads the number of a picture from its path."""
+
+    log: str
+    seconds: float
+
+    def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Returns the numbers."""
+        ids = np.array([int(Path(path).stem) for path in columns["path"]], np.int64)
+        note(self.log, ids)
+        time.sleep(self.seconds)
+        return {"id": ids}
+
+
+def note(log: str, ids: Array) -> None:
+    """Appends a line to a file, whole or not at all: the first two ids and how many there are."""
+    if log:
+        second = ids[1] if len(ids) > 1 else -1
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, f"{ids[0]} {second} {len(ids)}\n".encode())
+        os.close(file)
+
+
+def of_records(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset:
+    """Records: checked, with a drawn number, an expression of floats and one of integers."""
+    schema = {"id": "int64", "x": ("float32", (4,)), "noise": "float64"}
+    batches = fb.from_tfrecord(str(folder / "*.tfrecord")).shuffle().batch(batch)
+    parsed = batches.map(Parse(log, seconds), schema=schema)
+    scaled = parsed.with_column("x", fb.col("x") * SCALE + 1.0)
+    return scaled.with_column("hash", fb.col("id") * 7919 % PRIME)
+
+
+def of_pictures(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset:
+    """Pictures: decoded, cropped at random, flipped, to normalised float32."""
+    number = Number(log, seconds)
+    return (
+        fb.from_image_folder(folder)
+        .shuffle()
+        .map(number, reads=["path"], writes=["id"], batched=True, schema={"id": "int64"})
+        .drop("path")
+        .decode_image("image")
+        .random_resized_crop("image", SIDE)
+        .random_flip("image")
+        .normalize("image", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD)
+        .batch(batch)
+    )
+
+
+def truth(records: Array, ids: Array, noise: Array) -> dict[str, Array]:
+    """Computes what a batch of these records must hold, with NumPy alone; only the drawn numbers are given."""
+    x = records["x"][ids] * np.float32(SCALE) + np.float32(1)
+    return {"id": ids, "x": x, "noise": noise, "hash": ids * 7919 % PRIME}

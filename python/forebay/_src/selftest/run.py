@@ -1,0 +1,219 @@
+"""One run: a fleet, a consumer, faults at their places; then the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from forebay._src.selftest import oracle, remains, trainer
+from forebay._src.selftest.fleet import Fleet
+from forebay._src.selftest.reading import read
+from forebay._src.selftest.scenarios import Bound, Scenario
+from forebay._src.selftest.workload import EPOCHS, Workload
+from forebay.errors import ForebayError
+
+#: A run that takes longer hangs.
+LIMIT_SECONDS = 90.0
+#: How long what a function notes is looked for after the last batch: a worker may be computing what nobody waits for.
+LOG = "computed.txt"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is run.
+
+    Attributes:
+        name: The scenario's.
+        fault: What is done, for people.
+        workload: What is read.
+        workers: How many.
+        place: Where in the stream, for people.
+        strikes: The faults, by the batch before which they strike.
+        bound: What they may cost; `None` for nothing that is judged.
+        kill_client: After which batch it is the client that is killed; `None` where it lives.
+    """
+
+    name: str
+    fault: str
+    workload: Workload
+    workers: int
+    place: str
+    strikes: dict[int, Scenario]
+    bound: Bound | None
+    kill_client: int | None = None
+
+
+@dataclass
+class Row:
+    """A line of the table: what was found. Milliseconds are `None` where there are none.
+
+    Attributes:
+        calm_ms: The longest wait of an undisturbed run.
+        longest_ms: The longest wait from the fault on.
+        resumed_ms: From the last restart to the end of that wait.
+        again: Splits that were computed more than once.
+        again_max: Splits that were in flight with what died.
+        left: What was left behind.
+        problems: What is not as promised; where there is none, the verdict is good.
+    """
+
+    scenario: str
+    data: str = ""
+    workers: int = 0
+    fault: str = ""
+    place: str = ""
+    bound: str = ""
+    samples: int = 0
+    each_once: bool = False
+    bytes: bool = False
+    order: bool = False
+    calm_ms: float | None = None
+    longest_ms: float | None = None
+    resumed_ms: float | None = None
+    again: int = 0
+    again_max: int = 0
+    left: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    verdict: str = ""
+
+
+@dataclass
+class Outcome:
+    """What happened in a run.
+
+    Attributes:
+        stream: What the consumer was given.
+        longest: The longest wait from the fault on, in seconds; `None` where it is not known.
+        resumed: Seconds from the last restart to its end; `None` where nothing was started again.
+        allowed: Splits that may have been computed more than once.
+    """
+
+    stream: oracle.Stream
+    longest: float | None
+    resumed: float | None
+    allowed: int
+
+
+def run(case: Case, folder: Path, calm_ms: float | None, timing: bool) -> Row:
+    """Runs a case in a folder of its own, and judges it."""
+    bound = str(case.bound or "")
+    row = Row(case.name, case.workload.name, case.workers, case.fault, case.place, bound, calm_ms=calm_ms)
+    before = remains.Own.now()
+    fleet = Fleet(folder, case.workers, any(scenario.relayed for scenario in case.strikes.values()))
+    try:
+        fleet.wait_for_workers()
+        with _limit(LIMIT_SECONDS):
+            outcome = _read(case, fleet) if case.kill_client is None else _train(case, fleet)
+        row.left = remains.leases(fleet)
+        _judge(row, case, outcome, (folder / LOG).read_text().splitlines(), timing)
+    except (ForebayError, AssertionError, OSError, RuntimeError) as error:
+        row.problems.append(f"{type(error).__name__}: {error}")
+        row.problems += [f"stderr: {line}" for line in fleet.last_words().splitlines()]
+    finally:
+        fleet.close()
+    row.left += remains.after(fleet, before)
+    row.problems += [f"left behind: {what}" for what in row.left]
+    row.verdict = "RED" if row.problems else "ok"
+    return row
+
+
+def _judge(row: Row, case: Case, outcome: Outcome, log: list[str], timing: bool) -> None:
+    found = oracle.check(case.workload.expected, outcome.stream)
+    row.samples, row.each_once = found.samples, found.each_once
+    row.bytes, row.order = not found.changed, found.in_order
+    row.problems += found.problems()
+    row.again = oracle.computed(case.workload.expected, log, case.workload.units_per_split)
+    row.again_max = outcome.allowed
+    # A machine that stands still for the time of a lease makes splits be computed again, too.
+    if timing and row.again > row.again_max:
+        row.problems.append(f"{row.again} splits were computed more than once, and {row.again_max} were in flight")
+    row.longest_ms = None if outcome.longest is None else 1e3 * outcome.longest
+    row.resumed_ms = None if outcome.resumed is None else 1e3 * outcome.resumed
+    if timing and case.bound is not None:
+        took = outcome.resumed if case.bound.since_restart else outcome.longest
+        if took is not None and took >= case.bound.seconds:
+            row.problems.append(f"{1e3 * took:.0f} ms, and the bound is: {case.bound}")
+
+
+def _read(case: Case, fleet: Fleet) -> Outcome:
+    """Reads in this process, while faults strike."""
+    log, workload = fleet.folder / LOG, case.workload
+    job = workload.dataset(log).distribute(fleet.service, job="selftest", epochs=EPOCHS, seed=workload.seed)
+    allowed = 0
+    mending: list[Future[float | None]] = []
+    with ThreadPoolExecutor(1) as mender, job.iter() as batches:
+
+        def strike(scenario: Scenario) -> Callable[[], None]:
+            def now() -> None:
+                nonlocal allowed
+                if mending:
+                    mending[-1].result()
+                allowed += scenario.strike(fleet)
+                mending.append(mender.submit(scenario.mend, fleet))
+
+            return now
+
+        reading = read(batches, {place: strike(scenario) for place, scenario in case.strikes.items()})
+        restarts = [at for done in mending if (at := done.result()) is not None]
+    longest, over = reading.longest(max(1, min(case.strikes, default=1)))
+    resumed = max(0.0, over - restarts[-1]) if restarts else None
+    return Outcome(reading.stream, longest, resumed, allowed)
+
+
+def _train(case: Case, fleet: Fleet) -> Outcome:
+    """Runs a trainer in a process of its own, kills it, and runs it again to its end."""
+    workload, log = case.workload, fleet.folder / LOG
+    place = f"forebay://{fleet.dispatcher.address}"
+    config = json.dumps({**workload.config(log), "service": place, "folder": str(fleet.folder)})
+    command = [sys.executable, "-c", "from forebay._src.selftest.trainer import main; main()", config]
+    environment = {**os.environ, "TMPDIR": str(fleet.temporary)}
+    with fleet.errors.open("a") as errors:
+
+        def start() -> subprocess.Popen[str]:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+
+        with start() as first:
+            assert first.stdout is not None
+            for line in first.stdout:
+                if int(line) == case.kill_client:
+                    break
+            held = sum(fleet.leases().values())
+            first.kill()
+        launched = time.perf_counter()
+        with start() as second:
+            assert second.stdout is not None
+            began = second.stdout.readline()
+            resumed = time.perf_counter() - launched
+            second.stdout.read()
+    if second.returncode != 0:
+        raise RuntimeError(f"the trainer that was started again ended with code {second.returncode}")
+    # What it had been given after its last save is asked for again.
+    lost = trainer.SAVE_EVERY // workload.units_per_split + 1
+    # Nothing comes where the last save was at the end.
+    return Outcome(trainer.load(fleet.folder), None, resumed if began else None, held + lost)
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raises in a run that hangs: whoever waits for a batch looks for signals."""
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"it hangs: nothing came to an end within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,233 @@
+"""The faults: what is done to which process, what is done about it, and what it may cost.
+
+A fault strikes between two batches, on the consumer's thread, so its place in the epoch is exact; it is mended on
+another thread while the consumer reads on. Where the published suite has a test of a name, ours has it too.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forebay._src.selftest.fleet import Fleet
+
+#: The default lease and one heartbeat, and a little: a worker that is stopped for as long has lost what it held.
+STOPPED_SECONDS = 2.6
+CUT_SECONDS = 6.0
+#: Splits that a consumer has ahead at most: no more are in flight at a time.
+WINDOW = 16
+#: How long nothing runs, where the last worker is killed.
+NOTHING_SECONDS = 1.5
+#: A worker that dies while others live: its connections break, and others take over.
+WAIT_KILLED = 0.5
+#: A worker that is silent: it is given the time of its lease.
+WAIT_SILENT = 3.0
+#: A dispatcher that is killed and started again: what is leased is read meanwhile.
+WAIT_DISPATCHER = 1.0
+#: Where nobody was left to compute: from when the last process that was started again listens.
+RESUME = 2.0
+SUCCESSIVE_FAULTS = 5
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a fault may cost the consumer.
+
+    Attributes:
+        seconds: At most.
+        since_restart: Counted from when the last process that was started again listens, and not for a whole wait.
+    """
+
+    seconds: float
+    since_restart: bool = False
+
+    def __str__(self) -> str:
+        """For people.
+
+        >>> str(Bound(0.5)), str(Bound(2.0, since_restart=True))
+        ('wait < 500 ms', 'resumes < 2000 ms after the restart')
+        """
+        most = f"< {1e3 * self.seconds:.0f} ms"
+        return f"resumes {most} after the restart" if self.since_restart else f"wait {most}"
+
+
+ALONE = Bound(RESUME, since_restart=True)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fault and its mending.
+
+    Attributes:
+        name: What it is called; as in the published suite, where that has it.
+        fault: What is done, for people.
+        strike: Does it; returns how many splits may have to be computed again for it.
+        mend: What is done about it, in the background; returns when the last process listened, or was continued.
+        bound: With other workers to go on.
+        workers_min: How many workers it needs.
+        alone: What it may cost where the only worker is struck.
+        relayed: Whether the first worker is to be behind relays.
+        lasting: Whether it takes seconds: a quick sweep has it at one place.
+    """
+
+    name: str
+    fault: str
+    strike: Callable[[Fleet], int]
+    mend: Callable[[Fleet], float | None]
+    bound: Bound
+    workers_min: int = 1
+    alone: Bound = ALONE
+    relayed: bool = False
+    lasting: bool = False
+
+    def bound_for(self, workers: int) -> Bound:
+        """What it may cost on so many workers."""
+        return self.alone if workers == 1 else self.bound
+
+
+def _nothing(_: Fleet) -> None:
+    return None
+
+
+def _kill_one(fleet: Fleet) -> int:
+    return fleet.kill_workers([0])
+
+
+def _restart_one(fleet: Fleet) -> float:
+    fleet.restart_workers([0])
+    return fleet.workers[0].listening
+
+
+def _stop_one(fleet: Fleet) -> int:
+    fleet.workers[0].signal(signal.SIGSTOP)
+    return fleet.leases().get(fleet.workers[0].address, 0)
+
+
+def _continue_one(fleet: Fleet) -> float:
+    time.sleep(STOPPED_SECONDS)
+    fleet.workers[0].signal(signal.SIGCONT)
+    return time.perf_counter()
+
+
+def _kill_dispatcher(fleet: Fleet) -> int:
+    fleet.dispatcher.kill()
+    return 0
+
+
+def _restart_dispatcher(fleet: Fleet) -> float:
+    fleet.restart_dispatcher()
+    return fleet.dispatcher.listening
+
+
+def _kill_workers(fleet: Fleet) -> int:
+    return fleet.kill_workers(list(range(len(fleet.workers))))
+
+
+def _kill_all(fleet: Fleet) -> int:
+    held = sum(fleet.leases().values())
+    fleet.dispatcher.kill()
+    for worker in fleet.workers:
+        worker.kill()
+    return held
+
+
+def _restart_all(fleet: Fleet) -> float:
+    fleet.restart_dispatcher()
+    return _restart_workers(fleet)
+
+
+def _restart_workers(fleet: Fleet) -> float:
+    fleet.restart_workers(list(range(len(fleet.workers))))
+    return max(worker.listening for worker in fleet.workers)
+
+
+def _restart_workers_late(fleet: Fleet) -> float:
+    time.sleep(NOTHING_SECONDS)
+    return _restart_workers(fleet)
+
+
+def _terminate_one(fleet: Fleet) -> int:
+    fleet.workers[0].signal(signal.SIGTERM)
+    return 0
+
+
+def _replace_one(fleet: Fleet) -> float:
+    """A worker takes the place of one that leaves, which ends by itself."""
+    fleet.start_workers(["127.0.0.1:0"])
+    leaving, fleet.workers[0] = fleet.workers[0], fleet.workers.pop()
+    code = leaving.popen.wait()
+    if code != 0:
+        raise RuntimeError(f"a worker that was told to leave ended with code {code}")
+    return fleet.workers[0].listening
+
+
+def _cut(relay: int) -> Callable[[Fleet], int]:
+    def strike(fleet: Fleet) -> int:
+        fleet.relays[relay].cut()
+        # It goes on computing what it is given; and after the time of a lease it is given splits once more.
+        return 2 * WINDOW
+
+    return strike
+
+
+def _heal(fleet: Fleet) -> None:
+    time.sleep(CUT_SECONDS)
+    for relay in fleet.relays:
+        relay.heal()
+
+
+_CUT = "no network from a worker to the {} for 6 s"
+KILLED, SILENT = Bound(WAIT_KILLED), Bound(WAIT_SILENT)
+ANSWERED = Bound(WAIT_DISPATCHER)
+_ALL = (
+    Scenario("failover", "SIGKILL a worker; the others go on", _kill_one, _nothing, KILLED, workers_min=2),
+    Scenario("recover", "SIGKILL a worker; it is started again", _kill_one, _restart_one, KILLED),
+    Scenario(
+        "zombie", "SIGSTOP a worker; SIGCONT once its lease is over", _stop_one, _continue_one, SILENT, lasting=True
+    ),
+    Scenario(
+        "dispatcher",
+        "SIGKILL the dispatcher; it is started again",
+        _kill_dispatcher,
+        _restart_dispatcher,
+        ANSWERED,
+        alone=ANSWERED,
+    ),
+    Scenario("killall", "SIGKILL all but the client; all are started again", _kill_all, _restart_all, ALONE),
+    Scenario(
+        "none-left",
+        "SIGKILL all workers; 1.5 s later, new ones",
+        _kill_workers,
+        _restart_workers_late,
+        ALONE,
+        lasting=True,
+    ),
+    Scenario("cut-client", _CUT.format("consumer"), _cut(1), _heal, SILENT, workers_min=2, relayed=True, lasting=True),
+    Scenario(
+        "cut-dispatcher", _CUT.format("dispatcher"), _cut(0), _heal, SILENT, workers_min=2, relayed=True, lasting=True
+    ),
+    Scenario("drain", "SIGTERM a worker; another takes its place", _terminate_one, _replace_one, KILLED),
+)
+SCENARIOS = {scenario.name: scenario for scenario in _ALL}
+#: These have a way of their own to run.
+NOFAIL, CLIENT, SUCCESSIVE = "nofail", "client", "successive"
+#: What the published suite has, and we cannot run.
+NOT_YET = {
+    "getfail": "while reading from the cache: there is no cache",
+    "putfail": "while writing to the cache: there is no cache",
+}
+NAMES = (NOFAIL, *SCENARIOS, CLIENT, SUCCESSIVE, *NOT_YET)
+
+
+def successive(rng: random.Random, batches: int) -> dict[int, Scenario]:
+    """Draws faults that follow each other, and their places among so many batches.
+
+    >>> successive(random.Random(1), 100) == successive(random.Random(1), 100)
+    True
+    """
+    places = sorted(rng.sample(range(1, batches), min(SUCCESSIVE_FAULTS, batches - 1)))
+    choices = [s for s in _ALL if not s.relayed and s.name not in ("failover", "killall", "none-left")]
+    return {place: rng.choice(choices) for place in places}

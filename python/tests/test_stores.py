@@ -1,0 +1,178 @@
+"""Files in an S3 bucket give the rows that they give here, whatever the network does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+import uuid
+from pathlib import Path
+
+import forebay as fb
+import pytest
+from faulty import FAULTS, FaultProxy, hang, reset_in_the_body
+from pipelines import fingerprint
+
+E = fb.errors
+SOURCES = {
+    "tar": lambda at: fb.from_tar(f"{at}/shards/train-{{000..002}}.tar"),
+    "tar, listed and shuffled": lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(),
+    "parquet": lambda at: fb.from_parquet(f"{at}/parquet/*.parquet", columns=["i", "name", "vec"]).shuffle(),
+    "image folder": lambda at: fb.from_image_folder(f"{at}/images").drop("path").shuffle(),
+    "jsonl": lambda at: fb.from_jsonl(f"{at}/lines.jsonl"),
+    "text": lambda at: fb.from_text(f"{at}/lines.jsonl").shuffle(),
+}
+
+
+@pytest.fixture(scope="module")
+def moto():
+    """The address of an S3 server of this run."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+        try:
+            said = iter(server.stderr)
+            address = next(found[1] for line in said if (found := re.search(r"Running on (http://[0-9.:]+)", line)))
+            # What it says of each request must not fill the pipe.
+            threading.Thread(target=lambda: [None for _ in said], daemon=True).start()
+            yield address
+        finally:
+            server.kill()
+
+
+def put(moto: str, key: str, body: bytes = b"") -> None:
+    # Whoever is anonymous may not overwrite; who one is, this server does not check.
+    who = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+    headers = {"Content-Type": "application/octet-stream", "Authorization": who}
+    request = urllib.request.Request(f"{moto}/{key}", data=body, headers=headers, method="PUT")
+    urllib.request.urlopen(request, timeout=120).close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, shards, parquet, images):
+    """The files, here."""
+    root = tmp_path_factory.mktemp("store")
+    for name, path in {"shards": shards, "parquet": parquet, "images": images}.items():
+        (root / name).symlink_to(path)
+    (root / "lines.jsonl").write_text("".join(f'{{"n": {n}, "text": "{"é" * (n % 60)}"}}\n' for n in range(600)))
+    return root
+
+
+@pytest.fixture(scope="module")
+def bucket(moto, folder):
+    """The same files in a bucket."""
+    put(moto, "data")
+    for parent, _, names in os.walk(folder, followlinks=True):
+        for path in (Path(parent, name) for name in names):
+            put(moto, f"data/{path.relative_to(folder)}", path.read_bytes())
+    return "s3://data"
+
+
+@pytest.fixture
+def use(monkeypatch, tmp_path):
+    """Sets what users set for a store of their own."""
+
+    def use(url: str, timeout: float = 20, patience: float = 180) -> None:
+        for name, value in {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "FOREBAY_STORE_TIMEOUT": str(timeout),
+            "FOREBAY_STORE_PATIENCE": str(patience),
+            "FOREBAY_CACHE": str(tmp_path / "cache"),
+        }.items():
+            monkeypatch.setenv(name, value)
+
+    return use
+
+
+def rows(ds: fb.Dataset) -> list[str]:
+    return [fingerprint(b) for b in ds.batch(32).iter(seed=5)]
+
+
+@pytest.fixture(scope="module")
+def local(folder):
+    """The streams of the files here."""
+    return {name: rows(source(folder)) for name, source in SOURCES.items()}
+
+
+def test_a_bucket_gives_what_the_files_give_here_and_on_a_service(moto, bucket, local, use):
+    use(moto)
+    with fb.up(workers=2, threads=1) as service:
+        for name, source in SOURCES.items():
+            ds = source(bucket)
+            assert rows(ds) == local[name], name
+            there = ds.batch(32).distribute(service, job=f"job-{uuid.uuid4()}", seed=5)
+            assert [fingerprint(b) for b in there] == local[name], name
+    with pytest.raises(E.NotFoundError) as caught:
+        fb.from_tar(f"{bucket}/none.tar")
+    assert caught.value.context["file"] == f"{bucket}/none.tar"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_the_network_do_not_show(fault, moto, bucket, local, use):
+    silent = fault in ("drip", "hang", "hang_in_the_body")
+    with FaultProxy(moto, FAULTS[fault], every=5 if silent else 3) as proxy:
+        use(proxy.url, timeout=1 if silent else 20)
+        for name in ["tar", "text"] if silent else SOURCES:
+            assert rows(SOURCES[name](bucket)) == local[name], name
+        assert proxy.faults >= (2 if silent else 8)
+
+
+@pytest.mark.parametrize("key", ["changing.jsonl", "changing.tar"])
+def test_a_source_that_changes_under_the_job_is_never_mixed(key, moto, bucket, folder, use):
+    """A body breaks in the middle, and when it is to go on the object is another of the same size."""
+    original = (folder / ("lines.jsonl" if key.endswith("jsonl") else "shards/train-000.tar")).read_bytes()
+    put(moto, f"data/{key}", original)
+    running = threading.Event()
+
+    def replaced(client, answer):
+        running.clear()
+        put(moto, f"data/{key}", original.replace(b"1", b"2"))
+        reset_in_the_body(client, answer)
+
+    with FaultProxy(
+        moto, replaced, every=1, only=lambda _, a: running.is_set() and "content-range" in a.headers
+    ) as proxy:
+        use(proxy.url)
+        ds = fb.from_jsonl(f"{bucket}/{key}") if key.endswith("jsonl") else fb.from_tar(f"{bucket}/{key}")
+        running.set()
+        with pytest.raises(E.DataError, match="changed since it was indexed") as caught:
+            rows(ds)
+    assert caught.value.context["file"] == f"{bucket}/{key}"
+    assert "etag" in caught.value.context["was"]
+
+
+def test_an_answer_of_another_object_in_the_middle_of_a_body_is_refused(moto, bucket, use):
+    """Half a body of one content, then the etag of another: the join is refused."""
+    generation = iter(range(1, 1000))
+
+    def cut_and_replaced(client, answer):
+        if "content-range" in answer.headers:
+            answer.headers["etag"] = f'"{next(generation)}"'
+        client.sendall(answer.head() + answer.body)
+
+    with FaultProxy(moto, cut_and_replaced, every=1) as proxy:
+        use(proxy.url)
+        with pytest.raises(E.DataError, match="changed since it was indexed"):
+            rows(fb.from_tar(f"{bucket}/shards/train-000.tar"))
+
+
+def test_a_store_that_stays_silent_is_given_up_with_what_was_seen(moto, bucket, use):
+    use("http://127.0.0.1:1")
+    with pytest.raises(E.UnavailableError, match="refused") as caught:
+        fb.from_jsonl(f"{bucket}/lines.jsonl")
+    assert caught.value.context["attempts"].startswith("4 in ")
+    with FaultProxy(moto, hang, only=lambda method, answer: "content-range" in answer.headers, every=1) as proxy:
+        use(proxy.url, timeout=1, patience=3)
+        with pytest.raises(E.UnavailableError, match="nothing came in 1s") as caught:
+            rows(fb.from_jsonl(f"{bucket}/lines.jsonl"))
+    context = caught.value.context
+    assert (context["file"], context["range"].split("..")[0]) == (f"{bucket}/lines.jsonl", "bytes 0")
+    assert "FOREBAY_STORE_PATIENCE" in caught.value.hint
+    assert proxy.requests < 20
+    os.environ["FOREBAY_STORE_TIMEOUT"] = "soon"
+    with pytest.raises(E.InvalidPipelineError, match="FOREBAY_STORE_TIMEOUT"):
+        fb.from_jsonl("http://127.0.0.1:2/x")
