@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 use forebay_client::ServiceStream;
-use forebay_core::{Epoch, Error, Fault, Result, SampleId};
-use forebay_data::{Loss, RowId};
-use forebay_exec::{Delivery, LocalStream, Lost, Position};
-use forebay_plan::Sizing;
+use forebay_core::{ConsumerIndex, Error, Fault, Result};
+use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
+use forebay_plan::EpochPlan;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -48,35 +47,6 @@ impl Iteration {
 /// A sample that was left out, for Python: epoch, split, number and repetition of the sample, the exception, the record.
 type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
 
-/// A sample that was left out, in a saved state.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct LeftOut {
-    epoch: u64,
-    split: u64,
-    sample: u64,
-    repetition: u64,
-    error: Error,
-}
-
-impl LeftOut {
-    fn of(lost: &Lost) -> Self {
-        let Lost { epoch, split, loss } = lost;
-        Self {
-            epoch: epoch.0,
-            split: *split,
-            sample: loss.row.sample.0,
-            repetition: loss.row.epoch.0,
-            error: loss.error.clone(),
-        }
-    }
-
-    pub(crate) fn lost(&self) -> Lost {
-        let row = RowId { sample: SampleId(self.sample), epoch: Epoch(self.repetition) };
-        let loss = Loss { row, error: self.error.clone(), record: None };
-        Lost { epoch: Epoch(self.epoch), split: self.split, loss }
-    }
-}
-
 struct Inner {
     iteration: Mutex<Option<Iteration>>,
     /// Before and after the last delivery.
@@ -98,14 +68,16 @@ static LIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct NativeIterator {
     inner: Arc<Inner>,
-    sizing: Option<Sizing>,
+    plan: Arc<EpochPlan>,
+    consumer: ConsumerIndex,
 }
 
 impl NativeIterator {
     pub(crate) fn new(
         iteration: Iteration,
         from: Position,
-        sizing: Option<Sizing>,
+        plan: Arc<EpochPlan>,
+        consumer: ConsumerIndex,
         uncertain: Vec<LeftOut>,
         runner: Runner,
     ) -> Self {
@@ -121,7 +93,7 @@ impl NativeIterator {
         let mut live = lock(&LIVE);
         live.retain(|i| i.strong_count() > 0);
         live.push(Arc::downgrade(&inner));
-        Self { inner, sizing }
+        Self { inner, plan, consumer }
     }
 }
 
@@ -172,27 +144,17 @@ impl NativeIterator {
         lost.into_iter().map(row).collect()
     }
 
-    /// The samples that might not fail again and were left out, as JSON: goes into a saved state.
-    #[getter]
-    fn left_out(&self) -> String {
-        serde_json::to_string(&*lock(&self.inner.uncertain)).unwrap_or_default()
-    }
-
-    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), as JSON.
+    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), and what that speaks
+    /// of, as JSON.
     #[pyo3(signature = (rows=None))]
-    fn position(&self, rows: Option<u64>) -> String {
+    fn saved(&self, rows: Option<u64>) -> String {
         let (before, after) = lock(&self.inner.at).clone();
         let at = match rows {
             None => after,
             Some(rows) => Position { rows: before.rows + rows, ..before },
         };
-        serde_json::to_string(&at).unwrap_or_default()
-    }
-
-    /// How epochs are cut, as JSON: goes into a saved state, so that its position stays true.
-    #[getter]
-    fn sizing(&self) -> Option<String> {
-        self.sizing.and_then(|s| serde_json::to_string(&s).ok())
+        let left_out = lock(&self.inner.uncertain).clone();
+        serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
     /// The epoch of the last delivery.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Field, Kind, Memory};
-use forebay_exec::{Budget, Environment, Executable, Known, LocalOptions, LocalStream, Position, Randomness};
+use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, LocalStream, Position, Randomness, Saved};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{Class, EpochPlan, Function, Graph, Node, OnError, Op, Site, Sizing, Source, Stages};
+use forebay_plan::{Class, Deal, EpochPlan, Function, Graph, Node, OnError, Op, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -138,8 +138,8 @@ impl Pipeline {
         self.graph.to_json()
     }
 
-    /// The pipeline for people; with `plan`, also how an epoch is cut, which needs the files.
-    fn explain(&self, py: Python<'_>, plan: bool) -> PyResult<String> {
+    /// The pipeline for people; with `plan`, also how an epoch is cut and dealt, which needs the files.
+    fn explain(&self, py: Python<'_>, plan: bool, consumers: u32, even: Option<bool>) -> PyResult<String> {
         interruptible(py, |poll| {
             let stages = Stages::new(&self.graph)?;
             if !plan {
@@ -147,7 +147,7 @@ impl Pipeline {
             }
             let index = index(&self.graph, stages.counted, poll)?;
             let extent = forebay_exec::extent(self.graph.source(), index.as_ref());
-            let plan = EpochPlan::new(&stages, extent, Seed(0), 1, None)?;
+            let plan = EpochPlan::new(&stages, extent, Seed(0), Deal::choose(&stages, consumers, even), None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
     }
@@ -194,7 +194,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, executor, budget, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, executor, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -205,43 +205,32 @@ impl Pipeline {
         threads: usize,
         consumer: u32,
         consumers: u32,
+        even: Option<bool>,
         executor: &str,
         budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let state: Option<Start> = match state {
-            Some(json) => Some(
-                serde_json::from_str(json)
-                    .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?,
-            ),
-            None => None,
-        };
-        let left_out = state.as_ref().map(|s| s.left_out.clone()).unwrap_or_default();
+        let state = guard(py, || state.map(saved).transpose())?;
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
             let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
-            let sizing = state.as_ref().map(|s| s.sizing);
-            let executable = prepare(&self.graph, Seed(seed), consumers, sizing, &environment, poll)?;
-            let sizing = executable.plan().sizing();
-            let mut known = Known::default();
-            for lost in left_out.iter().map(LeftOut::lost) {
-                known.add(lost.epoch, lost.loss.row, lost.loss.error);
-            }
-            let from = state.map_or(Position { epoch, ..Position::default() }, |s| s.position);
-            let end_epoch = epochs.map(|n| epoch.saturating_add(n));
-            let options = LocalOptions {
-                threads,
-                end_epoch,
-                consumer: ConsumerIndex(consumer),
-                from: from.clone(),
-                budget: budget.into(),
-                known,
+            let sizing = state.as_ref().and_then(|s| s.sizing);
+            let executable = prepare(&self.graph, Seed(seed), consumers, even, sizing, &environment, poll)?;
+            let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
+            let from = match &state {
+                Some(saved) => saved.position_in(&plan, consumer)?,
+                None => Position { epoch, ..Position::default() },
             };
-            Ok((LocalStream::start(executable, options)?, from, sizing))
+            let left_out = state.map(|s| s.left_out).unwrap_or_default();
+            let end_epoch = epochs.map(|n| epoch.saturating_add(n));
+            check_epoch(from.epoch, epoch, end_epoch)?;
+            let (budget, known) = (budget.into(), LeftOut::known(&left_out));
+            let options = LocalOptions { threads, end_epoch, consumer, from: from.clone(), budget, known };
+            Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
-        let (stream, from, sizing) = started?;
-        Ok(NativeIterator::new(Iteration::Local(stream), from, Some(sizing), left_out, runner))
+        let (stream, from, plan, consumer, left_out) = started?;
+        Ok(NativeIterator::new(Iteration::Local(stream), from, plan, consumer, left_out, runner))
     }
 
     /// The pickles and tokenizers of the ops, without the source's.
@@ -278,13 +267,19 @@ const PROBE_LOST_MAX: u64 = 64;
 /// Samples that a function is tried on: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
 
-/// Where a saved iterator stood.
-#[derive(serde::Deserialize)]
-struct Start {
-    position: Position,
-    sizing: Sizing,
-    #[serde(default)]
-    left_out: Vec<LeftOut>,
+/// Reads what an iterator saved.
+pub(crate) fn saved(json: &str) -> Result<Saved> {
+    serde_json::from_str(json).map_err(|e| Error::invalid(format!("this is not a state of an iterator: {e}")))
+}
+
+/// A state of an epoch that is not iterated over would give nothing, or what nobody asked for.
+fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
+    if at >= first && end.is_none_or(|end| at <= end) {
+        return Ok(());
+    }
+    let all = end.map_or(format!("{first} and all that follow"), |end| format!("{first}..{end}"));
+    Err(Error::invalid(format!("the saved state is in epoch {at}, and this iterator has epochs {all}"))
+        .hint("give iter() the epoch and the epochs that the saved iterator had"))
 }
 
 impl Pipeline {
@@ -301,7 +296,7 @@ impl Pipeline {
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
-        let executable = prepare(&graph, Seed(0), 1, None, &environment, poll)?;
+        let executable = prepare(&graph, Seed(0), 1, None, None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
             LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
@@ -341,6 +336,7 @@ fn prepare(
     graph: &Graph,
     seed: Seed,
     consumers: u32,
+    even: Option<bool>,
     sizing: Option<Sizing>,
     environment: &Environment,
     poll: &mut dyn FnMut() -> Result<()>,
@@ -348,7 +344,7 @@ fn prepare(
     let stages = Arc::new(Stages::new(graph)?);
     let index = index(graph, stages.counted, poll)?;
     let extent = forebay_exec::extent(graph.source(), index.as_ref());
-    let plan = EpochPlan::new(&stages, extent, seed, consumers, sizing)?;
+    let plan = EpochPlan::new(&stages, extent, seed, Deal::choose(&stages, consumers, even), sizing)?;
     Executable::new(stages, Arc::new(plan), index, environment)
 }
 

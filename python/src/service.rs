@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Seed};
-use forebay_exec::Position;
+use forebay_exec::LeftOut;
 use forebay_io::Blobs;
 use pyo3::prelude::*;
 
-use crate::errors::{interruptible, raise};
-use crate::iter::{Iteration, LeftOut, NativeIterator};
-use crate::pipeline::{ErrorBudget, Pipeline};
+use crate::errors::{guard, interruptible, raise};
+use crate::iter::{Iteration, NativeIterator};
+use crate::pipeline::{ErrorBudget, Pipeline, saved};
 use crate::runner::Runner;
 
 /// A dispatcher that has answered.
@@ -22,14 +22,6 @@ pub(crate) struct ServiceClient {
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
-
-/// Where a saved iterator stood.
-#[derive(serde::Deserialize)]
-struct Start {
-    position: Position,
-    #[serde(default)]
-    left_out: Vec<LeftOut>,
-}
 
 #[pymethods]
 impl ServiceClient {
@@ -74,7 +66,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, budget, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -85,34 +77,28 @@ impl ServiceClient {
         epochs: Option<u64>,
         consumer: u32,
         consumers: u32,
+        even: Option<bool>,
         budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let start: Option<Start> = match state {
-            Some(json) => Some(
-                serde_json::from_str(json)
-                    .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?,
-            ),
-            None => None,
-        };
-        let (from, left_out) = start.map_or((None, Vec::new()), |s| (Some(s.position), s.left_out));
+        let state = guard(py, || state.map(saved).transpose())?;
+        let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
-        let spec = JobSpec { name: job, graph: pipeline.graph.clone(), seed: Seed(seed), epochs, consumers };
-        let (stream, from) = interruptible(py, |poll| {
+        let graph = pipeline.graph.clone();
+        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even };
+        let (stream, from, plan) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
-            let options = StreamOptions {
-                consumer: ConsumerIndex(consumer),
-                from: from.clone(),
-                budget: budget.into(),
-                known: left_out.iter().map(LeftOut::lost).collect(),
-                ..StreamOptions::default()
-            };
-            Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
+            let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
+            let left_out = state.map(|s| s.left_out).unwrap_or_default();
+            let (budget, known) = (budget.into(), left_out.iter().map(LeftOut::lost).collect());
+            let options = StreamOptions { consumer, from: from.clone(), budget, known, ..StreamOptions::default() };
+            let stream = ServiceStream::start(&opened, functions, options)?;
+            Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
         })?;
-        Ok(NativeIterator::new(Iteration::Service(stream), from, None, left_out, runner))
+        Ok(NativeIterator::new(Iteration::Service(stream), from, plan, consumer, left_out, runner))
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::{Error, Result, Ticks};
+use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, Executable, Merge, Position};
 use forebay_proto::consumer_message::Message;
@@ -99,13 +99,13 @@ impl Consumer {
     ) -> Result<Self> {
         let resume = from.is_some();
         let from = from.unwrap_or_default();
-        let splits = tail.plan().num_splits(forebay_core::ConsumerIndex(consumer));
+        let splits = tail.plan().num_splits(ConsumerIndex(consumer));
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let epochs = Some(job.epochs).filter(|&n| n > 0);
         Ok(Self {
             state: State::new(Window::new(at, from.chunk), now),
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
-            reader: Reader::new(Merge::new(tail, &from)?, &from, splits, epochs),
+            reader: Reader::new(Merge::new(tail, ConsumerIndex(consumer), &from)?, &from, splits, epochs),
             trials: BTreeMap::new(),
             fetches: 0,
             deadline,

@@ -57,15 +57,17 @@ impl ServiceStream {
         let resume = options.from.is_some();
         let from = options.from.unwrap_or_default();
         let splits = job.plan().num_splits(options.consumer);
-        let beyond = splits.is_some_and(|n| from.split > n) || job.epochs().is_some_and(|n| from.epoch > n);
-        if beyond {
-            return Err(Error::invalid(format!(
-                "split {} of epoch {} is not in job {:?}",
-                from.split,
-                from.epoch,
-                job.name()
-            ))
-            .hint("the saved state is of another job"));
+        if let Some(epochs) = job.epochs()
+            && from.epoch > epochs
+        {
+            let (epoch, name) = (from.epoch, job.name());
+            return Err(Error::invalid(format!("the saved state is in epoch {epoch}, and job {name:?} has {epochs}"))
+                .hint("open a job with as many epochs as the saved one had, or more, under another name"));
+        }
+        if splits.is_some_and(|n| from.split > n) {
+            let (split, name) = (from.split, job.name());
+            return Err(Error::invalid(format!("the saved state is in split {split}, which job {name:?} has not"))
+                .hint("the saved state is of another job"));
         }
         let memory = Memory::reused();
         let executable = job.executable(functions, memory.clone())?;
@@ -81,7 +83,7 @@ impl ServiceStream {
             consumer: options.consumer,
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
-        let mut merge = Merge::new(executable, &from)?;
+        let mut merge = Merge::new(executable, options.consumer, &from)?;
         merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
         let lost = options.known.iter().map(sample).collect();

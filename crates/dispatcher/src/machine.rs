@@ -220,6 +220,7 @@ mod tests {
             extent: text(),
             sizing: text(),
             index: text(),
+            even: false,
             cancelled: false,
         }
     }

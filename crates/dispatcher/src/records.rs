@@ -49,6 +49,9 @@ pub(crate) struct JobRecord {
     pub(crate) extent: String,
     pub(crate) sizing: String,
     pub(crate) index: String,
+    /// Whether consumers get equal shares.
+    #[serde(default)]
+    pub(crate) even: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
 }
@@ -65,6 +68,7 @@ impl JobRecord {
             extent: self.extent.clone(),
             sizing: self.sizing.clone(),
             index: self.index.clone(),
+            even: self.even,
         }
     }
 }

@@ -146,6 +146,7 @@ impl Dispatcher {
             extent: definition.extent.clone(),
             sizing: definition.sizing.clone(),
             index: definition.index.clone(),
+            even: definition.even,
             cancelled: false,
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);

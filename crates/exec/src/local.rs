@@ -127,7 +127,7 @@ impl LocalStream {
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if options.threads == 0 { cores } else { options.threads };
-        let mut merge = Merge::new(executable.clone(), &options.from)?;
+        let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         let from = options.from;
         let mut cursor =

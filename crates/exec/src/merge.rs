@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_core::{Epoch, Result};
+use forebay_core::{ConsumerIndex, Epoch, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Batching, OnError, TailStep};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub struct Position {
     /// Rows of that chunk, after the tail's ops, that have been delivered; of the first rows that come out of it and what
     /// follows it, where rows are packed.
     pub rows: u64,
+    /// The phase of the epoch (`plan::Deal`): not 0 where it was dealt anew in its middle.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub phase: u64,
     /// Where in that chunk packing begins; `None` is its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<Unpacked>,
@@ -41,6 +44,10 @@ pub struct Position {
     /// What the epoch had come to before that chunk, where samples may be left out.
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     pub tally: Tally,
+}
+
+fn is_zero(phase: &u64) -> bool {
+    *phase == 0
 }
 
 /// What `next()` returns: one batch, or a run of single samples.
@@ -75,6 +82,9 @@ struct Piece {
 /// Merges the chunks of one consumer. See the module's documentation.
 pub struct Merge {
     executable: Arc<Executable>,
+    consumer: ConsumerIndex,
+    /// The units after which the epoch is over, where that is before its last one.
+    share: Option<u64>,
     /// What sees rows as they come out of splits.
     before: Chain,
     packer: Option<Packer>,
@@ -95,11 +105,11 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Starts merging at `from`: the next chunk pushed must be that one.
+    /// Starts merging for a consumer at `from`: the next chunk pushed must be that one.
     ///
     /// # Errors
     /// As [`Executable::new`], for the tail's ops.
-    pub fn new(executable: Arc<Executable>, from: &Position) -> Result<Self> {
+    pub fn new(executable: Arc<Executable>, consumer: ConsumerIndex, from: &Position) -> Result<Self> {
         let stages = executable.stages().clone();
         let (mut before, mut between, mut after) = (Chain::default(), Chain::default(), Vec::new());
         let mut packer: Option<Packer> = None;
@@ -132,7 +142,9 @@ impl Merge {
         before.count_from(first);
         between.count_from(rest);
         let mut merge = Self {
+            share: executable.plan().share(consumer, from.phase),
             executable,
+            consumer,
             before,
             packer,
             between,
@@ -147,7 +159,7 @@ impl Merge {
             satisfied: false,
             scratch: Scratch::default(),
         };
-        merge.satisfied = merge.takes_are_full();
+        merge.satisfied = merge.is_full();
         Ok(merge)
     }
 
@@ -167,11 +179,12 @@ impl Merge {
     /// Whatever an op of the tail gives; Data when more samples were lost than may be.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
         let counters = self.counters_out();
-        let (epoch, tally) = (self.next.epoch, self.losses.tally);
-        let at = Position { epoch, split, chunk: index, counters, tally, ..Position::default() };
+        let (epoch, phase, tally) = (self.next.epoch, self.next.phase, self.losses.tally);
+        let at = Position { epoch, phase, split, chunk: index, counters, tally, ..Position::default() };
+        let chunk = self.within_share(split, index, chunk);
         self.next = Position { chunk: index + 1, ..at.clone() };
         let chunk = self.pass(chunk, (Epoch(epoch), split))?;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
@@ -198,6 +211,15 @@ impl Merge {
         Ok(chunk)
     }
 
+    /// Cuts off what is left out so that all consumers get as much.
+    fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
+        let Some(share) = self.share else { return chunk };
+        let sizing = self.executable.plan().sizing();
+        let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
+        let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
+        chunk.slice(0, rows)
+    }
+
     /// Takes what is packed by now.
     fn pack(&mut self, last: bool) -> Result<()> {
         let start = self.held_from();
@@ -215,7 +237,7 @@ impl Merge {
         let locate = |e| e;
         let mut isolation = Isolation::new(OnError::Raise, &locate);
         let mut chunk = self.between.run(chunk, &self.executable, &mut isolation, &mut self.scratch)?;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
         if discard > 0 {
             chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
@@ -236,6 +258,7 @@ impl Merge {
     pub fn end_epoch(&mut self) -> Result<()> {
         self.pack(true)?;
         self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.share = self.executable.plan().share(self.consumer, 0);
         self.make_ready(true)?;
         self.pending.clear();
         self.pending_rows = 0;
@@ -243,7 +266,7 @@ impl Merge {
         self.between.counters.fill(0);
         self.losses.end_epoch();
         self.discard = 0;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         Ok(())
     }
 
@@ -252,13 +275,15 @@ impl Merge {
         self.ready.pop_front()
     }
 
-    /// Says whether a `take` has all its rows, so that nothing more of this epoch is needed.
+    /// Says whether a `take` has all its rows, or the consumer its share, so that nothing more of this epoch is needed.
     pub fn is_satisfied(&self) -> bool {
         self.satisfied
     }
 
-    fn takes_are_full(&self) -> bool {
-        self.before.is_full() || self.between.is_full()
+    fn is_full(&self) -> bool {
+        let sizing = self.executable.plan().sizing();
+        let passed = || sizing.first_unit(self.next.split, self.next.chunk);
+        self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
     }
 
     /// Counters are written down only where an op counts.

@@ -9,6 +9,7 @@
 //! nothing depends on the number of workers or threads.
 
 mod cut;
+mod deal;
 mod epoch;
 mod explain;
 mod expr;
@@ -24,6 +25,7 @@ mod stages;
 mod text;
 
 pub use cut::Cut;
+pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
 pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote, stack_dtype};

@@ -112,6 +112,9 @@ pub struct Stages {
     pub unit: Option<usize>,
     /// What runs after the merge.
     pub tail: Vec<TailStep>,
+    /// Whether the plan knows every count, so that what it deals is what consumers get. Else how much one gets shows only
+    /// when it runs.
+    pub dealt: bool,
     /// How many batches may wait for the consumer, if the user said.
     pub prefetch: Option<usize>,
 }
@@ -131,6 +134,7 @@ impl Stages {
             aligned: None,
             unit: None,
             tail: Vec::new(),
+            dealt: false,
             prefetch: None,
         };
         let mut exact = counted;
@@ -182,7 +186,14 @@ impl Stages {
             }
         }
         stages.tail.extend(late.map(TailStep::Batch));
+        // Whether a sample is left out shows only when it is computed.
+        stages.dealt = exact && !tolerant;
         Ok(stages)
+    }
+
+    /// Returns the first op after which the plan does not know how many rows there are.
+    pub(crate) fn first_uncounted(&self) -> Option<&Arc<Node>> {
+        self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
 
     /// Returns the columns of what a split gives.

@@ -56,13 +56,16 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         """The name of what this dataset computes: the same pipeline has the same id on every machine."""
         return self._pipeline.dataset_id
 
-    def explain(self, *, splits: bool = True) -> str:
+    def explain(self, *, splits: bool = True, consumers: int = 1, even: bool | None = None) -> str:
         """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
 
         Args:
             splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
+            consumers: For how many readers.
+            even: As for `iter`.
         """
-        return self._pipeline.explain(splits)
+        count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
+        return self._pipeline.explain(splits, count, arguments.even(even))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -86,6 +89,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         epochs: int | None = 1,
         threads: int = 0,
         consumers: tuple[int, int] = (0, 1),
+        even: bool | None = None,
         executor: Literal["thread", "process"] = "thread",
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
@@ -98,7 +102,11 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epoch: The first epoch.
             epochs: How many epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
-            consumers: Which of how many readers this is, `(index, count)`. Readers are disjoint and together complete.
+            consumers: Which of how many readers this is, `(index, count)`. No batch goes to two of them.
+            even: Whether each of several consumers gets as many batches as the others in every epoch, as training in
+                step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
+                epoch. Default: yes, wherever the numbers are known beforehand. With `False`, for evaluation, nothing is
+                left out.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
             on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
@@ -125,6 +133,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers(consumers),
+            even=arguments.even(even),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
         )
@@ -142,6 +151,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         epochs: int | None = 1,
         seed: int = 0,
         consumers: tuple[int, int] = (0, 1),
+        even: bool | None = None,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
@@ -154,6 +164,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
             consumers: Which of how many readers of the job this is, `(index, count)`.
+            even: As for `iter`. It is part of the job, so all its readers say the same.
             on_error: What becomes of a sample that fails by itself, as for `iter`.
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
@@ -170,6 +181,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed),
             consumers=arguments.consumers(consumers),
+            even=arguments.even(even),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )
 
@@ -177,7 +189,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         """Returns a `torch.utils.data.IterableDataset` of tensors over `iter(**options)`.
 
         Each `iter()` of it is one epoch, counted from `epoch`. Use it directly, or with
-        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0.
+        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0. It has
+        `state_dict` and `load_state_dict`, so torchdata's `StatefulDataLoader` saves and restores it within an epoch,
+        and `torch.distributed.checkpoint` takes it as it is.
         """
         from forebay._src.torch import torch_dataset
 

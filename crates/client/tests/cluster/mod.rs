@@ -116,7 +116,8 @@ impl Cluster {
     }
 
     pub fn open(&self, name: &str, graph: &Graph, epochs: u64, consumers: u32) -> Result<OpenedJob> {
-        let spec = JobSpec { name: name.to_owned(), graph: graph.clone(), seed: SEED, epochs: Some(epochs), consumers };
+        let (name, graph) = (name.to_owned(), graph.clone());
+        let spec = JobSpec { name, graph, seed: SEED, epochs: Some(epochs), consumers, even: Some(false) };
         self.service().open_job(&spec, &|_: &BlobId| Some(BLOB.into()), &mut |_, _| {}, &mut patient())
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result, Ticks, WorkerId};
 
 use super::SessionId;
-use super::poison::WHOLE_SPLIT;
+use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
 use crate::records::Position;
 
 /// The most splits that a consumer may ask to have ahead.
@@ -35,10 +35,18 @@ pub(super) struct Holder {
 pub(super) struct Trouble {
     /// Times that the consumer could not fetch it.
     pub(super) failures: u32,
-    /// How each worker ended that was at it.
-    pub(super) deaths: Vec<String>,
+    /// The workers that were lost while they were at it, and have not come back.
+    pub(super) deaths: Vec<Death>,
     /// The worker it failed at last, and when.
     pub(super) avoid: Option<(WorkerId, Ticks)>,
+}
+
+/// A worker that was lost, and when.
+#[derive(Debug, Clone)]
+pub(super) struct Death {
+    pub(super) worker: WorkerId,
+    pub(super) address: Arc<str>,
+    pub(super) at: Ticks,
 }
 
 /// A worker that the reader could not reach.
@@ -50,6 +58,11 @@ struct Unreached {
 }
 
 impl Trouble {
+    /// Says whether it has ended as many workers as it may, if they are dead: nobody gets it until that is known.
+    pub(super) fn is_held(&self) -> bool {
+        self.deaths.len() >= DEATHS_MAX
+    }
+
     /// Says whether it may be what ends workers: one death is an accident.
     pub(super) fn is_suspect(&self) -> bool {
         self.deaths.len() > 1
@@ -205,6 +218,7 @@ impl Consumer {
             Some(p)
         })
         .filter(|p| !self.leases.contains_key(p) && self.poison(*p).is_none())
+        .filter(|p| !self.trouble.get(p).is_some_and(Trouble::is_held))
     }
 
     pub(super) fn lease(&mut self, p: Position, holder: Holder) {

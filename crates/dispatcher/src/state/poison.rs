@@ -4,39 +4,66 @@
 //! nothing but a new lease. From the second on a split is computed by itself, by a worker that works on nothing else, so
 //! that the next death has one cause only; and after [`DEATHS_MAX`] it is never tried again: that is written down, its
 //! reader is told which rows it holds and who died of it, and the other jobs have their workers back.
+//!
+//! Whoever is lost is not dead yet: a network may have been cut. A worker that comes back acquits what it was at, and a
+//! split is convicted only when all have stayed away for [`Timing::presumed_dead`](crate::Timing); nobody gets it meanwhile.
 
 use std::collections::BTreeSet;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, Ticks, WorkerId};
 use forebay_plan::{EpochPlan, Graph, Stages};
 
-use super::consumer::Trouble;
+use super::consumer::{Death, Trouble};
 use super::{Effect, State};
 use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
 
 /// Workers that a split may end.
-const DEATHS_MAX: usize = 3;
+pub(super) const DEATHS_MAX: usize = 3;
 /// What the ledger calls a split as a whole, among samples that were left out.
 pub(super) const WHOLE_SPLIT: u64 = u64::MAX;
 /// Rows that an error names.
 const NAMED_MAX: usize = 16;
 
 impl State {
-    /// A worker died while it was at a split.
-    pub(super) fn accuse(&mut self, now: Ticks, key: SplitKey, death: String, out: &mut Vec<Effect>) {
-        let Some(consumer) = self.consumer_mut(key.0) else { return };
-        let trouble = consumer.trouble.entry(key.1).or_default();
-        trouble.deaths.push(death);
-        if trouble.deaths.len() < DEATHS_MAX {
-            return;
+    /// A worker was lost while it was at a split.
+    pub(super) fn accuse(&mut self, key: SplitKey, death: Death) {
+        if let Some(consumer) = self.consumer_mut(key.0) {
+            consumer.trouble.entry(key.1).or_default().deaths.push(death);
         }
-        let deaths = trouble.deaths.join("\n");
+    }
+
+    /// A worker is there: nothing has ended it.
+    pub(super) fn acquit(&mut self, worker: WorkerId) {
+        for trouble in self.jobs.values_mut().flat_map(|j| &mut j.consumers).flat_map(|c| c.trouble.values_mut()) {
+            let before = trouble.deaths.len();
+            trouble.deaths.retain(|death| death.worker != worker);
+            self.changed |= trouble.deaths.len() < before;
+        }
+    }
+
+    /// Gives up the splits that have ended as many workers as they may.
+    pub(super) fn convict(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let certain = self.timing.presumed_dead;
+        let is_dead = |death: &Death| now - death.at >= certain;
+        let mut convicted = Vec::new();
+        for (job, i, consumer) in self.jobs.iter().flat_map(|(id, j)| (0u32..).zip(&j.consumers).map(|(i, c)| (*id, i, c))) {
+            let held = consumer.trouble.iter().filter(|(p, t)| t.is_held() && consumer.poison(**p).is_none());
+            convicted.extend(held.filter(|(_, t)| t.deaths.iter().all(is_dead)).map(|(p, _)| ((job, i), *p)));
+        }
+        for key in convicted {
+            self.poisoned(now, key, out);
+        }
+    }
+
+    fn poisoned(&mut self, now: Ticks, key: SplitKey, out: &mut Vec<Effect>) {
+        let Some(trouble) = self.consumer(key.0).and_then(|c| c.trouble.get(&key.1)) else { return };
+        let workers: Vec<_> = trouble.deaths.iter().map(|d| format!("{:032x} at {}", d.worker.0, d.address)).collect();
         let Some(job) = self.jobs.get(&key.0.0) else { return };
         let error = Error::data(format!("split {} of job {:?} ended {DEATHS_MAX} workers", key.1, job.record.name))
             .with("fault", "poison")
             .with("split", key.1)
             .with("rows", rows(&job.record, key).unwrap_or_else(|e| e.message().to_owned()))
-            .with("workers", deaths)
+            .with("workers", workers.join(", "))
             .hint("look at the logs of these workers; leave the rows out, or cancel the job to have them tried again");
         tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
         let json: std::sync::Arc<str> = error.to_json().into();

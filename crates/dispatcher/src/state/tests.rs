@@ -35,6 +35,7 @@ fn record(job: usize) -> JobRecord {
         extent: String::new(),
         sizing: String::new(),
         index: String::new(),
+        even: false,
         cancelled: false,
     }
 }
@@ -447,4 +448,45 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     world.pass(Duration::from_millis(500), None);
     go_on(&mut world);
     assert!(!held(&world).is_empty(), "there is no other");
+}
+
+/// Three workers, one after the other, take the first split of a reader and are lost.
+fn lose_three() -> (World, usize) {
+    let (mut world, endless) = (World::new(), 2);
+    world.attach(endless, 0, 1);
+    for i in 0..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.take().expect("said hello");
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        world.input(Input::WorkerGone { session });
+    }
+    (world, endless)
+}
+
+#[test]
+fn a_split_that_ended_three_workers_is_given_up_when_they_have_stayed_away() {
+    let (mut world, endless) = lose_three();
+    world.pass(Duration::from_millis(4900), None);
+    assert!(world.readers[endless].refused.is_none(), "they may come back");
+    world.pass(Duration::from_millis(200), None);
+    world.flush();
+    let error = world.readers[endless].refused.clone().expect("it is given up");
+    assert_eq!((error.kind(), error.get("fault")), (ErrorKind::Data, Some("poison")), "{error}");
+    let dead: Vec<_> = (0..WORKERS).map(|i| format!("{:032x} at worker-{i}:1", i + 1)).collect();
+    assert_eq!(error.get("workers"), Some(&*dead.join(", ")));
+}
+
+#[test]
+fn a_worker_that_comes_back_was_not_ended_by_a_split() {
+    let (mut world, endless) = lose_three();
+    world.pass(Duration::from_secs(4), None);
+    world.workers[1].held.clear();
+    world.hello(1);
+    world.pass(Duration::from_secs(10), None);
+    let session = world.workers[1].session.expect("said hello");
+    world.input(Input::Want { session, splits: 1 });
+    world.flush();
+    assert!(world.readers[endless].refused.is_none());
+    assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
 }

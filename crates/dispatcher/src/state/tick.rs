@@ -25,6 +25,7 @@ impl State {
         for id in lost {
             self.lose(now, id, out);
         }
+        self.convict(now, out);
         self.tick_readers(now, out);
     }
 
@@ -63,6 +64,9 @@ impl State {
         }
         for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
             consumer.gone = (consumer.gone + gap).min(now);
+            for death in consumer.trouble.values_mut().flat_map(|t| &mut t.deaths) {
+                death.at = (death.at + gap).min(now);
+            }
             if let Some(reader) = &mut consumer.reader {
                 reader.heard = (reader.heard + gap).min(now);
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
 use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
 
+use super::consumer::Death;
 use super::worker::Worker;
 use super::{Effect, SessionId, State, assigned_event, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
@@ -41,6 +42,7 @@ impl State {
                 lease_ms: self.timing.lease.as_millis() as u64,
             }),
         ));
+        self.acquit(id);
         let mut kept = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for lease in held {
@@ -132,10 +134,6 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
-        let how = match worker.session {
-            Some(_) => "fell silent",
-            None => "ended",
-        };
         let suspects: BTreeSet<_> = worker.under_way().copied().collect();
         for key in worker.leases.into_values() {
             out.push(Effect::Remember(Update::Released(key)));
@@ -143,7 +141,7 @@ impl State {
             consumer.release(key.1);
             // Without a reader nothing is granted, and nobody could be told.
             if consumer.reader.is_some() && !worker.leaving && suspects.contains(&key) {
-                self.accuse(now, key, format!("worker {:032x} at {} {how}", id.0, worker.address), out);
+                self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }
         }
     }

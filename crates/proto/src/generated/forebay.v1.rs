@@ -49,6 +49,9 @@ pub struct OpenJobRequest {
     /// How many readers share the job; at least 1.
     #[prost(uint32, tag = "6")]
     pub consumers: u32,
+    /// Whether each reader gets as many batches as the others, in every epoch.
+    #[prost(bool, tag = "7")]
+    pub even: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -97,6 +100,8 @@ pub struct JobDefinition {
     /// The blob with the source index.
     #[prost(string, tag = "9")]
     pub index: ::prost::alloc::string::String,
+    #[prost(bool, tag = "10")]
+    pub even: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
