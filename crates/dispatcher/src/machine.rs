@@ -236,16 +236,16 @@ mod tests {
         machine
     }
 
+    fn attach(machine: &mut Machine<u64>, session: SessionId) {
+        let (consumer, position) = ((1, 0), Position::default());
+        machine.begin(Ticks(1), session, Input::Attach { session, consumer, position, resume: false, window: 1 });
+    }
+
     #[test]
     fn a_last_word_is_confirmed_once_what_it_finished_is_durable() {
         let mut machine = machine();
         let session = SessionId(7);
-        let start = Position::default();
-        machine.begin(
-            Ticks(1),
-            session,
-            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
-        );
+        attach(&mut machine, session);
         assert!(matches!(machine.said()[..], [Word::Consumer(_, consumer_event::Event::Attached(_))]));
         machine.input(Ticks(2), Input::Ack { session, position: Position::new(0, 1) });
         machine.input(Ticks(2), Input::ConsumerGone { session });
@@ -268,12 +268,7 @@ mod tests {
     fn a_session_that_ends_in_the_middle_is_let_go_at_once() {
         let mut machine = machine();
         let session = SessionId(7);
-        let start = Position::default();
-        machine.begin(
-            Ticks(1),
-            session,
-            Input::Attach { session, consumer: (1, 0), position: start, resume: false, window: 1 },
-        );
+        attach(&mut machine, session);
         machine.said();
         machine.input(Ticks(1) + Duration::from_millis(1), Input::ConsumerGone { session });
         assert!(matches!(machine.said()[..], [Word::Closed(closed)] if closed == session));

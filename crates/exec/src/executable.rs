@@ -67,10 +67,9 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
-        let input = Arc::new(stages.graph.source().schema()?);
-        let works = compile(&stages.split, &input, &plan, environment)?;
-        Ok(Arc::new(Self::of(stages, plan, index, Some(rows), works, input, environment)?))
+        let schema = stages.split_schema()?;
+        let works = stages.split.clone();
+        Self::open(stages, plan, index, &works, schema, environment)
     }
 
     /// As [`Executable::new`], but only what a service's workers do (see [`Stages::cut`]).
@@ -83,11 +82,8 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let rows = Rows::open(stages.graph.source(), index.clone(), environment)?;
-        let (cut, input) = (stages.cut()?, Arc::new(stages.graph.source().schema()?));
-        let works = compile(&cut.worker, &input, &plan, environment)?;
-        let this = Self::of(stages, plan, index, Some(rows), works, input, environment)?;
-        Ok(Arc::new(Self { schema: cut.schema, ..this }))
+        let cut = stages.cut()?;
+        Self::open(stages, plan, index, &cut.worker, cut.schema, environment)
     }
 
     /// Prepares what a service's readers do: the ops after the cut, and those after the merge. Opens nothing.
@@ -96,8 +92,7 @@ impl Executable {
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let cut = stages.cut()?;
-        let works = compile(&cut.reader, &cut.schema, &plan, environment)?;
-        Ok(Arc::new(Self::of(stages, plan, None, None, works, cut.schema, environment)?))
+        Self::without_source(stages, plan, cut.schema, &cut.reader, environment)
     }
 
     /// Prepares only the row ops, without the source: for rows that are at hand.
@@ -105,22 +100,35 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`], but nothing is opened.
     pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let input = Arc::new(stages.graph.source().schema()?);
-        let works = compile(&stages.split, &input, &plan, environment)?;
-        Ok(Arc::new(Self::of(stages, plan, None, None, works, input, environment)?))
+        let (input, works) = (Arc::new(stages.graph.source().schema()?), stages.split.clone());
+        Self::without_source(stages, plan, input, &works, environment)
     }
 
-    fn of(
+    fn without_source(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        input: Arc<Schema>,
+        works: &[Work],
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let schema = stages.split_schema()?;
+        let works = compile(works, &input, &plan, environment)?;
+        let environment = environment.clone();
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, works, input, schema, environment }))
+    }
+
+    fn open(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
-        rows: Option<Rows>,
-        works: Vec<Compiled>,
-        input: Arc<Schema>,
+        works: &[Work],
+        schema: Arc<Schema>,
         environment: &Environment,
-    ) -> Result<Self> {
-        let schema = stages.split_schema()?;
-        Ok(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() })
+    ) -> Result<Arc<Self>> {
+        let rows = Some(Rows::open(stages.graph.source(), index.clone(), environment)?);
+        let input = Arc::new(stages.graph.source().schema()?);
+        let works = compile(works, &input, &plan, environment)?;
+        Ok(Arc::new(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() }))
     }
 
     /// Returns the stages.
