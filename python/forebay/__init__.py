@@ -32,6 +32,8 @@ from forebay._src.sources import (
     from_tfrecord,
     range,
 )
+from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
+from forebay._src.user_errors import SkipSample
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -42,7 +44,10 @@ __all__ = [
     "Distributed",
     "Expr",
     "Schema",
+    "NonDeterministicWarning",
     "Service",
+    "SkipSample",
+    "SkippedSample",
     "__version__",
     "col",
     "connect",

@@ -1,7 +1,7 @@
 //! The `forebay` command inside a Python interpreter: scripts run here, and workers have processes for functions.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_cli::{BenchSizes, Benched, FaultsFound, FaultsOptions};
@@ -52,6 +52,15 @@ impl forebay_cli::Host for PythonHost {
             let module = py.import("forebay._src.cli").map_err(|e| from_exception(py, &e))?;
             let text = module.call_method1("explain_file", (path, splits, json)).and_then(|t| t.extract());
             text.map_err(|e| as_error(py, &e))
+        })
+    }
+
+    fn quarantine(&self, action: &str, files: &[PathBuf], sample: Option<&str>, json: bool) -> Result<(String, i32)> {
+        Python::attach(|py| {
+            let module = py.import("forebay._src.quarantine").map_err(|e| from_exception(py, &e))?;
+            let files: Vec<_> = files.iter().map(|f| f.to_string_lossy().into_owned()).collect();
+            let done = module.call_method1("command", (action, files, sample, json)).and_then(|d| d.extract());
+            done.map_err(|e| as_error(py, &e))
         })
     }
 

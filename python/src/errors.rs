@@ -79,12 +79,21 @@ fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// Makes an error of an exception that a user's function raised, with the user's own frames.
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
-    let text = || -> PyResult<(String, String)> {
+    let text = || -> PyResult<(String, String, Option<String>)> {
         let module = py.import(intern!(py, "forebay._src.user_errors"))?;
         module.call_method1(intern!(py, "describe"), (exception.value(py), exception.traceback(py)))?.extract()
     };
     match text() {
-        Ok((message, traceback)) => Error::new(ErrorKind::Function, message).with("traceback", traceback),
+        Ok((message, traceback, fault)) => {
+            let error = Error::new(ErrorKind::Function, message).with("traceback", traceback);
+            match fault.as_deref() {
+                Some("skip") => error
+                    .with("fault", "skip")
+                    .hint("give on_error=\"skip\" (or \"quarantine\") where the pipeline is iterated"),
+                Some(fault) => error.with("fault", fault),
+                None => error,
+            }
+        }
         Err(_) => Error::new(ErrorKind::Function, exception.to_string()),
     }
 }

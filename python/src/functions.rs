@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{ArrayRef, BooleanArray};
-use forebay_core::{Error, ErrorKind, Result, rng::op_key};
+use forebay_core::{Error, ErrorKind, Fault, Result, rng::op_key};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_exec::{Functions, Pickle, Randomness};
 use forebay_plan::{BlobId, Function};
@@ -32,13 +32,23 @@ pub(crate) struct PyFunctions {
     inside: Mutex<HashSet<std::ffi::c_long>>,
     stopped: AtomicBool,
     progress: Option<Progress>,
+    /// The process whose functions these are alone.
+    process: Option<u32>,
 }
 
 impl PyFunctions {
+    /// Makes the executor of a function process.
     pub(crate) fn with_progress(progress: Progress) -> Self {
         let mut functions = Self::default();
-        functions.progress = Some(progress);
+        (functions.progress, functions.process) = (Some(progress), Some(std::process::id()));
         functions
+    }
+
+    /// Ends a process that a user's function forked and that has come back out of it: it must not answer in our place.
+    fn end_fork(&self) {
+        if self.process.is_some_and(|process| process != std::process::id()) {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
     }
 
     /// Makes every call end soon: between two rows, or with an exception inside the user's code.
@@ -81,7 +91,12 @@ impl PyFunctions {
         let bytes = PyBytes::new(py, &pickle.bytes);
         let load = || py.import("pickle")?.call_method1(intern!(py, "loads"), (bytes,));
         let object = load().map_err(|e| {
-            from_user(py, &e).hint("modules that the function imports have to be installed on every worker")
+            let error = if e.is_instance_of::<pyo3::exceptions::PyImportError>(py) {
+                Error::new(ErrorKind::Function, format!("cannot be loaded: {}", e.value(py)))
+            } else {
+                from_user(py, &e)
+            };
+            of_code(error).hint("modules that the function imports have to be installed on every worker")
         })?;
         lock(&self.loaded).insert(pickle.id.clone(), object.clone().unbind());
         Ok(object)
@@ -116,6 +131,7 @@ impl PyFunctions {
                     callable.call1((argument, rng.map_err(|e| from_exception(py, &e))?))
                 }
             };
+            self.end_fork();
             returned.push(
                 result.map_err(|e| {
                     if self.stopped.load(Ordering::Relaxed) { closed() } else { blame(from_user(py, &e)) }
@@ -127,6 +143,32 @@ impl PyFunctions {
 }
 
 impl PyFunctions {
+    /// Calls a function on each row by itself, and leaves out the rows that fail, unless all do.
+    fn tried<'py>(
+        &self,
+        py: Python<'py>,
+        function: &Function,
+        pickle: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+    ) -> Result<Vec<Bound<'py, PyAny>>> {
+        if function.batched {
+            return self.call(py, function, pickle, input, randomness);
+        }
+        let (mut returned, mut failed) = (Vec::new(), None);
+        for row in 0..input.num_rows() {
+            match self.call(py, function, pickle, &input.slice(row, 1), randomness) {
+                Ok(value) => returned.extend(value),
+                Err(error) if error.fault() == Fault::Other => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) if returned.is_empty() => Err(error),
+            _ => Ok(returned),
+        }
+    }
+
     /// Returns the columns that a function gives for these rows.
     pub(crate) fn fields(
         &self,
@@ -137,7 +179,7 @@ impl PyFunctions {
     ) -> Result<Vec<forebay_data::Field>> {
         let pickle = Pickle { id: function.blob.clone(), bytes: blobs.get(&function.blob)? };
         let run = |py: Python<'_>| {
-            let returned = self.call(py, function, &pickle, input, randomness)?;
+            let returned = self.tried(py, function, &pickle, input, randomness)?;
             let fields = match returned.as_slice() {
                 [batch] if function.batched => crate::probe::fields_of_batch(batch),
                 rows => crate::probe::fields_of_rows(rows),
@@ -163,7 +205,7 @@ impl Functions for PyFunctions {
                 [batch] if function.batched => columns_of_batch(output, batch, input.num_rows()),
                 rows => columns_of_rows(py, output, rows),
             };
-            columns.map_err(|e| from_exception(py, &e))
+            columns.map_err(|e| of_code(from_exception(py, &e)))
         };
         self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -181,7 +223,7 @@ impl Functions for PyFunctions {
                 [batch] if function.batched => mask(batch, input.num_rows()),
                 rows => rows.iter().enumerate().map(|(i, v)| truth(v, i)).collect(),
             };
-            keep.map(BooleanArray::from).map_err(|e| from_exception(py, &e))
+            keep.map(BooleanArray::from).map_err(|e| of_code(from_exception(py, &e)))
         };
         self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -193,9 +235,10 @@ impl Functions for PyFunctions {
             for (i, row) in rows.iter().enumerate() {
                 self.step(i)?;
                 let item = object.call_method1(intern!(py, "__getitem__"), (row,));
+                self.end_fork();
                 items.push(item.map_err(|e| from_user(py, &e).with("sample", ids[i].sample))?);
             }
-            columns_of_rows(py, schema, &items).map_err(|e| from_exception(py, &e))
+            columns_of_rows(py, schema, &items).map_err(|e| of_code(from_exception(py, &e)))
         };
         let columns = self.inside(run).map_err(|e| explain(e, "the dataset", &ids))?;
         Chunk::new(schema.clone(), columns, ids)
@@ -274,6 +317,11 @@ fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
         return Err(crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message)));
     }
     array.call_method0("tolist")?.extract()
+}
+
+/// What a function gives is part of the pipeline: no sample is to blame for it.
+fn of_code(error: Error) -> Error {
+    if error.kind() == ErrorKind::Function { error.with("fault", "code") } else { error }
 }
 
 /// Puts the function's name before the message, and the sample in place of the row.

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 use forebay_client::ServiceStream;
-use forebay_core::{Error, Result};
-use forebay_exec::{Delivery, LocalStream, Position};
-use forebay_plan::Sizing;
+use forebay_core::{ConsumerIndex, Error, Fault, Result};
+use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
+use forebay_plan::EpochPlan;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::arrays::Columns;
-use crate::errors::interruptible;
+use crate::errors::{interruptible, raise};
 use crate::functions::{closed, lock};
 use crate::runner::Runner;
 
@@ -35,12 +35,26 @@ impl Iteration {
             Iteration::Service(stream) => stream.next(poll),
         }
     }
+
+    fn take_losses(&mut self) -> Vec<Lost> {
+        match self {
+            Iteration::Local(stream) => stream.take_losses(),
+            Iteration::Service(stream) => stream.take_losses(),
+        }
+    }
 }
+
+/// A sample that was left out, for Python: epoch, split, number and repetition of the sample, the exception, the record.
+type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
 
 struct Inner {
     iteration: Mutex<Option<Iteration>>,
     /// Before and after the last delivery.
     at: Mutex<(Position, Position)>,
+    /// Samples that were left out, and that nobody has asked for yet.
+    losses: Mutex<Vec<Lost>>,
+    /// Those that might not fail again: a resumed run must leave them out all the same.
+    uncertain: Mutex<Vec<LeftOut>>,
     closing: AtomicBool,
     /// Whoever closes second waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
@@ -54,14 +68,24 @@ static LIVE: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct NativeIterator {
     inner: Arc<Inner>,
-    sizing: Option<Sizing>,
+    plan: Arc<EpochPlan>,
+    consumer: ConsumerIndex,
 }
 
 impl NativeIterator {
-    pub(crate) fn new(iteration: Iteration, from: Position, sizing: Option<Sizing>, runner: Runner) -> Self {
+    pub(crate) fn new(
+        iteration: Iteration,
+        from: Position,
+        plan: Arc<EpochPlan>,
+        consumer: ConsumerIndex,
+        uncertain: Vec<LeftOut>,
+        runner: Runner,
+    ) -> Self {
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
             at: Mutex::new((from.clone(), from)),
+            losses: Mutex::default(),
+            uncertain: Mutex::new(uncertain),
             closing: AtomicBool::new(false),
             end: Once::new(),
             runner,
@@ -69,7 +93,7 @@ impl NativeIterator {
         let mut live = lock(&LIVE);
         live.retain(|i| i.strong_count() > 0);
         live.push(Arc::downgrade(&inner));
-        Self { inner, sizing }
+        Self { inner, plan, consumer }
     }
 }
 
@@ -87,7 +111,9 @@ impl NativeIterator {
                 // The stream may join its threads when it ends: users' code must let go of them first.
                 asked.inspect_err(|_| inner.runner.stop())
             };
-            let Some(delivery) = iteration.next(&mut go_on)? else { return Ok(None) };
+            let delivery = iteration.next(&mut go_on);
+            inner.tell(iteration.take_losses());
+            let Some(delivery) = delivery? else { return Ok(None) };
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
             Ok(Some((delivery.batched, delivery.chunk)))
         });
@@ -107,21 +133,28 @@ impl NativeIterator {
         Ok(Some(PyList::new(py, rows)?.into_any()))
     }
 
-    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), as JSON.
+    /// The samples that were left out of what came since this was last asked for, in the order of the stream.
+    fn losses<'py>(&self, py: Python<'py>) -> Vec<LostRow<'py>> {
+        let lost = std::mem::take(&mut *lock(&self.inner.losses));
+        let row = |lost: Lost| {
+            let exception = raise(py, &lost.loss.error).into_value(py).into_bound(py).into_any();
+            let record = lost.loss.record.map(|record| PyBytes::new(py, &record));
+            (lost.epoch.0, lost.split, lost.loss.row.sample.0, lost.loss.row.epoch.0, exception, record)
+        };
+        lost.into_iter().map(row).collect()
+    }
+
+    /// Where the stream is once `rows` samples of the last delivery have been used (`None`: all), and what that speaks
+    /// of, as JSON.
     #[pyo3(signature = (rows=None))]
-    fn position(&self, rows: Option<u64>) -> String {
+    fn saved(&self, rows: Option<u64>) -> String {
         let (before, after) = lock(&self.inner.at).clone();
         let at = match rows {
             None => after,
             Some(rows) => Position { rows: before.rows + rows, ..before },
         };
-        serde_json::to_string(&at).unwrap_or_default()
-    }
-
-    /// How epochs are cut, as JSON: goes into a saved state, so that its position stays true.
-    #[getter]
-    fn sizing(&self) -> Option<String> {
-        self.sizing.and_then(|s| serde_json::to_string(&s).ok())
+        let left_out = lock(&self.inner.uncertain).clone();
+        serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
     /// The epoch of the last delivery.
@@ -138,6 +171,19 @@ impl NativeIterator {
 }
 
 impl Inner {
+    fn tell(&self, losses: Vec<Lost>) {
+        if losses.is_empty() {
+            return;
+        }
+        let mut uncertain = lock(&self.uncertain);
+        for lost in losses.iter().filter(|l| l.loss.error.fault() == Fault::Process).map(LeftOut::of) {
+            if !uncertain.contains(&lost) {
+                uncertain.push(lost);
+            }
+        }
+        lock(&self.losses).extend(losses);
+    }
+
     /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
     /// may have an exception on its way, which no Python code may come across.
     fn close(self: Arc<Self>, wait: Duration) {

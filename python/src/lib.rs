@@ -6,6 +6,7 @@
 //! arrays     chunks -> NumPy, sharing memory       functions users' functions, in this interpreter
 //! values     what functions return -> columns      process   users' functions, in processes of their own
 //! probe      the schema of what they return        errors    one exception class for each kind
+//! retry      samples out of quarantine
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
@@ -24,6 +25,7 @@ mod pipeline;
 mod probe;
 mod process;
 mod progress;
+mod retry;
 mod rows;
 mod runner;
 mod service;
@@ -51,6 +53,8 @@ mod _native {
     use crate::process::host::serve_functions;
     #[pymodule_export]
     use crate::progress::Progress;
+    #[pymodule_export]
+    use crate::retry::{record_row, retry};
     #[pymodule_export]
     use crate::service::ServiceClient;
     #[pymodule_export]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Field, Kind, Memory};
-use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, Position, Randomness};
-use forebay_io::SourceIndex;
-use forebay_plan::{Class, EpochPlan, Function, Graph, Node, Op, Site, Sizing, Source, Stages};
+use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, LocalStream, Position, Randomness, Saved};
+use forebay_io::{Blobs, SourceIndex};
+use forebay_plan::{Class, Deal, EpochPlan, Function, Graph, Node, OnError, Op, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -124,13 +124,22 @@ impl Pipeline {
         self.graph.batch().map(|b| b.0)
     }
 
+    /// The same pipeline with another answer to samples that fail: "raise", "skip" or "quarantine".
+    fn tolerate(&self, py: Python<'_>, on_error: &str) -> PyResult<Self> {
+        guard(py, || {
+            let on_error: OnError = serde_json::from_value(on_error.into())
+                .map_err(|e| Error::invalid(format!("not an answer to errors: {e}")))?;
+            Ok(Self { graph: self.graph.clone().with_on_error(on_error), blobs: self.blobs.clone() })
+        })
+    }
+
     /// The graph as it crosses processes.
     fn to_json(&self) -> String {
         self.graph.to_json()
     }
 
-    /// The pipeline for people; with `plan`, also how an epoch is cut, which needs the files.
-    fn explain(&self, py: Python<'_>, plan: bool) -> PyResult<String> {
+    /// The pipeline for people; with `plan`, also how an epoch is cut and dealt, which needs the files.
+    fn explain(&self, py: Python<'_>, plan: bool, consumers: u32, even: Option<bool>) -> PyResult<String> {
         interruptible(py, |poll| {
             let stages = Stages::new(&self.graph)?;
             if !plan {
@@ -138,7 +147,7 @@ impl Pipeline {
             }
             let index = index(&self.graph, stages.counted, poll)?;
             let extent = forebay_exec::extent(self.graph.source(), index.as_ref());
-            let plan = EpochPlan::new(&stages, extent, Seed(0), 1, None)?;
+            let plan = EpochPlan::new(&stages, extent, Seed(0), Deal::choose(&stages, consumers, even), None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
     }
@@ -185,7 +194,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, executor, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, executor, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -196,30 +205,39 @@ impl Pipeline {
         threads: usize,
         consumer: u32,
         consumers: u32,
+        even: Option<bool>,
         executor: &str,
+        budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let state: Option<Start> = match state {
-            Some(json) => Some(
-                serde_json::from_str(json)
-                    .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?,
-            ),
-            None => None,
-        };
+        let state = guard(py, || state.map(saved).transpose())?;
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
             let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
-            let sizing = state.as_ref().map(|s| s.sizing);
-            let executable = prepare(&self.graph, Seed(seed), consumers, sizing, &environment, poll)?;
-            let sizing = executable.plan().sizing();
-            let from = state.map_or(Position { epoch, ..Position::default() }, |s| s.position);
+            let sizing = state.as_ref().and_then(|s| s.sizing);
+            let executable = prepare(&self.graph, Seed(seed), consumers, even, sizing, &environment, poll)?;
+            let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
+            let from = match &state {
+                Some(saved) => saved.position_in(&plan, consumer)?,
+                None => Position { epoch, ..Position::default() },
+            };
+            let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
-            let options = LocalOptions { threads, end_epoch, consumer: ConsumerIndex(consumer), from: from.clone() };
-            Ok((LocalStream::start(executable, options)?, from, sizing))
+            check_epoch(from.epoch, epoch, end_epoch)?;
+            let (budget, known) = (budget.into(), LeftOut::known(&left_out));
+            let options = LocalOptions { threads, end_epoch, consumer, from: from.clone(), budget, known };
+            Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
-        let (stream, from, sizing) = started?;
-        Ok(NativeIterator::new(Iteration::Local(stream), from, Some(sizing), runner))
+        let (stream, from, plan, consumer, left_out) = started?;
+        Ok(NativeIterator::new(Iteration::Local(stream), from, plan, consumer, left_out, runner))
+    }
+
+    /// The pickles and tokenizers of the ops, without the source's.
+    fn op_blobs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+        let ids = self.graph.nodes().iter().filter_map(|n| n.op.blob());
+        let blob = |id: &forebay_plan::BlobId| Ok((id.0.clone(), PyBytes::new(py, &guard(py, || self.blobs.get(id))?)));
+        ids.map(blob).collect()
     }
 
     /// Blobs by name, for tests.
@@ -228,20 +246,47 @@ impl Pipeline {
     }
 }
 
+/// How many samples may be left out: a whole number of them, or a share.
+#[derive(Clone, Copy, FromPyObject)]
+pub(crate) enum ErrorBudget {
+    Count(u64),
+    Share(f64),
+}
+
+impl From<ErrorBudget> for Budget {
+    fn from(budget: ErrorBudget) -> Self {
+        match budget {
+            ErrorBudget::Count(count) => Budget::Count(count),
+            ErrorBudget::Share(share) => Budget::Share(share),
+        }
+    }
+}
+
+/// Samples that fail before a function is tried, and are passed over.
+const PROBE_LOST_MAX: u64 = 64;
 /// Samples that a function is tried on: enough to see that shapes differ.
 const PROBE_ROWS: usize = 4;
 
-/// Where a saved iterator stood.
-#[derive(serde::Deserialize)]
-struct Start {
-    position: Position,
-    sizing: Sizing,
+/// Reads what an iterator saved.
+pub(crate) fn saved(json: &str) -> Result<Saved> {
+    serde_json::from_str(json).map_err(|e| Error::invalid(format!("this is not a state of an iterator: {e}")))
+}
+
+/// A state of an epoch that is not iterated over would give nothing, or what nobody asked for.
+fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
+    if at >= first && end.is_none_or(|end| at <= end) {
+        return Ok(());
+    }
+    let all = end.map_or(format!("{first} and all that follow"), |end| format!("{first}..{end}"));
+    Err(Error::invalid(format!("the saved state is in epoch {at}, and this iterator has epochs {all}"))
+        .hint("give iter() the epoch and the epochs that the saved iterator had"))
 }
 
 impl Pipeline {
     /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
     fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
-        let mut graph = Graph::new(self.graph.source().clone(), None)?;
+        // Whether a sample may fail is said later, where the pipeline is iterated.
+        let mut graph = Graph::new(self.graph.source().clone(), None)?.with_on_error(OnError::Skip);
         for node in self.graph.nodes() {
             if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
                 let batched = graph_is_batched_before(&self.graph, node);
@@ -251,16 +296,24 @@ impl Pipeline {
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
-        let executable = prepare(&graph, Seed(0), 1, None, &environment, poll)?;
-        let mut stream = LocalStream::start(executable, LocalOptions { threads: 1, ..LocalOptions::default() })?;
+        let executable = prepare(&graph, Seed(0), 1, None, None, &environment, poll)?;
+        let budget = Budget::Count(PROBE_LOST_MAX);
+        let mut stream =
+            LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
         let (mut chunks, mut found) = (Vec::new(), 0);
-        while found < rows
-            && let Some(delivery) = stream.next(poll)?
-        {
+        let mut first_lost = None;
+        while found < rows {
+            let next = stream.next(poll);
+            first_lost = first_lost.or_else(|| stream.take_losses().into_iter().next());
+            let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
             found += delivery.chunk.num_rows();
             chunks.push(delivery.chunk);
         }
-        if chunks.is_empty() { Ok(None) } else { Chunk::concat(&chunks).map(Some) }
+        match (chunks.is_empty(), first_lost) {
+            (false, _) => Chunk::concat(&chunks).map(Some),
+            (true, Some(lost)) => Err(lost.loss.error),
+            (true, None) => Ok(None),
+        }
     }
 }
 
@@ -283,6 +336,7 @@ fn prepare(
     graph: &Graph,
     seed: Seed,
     consumers: u32,
+    even: Option<bool>,
     sizing: Option<Sizing>,
     environment: &Environment,
     poll: &mut dyn FnMut() -> Result<()>,
@@ -290,7 +344,7 @@ fn prepare(
     let stages = Arc::new(Stages::new(graph)?);
     let index = index(graph, stages.counted, poll)?;
     let extent = forebay_exec::extent(graph.source(), index.as_ref());
-    let plan = EpochPlan::new(&stages, extent, seed, consumers, sizing)?;
+    let plan = EpochPlan::new(&stages, extent, seed, Deal::choose(&stages, consumers, even), sizing)?;
     Executable::new(stages, Arc::new(plan), index, environment)
 }
 

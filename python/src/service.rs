@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
-use forebay_exec::Position;
+use forebay_core::{ConsumerIndex, Error, Seed};
+use forebay_exec::LeftOut;
 use forebay_io::Blobs;
 use pyo3::prelude::*;
 
-use crate::errors::{interruptible, raise};
+use crate::errors::{guard, interruptible, raise};
 use crate::iter::{Iteration, NativeIterator};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{ErrorBudget, Pipeline, saved};
 use crate::runner::Runner;
 
 /// A dispatcher that has answered.
@@ -19,15 +19,9 @@ pub(crate) struct ServiceClient {
     service: Service,
 }
 
-type ConsumerRow = (u32, bool, u64, u64, u64, u32);
+type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
-
-/// Where a saved iterator stood.
-#[derive(serde::Deserialize)]
-struct Start {
-    position: Position,
-}
 
 #[pymethods]
 impl ServiceClient {
@@ -44,14 +38,15 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased).
+    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped).
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
         Ok(jobs
             .into_iter()
             .map(|j| {
                 let consumers = j.consumers.iter();
-                let consumers = consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased));
+                let consumers =
+                    consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
                 (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect())
             })
             .collect())
@@ -71,7 +66,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -82,31 +77,28 @@ impl ServiceClient {
         epochs: Option<u64>,
         consumer: u32,
         consumers: u32,
+        even: Option<bool>,
+        budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let from: Option<Position> = match state {
-            Some(json) => {
-                let start: Result<Start, _> = serde_json::from_str(json);
-                Some(
-                    start
-                        .map_err(|e| raise(py, &Error::invalid(format!("this is not a state of an iterator: {e}"))))?
-                        .position,
-                )
-            }
-            None => None,
-        };
+        let state = guard(py, || state.map(saved).transpose())?;
+        let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
-        let spec = JobSpec { name: job, graph: pipeline.graph.clone(), seed: Seed(seed), epochs, consumers };
-        let (stream, from) = interruptible(py, |poll| {
+        let graph = pipeline.graph.clone();
+        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even };
+        let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
-            let options =
-                StreamOptions { consumer: ConsumerIndex(consumer), from: from.clone(), ..StreamOptions::default() };
-            Ok((ServiceStream::start(&opened, functions, options)?, from.unwrap_or_default()))
+            let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
+            let left_out = state.map(|s| s.left_out).unwrap_or_default();
+            let (budget, known) = (budget.into(), left_out.iter().map(LeftOut::lost).collect());
+            let options = StreamOptions { consumer, from: from.clone(), budget, known, ..StreamOptions::default() };
+            let stream = ServiceStream::start(&opened, functions, options)?;
+            Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
         })?;
-        Ok(NativeIterator::new(Iteration::Service(stream), from, None, runner))
+        Ok(NativeIterator::new(Iteration::Service(stream), from, plan, consumer, left_out, runner))
     }
 }

@@ -42,8 +42,16 @@ def fleet(request):
 
 def readers(consumers: int, read) -> list[list]:
     """The streams of all consumers, read at once."""
+
+    def stream(i: int) -> list:
+        try:
+            return [fingerprint(b) for b in read((i, consumers))]
+        except fb.errors.InvalidPipelineError as error:
+            # There may not be one batch for each.
+            return str(error).splitlines()[:1]
+
     with ThreadPoolExecutor(consumers) as pool:
-        return list(pool.map(lambda i: [fingerprint(b) for b in read((i, consumers))], range(consumers)))
+        return list(pool.map(stream, range(consumers)))
 
 
 @pytest.mark.parametrize("block", range(14))
@@ -52,7 +60,7 @@ def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, flee
 
     def compare(seed: int, ds: fb.Dataset) -> None:
         epochs, consumers = 1 + seed % 2, 1 + seed % 5 % 3
-        options = {"seed": seed, "epochs": epochs}
+        options = {"seed": seed, "epochs": epochs, "even": None if seed % 2 else False}
         job = name()
         there = readers(consumers, lambda who: ds.distribute(service, job=job, consumers=who, **options))
         here = readers(consumers, lambda who: ds.iter(consumers=who, **options))

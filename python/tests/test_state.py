@@ -46,7 +46,9 @@ def test_the_rest_is_the_same_wherever_it_is_cut(name, consumers):
         it = ds.iter(threads=3, **options)
         for _ in range(cut):
             next(it)
-        state = json.loads(json.dumps(it.state_dict()))
+        saved = json.dumps(it.state_dict())
+        assert len(saved) < 600
+        state = json.loads(saved)
         again = PIPELINES[name]().iter(threads=1, **options)
         again.load_state_dict(state)
         assert [key(b) for b in again] == everything[cut:], cut
@@ -84,7 +86,6 @@ def test_a_state_resumes_in_a_new_process():
     [
         (lambda: fb.range(11).batch(2).iter(seed=1), "its dataset is"),
         (lambda: fb.range(10).batch(2).iter(seed=2), "its seed is 1, and here it is 2"),
-        (lambda: fb.range(10).batch(2).iter(seed=1, consumers=(0, 2)), "its consumer is"),
     ],
 )
 def test_a_state_of_something_else_is_refused(other, says):

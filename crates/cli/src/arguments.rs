@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Show what the datasets of a Python script do, and why
     Explain(Explain),
+    /// List, show and retry the samples that were put in quarantine
+    Quarantine(Quarantine),
     /// Measure this machine, beside the rivals that are installed
     Bench(Bench),
     /// Prove on this machine what is promised
@@ -203,6 +205,40 @@ pub(crate) struct Explain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const QUARANTINE_EXAMPLES: &str = "\
+Examples:
+  forebay quarantine ls                               of quarantine-*.jsonl in this folder
+  forebay quarantine show bad.jsonl --sample 'row 7'  its error and its record
+  forebay quarantine retry bad.jsonl                  runs the pipeline's row ops on each record, here
+
+`retry` loads the functions that the file holds: use it on files that you trust. It exits with 1 while samples fail.";
+
+#[derive(Debug, Args)]
+#[command(after_help = QUARANTINE_EXAMPLES)]
+pub(crate) struct Quarantine {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) action: QuarantineAction,
+    /// The files [default: quarantine-*.jsonl in this folder]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only the sample of this name, or number
+    #[arg(long)]
+    pub(crate) sample: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum QuarantineAction {
+    /// One line for each sample
+    Ls,
+    /// Errors and records in full
+    Show,
+    /// Try them again
+    Retry,
 }
 
 const BENCH_EXAMPLES: &str = "\

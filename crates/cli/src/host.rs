@@ -1,7 +1,7 @@
 //! What the command line needs of the process that it runs in.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_core::Result;
@@ -25,6 +25,12 @@ pub trait Host {
     /// # Errors
     /// As [`Host::run_file`].
     fn explain_file(&self, path: &Path, splits: bool, json: bool) -> Result<String>;
+
+    /// Lists (`ls`), shows or retries what is in quarantine files; returns what to print and the exit code.
+    ///
+    /// # Errors
+    /// NotFound and Data of a file.
+    fn quarantine(&self, action: &str, files: &[PathBuf], sample: Option<&str>, json: bool) -> Result<(String, i32)>;
 
     /// Measures pipelines on this machine, beside those of the rivals that are installed. What it needs it makes in
     /// `folder`.
@@ -179,6 +185,10 @@ impl Host for Native {
     }
 
     fn explain_file(&self, _: &Path, _: bool, _: bool) -> Result<String> {
+        Err(no_python())
+    }
+
+    fn quarantine(&self, _: &str, _: &[PathBuf], _: Option<&str>, _: bool) -> Result<(String, i32)> {
         Err(no_python())
     }
 

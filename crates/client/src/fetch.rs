@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Memory};
+use forebay_data::{Chunk, Loss, Memory};
 use forebay_exec::Executable;
 use forebay_proto::{ApartColumn, ChunkHead, Large, Lent, Request, Ticket, Unreachable};
 
@@ -169,7 +169,9 @@ impl Fetcher {
                     self.decode(std::mem::take(&mut parts)).await
                 }
             };
-            let chunk = self.finish(chunk.map_err(Ended::Worker)?).await.map_err(Ended::Split)?;
+            let losses = Loss::from_bytes(head.losses).map_err(Ended::Worker)?;
+            let chunk = chunk.map_err(Ended::Worker)?.with_losses(losses);
+            let chunk = self.finish(chunk).await.map_err(Ended::Split)?;
             let bytes = chunk.num_bytes();
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {

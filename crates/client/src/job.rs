@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result, Seed, VERSION};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
-use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
+use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
 use forebay_proto::{JobDefinition, OpenJobRequest, client, to_error};
 
@@ -30,6 +30,8 @@ pub struct JobSpec {
     pub epochs: Option<u64>,
     /// How many readers share it; at least 1.
     pub consumers: u32,
+    /// Whether all readers get as much in every epoch; `None` is so where there are several and counts are known.
+    pub even: Option<bool>,
 }
 
 /// A job that the dispatcher has recorded.
@@ -111,12 +113,14 @@ pub(crate) fn open(
         seed: spec.seed.0,
         epochs: spec.epochs.unwrap_or(0),
         consumers: spec.consumers,
+        even: Deal::choose(&stages, spec.consumers, spec.even).even,
     };
     let definition = ask_again(service, &request, progress, poll)?;
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
-    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.consumers, Some(sizing))?;
+    let deal = Deal { consumers: definition.consumers, even: definition.even };
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), deal, Some(sizing))?;
     Ok(OpenedJob { address: service.address().to_owned(), definition, stages, plan: Arc::new(plan), blobs: tail })
 }
 

@@ -9,6 +9,7 @@
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   window       chunks by (epoch, split, index), whatever order they come in
+//!   reports      what was left out, until the dispatcher has written it down
 //!   reader       what the user gets next, and what was consumed, without I/O
 //!   merge        exact batches (forebay_exec::Merge)
 //! ```
@@ -28,6 +29,7 @@ mod link;
 mod lock;
 mod options;
 mod reader;
+mod reports;
 mod runtime;
 mod service;
 mod session;

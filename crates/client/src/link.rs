@@ -7,11 +7,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, SystemClock, Ticks};
+use forebay_exec::Lost;
 use forebay_proto::Unreachable;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::options::BUFFER_BYTES_MAX;
+use crate::reports::Reports;
 use crate::window::{Fetch, Place, Window};
 
 /// What is to be said to the dispatcher.
@@ -40,6 +42,10 @@ pub(crate) enum Session {
 pub(crate) struct State {
     pub(crate) window: Window,
     pub(crate) say: ToSay,
+    /// What was left out.
+    pub(crate) reports: Reports,
+    /// What of that must be durable before the stream goes on.
+    settled_at: u64,
     pub(crate) session: Session,
     /// Why nothing more comes.
     pub(crate) fatal: Option<Error>,
@@ -51,7 +57,8 @@ impl State {
     /// Begins without a session.
     pub(crate) fn new(window: Window, now: Ticks) -> Self {
         let (say, session) = (ToSay::default(), Session::Broken(now));
-        Self { window, say, session, fatal: None, waited: Duration::ZERO }
+        let reports = Reports::default();
+        Self { window, say, reports, settled_at: 0, session, fatal: None, waited: Duration::ZERO }
     }
 
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
@@ -62,10 +69,28 @@ impl State {
 
     /// Says whether there was no dispatcher for so long, and nothing is on its way without one.
     pub(crate) fn is_lost(&self, now: Ticks, deadline: Duration) -> bool {
+        !self.window.is_coming() && self.is_alone(now, deadline)
+    }
+
+    /// Says whether there was no dispatcher for so long.
+    pub(crate) fn is_alone(&self, now: Ticks, deadline: Duration) -> bool {
         match self.session {
-            Session::Broken(since) => !self.window.is_coming() && now - since >= deadline,
+            Session::Broken(since) => now - since >= deadline,
             Session::Open | Session::Over => false,
         }
+    }
+
+    /// Takes what was left out, to be said to the dispatcher.
+    pub(crate) fn report(&mut self, lost: &[Lost]) {
+        for lost in lost.iter().filter(|l| !l.loss.is_warning()) {
+            self.settled_at = self.reports.add(lost).unwrap_or(self.settled_at);
+        }
+    }
+
+    /// Says whether the stream may go on: a sample that might not fail again is gone for good before anything after it
+    /// is given out.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.reports.is_recorded(self.settled_at)
     }
 
     /// An epoch is over, perhaps before its end: the window goes on at `at`.

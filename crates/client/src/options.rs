@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_core::ConsumerIndex;
 use forebay_data::Schema;
-use forebay_exec::Position;
+use forebay_exec::{Budget, Lost, Position};
 use forebay_plan::EpochPlan;
 
 /// Chunks that wait for their turn, over all splits but the first; and what the chosen window of splits adds up to.
@@ -30,11 +30,22 @@ pub struct StreamOptions {
     pub from: Option<Position>,
     /// How long to wait for a dispatcher that does not answer, once there is nothing left to read. Default: 60 s.
     pub deadline: Duration,
+    /// How many samples may be left out, where the pipeline leaves out those that fail. Default: one in a hundred.
+    pub budget: Budget,
+    /// Samples that an earlier run left out and this one must, too. Default: none.
+    pub known: Vec<Lost>,
 }
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        Self { consumer: ConsumerIndex(0), window: None, from: None, deadline: Duration::from_secs(60) }
+        Self {
+            consumer: ConsumerIndex(0),
+            window: None,
+            from: None,
+            deadline: Duration::from_secs(60),
+            budget: Budget::default(),
+            known: Vec::new(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! in this process (a batch may need rows of more splits than the window has). Nobody is asked where an epoch ends.
 
 use forebay_core::Result;
-use forebay_exec::{Delivery, Merge, Position};
+use forebay_exec::{Delivery, Lost, Merge, Position};
 
 use crate::window::{Front, Place};
 
@@ -108,6 +108,11 @@ impl Reader {
             Front::Failed(error) => Err(error),
             Front::Empty => Ok(()),
         }
+    }
+
+    /// Returns the samples that were left out of what was merged since this was last asked for.
+    pub(crate) fn take_losses(&mut self) -> Vec<Lost> {
+        self.merge.take_losses()
     }
 
     /// Returns the first split that a position still needs.

@@ -92,7 +92,7 @@ impl Session {
                     None if out.is_none() => return Ok(Broken::Finished),
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
                     Some(event) => {
-                        let fetch = self.talk.heard(link.now(), &mut link.lock(), event.event);
+                        let fetch = link.update(|s| self.talk.heard(link.now(), s, event.event));
                         if let Some(fetch) = fetch {
                             // Whoever fetched it from another worker need not wait for that one any more.
                             link.room.notify_waiters();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::{Error, Result, Ticks};
+use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, Executable, Merge, Position};
 use forebay_proto::consumer_message::Message;
@@ -99,13 +99,13 @@ impl Consumer {
     ) -> Result<Self> {
         let resume = from.is_some();
         let from = from.unwrap_or_default();
-        let splits = tail.plan().num_splits(forebay_core::ConsumerIndex(consumer));
+        let splits = tail.plan().num_splits(ConsumerIndex(consumer));
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let epochs = Some(job.epochs).filter(|&n| n > 0);
         Ok(Self {
             state: State::new(Window::new(at, from.chunk), now),
-            talk: Talk::new(job.job, consumer, window, resume),
-            reader: Reader::new(Merge::new(tail, &from)?, &from, splits, epochs),
+            talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
+            reader: Reader::new(Merge::new(tail, ConsumerIndex(consumer), &from)?, &from, splits, epochs),
             trials: BTreeMap::new(),
             fetches: 0,
             deadline,
@@ -228,10 +228,16 @@ impl Consumer {
     /// What ends the stream.
     pub fn poll(&mut self, now: Ticks) -> Result<Polled> {
         loop {
+            if !self.state.is_settled() {
+                return if self.state.is_alone(now, self.deadline) { Err(unanswered()) } else { Ok(Polled::Wait) };
+            }
             match self.reader.next()? {
                 Next::Delivery(delivery) => return Ok(Polled::Delivery(delivery)),
                 Next::Over => return Ok(Polled::Over),
-                Next::Epoch { ended, at } => self.state.move_on(ended, at),
+                Next::Epoch { ended, at } => {
+                    self.state.report(&self.reader.take_losses());
+                    self.state.move_on(ended, at);
+                }
                 Next::Front => {
                     if let Some(error) = &self.state.fatal {
                         return Err(error.clone());
@@ -241,7 +247,9 @@ impl Consumer {
                         return self.wait(now);
                     }
                     self.waiting = false;
-                    self.reader.take(front)?;
+                    let taken = self.reader.take(front);
+                    self.state.report(&self.reader.take_losses());
+                    taken?;
                 }
             }
         }
@@ -249,7 +257,7 @@ impl Consumer {
 
     fn wait(&mut self, now: Ticks) -> Result<Polled> {
         if self.state.is_lost(now, self.deadline) {
-            return Err(Error::unavailable("the dispatcher did not answer until the deadline"));
+            return Err(unanswered());
         }
         if !std::mem::replace(&mut self.waiting, true)
             && let Some(place) = self.reader.waits()
@@ -279,4 +287,8 @@ impl Consumer {
     pub fn check(&self) -> Result<()> {
         self.state.window.check()
     }
+}
+
+fn unanswered() -> Error {
+    Error::unavailable("the dispatcher did not answer until the deadline")
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Functions, Merge};
+use forebay_exec::{Delivery, Functions, Lost, Merge};
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -16,6 +16,7 @@ use crate::job::OpenedJob;
 use crate::link::{Link, Session as Is, State};
 use crate::options::{POLL, StreamOptions, WINDOW_MAX, window};
 use crate::reader::{Next, Reader};
+use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
 use crate::session::{FINISH_MAX, Session};
 use crate::talk::Talk;
@@ -29,6 +30,8 @@ pub struct ServiceStream {
     address: String,
     deadline: Duration,
     ended: Option<Option<Error>>,
+    /// What was left out, and that nobody has asked for yet.
+    lost: Vec<Lost>,
     task: Option<JoinHandle<()>>,
     owner: Owner,
 }
@@ -54,15 +57,17 @@ impl ServiceStream {
         let resume = options.from.is_some();
         let from = options.from.unwrap_or_default();
         let splits = job.plan().num_splits(options.consumer);
-        let beyond = splits.is_some_and(|n| from.split > n) || job.epochs().is_some_and(|n| from.epoch > n);
-        if beyond {
-            return Err(Error::invalid(format!(
-                "split {} of epoch {} is not in job {:?}",
-                from.split,
-                from.epoch,
-                job.name()
-            ))
-            .hint("the saved state is of another job"));
+        if let Some(epochs) = job.epochs()
+            && from.epoch > epochs
+        {
+            let (epoch, name) = (from.epoch, job.name());
+            return Err(Error::invalid(format!("the saved state is in epoch {epoch}, and job {name:?} has {epochs}"))
+                .hint("open a job with as many epochs as the saved one had, or more, under another name"));
+        }
+        if splits.is_some_and(|n| from.split > n) {
+            let (split, name) = (from.split, job.name());
+            return Err(Error::invalid(format!("the saved state is in split {split}, which job {name:?} has not"))
+                .hint("the saved state is of another job"));
         }
         let memory = Memory::reused();
         let executable = job.executable(functions, memory.clone())?;
@@ -78,9 +83,11 @@ impl ServiceStream {
             consumer: options.consumer,
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
-        let merge = Merge::new(executable, &from)?;
+        let mut merge = Merge::new(executable, options.consumer, &from)?;
+        merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
-        let talk = Talk::new(job.id(), consumer, window, resume);
+        let lost = options.known.iter().map(sample).collect();
+        let talk = Talk::new(job.id(), consumer, window, resume, lost);
         let session = Session { address: job.address.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
@@ -89,6 +96,7 @@ impl ServiceStream {
             address: job.address.clone(),
             deadline: options.deadline,
             ended: None,
+            lost: Vec::new(),
             task: Some(task),
             owner: Owner::this(),
         })
@@ -123,6 +131,11 @@ impl ServiceStream {
         }
     }
 
+    /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        std::mem::take(&mut self.lost)
+    }
+
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         loop {
             match self.reader.next()? {
@@ -130,9 +143,12 @@ impl ServiceStream {
                 Next::Over => return Ok(None),
                 Next::Front => {
                     let front = self.wait(poll)?;
-                    self.reader.take(front)?;
+                    let taken = self.reader.take(front);
+                    self.report(poll)?;
+                    taken?;
                 }
                 Next::Epoch { ended, at } => {
+                    self.report(poll)?;
                     self.link.update(|s| s.move_on(ended, at));
                     self.link.room.notify_waiters();
                     if ended.is_some() {
@@ -175,19 +191,45 @@ impl ServiceStream {
         }
     }
 
-    /// What is assigned can be read without a dispatcher; beyond that it is waited for until the deadline.
-    fn check_deadline(&self, state: &State) -> Result<()> {
-        if !state.is_lost(self.link.now(), self.deadline) {
+    /// Says what was left out, and waits until the stream may go on without it.
+    fn report(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let lost = self.reader.take_losses();
+        if lost.is_empty() {
             return Ok(());
         }
+        self.link.lock().report(&lost);
+        self.lost.extend(lost);
+        self.link.to_say.notify_one();
+        loop {
+            let state = self.link.lock();
+            if let Some(error) = &state.fatal {
+                return Err(error.clone());
+            }
+            if state.is_settled() {
+                return Ok(());
+            }
+            if state.is_alone(self.link.now(), self.deadline) {
+                return Err(self.unanswered());
+            }
+            drop(self.link.wait(state, POLL));
+            poll()?;
+        }
+    }
+
+    /// What is assigned can be read without a dispatcher; beyond that it is waited for until the deadline.
+    fn check_deadline(&self, state: &State) -> Result<()> {
+        if state.is_lost(self.link.now(), self.deadline) { Err(self.unanswered()) } else { Ok(()) }
+    }
+
+    fn unanswered(&self) -> Error {
         let seconds = self.deadline.as_secs_f64();
-        Err(Error::new(
+        Error::new(
             ErrorKind::Unavailable,
             format!("the dispatcher at {} did not answer for {seconds:.1} s", self.address),
         )
         .with("address", &self.address)
         .with("split", format!("{} of epoch {}", self.reader.at().ordinal, self.reader.at().epoch))
-        .hint("start it again with the same state folder, and go on from the last saved state"))
+        .hint("start it again with the same state folder, and go on from the last saved state")
     }
 
     fn acknowledge(&self, place: Option<Place>) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch};
+use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded};
 
 use crate::link::{Session, State};
 use crate::window::{Fetch, Place};
@@ -54,6 +54,8 @@ pub(crate) struct Talk {
     window: u32,
     /// Whether the stream goes on from a position.
     resume: bool,
+    /// What a saved state says was left out, until the dispatcher has it.
+    lost: Vec<LostSample>,
     pause: Duration,
     /// How often the dispatcher ended a session, with this front.
     ended: (u32, Place),
@@ -62,15 +64,16 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    pub(crate) fn new(job: u64, consumer: u32, window: u32, resume: bool) -> Self {
+    pub(crate) fn new(job: u64, consumer: u32, window: u32, resume: bool, lost: Vec<LostSample>) -> Self {
         let (pause, ended) = (PAUSE_FIRST, (0, Place::default()));
-        Self { job, consumer, window, resume, pause, ended, taken_since: None, heard: Ticks::default() }
+        Self { job, consumer, window, resume, lost, pause, ended, taken_since: None, heard: Ticks::default() }
     }
 
     /// The first message of a session.
     pub(crate) fn attach(&self, state: &mut State) -> Message {
         // What was to be said of splits is said anew about what this session assigns.
         state.say.unreachable.clear();
+        state.reports.restart();
         let at = state.window.missing();
         Message::Attach(Attach {
             version: VERSION.to_owned(),
@@ -80,6 +83,7 @@ impl Talk {
             ordinal: at.ordinal,
             resume: self.resume,
             window: self.window,
+            lost: self.lost.clone(),
         })
     }
 
@@ -93,6 +97,7 @@ impl Talk {
         }
         // From now on this reader is known: when it comes back, it is the same one.
         self.resume = true;
+        self.lost = Vec::new();
         self.heard = now;
         state.session = Session::Open;
         Ok(())
@@ -101,18 +106,26 @@ impl Talk {
     /// Takes a later event; returns what to fetch.
     pub(crate) fn heard(&mut self, now: Ticks, state: &mut State, event: Option<Event>) -> Option<Fetch> {
         self.heard = now;
-        let Some(Event::Assigned(assigned)) = event else { return None };
+        let assigned = match event? {
+            Event::Assigned(assigned) => assigned,
+            Event::Recorded(Recorded { number }) => {
+                state.reports.recorded(number);
+                return None;
+            }
+            Event::Attached(_) | Event::Heartbeat(_) => return None,
+        };
         let place = Place { epoch: assigned.epoch, ordinal: assigned.ordinal };
         state.window.assign(place, assigned.token, &assigned.address)
     }
 
     /// Returns what there is to say, and whether it is the last word.
     pub(crate) fn say(state: &mut State) -> (Vec<Message>, bool) {
+        let lost = std::iter::from_fn(|| state.reports.next()).map(Message::Lost).collect::<Vec<_>>();
         let say = std::mem::take(&mut state.say);
         let ended = say.ended.into_iter().map(|epoch| Message::EndEpoch(EndEpoch { epoch }));
         let unreachable = say.unreachable.into_iter().map(Message::Unreachable);
         let ack = say.ack.map(|Place { epoch, ordinal }| Message::Ack(Ack { epoch, ordinal }));
-        (ended.chain(unreachable).chain(ack).collect(), say.finish)
+        (lost.into_iter().chain(ended).chain(unreachable).chain(ack).collect(), say.finish)
     }
 
     /// Returns the heartbeat.

@@ -39,6 +39,19 @@ pub enum ErrorKind {
     Internal,
 }
 
+/// Whose fault an error is: decides whether a row may be left out for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The sample's: it fails wherever and however often it is tried.
+    Sample,
+    /// A sample's for all that is known: the process that was at it died or was stopped. Another time it may not.
+    Process,
+    /// Nobody's: a user's function asked for the sample to be left out.
+    Nobody,
+    /// The pipeline's, the machine's, the storage's: every other row would fail too, or this one may pass.
+    Other,
+}
+
 /// What happened, where, and what to do. See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
@@ -101,6 +114,17 @@ impl Error {
     /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Says whose fault it is, as far as a row that fails can say that of itself. The context `fault` tells where the
+    /// kind alone does not.
+    pub fn fault(&self) -> Fault {
+        match (self.kind, self.get("fault")) {
+            (ErrorKind::Function, Some("process")) => Fault::Process,
+            (ErrorKind::Function, Some("skip")) => Fault::Nobody,
+            (ErrorKind::Data | ErrorKind::Function, None) | (ErrorKind::Exhausted, Some("sample")) => Fault::Sample,
+            _ => Fault::Other,
+        }
     }
 
     /// Returns the one-line message without context.

@@ -10,7 +10,7 @@ mod ids;
 pub mod rng;
 
 pub use clock::{Clock, SystemClock, Ticks};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Fault, Result};
 pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, Seed, WorkerId};
 
 /// The version that every process announces; two processes speak only when it is the same.

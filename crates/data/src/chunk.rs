@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32A
 use arrow_schema::{DataType, SchemaRef};
 use forebay_core::{Epoch, Error, Result, SampleId};
 
-use crate::{Field, Kind, Schema};
+use crate::{Field, Kind, Loss, Schema};
 
 /// Names one row of a chunk: the sample, and which time round (`repeat` makes an epoch see a sample several times).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub struct Chunk {
     /// Where this chunk begins in `ids`, so that a slice shares them.
     first: usize,
     rows: usize,
+    /// The rows that it lacks. What is made of a chunk does not inherit them.
+    losses: Vec<Loss>,
 }
 
 /// The columns that carry row names on the wire, where a later op needs them.
@@ -53,7 +55,7 @@ impl Chunk {
             }
         }
         let rows = ids.len();
-        Ok(Self { schema, columns, ids, first: 0, rows })
+        Ok(Self { schema, columns, ids, first: 0, rows, losses: Vec::new() })
     }
 
     /// Returns the schema.
@@ -85,9 +87,10 @@ impl Chunk {
         &self.ids[self.first..self.first + self.rows]
     }
 
-    /// Returns the bytes that its columns hold.
+    /// Returns the bytes that its columns hold, and the records of the rows that it lacks.
     pub fn num_bytes(&self) -> usize {
-        self.columns.iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+        let records = self.losses.iter().flat_map(|l| &l.record).map(bytes::Bytes::len).sum::<usize>();
+        records + self.columns.iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum::<usize>()
     }
 
     /// Returns rows `offset..offset + rows`, sharing memory.
@@ -99,7 +102,19 @@ impl Chunk {
             ids: self.ids.clone(),
             first: self.first + offset,
             rows,
+            losses: Vec::new(),
         }
+    }
+
+    /// Returns the rows that were left out of it, in order.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// Says which rows were left out. They stay with this chunk: what ops make of it does not have them.
+    #[must_use]
+    pub fn with_losses(self, losses: Vec<Loss>) -> Self {
+        Self { losses, ..self }
     }
 
     /// Returns these columns alone, in this order.
@@ -109,7 +124,7 @@ impl Chunk {
     pub fn project(&self, names: &[String]) -> Result<Self> {
         let columns = names.iter().map(|n| self.column(n).cloned()).collect::<Result<Vec<_>>>()?;
         let fields = names.iter().map(|n| self.schema.field(n).cloned()).collect::<Result<Vec<_>>>()?;
-        Ok(Self { schema: Arc::new(Schema::new(fields)?), columns, ..self.clone() })
+        Ok(Self { schema: Arc::new(Schema::new(fields)?), columns, losses: Vec::new(), ..self.clone() })
     }
 
     /// Returns the chunk with other columns over the same rows.

@@ -68,7 +68,7 @@ async fn session(address: &str, worker: u64, phase: Duration, answers: Arc<Atomi
         loop {
             tokio::select! {
                 _ = beat.tick() => {
-                    let beat = worker_message::Message::Heartbeat(WorkerHeartbeat { splits_done: 0, rows_done: 0 });
+                    let beat = worker_message::Message::Heartbeat(WorkerHeartbeat::default());
                     if out.send(message(beat)).await.is_err() {
                         return;
                     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
-use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_plan::{Deal, EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -114,14 +114,17 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     let difference = pipeline()
         .or_else(|| number("seed", request.seed, job.seed))
         .or_else(|| number("epochs", request.epochs, job.epochs))
-        .or_else(|| number("consumers", request.consumers.into(), job.consumers.into()));
+        .or_else(|| number("consumers", request.consumers.into(), job.consumers.into()))
+        .or_else(|| (request.even != job.even).then(|| format!("even is {}, and was {}", request.even, job.even)));
     match difference {
         None => Ok(()),
         Some(difference) => Err(Error::new(
             ErrorKind::Conflict,
             format!("there is a job {:?} already, and it is another: {difference}", job.name),
         )
-        .hint("use another job name, or cancel that job")),
+        .hint(
+            "use another job name, or cancel that job; a saved state fits a job of any name and number of consumers",
+        )),
     }
 }
 
@@ -143,7 +146,8 @@ fn prepare(
     };
     let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
     let index = blobs.put(&bytes)?;
-    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.consumers, None)?.sizing();
+    let deal = Deal { consumers: request.consumers, even: request.even };
+    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), deal, None)?.sizing();
     let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
     let record = JobRecord {
         id: 0,
@@ -156,6 +160,7 @@ fn prepare(
         extent: serde_json::to_string(&extent).map_err(json)?,
         sizing: serde_json::to_string(&sizing).map_err(json)?,
         index: index.0,
+        even: request.even,
         cancelled: false,
     };
     let splits = splits(&record)?;
@@ -171,6 +176,7 @@ pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     let extent: Extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
     let sizing: Sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
     let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
-    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.consumers, Some(sizing))?;
+    let deal = Deal { consumers: record.consumers, even: record.even };
+    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), deal, Some(sizing))?;
     Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
 }

@@ -144,6 +144,7 @@ impl Running {
             seed: 0,
             epochs: 0,
             consumers: 1,
+            even: false,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();
@@ -217,7 +218,16 @@ impl Consumer {
         let (out, outbox) = mpsc::channel(64);
         let (epoch, ordinal) = from.unwrap_or_default();
         let version = VERSION.to_owned();
-        let attach = Attach { version, job, consumer: 0, epoch, ordinal, resume: from.is_some(), window: WINDOW };
+        let attach = Attach {
+            version,
+            job,
+            consumer: 0,
+            epoch,
+            ordinal,
+            resume: from.is_some(),
+            window: WINDOW,
+            lost: Vec::new(),
+        };
         send(&out, ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) }).await;
         let events = dispatcher.client().await?.consume(ReceiverStream::new(outbox)).await;
         Ok(Self { out, events: events.map_err(|s| dispatcher.failed(&s))?.into_inner() })

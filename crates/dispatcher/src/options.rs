@@ -42,6 +42,9 @@ pub struct Timing {
     /// How long a worker whose connection broke may take to come back before its leases go to others.
     /// Default: 0, because a broken connection is nearly always a dead process, and splits are cheap to compute again.
     pub reconnect_grace: Duration,
+    /// After this, a worker that was lost and has not come back is held to have died, of a split perhaps. Default: 5 s,
+    /// longer than most cuts of a network.
+    pub presumed_dead: Duration,
     /// How long the splits of a consumer that is gone stay on their workers. Default: 10 s.
     pub consumer_timeout: Duration,
 }
@@ -52,6 +55,7 @@ impl Default for Timing {
             heartbeat: Duration::from_millis(400),
             lease: Duration::from_secs(2),
             reconnect_grace: Duration::ZERO,
+            presumed_dead: Duration::from_secs(5),
             consumer_timeout: Duration::from_secs(10),
         }
     }

@@ -49,6 +49,9 @@ pub(crate) struct JobRecord {
     pub(crate) extent: String,
     pub(crate) sizing: String,
     pub(crate) index: String,
+    /// Whether consumers get equal shares.
+    #[serde(default)]
+    pub(crate) even: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
 }
@@ -65,6 +68,7 @@ impl JobRecord {
             extent: self.extent.clone(),
             sizing: self.sizing.clone(),
             index: self.index.clone(),
+            even: self.even,
         }
     }
 }
@@ -77,6 +81,9 @@ pub(crate) struct Grant {
     pub(crate) address: Arc<str>,
 }
 
+/// A sample of a consumer that was left out: its split, its number, and which time round.
+pub(crate) type LostKey = (ConsumerKey, Position, u64, u64);
+
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Update {
@@ -85,6 +92,8 @@ pub(crate) enum Update {
     Frontier(ConsumerKey, Position),
     Grant(SplitKey, Grant),
     Released(SplitKey),
+    /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
+    Lost(LostKey, Arc<str>),
 }
 
 /// What many changes come to.
@@ -94,6 +103,7 @@ pub(crate) struct Batch {
     pub(crate) jobs: BTreeMap<u64, Option<Arc<JobRecord>>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Option<Grant>>,
+    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
     /// One more than the highest token of the batch.
     pub(crate) next_token: Option<u64>,
     /// One more than the highest job.
@@ -110,6 +120,7 @@ impl Batch {
             Update::JobGone(id) => {
                 self.frontiers.retain(|(job, _), _| *job != id);
                 self.grants.retain(|((job, _), _), _| *job != id);
+                self.lost.retain(|((job, _), ..), _| *job != id);
                 self.jobs.insert(id, None);
             }
             Update::Frontier(key, position) => {
@@ -122,11 +133,14 @@ impl Batch {
             Update::Released(key) => {
                 self.grants.insert(key, None);
             }
+            Update::Lost(key, error) => {
+                self.lost.insert(key, error);
+            }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty()
+        self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty()
     }
 }
 
@@ -136,6 +150,7 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<u64, Arc<JobRecord>>,
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Grant>,
+    pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
     pub(crate) next_token: u64,
     pub(crate) next_job: u64,
 }
@@ -150,6 +165,7 @@ impl Ledger {
                     self.jobs.remove(id);
                     self.frontiers.retain(|(job, _), _| job != id);
                     self.grants.retain(|((job, _), _), _| job != id);
+                    self.lost.retain(|((job, _), ..), _| job != id);
                 }
             }
         }
@@ -160,6 +176,7 @@ impl Ledger {
                 None => drop(self.grants.remove(key)),
             }
         }
+        self.lost.extend(batch.lost.iter().map(|(k, v)| (*k, v.clone())));
         self.next_token = self.next_token.max(batch.next_token.unwrap_or(0));
         self.next_job = self.next_job.max(batch.next_job.unwrap_or(0));
     }

@@ -89,7 +89,7 @@ impl Dispatcher {
     }
 
     /// A consumer's session begins.
-    pub fn attach(&mut self, now: Ticks, session: u64, attach: &Attach) {
+    pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) {
         let session = SessionId(session);
         self.machine.begin(now, session, consume::attached(session, attach));
     }
@@ -146,6 +146,7 @@ impl Dispatcher {
             extent: definition.extent.clone(),
             sizing: definition.sizing.clone(),
             index: definition.index.clone(),
+            even: definition.even,
             cancelled: false,
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);

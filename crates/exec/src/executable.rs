@@ -8,9 +8,10 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{EpochPlan, Extent, Morsel, Source, Stages, Work};
+use forebay_plan::{EpochPlan, Extent, Morsel, OnError, Source, Stages, Work};
 
 use crate::functions::Functions;
+use crate::isolate::{Isolation, Known};
 use crate::rows::Rows;
 use crate::work::{Compiled, Scratch};
 
@@ -90,9 +91,29 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let (cut, schema) = (stages.cut()?, stages.split_schema()?);
-        let works = compile(&cut.reader, &cut.schema, &plan, environment)?;
-        let (input, environment) = (cut.schema, environment.clone());
+        let cut = stages.cut()?;
+        Self::without_source(stages, plan, cut.schema, &cut.reader, environment)
+    }
+
+    /// Prepares only the row ops, without the source: for rows that are at hand.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], but nothing is opened.
+    pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+        let (input, works) = (Arc::new(stages.graph.source().schema()?), stages.split.clone());
+        Self::without_source(stages, plan, input, &works, environment)
+    }
+
+    fn without_source(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        input: Arc<Schema>,
+        works: &[Work],
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let schema = stages.split_schema()?;
+        let works = compile(works, &input, &plan, environment)?;
+        let environment = environment.clone();
         Ok(Arc::new(Self { stages, plan, index: None, rows: None, works, input, schema, environment }))
     }
 
@@ -134,8 +155,14 @@ impl Executable {
         &self.environment
     }
 
+    /// Returns what becomes of rows that fail.
+    pub(crate) fn on_error(&self) -> OnError {
+        self.stages.graph.on_error()
+    }
+
     /// Computes one morsel and hands over its chunks in order. A counted morsel gives exactly one chunk, perhaps of no
-    /// rows; a source block gives as many as it takes.
+    /// rows; a source block gives as many as it takes. Where the pipeline says so, rows that fail, and those that are
+    /// `known` to, are left out, and their chunk says which.
     ///
     /// # Errors
     /// What went wrong, with op, line and sample; or whatever `emit` returned.
@@ -144,6 +171,7 @@ impl Executable {
         epoch: Epoch,
         consumer: ConsumerIndex,
         morsel: Morsel,
+        known: &Known,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
@@ -152,12 +180,17 @@ impl Executable {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
                 self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(forebay_io::Place { row, epoch }));
-                let chunk = rows.gather(&places).map_err(|e| self.locate(e))?;
-                emit(self.run(chunk, scratch)?)
+                let locate = |e| self.locate(e);
+                let mut isolation = Isolation::new(self.on_error(), &locate);
+                let chunk = isolation.gather(rows, &places).map_err(locate)?;
+                emit(self.run(chunk, epoch, known, isolation, scratch)?)
             }
             Morsel::Block { block } => rows.stream(block, epoch, &mut |chunk| {
-                let chunk = chunk.map_err(|e| self.locate(e))?;
-                emit(self.run(chunk, scratch)?)
+                let locate = |e| self.locate(e);
+                let mut isolation = Isolation::new(self.on_error(), &locate);
+                let chunk = chunk.map_err(locate)?;
+                isolation.take_unread(chunk.losses()).map_err(locate)?;
+                emit(self.run(chunk, epoch, known, isolation, scratch)?)
             }),
         }
     }
@@ -167,20 +200,38 @@ impl Executable {
         self.works.is_empty()
     }
 
-    /// Does on a chunk that arrived what its worker left to do.
+    fn run(
+        &self,
+        mut chunk: Chunk,
+        epoch: Epoch,
+        known: &Known,
+        mut isolation: Isolation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
+        let batch = self.stages.aligned.map(|b| b.size);
+        chunk = chunk.with_losses(Vec::new());
+        isolation.set_source(&chunk);
+        chunk = isolation.leave_out(chunk, known, epoch)?;
+        for work in &self.works {
+            let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, batch, scratch));
+            chunk = ran.map_err(|e| self.locate(e))?;
+        }
+        Ok(chunk.with_losses(isolation.into_losses()))
+    }
+
+    /// Runs the row ops on rows that are at hand: what a worker left to do on a chunk that arrived, or all of them on
+    /// rows that were left out once. None may fail; what the chunk says was left out before stays said.
     ///
     /// # Errors
     /// What went wrong, with op and line.
     pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
-        self.run(chunk, &mut Scratch::default())
-    }
-
-    fn run(&self, mut chunk: Chunk, scratch: &mut Scratch) -> Result<Chunk> {
-        let batch = self.stages.aligned.map(|b| b.size);
+        let (batch, mut scratch) = (self.stages.aligned.map(|b| b.size), Scratch::default());
+        let losses = chunk.losses().to_vec();
+        let mut done = chunk;
         for work in &self.works {
-            chunk = work.run(&chunk, batch, scratch).map_err(|e| self.locate(e))?;
+            done = work.run(&done, batch, &mut scratch).map_err(|e| self.locate(e))?;
         }
-        Ok(chunk)
+        Ok(done.with_losses(losses))
     }
 
     /// Replaces a sample's number in an error by what the user knows it as.
@@ -199,5 +250,10 @@ impl Executable {
 
 /// The samples of rows that a Python source numbers by itself.
 pub(crate) fn numbered(places: &[forebay_io::Place]) -> Arc<[RowId]> {
-    places.iter().map(|p| RowId { sample: SampleId::new(p.row >> 16, p.row & 0xFFFF), epoch: p.epoch }).collect()
+    places.iter().map(|p| RowId { sample: numbered_sample(p.row), epoch: p.epoch }).collect()
+}
+
+/// The sample of such a row.
+pub(crate) fn numbered_sample(row: u64) -> SampleId {
+    SampleId::new(row >> 16, row & 0xFFFF)
 }

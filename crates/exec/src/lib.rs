@@ -10,27 +10,36 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod budget;
 mod crew;
 mod executable;
 mod functions;
 pub mod image;
 mod images;
+mod isolate;
+mod left_out;
 mod local;
 mod merge;
 mod mix;
 mod pack;
 mod passing;
 mod rows;
+mod saved;
 pub mod table;
 mod tokenize;
+mod twice;
 mod work;
 
+pub use budget::{Budget, Lost};
 pub use crew::Crew;
 pub use executable::{Environment, Executable, extent};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
+pub use isolate::Known;
+pub use left_out::LeftOut;
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
 pub use pack::Unpacked;
+pub use saved::Saved;
 pub use tokenize::check;
 pub use work::Scratch;
 

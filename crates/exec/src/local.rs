@@ -16,8 +16,10 @@ use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result};
 use forebay_data::Chunk;
 use forebay_plan::Morsel;
 
+use crate::budget::{Budget, Lost};
 use crate::crew::Crew;
 use crate::executable::Executable;
+use crate::isolate::Known;
 use crate::merge::{Delivery, Merge, Position};
 use crate::work::Scratch;
 
@@ -41,11 +43,22 @@ pub struct LocalOptions {
     pub consumer: ConsumerIndex,
     /// Where to begin.
     pub from: Position,
+    /// How many samples may be left out, where the pipeline leaves out those that fail.
+    pub budget: Budget,
+    /// Samples that an earlier run left out and this one must, too.
+    pub known: Known,
 }
 
 impl Default for LocalOptions {
     fn default() -> Self {
-        Self { threads: 0, end_epoch: Some(1), consumer: ConsumerIndex(0), from: Position::default() }
+        Self {
+            threads: 0,
+            end_epoch: Some(1),
+            consumer: ConsumerIndex(0),
+            from: Position::default(),
+            budget: Budget::default(),
+            known: Known::default(),
+        }
     }
 }
 
@@ -86,6 +99,7 @@ struct State {
 struct Shared {
     executable: Arc<Executable>,
     consumer: ConsumerIndex,
+    known: Known,
     state: Mutex<State>,
     /// Told when there is room for work.
     room: Condvar,
@@ -113,7 +127,8 @@ impl LocalStream {
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if options.threads == 0 { cores } else { options.threads };
-        let merge = Merge::new(executable.clone(), &options.from)?;
+        let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
+        merge.set_budget(options.budget);
         let from = options.from;
         let mut cursor =
             Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };
@@ -123,6 +138,7 @@ impl LocalStream {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             executable,
             consumer: options.consumer,
+            known: options.known,
             state: Mutex::new(state),
             room: Condvar::new(),
             news: Condvar::new(),
@@ -159,6 +175,11 @@ impl LocalStream {
                 Err(e)
             }
         }
+    }
+
+    /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        self.merge.take_losses()
     }
 
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
@@ -316,7 +337,7 @@ impl Shared {
     }
 
     fn run(&self, number: u64, task: Task, scratch: &mut Scratch) -> Result<()> {
-        self.executable.morsel(Epoch(task.epoch), self.consumer, task.morsel, scratch, &mut |chunk| {
+        self.executable.morsel(Epoch(task.epoch), self.consumer, task.morsel, &self.known, scratch, &mut |chunk| {
             let mut state = self.lock();
             loop {
                 if state.stop {

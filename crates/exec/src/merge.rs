@@ -8,12 +8,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_core::{Epoch, Result};
+use forebay_core::{ConsumerIndex, Epoch, Result};
 use forebay_data::Chunk;
-use forebay_plan::{Batching, TailStep};
+use forebay_plan::{Batching, OnError, TailStep};
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Budget, Losses, Lost, Tally};
 use crate::executable::Executable;
+use crate::isolate::Isolation;
 use crate::pack::{Packer, Unpacked};
 use crate::passing::{Chain, Passing};
 use crate::work::{Compiled, Scratch};
@@ -30,12 +32,22 @@ pub struct Position {
     /// Rows of that chunk, after the tail's ops, that have been delivered; of the first rows that come out of it and what
     /// follows it, where rows are packed.
     pub rows: u64,
+    /// The phase of the epoch (`plan::Deal`): not 0 where it was dealt anew in its middle.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub phase: u64,
     /// Where in that chunk packing begins; `None` is its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<Unpacked>,
     /// Rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
+    /// What the epoch had come to before that chunk, where samples may be left out.
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub tally: Tally,
+}
+
+fn is_zero(phase: &u64) -> bool {
+    *phase == 0
 }
 
 /// What `next()` returns: one batch, or a run of single samples.
@@ -70,6 +82,9 @@ struct Piece {
 /// Merges the chunks of one consumer. See the module's documentation.
 pub struct Merge {
     executable: Arc<Executable>,
+    consumer: ConsumerIndex,
+    /// The units after which the epoch is over, where that is before its last one.
+    share: Option<u64>,
     /// What sees rows as they come out of splits.
     before: Chain,
     packer: Option<Packer>,
@@ -80,6 +95,7 @@ pub struct Merge {
     pending: VecDeque<Piece>,
     pending_rows: usize,
     ready: VecDeque<Delivery>,
+    losses: Losses,
     /// The place after the last chunk that was pushed.
     next: Position,
     /// Rows of the next chunk that were delivered before this merge began.
@@ -89,11 +105,11 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Starts merging at `from`: the next chunk pushed must be that one.
+    /// Starts merging for a consumer at `from`: the next chunk pushed must be that one.
     ///
     /// # Errors
     /// As [`Executable::new`], for the tail's ops.
-    pub fn new(executable: Arc<Executable>, from: &Position) -> Result<Self> {
+    pub fn new(executable: Arc<Executable>, consumer: ConsumerIndex, from: &Position) -> Result<Self> {
         let stages = executable.stages().clone();
         let (mut before, mut between, mut after) = (Chain::default(), Chain::default(), Vec::new());
         let mut packer: Option<Packer> = None;
@@ -126,7 +142,9 @@ impl Merge {
         before.count_from(first);
         between.count_from(rest);
         let mut merge = Self {
+            share: executable.plan().share(consumer, from.phase),
             executable,
+            consumer,
             before,
             packer,
             between,
@@ -135,25 +153,38 @@ impl Merge {
             pending: VecDeque::new(),
             pending_rows: 0,
             ready: VecDeque::new(),
-            next: Position { rows: 0, counters: Vec::new(), unpacked: None, ..from.clone() },
+            losses: Losses::new(from.tally),
+            next: Position { rows: 0, counters: Vec::new(), unpacked: None, tally: Tally::default(), ..from.clone() },
             discard: from.rows,
             satisfied: false,
             scratch: Scratch::default(),
         };
-        merge.satisfied = merge.takes_are_full();
+        merge.satisfied = merge.is_full();
         Ok(merge)
+    }
+
+    /// Says how many samples may be lost.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.losses.budget = budget;
+    }
+
+    /// Returns the samples that were left out of what was pushed since this was last asked for.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        self.losses.take()
     }
 
     /// Takes the next chunk of the ordered stream: chunk `index` of split `split`.
     ///
     /// # Errors
-    /// Whatever an op of the tail gives.
+    /// Whatever an op of the tail gives; Data when more samples were lost than may be.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
         let counters = self.counters_out();
-        let at = Position { epoch: self.next.epoch, split, chunk: index, counters, ..Position::default() };
+        let (epoch, phase, tally) = (self.next.epoch, self.next.phase, self.losses.tally);
+        let at = Position { epoch, phase, split, chunk: index, counters, tally, ..Position::default() };
+        let chunk = self.within_share(split, index, chunk);
         self.next = Position { chunk: index + 1, ..at.clone() };
-        let chunk = self.before.run(chunk, &self.executable, &mut self.scratch)?;
-        self.satisfied = self.takes_are_full();
+        let chunk = self.pass(chunk, (Epoch(epoch), split))?;
+        self.satisfied = self.is_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
@@ -162,6 +193,31 @@ impl Merge {
             }
         }
         self.make_ready(false)
+    }
+
+    /// Runs the ops that see rows as they come, and counts those that are lost there or were before.
+    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64)) -> Result<Chunk> {
+        let executable = self.executable.clone();
+        let locate = |e| executable.locate(e);
+        let mut isolation = Isolation::new(executable.on_error(), &locate);
+        let (rows, mut losses) = (chunk.num_rows(), chunk.losses().to_vec());
+        let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
+        losses.extend(isolation.into_losses());
+        let plan = executable.plan();
+        let expected = plan.rows().map(|rows| rows.div_ceil(u64::from(plan.consumers())));
+        // Positions of pipelines that lose nothing stay as short as they were.
+        let rows = if executable.on_error().is_tolerant() { rows } else { 0 };
+        self.losses.count(at, rows, losses, expected)?;
+        Ok(chunk)
+    }
+
+    /// Cuts off what is left out so that all consumers get as much.
+    fn within_share(&self, split: u64, index: u64, chunk: Chunk) -> Chunk {
+        let Some(share) = self.share else { return chunk };
+        let sizing = self.executable.plan().sizing();
+        let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
+        let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
+        chunk.slice(0, rows)
     }
 
     /// Takes what is packed by now.
@@ -177,8 +233,11 @@ impl Merge {
 
     /// Takes rows that come out next; replaying from `start` gives them first.
     fn accept(&mut self, chunk: Chunk, mut start: Position) -> Result<()> {
-        let mut chunk = self.between.run(chunk, &self.executable, &mut self.scratch)?;
-        self.satisfied = self.takes_are_full();
+        // A packed row holds many samples: none of them is lost for it.
+        let locate = |e| e;
+        let mut isolation = Isolation::new(OnError::Raise, &locate);
+        let mut chunk = self.between.run(chunk, &self.executable, &mut isolation, &mut self.scratch)?;
+        self.satisfied = self.is_full();
         let discard = std::mem::take(&mut self.discard).min(chunk.num_rows() as u64);
         if discard > 0 {
             chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
@@ -199,13 +258,15 @@ impl Merge {
     pub fn end_epoch(&mut self) -> Result<()> {
         self.pack(true)?;
         self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.share = self.executable.plan().share(self.consumer, 0);
         self.make_ready(true)?;
         self.pending.clear();
         self.pending_rows = 0;
         self.before.counters.fill(0);
         self.between.counters.fill(0);
+        self.losses.end_epoch();
         self.discard = 0;
-        self.satisfied = self.takes_are_full();
+        self.satisfied = self.is_full();
         Ok(())
     }
 
@@ -214,13 +275,15 @@ impl Merge {
         self.ready.pop_front()
     }
 
-    /// Says whether a `take` has all its rows, so that nothing more of this epoch is needed.
+    /// Says whether a `take` has all its rows, or the consumer its share, so that nothing more of this epoch is needed.
     pub fn is_satisfied(&self) -> bool {
         self.satisfied
     }
 
-    fn takes_are_full(&self) -> bool {
-        self.before.is_full() || self.between.is_full()
+    fn is_full(&self) -> bool {
+        let sizing = self.executable.plan().sizing();
+        let passed = || sizing.first_unit(self.next.split, self.next.chunk);
+        self.before.is_full() || self.between.is_full() || self.share.is_some_and(|share| passed() >= share)
     }
 
     /// Counters are written down only where an op counts.
@@ -286,6 +349,9 @@ impl Merge {
         let mut batch = Chunk::concat(&parts)?;
         for work in &self.after {
             batch = work.run(&batch, None, &mut self.scratch).map_err(|e| self.executable.locate(e))?;
+            let at = (Epoch(self.next.epoch), self.next.split);
+            self.losses.count(at, 0, batch.losses().to_vec(), None)?;
+            batch = batch.with_losses(Vec::new());
         }
         let end = self.first_pending();
         self.deliver(batch, true, start, end);
@@ -293,9 +359,9 @@ impl Merge {
     }
 
     fn first_pending(&self) -> Position {
-        let next = || Position {
-            counters: if self.next.split == 0 && self.next.chunk == 0 { Vec::new() } else { self.counters_out() },
-            ..self.next.clone()
+        let next = || match (self.next.split, self.next.chunk) {
+            (0, 0) => self.next.clone(),
+            _ => Position { counters: self.counters_out(), tally: self.losses.tally, ..self.next.clone() },
         };
         let pending = self.pending.front().map(|p| p.start.clone());
         pending.or_else(|| self.held_from()).unwrap_or_else(next)

@@ -5,6 +5,7 @@ use forebay_core::Result;
 use forebay_data::Chunk;
 
 use crate::executable::Executable;
+use crate::isolate::Isolation;
 use crate::work::{Compiled, Scratch};
 
 /// An op on rows as they come.
@@ -38,13 +39,21 @@ impl Chain {
         self.steps.iter().zip(&self.counters).any(|(s, seen)| matches!(s, Passing::Take(n) if seen >= n))
     }
 
-    pub(crate) fn run(&mut self, mut chunk: Chunk, executable: &Executable, scratch: &mut Scratch) -> Result<Chunk> {
+    /// Runs the steps. `isolation` says what becomes of rows that fail.
+    pub(crate) fn run(
+        &mut self,
+        mut chunk: Chunk,
+        executable: &Executable,
+        isolation: &mut Isolation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
         for (step, seen) in self.steps.iter().zip(&mut self.counters) {
             let rows = chunk.num_rows() as u64;
             let first = *seen;
             match step {
                 Passing::Work(work) => {
-                    chunk = work.run(&chunk, None, scratch).map_err(|e| executable.locate(e))?;
+                    let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, None, scratch));
+                    chunk = ran.map_err(|e| executable.locate(e))?;
                     continue;
                 }
                 Passing::Take(n) => chunk = chunk.slice(0, rows.min(n.saturating_sub(first)) as usize),

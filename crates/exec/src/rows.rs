@@ -7,14 +7,14 @@ use forebay_data::{Chunk, RowId, Schema};
 use forebay_io::{Place, Reader, SourceIndex};
 use forebay_plan::{BlobId, Source};
 
-use crate::executable::{Environment, numbered};
+use crate::executable::{Environment, numbered, numbered_sample};
 use crate::functions::{Functions, Pickle};
 
 /// Rows of a chunk read from a block of unknown length. Fixed: it decides what a batched function sees.
 const STREAM_ROWS: usize = 64;
 
 pub(crate) enum Rows {
-    Files(Arc<dyn Reader>),
+    Files(Arc<dyn Reader>, SourceIndex),
     Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
     Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
 }
@@ -29,19 +29,30 @@ impl Rows {
             Source::Generator { blob, .. } => Ok(Rows::Generator { generator: pickle(blob)?, schema, functions }),
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
-                Ok(Rows::Files(forebay_io::open(source, index, env.blobs.as_ref())?))
+                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref())?, index))
             }
         }
     }
 
     pub(crate) fn gather(&self, places: &[Place]) -> Result<Chunk> {
         match self {
-            Rows::Files(reader) => reader.gather(places),
+            Rows::Files(reader, _) => reader.gather(places),
             Rows::Items { dataset, schema, functions } => {
                 let rows: Vec<u64> = places.iter().map(|p| p.row).collect();
                 functions.items(dataset, &rows, numbered(places), schema)
             }
             Rows::Generator { .. } => Err(Error::internal("a generator has no rows to pick")),
+        }
+    }
+
+    /// Returns the number of a counted row, and its name for people.
+    pub(crate) fn name(&self, row: u64) -> (SampleId, String) {
+        match self {
+            Rows::Files(_, index) => {
+                let sample = index.locate(row);
+                (sample, index.describe_sample(sample))
+            }
+            _ => (numbered_sample(row), format!("row {row}")),
         }
     }
 
@@ -52,7 +63,7 @@ impl Rows {
         see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Rows::Files(reader) => {
+            Rows::Files(reader, _) => {
                 let chunks = match reader.stream(block, epoch, STREAM_ROWS) {
                     Ok(chunks) => chunks,
                     Err(e) => return see(Err(e)),

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use forebay_core::{Error, Result, Seed};
-use forebay_data::{Chunk, Schema};
+use forebay_data::{Chunk, Loss, Schema};
 use forebay_plan::{Function, Op, Step, Work};
 
 use crate::crew::{Crew, Place};
@@ -14,6 +15,7 @@ use crate::images::ImageWork;
 use crate::mix::MixWork;
 use crate::table;
 use crate::tokenize::TokenizeWork;
+use crate::twice::Twice;
 
 /// What one thread keeps between morsels.
 #[derive(Default)]
@@ -107,7 +109,9 @@ fn each_batch(chunk: &Chunk, size: Option<usize>, f: impl Fn(&Chunk) -> Result<C
         Some(size) if chunk.num_rows() > size => {
             let starts = (0..chunk.num_rows()).step_by(size);
             let parts: Result<Vec<_>> = starts.map(|s| f(&chunk.slice(s, size.min(chunk.num_rows() - s)))).collect();
-            Chunk::concat(&parts?)
+            let parts = parts?;
+            let warnings = parts.iter().flat_map(|p| p.losses().iter().cloned()).collect();
+            Ok(Chunk::concat(&parts)?.with_losses(warnings))
         }
         _ => f(chunk),
     }
@@ -123,6 +127,7 @@ pub(crate) struct FunctionWork {
     /// The columns that it writes; `None` for a filter.
     output: Option<Arc<Schema>>,
     keep_others: bool,
+    twice: Twice,
 }
 
 impl FunctionWork {
@@ -135,7 +140,16 @@ impl FunctionWork {
         let pickle = Pickle { id: function.blob.clone(), bytes: env.blobs.get(&function.blob)? };
         let randomness = function.with_rng.then_some(Randomness { seed, random: step.random });
         let functions = env.functions.clone();
-        Ok(Self { step: step.clone(), function, pickle, randomness, functions, output, keep_others })
+        Ok(Self {
+            step: step.clone(),
+            function,
+            pickle,
+            randomness,
+            functions,
+            output,
+            keep_others,
+            twice: Twice::default(),
+        })
     }
 
     fn run(&self, chunk: &Chunk, batch: Option<usize>) -> Result<Chunk> {
@@ -152,14 +166,28 @@ impl FunctionWork {
         };
         let function = self.effective();
         let Some(output) = &self.output else {
-            let keep = self.functions.filter(&function, &self.pickle, &input, self.randomness)?;
-            return chunk.filter(&keep);
+            let filter = |input: &Chunk| self.functions.filter(&function, &self.pickle, input, self.randomness);
+            let keep = filter(&input)?;
+            let verdict: ArrayRef = Arc::new(keep.clone());
+            let again = |input: &Chunk| Ok::<Vec<ArrayRef>, Error>(vec![Arc::new(filter(input)?)]);
+            let warning = self.twice.check(&input, &[verdict], &Schema::default(), function.batched, &again);
+            return Ok(self.warned(chunk.filter(&keep)?, warning));
         };
-        let columns = self.functions.map(&function, &self.pickle, &input, self.randomness, output)?;
-        if !self.keep_others {
-            return chunk.with_columns(output.clone(), columns);
-        }
-        output.fields().iter().zip(columns).try_fold(chunk.clone(), |c, (f, col)| c.with_column(f.clone(), col))
+        let map = |input: &Chunk| self.functions.map(&function, &self.pickle, input, self.randomness, output);
+        let columns = map(&input)?;
+        let warning = self.twice.check(&input, &columns, output, function.batched, &map);
+        let mapped = if self.keep_others {
+            output.fields().iter().zip(columns).try_fold(chunk.clone(), |c, (f, col)| c.with_column(f.clone(), col))?
+        } else {
+            chunk.with_columns(output.clone(), columns)?
+        };
+        Ok(self.warned(mapped, warning))
+    }
+
+    /// A warning travels with the rows it is about.
+    fn warned(&self, chunk: Chunk, warning: Option<Loss>) -> Chunk {
+        let warning = warning.map(|loss| Loss { error: self.step.node.blame(loss.error), ..loss });
+        chunk.with_losses(warning.into_iter().collect())
     }
 
     /// After batch, a function sees columns whether the user said `batched` or not.

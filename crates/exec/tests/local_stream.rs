@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use bytes::Bytes;
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_core::{Error, Result, Seed};
 use forebay_data::Memory;
 use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position, extent};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
@@ -37,7 +37,7 @@ fn ids(delivery: &Delivery) -> Vec<i64> {
 
 /// Every delivery with the position after it.
 fn run(executable: &Arc<Executable>, threads: usize, from: Position, epochs: u64) -> Vec<(Vec<i64>, Position)> {
-    let options = LocalOptions { threads, end_epoch: Some(epochs), consumer: ConsumerIndex(0), from };
+    let options = LocalOptions { threads, end_epoch: Some(epochs), from, ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable.clone(), options).expect("starts");
     let mut all = Vec::new();
     while let Some(delivery) = stream.next(&mut || Ok(())).expect("no error") {

@@ -51,7 +51,7 @@ fn run(stages: &Arc<Stages>, from: Position) -> Result<()> {
     let plan = EpochPlan::new(stages, extent(source, Some(&index)), Seed(1), 1, None)?;
     let executable = Executable::new(stages.clone(), Arc::new(plan), Some(index), &environment())?;
     let end_epoch = Some(from.epoch.saturating_add(1));
-    let options = LocalOptions { threads: 1, end_epoch, consumer: ConsumerIndex(0), from };
+    let options = LocalOptions { threads: 1, end_epoch, from, ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable, options)?;
     let mut polls = 0;
     let mut poll = || {

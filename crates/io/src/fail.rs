@@ -48,6 +48,7 @@ pub(crate) fn corrupt(uri: &str, offset: u64, what: impl Into<String>) -> Error 
 /// The file is not the one that was indexed.
 pub(crate) fn changed(uri: &str, was: impl std::fmt::Display, is: impl std::fmt::Display) -> Error {
     Error::data("this file changed since it was indexed")
+        .with("fault", "file")
         .with("file", uri)
         .with("was", was)
         .with("is", is)

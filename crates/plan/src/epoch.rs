@@ -1,19 +1,20 @@
 //! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, stored nowhere.
 //!
 //! Rows are dealt in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
-//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n`, so the global sequence of
-//! batches is the same for any number of consumers. A split is a run of a consumer's units; a **morsel** is the part
-//! of a split that a thread computes at once.
+//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `deal`), so the global
+//! sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a **morsel** is
+//! the part of a split that a thread computes at once.
 //!
 //! Invariants: every unit is in exactly one split; sizes depend on the pipeline and the source alone, so morsels,
 //! and with them everything that a user's batched function sees, are the same everywhere.
 
 use std::ops::Range;
 
-use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
+use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
 use forebay_data::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
+use crate::deal::Deal;
 use crate::order::Order;
 use crate::stages::{Stages, Work};
 
@@ -49,26 +50,58 @@ const SPLITS_MIN: u64 = 64;
 const MORSEL_ROWS: u64 = 16_384;
 /// The text that is tokenized at once: a few milliseconds' work.
 const MORSEL_TEXT_BYTES: u64 = 128 << 10;
-/// The unit of rows that are not batched by the plan.
+/// The unit of rows that are not batched by the plan, in an epoch that is long enough.
 const UNIT_ROWS: u64 = 64;
+/// A shorter epoch of such rows has at least as many units as this, or one for each row: what consumers leave out to
+/// get equal shares, less than a unit each, should be little.
+const UNITS_MIN: u64 = 4096;
 
 impl Sizing {
+    /// Returns sizes that were recorded, if they can be this pipeline's.
+    fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
+        let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
+        let fits = (self.unit_rows > 0) == counted && unit.is_none_or(|unit| unit == self.unit_rows);
+        if !fits || self.morsel_units == 0 || self.split_units == 0 {
+            return Err(Error::invalid("the recorded sizes are not those of this pipeline")
+                .hint("a saved state fits the pipeline that it was saved with"));
+        }
+        Ok(self)
+    }
+
+    /// Returns the first unit of a chunk in its consumer's epoch, where rows are counted.
+    pub fn first_unit(&self, split: u64, chunk: u64) -> u64 {
+        split.saturating_mul(self.split_units).saturating_add(chunk.saturating_mul(self.morsel_units))
+    }
+
+    /// Returns the split and the chunk that hold a unit of a consumer's epoch, and which of the chunk's it is.
+    pub fn find_unit(&self, unit: u64) -> (u64, u64, u64) {
+        let (split, inside) = (unit / self.split_units, unit % self.split_units);
+        (split, inside / self.morsel_units, inside % self.morsel_units)
+    }
+
     /// Chooses sizes for a pipeline over a source.
     pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
         let Some(rows) = extent.rows else { return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1 }) };
         let source_row = (extent.bytes / rows.max(1)).max(1);
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
-        let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
+        let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
         let rows_max = rows_max(&stages.split, source_row);
         let morsel_units = units(MORSEL_BYTES).min((rows_max / unit_rows).max(1));
         let total = places.map_or(u64::MAX, |p| p.div_ceil(unit_rows));
-        let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(1);
+        let least = if stages.unit.is_some() { 1 } else { UNIT_ROWS / unit_rows };
+        let share = (total / SPLITS_MIN / u64::from(consumers.max(1))).max(least);
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
         // A split that is cut short for the sake of sharing need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
         Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units })
     }
+}
+
+/// Returns the unit of rows that no plan batches: a power of two, so that a source that grows still fits old states.
+fn unit_rows(places: Option<u64>) -> u64 {
+    let most = places.map_or(UNIT_ROWS, |p| (p / UNITS_MIN).clamp(1, UNIT_ROWS));
+    1 << most.ilog2()
 }
 
 /// The most rows of a morsel. Work that costs more than a copy comes in small morsels, so that threads share it evenly.
@@ -113,8 +146,11 @@ pub enum Morsel {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     order: Option<Order>,
-    blocks: u64,
-    consumers: u32,
+    extent: Extent,
+    deal: Deal,
+    /// Whether the plan knows all that consumers get.
+    dealt: bool,
+    batched: bool,
     sizing: Sizing,
     seed: Seed,
     /// Places in the order that are dealt: without the remainder that `drop_remainder` leaves out.
@@ -125,8 +161,17 @@ impl EpochPlan {
     /// Plans the epochs of a pipeline over a source, choosing sizes unless the job has recorded them.
     ///
     /// # Errors
-    /// Invalid when the order ops do not go together.
-    pub fn new(stages: &Stages, extent: Extent, seed: Seed, consumers: u32, sizing: Option<Sizing>) -> Result<Self> {
+    /// Invalid when the order ops do not go together, when the sizes are of another pipeline, or when even shares are
+    /// asked for and cannot be.
+    pub fn new(
+        stages: &Stages,
+        extent: Extent,
+        seed: Seed,
+        deal: impl Into<Deal>,
+        sizing: Option<Sizing>,
+    ) -> Result<Self> {
+        let deal = deal.into();
+        let deal = Deal { consumers: deal.consumers.max(1), ..deal };
         let order = match extent.rows {
             Some(rows) => Some(Order::new(rows, stages.order.iter().map(|s| (&s.node.op, s.random)))?),
             None => None,
@@ -136,10 +181,35 @@ impl EpochPlan {
             _ => len,
         });
         let sizing = match sizing {
-            Some(sizing) => sizing,
-            None => Sizing::choose(stages, extent, places, consumers)?,
+            Some(sizing) => sizing.check(stages, order.is_some())?,
+            None => Sizing::choose(stages, extent, places, deal.consumers)?,
         };
-        Ok(Self { order, blocks: extent.blocks, consumers: consumers.max(1), sizing, seed, places })
+        let dealt = stages.dealt && order.is_some();
+        let plan = Self { order, extent, deal, dealt, batched: stages.aligned.is_some(), sizing, seed, places };
+        if deal.even {
+            plan.check_even(stages)?;
+        }
+        Ok(plan)
+    }
+
+    /// Even shares need counts, and at least one unit for each consumer.
+    fn check_even(&self, stages: &Stages) -> Result<()> {
+        if !self.dealt {
+            let error = Error::invalid("even=True, and how much each consumer gets is known only when it has run")
+                .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
+            return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
+        }
+        let (n, units) = (self.deal.consumers, self.whole_units());
+        match units {
+            Some(units) if units > 0 && units < u64::from(n) => {
+                let what = if self.batched { "batches" } else { "samples" };
+                Err(Error::invalid(format!(
+                    "an epoch has {units} {what} for {n} consumers, and each gets as many as the others: none"
+                ))
+                .hint("use smaller batches or fewer consumers; with even=False some get one and others none"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the sizes, to be recorded with the job.
@@ -149,7 +219,23 @@ impl EpochPlan {
 
     /// Returns the number of consumers.
     pub fn consumers(&self) -> u32 {
-        self.consumers
+        self.deal.consumers
+    }
+
+    /// Returns how units are dealt.
+    pub fn deal(&self) -> Deal {
+        self.deal
+    }
+
+    /// Returns what was known of the source.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Says whether the plan knows all that consumers get: then a unit is what one takes at a time, and its stream can be
+    /// dealt anew.
+    pub fn is_dealt(&self) -> bool {
+        self.dealt
     }
 
     /// Returns the rows that an epoch gives before any filter; `None` when endless or not known.
@@ -163,17 +249,30 @@ impl EpochPlan {
     }
 
     /// Returns the units of an epoch over all consumers; `None` is endless.
-    fn units(&self) -> Option<u64> {
+    pub fn units(&self) -> Option<u64> {
         match &self.order {
             Some(_) => self.places.map(|p| p.div_ceil(self.sizing.unit_rows)),
-            None => Some(self.blocks),
+            None => Some(self.extent.blocks),
         }
+    }
+
+    /// Returns the units that count as one: a short batch is a batch, a short run of samples is not.
+    fn whole_units(&self) -> Option<u64> {
+        let short = |p: u64| if self.batched { p.div_ceil(self.sizing.unit_rows) } else { p / self.sizing.unit_rows };
+        self.places.map(short)
+    }
+
+    /// Returns the units of its own after which a consumer's epoch is over, though more were dealt to it: shares are even.
+    /// `phase` is that of the epoch.
+    pub fn share(&self, consumer: ConsumerIndex, phase: u64) -> Option<u64> {
+        let units = self.whole_units().filter(|_| self.deal.even)?;
+        let share = self.deal.even_share(consumer, units, phase);
+        Some(share).filter(|share| self.consumer_units(consumer).is_some_and(|dealt| *share < dealt))
     }
 
     /// Returns the units of one consumer; `None` is endless.
     pub fn consumer_units(&self, consumer: ConsumerIndex) -> Option<u64> {
-        let (n, i) = (u64::from(self.consumers), u64::from(consumer.0));
-        self.units().map(|u| (u + n - 1 - i) / n)
+        self.units().map(|units| self.deal.dealt(consumer, units))
     }
 
     /// Returns the splits of one consumer's epoch; `None` is endless.
@@ -198,7 +297,7 @@ impl EpochPlan {
         let units = self.split_units(consumer, split);
         let size = self.sizing.morsel_units;
         let counted = self.order.is_some();
-        let (n, i) = (u64::from(self.consumers), u64::from(consumer.0));
+        let (n, i) = (u64::from(self.deal.consumers), u64::from(consumer.0));
         units.clone().step_by(size as usize).map(move |first| match counted {
             true => Morsel::Units { first, count: size.min(units.end - first) },
             false => Morsel::Block { block: first * n + i },
@@ -211,7 +310,7 @@ impl EpochPlan {
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
         for unit in first..first + count {
-            let global = unit * u64::from(self.consumers) + u64::from(consumer.0);
+            let global = unit * u64::from(self.deal.consumers) + u64::from(consumer.0);
             let start = global * self.sizing.unit_rows;
             for place in start..(start + self.sizing.unit_rows).min(end) {
                 let (row, epoch) = at.at(place);

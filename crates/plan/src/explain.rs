@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use forebay_core::ConsumerIndex;
+
 use crate::epoch::EpochPlan;
 use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
@@ -198,7 +200,7 @@ fn work(work: &Work) -> String {
 fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let sizing = plan.sizing();
     let count = |n: Option<u64>| n.map_or("endless".to_owned(), |n| n.to_string());
-    let n = plan.num_splits(forebay_core::ConsumerIndex(0));
+    let n = plan.num_splits(ConsumerIndex(0));
     let _ = writeln!(out, "splits");
     if sizing.unit_rows == 0 {
         let _ = writeln!(out, "  {} an epoch, one for each source block", count(n));
@@ -214,4 +216,22 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
         sizing.unit_rows,
         sizing.morsel_units
     );
+    if plan.consumers() > 1 {
+        dealt(out, unit, plan);
+    }
+}
+
+/// What each of several consumers gets.
+fn dealt(out: &mut String, unit: &str, plan: &EpochPlan) {
+    let n = plan.consumers();
+    let what = match (plan.is_dealt(), plan.deal().even, plan.units()) {
+        (false, _, _) => "how much each gets is known only when it has run".to_owned(),
+        (true, _, None) => "without end".to_owned(),
+        (true, true, Some(units)) => {
+            let share = plan.share(ConsumerIndex(0), 0).or(plan.consumer_units(ConsumerIndex(0))).unwrap_or(0);
+            format!("{share} to each; of {units}, {} are left out", units - share * u64::from(n))
+        }
+        (true, false, Some(units)) => format!("all {units}, so that some may get one more than others"),
+    };
+    let _ = writeln!(out, "  {unit} are dealt to {n} consumers, one after the other: {what}");
 }

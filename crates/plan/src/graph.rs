@@ -8,6 +8,7 @@ use forebay_core::{DatasetId, Error, Result};
 use forebay_data::Schema;
 use serde::{Deserialize, Serialize};
 
+use crate::on_error::OnError;
 use crate::op::{Class, Op};
 use crate::source::Source;
 
@@ -72,6 +73,7 @@ pub struct Graph {
     schema: Schema,
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
+    on_error: OnError,
 }
 
 /// What is written down of a graph. The version rises when an old reader could misunderstand.
@@ -82,6 +84,8 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     site: Option<Site>,
     nodes: Vec<Node>,
+    #[serde(default, skip_serializing_if = "OnError::is_raise")]
+    on_error: OnError,
 }
 
 /// The version of the written form.
@@ -90,7 +94,7 @@ const VERSION: u32 = 1;
 impl From<Graph> for Wire {
     fn from(g: Graph) -> Self {
         let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
-        Self { version: VERSION, source: g.source, site: g.site, nodes }
+        Self { version: VERSION, source: g.source, site: g.site, nodes, on_error: g.on_error }
     }
 }
 
@@ -104,7 +108,8 @@ impl TryFrom<Wire> for Graph {
                 format!("a graph of version {} cannot be read: this is version {VERSION}", wire.version),
             ));
         }
-        wire.nodes.into_iter().try_fold(Graph::new(wire.source, wire.site)?, |g, n| g.then(n))
+        let graph = Graph::new(wire.source, wire.site)?.with_on_error(wire.on_error);
+        wire.nodes.into_iter().try_fold(graph, |g, n| g.then(n))
     }
 }
 
@@ -118,7 +123,7 @@ impl Graph {
             return Err(Error::invalid("range: step must not be 0"));
         }
         let schema = source.schema()?;
-        Ok(Self { source, site, nodes: Vec::new(), schema, batch: None })
+        Ok(Self { source, site, nodes: Vec::new(), schema, batch: None, on_error: OnError::Raise })
     }
 
     /// Adds an op.
@@ -218,10 +223,23 @@ impl Graph {
         self.batch
     }
 
+    /// Returns what becomes of samples that fail.
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// Says what becomes of samples that fail.
+    #[must_use]
+    pub fn with_on_error(self, on_error: OnError) -> Self {
+        Self { on_error, ..self }
+    }
+
     /// Returns the name of what this graph computes.
     pub fn dataset_id(&self) -> DatasetId {
         let mut wire = Wire::from(self.clone());
         wire.site = None;
+        // What is kept of a sample that was left out changes nothing about the others.
+        wire.on_error = if wire.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
         wire.nodes.retain(|n| n.op.class() != Class::Hint);
         for node in &mut wire.nodes {
             (node.site, node.label) = (None, None);
@@ -260,6 +278,9 @@ impl Graph {
         if self.source != other.source {
             let show = |s: &Source| format!("{}({})", s.name(), s.describe());
             return Some(format!("the source is {}, and was {}", show(&other.source), show(&self.source)));
+        }
+        if self.on_error != other.on_error {
+            return Some(format!("on_error is {}, and was {}", other.on_error, self.on_error));
         }
         let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
         let (ours, theirs) = (kept(self), kept(other));

@@ -9,12 +9,14 @@
 //! nothing depends on the number of workers or threads.
 
 mod cut;
+mod deal;
 mod epoch;
 mod explain;
 mod expr;
 mod graph;
 mod image;
 mod mix;
+mod on_error;
 mod op;
 mod order;
 mod permute;
@@ -23,11 +25,13 @@ mod stages;
 mod text;
 
 pub use cut::Cut;
+pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
 pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote, stack_dtype};
 pub use graph::{Graph, Node, Site};
 pub use image::image_layout;
+pub use on_error::OnError;
 pub use op::{Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op};
 pub use order::Order;
 pub use permute::Permutation;

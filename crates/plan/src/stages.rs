@@ -3,6 +3,12 @@
 //! The rule: order ops move to the epoch plan as long as the number of rows is known; from the first op that needs
 //! the merged stream (`take` after a filter, `pack`, `batch` over an unknown count) on, everything is tail. Row ops of one
 //! image column are fused into one piece of work, which decodes only what it needs and writes its result once.
+//!
+//! Where samples that fail are left out, no count is known once rows have been read: batches are made after the merge,
+//! as behind a filter. They are made as late as possible, just before the first op that sees a whole batch, so that row
+//! ops written behind `batch` still run inside splits and lose rows before batches are counted. Order ops stay where they
+//! are: they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so
+//! that every consumer gets the same rows as when nothing may be left out.
 
 use std::sync::Arc;
 
@@ -102,8 +108,13 @@ pub struct Stages {
     pub split: Vec<Work>,
     /// How the rows of a split go into batches, when the plan aligns splits with batches.
     pub aligned: Option<Batching>,
+    /// The rows of a unit, where the pipeline has an opinion.
+    pub unit: Option<usize>,
     /// What runs after the merge.
     pub tail: Vec<TailStep>,
+    /// Whether the plan knows every count, so that what it deals is what consumers get. Else how much one gets shows only
+    /// when it runs.
+    pub dealt: bool,
     /// How many batches may wait for the consumer, if the user said.
     pub prefetch: Option<usize>,
 }
@@ -121,12 +132,17 @@ impl Stages {
             order: Vec::new(),
             split: Vec::new(),
             aligned: None,
+            unit: None,
             tail: Vec::new(),
+            dealt: false,
             prefetch: None,
         };
         let mut exact = counted;
         let mut random = 0;
         let mut batched = false;
+        // A batch that waits to be made as late as possible.
+        let mut late = None;
+        let tolerant = graph.on_error().is_tolerant();
         let mut schema = graph.source().schema()?;
         for node in graph.nodes() {
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
@@ -134,6 +150,9 @@ impl Stages {
             let step = Step { node: node.clone(), random, schema: Arc::new(schema.clone()), per_batch };
             random += u64::from(node.op.is_random());
             let in_plan = stages.tail.is_empty() && exact;
+            if per_batch {
+                stages.tail.extend(late.take().map(TailStep::Batch));
+            }
             match &node.op {
                 Op::Prefetch { count } => stages.prefetch = Some(*count),
                 Op::Shuffle {} | Op::Repeat { .. } => stages.order.push(step),
@@ -144,10 +163,11 @@ impl Stages {
                 Op::Batch { size, drop_remainder } => {
                     let batching = Batching { size: *size, drop_remainder: *drop_remainder };
                     batched = true;
-                    if in_plan {
-                        stages.aligned = Some(batching);
-                    } else {
-                        stages.tail.push(TailStep::Batch(batching));
+                    stages.unit = Some(*size).filter(|_| in_plan);
+                    match tolerant {
+                        true => late = Some(batching),
+                        false if in_plan => stages.aligned = Some(batching),
+                        false => stages.tail.push(TailStep::Batch(batching)),
                     }
                 }
                 Op::Pack(_) => {
@@ -165,7 +185,15 @@ impl Stages {
                 }
             }
         }
+        stages.tail.extend(late.map(TailStep::Batch));
+        // Whether a sample is left out shows only when it is computed.
+        stages.dealt = exact && !tolerant;
         Ok(stages)
+    }
+
+    /// Returns the first op after which the plan does not know how many rows there are.
+    pub(crate) fn first_uncounted(&self) -> Option<&Arc<Node>> {
+        self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
 
     /// Returns the columns of what a split gives.

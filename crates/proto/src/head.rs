@@ -5,8 +5,10 @@
 //! ```text
 //! bytes 0..8   the chunk's index in its split
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
-//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart
-//! bytes 13..   if lent: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
+//! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart;
+//!              bit 3: rows were left out
+//! bytes 13..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
+//! bytes ..     if lent: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
 //!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
 //!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
 //! ```
@@ -22,6 +24,7 @@ const FIXED_BYTES: usize = 13;
 const MORE: u8 = 1;
 const LENT: u8 = 2;
 const APART: u8 = 4;
+const LOST: u8 = 8;
 
 /// What a message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +35,8 @@ pub struct ChunkHead {
     pub more: bool,
     /// Where the large columns are.
     pub large: Large,
+    /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
+    pub losses: Bytes,
 }
 
 /// Where the large columns of a chunk are.
@@ -79,12 +84,19 @@ impl ChunkHead {
     /// Puts the head on a message.
     #[must_use]
     pub fn seal(&self, data: FlightData) -> FlightData {
-        let (flag, large) = self.large.to_bytes();
-        let mut head = Vec::with_capacity(FIXED_BYTES + large.len());
+        let (large_flag, large) = self.large.to_bytes();
+        let mut rest = Vec::with_capacity(8 + self.losses.len() + large.len());
+        if !self.losses.is_empty() {
+            rest.put_u64_le(self.losses.len() as u64);
+            rest.put_slice(&self.losses);
+        }
+        rest.put_slice(&large);
+        let lost_flag = u8::from(!self.losses.is_empty()) * LOST;
+        let mut head = Vec::with_capacity(FIXED_BYTES + rest.len());
         head.put_u64_le(self.index);
-        head.put_u32_le(checksum(&data, &large));
-        head.put_u8(u8::from(self.more) * MORE + flag);
-        head.put_slice(&large);
+        head.put_u32_le(checksum(&data, &rest));
+        head.put_u8(u8::from(self.more) * MORE + large_flag + lost_flag);
+        head.put_slice(&rest);
         data.with_app_metadata(head)
     }
 
@@ -101,13 +113,14 @@ impl ChunkHead {
         if crc != checksum(data, head) {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
-        let large = match flags & !MORE {
+        let losses = if flags & LOST != 0 { losses(&mut head)? } else { Bytes::new() };
+        let large = match flags & !(MORE | LOST) {
             0 => Large::Inside,
             LENT => Large::Lent(Lent::from_bytes(head)?),
             APART => Large::Apart(ApartColumn::all_from_bytes(head)?),
             _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
         };
-        Ok(Self { index, more: flags & MORE != 0, large })
+        Ok(Self { index, more: flags & MORE != 0, large, losses })
     }
 }
 
@@ -174,9 +187,18 @@ impl LentColumn {
     }
 }
 
-fn checksum(data: &FlightData, large: &[u8]) -> u32 {
+fn losses(head: &mut &[u8]) -> Result<Bytes> {
+    let cut = || Error::data("what a chunk says of rows that were left out is cut off");
+    let len = head.try_get_u64_le().map_err(|_| cut())? as usize;
+    if head.len() < len {
+        return Err(cut());
+    }
+    Ok(head.copy_to_bytes(len))
+}
+
+fn checksum(data: &FlightData, rest: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&data.data_header), &data.data_body);
-    crc32c::crc32c_append(crc, large)
+    crc32c::crc32c_append(crc, rest)
 }
 
 #[cfg(test)]
@@ -193,11 +215,13 @@ mod tests {
             LentColumn { column: 1, offset: 1 << 33, len: 4096 },
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
-        let plain = ChunkHead { index: 0x0102, more: false, large: Large::Inside };
-        let lent = ChunkHead { index: 7, more: true, large: Large::Lent(Lent { loan: 9, columns }) };
+        let plain = ChunkHead { index: 0x0102, ..ChunkHead::default() };
+        let large = Large::Lent(Lent { loan: 9, columns });
+        let lent = ChunkHead { index: 7, more: true, large, losses: Bytes::new() };
         let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
-        let apart = ChunkHead { index: 8, more: false, large: Large::Apart(columns) };
-        for head in [plain, lent, apart] {
+        let apart = ChunkHead { index: 8, large: Large::Apart(columns), ..ChunkHead::default() };
+        let losing = |head: &ChunkHead| ChunkHead { losses: Bytes::from_static(b"what was lost"), ..head.clone() };
+        for head in [losing(&plain), losing(&lent), losing(&apart), plain, lent, apart] {
             assert_eq!(ChunkHead::open(&head.seal(message())), Ok(head));
         }
     }
@@ -205,7 +229,8 @@ mod tests {
     #[test]
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
-        let whole = ChunkHead { index: 7, more: false, large: Large::Lent(lent) }.seal(message());
+        let losses = Bytes::from_static(b"lost");
+        let whole = ChunkHead { index: 7, more: false, large: Large::Lent(lent), losses }.seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),

@@ -3,7 +3,7 @@
 //!
 //! It checks each thing that it gets against what the job must give (I1 to I4).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -457,11 +457,25 @@ impl World<'_> {
         match error.kind() {
             // Whoever has saved nothing, and comes back when all was read, is told so.
             ErrorKind::Closed if all_complete() => return self.leaves(i),
+            ErrorKind::Data if self.is_poison(error) => return self.leaves(i),
             ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.faults.is_empty() => {}
             _ => self.fail("I5", format!("consumer {i} ended with {error}")),
         }
         let down = self.dice.within(START_AGAIN);
         self.end(Node::Consumer(i), false, Some(down));
+    }
+
+    /// Says whether a split was given up for deaths that were deaths: each of another worker, and none that lives.
+    fn is_poison(&mut self, error: &Error) -> bool {
+        let workers: BTreeSet<_> = error.get("workers").unwrap_or_default().split(", ").collect();
+        let died = |name: &&str| {
+            let id = name.split(' ').next().and_then(|id| u128::from_str_radix(id, 16).ok()).unwrap_or_default();
+            let (life, number) = ((id >> 64) as u32, id as u64 as usize);
+            number > 0 && !self.is_alive(Node::Worker(number - 1), life)
+        };
+        let all_died = workers.len() > 2 && workers.iter().all(died);
+        self.felt("splits given up");
+        all_died
     }
 
     /// Everything was read: the process ends.

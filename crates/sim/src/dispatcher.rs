@@ -117,7 +117,7 @@ impl World<'_> {
                 }
             }
             Payload::Work(message) => machine.worker(now, id, message),
-            Payload::Consume(consumer_message::Message::Attach(attach)) => machine.attach(now, id, &attach),
+            Payload::Consume(consumer_message::Message::Attach(attach)) => machine.attach(now, id, attach),
             Payload::Consume(message) => machine.consumer(now, id, message),
             Payload::Open(definition) => {
                 machine.find(id, &definition.name);

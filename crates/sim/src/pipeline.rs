@@ -12,8 +12,8 @@ use arrow_array::{Array, Int64Array};
 use forebay_core::rng::mix64;
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Environment, Executable, Merge, NoFunctions, Position, Scratch};
-use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
+use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
+use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
 use forebay_proto::JobDefinition;
 
 use crate::dice::Dice;
@@ -94,12 +94,16 @@ impl Pipeline {
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
-        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing))?);
+        let even = Deal::choose(&stages, consumers, None).even && dice.percent(50);
+        let deal = Deal { consumers, even };
+        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
         let mut pipeline = Self {
-            text: format!("range({rows}) {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, {sizing:?}"),
+            text: format!(
+                "range({rows}) {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"
+            ),
             definition: JobDefinition {
                 job: 0,
                 name: String::new(),
@@ -110,6 +114,7 @@ impl Pipeline {
                 extent: serde_json::to_string(&extent).map_err(json)?,
                 sizing: serde_json::to_string(&sizing).map_err(json)?,
                 index: String::new(),
+                even,
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,
@@ -133,7 +138,8 @@ impl Pipeline {
                 chunks.push(chunk);
                 Ok(())
             };
-            self.executable.morsel(Epoch(epoch), index, morsel, &mut Scratch::default(), &mut emit)?;
+            let (known, mut scratch) = (Known::default(), Scratch::default());
+            self.executable.morsel(Epoch(epoch), index, morsel, &known, &mut scratch, &mut emit)?;
         }
         let chunks: Rc<[Chunk]> = chunks.into();
         self.chunks.borrow_mut().insert((consumer, epoch, ordinal), chunks.clone());
@@ -142,7 +148,7 @@ impl Pipeline {
 
     /// Computes what a consumer must get, one item after the other.
     fn reference(&self, consumer: u32) -> Result<Rc<[u64]>> {
-        let mut merge = Merge::new(self.tail.clone(), &Position::default())?;
+        let mut merge = Merge::new(self.tail.clone(), ConsumerIndex(consumer), &Position::default())?;
         let splits = self.executable.plan().num_splits(ConsumerIndex(consumer)).unwrap_or(0);
         let mut items = Vec::new();
         for epoch in 0..self.definition.epochs {

@@ -105,7 +105,8 @@ fn attempt(
     emit: &mut dyn FnMut(Chunk) -> Result<()>,
 ) -> Result<()> {
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
-    let run = || job.executable.morsel(epoch, consumer, morsel, scratch, emit);
+    let known = split.known();
+    let run = || job.executable.morsel(epoch, consumer, morsel, &known, scratch, emit);
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // What a panic left behind is not used again.
         *scratch = Scratch::default();

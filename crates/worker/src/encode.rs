@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, Loss};
 use forebay_proto::{ChunkHead, Large};
 
 /// A message's body should not be larger: a chunk that is goes in parts, by rows.
@@ -50,7 +50,9 @@ impl Encoder {
             let part = batch.slice(at, rows.min(batch.num_rows() - at));
             at += part.num_rows();
             let more = at < batch.num_rows();
-            messages.push_back(ChunkHead { index, more, large: Large::Inside }.seal(self.message(&part)?));
+            // The last part says what the chunk lacks: it is whole then.
+            let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
+            messages.push_back(ChunkHead { index, more, large: Large::Inside, losses }.seal(self.message(&part)?));
             if !more {
                 return Ok(messages);
             }
@@ -113,10 +115,7 @@ mod tests {
             assert_eq!(Chunk::wire_schema(chunk.schema(), with_ids).fields().len(), if with_ids { 3 } else { 1 });
             let messages = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("messages");
             assert_eq!(messages.len(), 1);
-            assert_eq!(
-                ChunkHead::open(&messages[0]),
-                Ok(ChunkHead { index: 0x0102, more: false, large: Large::Inside })
-            );
+            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, ..ChunkHead::default() }));
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use forebay_core::Error;
 use forebay_data::Chunk;
+use forebay_exec::Known;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
@@ -79,6 +80,8 @@ pub(crate) struct Held {
     pub(crate) key: Key,
     meter: Arc<Meter>,
     state: Mutex<State>,
+    /// Rows that are left out whether they fail or not.
+    known: Mutex<Arc<Known>>,
     /// Told of everything that a reader can wait for.
     changed: Notify,
     /// Told when a reader has moved on.
@@ -131,7 +134,23 @@ impl Held {
             open: true,
             gone: false,
         };
-        Self { key, meter, state: Mutex::new(state), changed: Notify::new(), room: Condvar::new() }
+        Self {
+            key,
+            meter,
+            state: Mutex::new(state),
+            known: Mutex::default(),
+            changed: Notify::new(),
+            room: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn known(&self) -> Arc<Known> {
+        lock(&self.known).clone()
+    }
+
+    /// What is computed from now on leaves these rows out.
+    pub(crate) fn set_known(&self, known: Arc<Known>) {
+        *lock(&self.known) = known;
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -142,6 +161,11 @@ impl Held {
     pub(crate) fn set_token(&self, token: u64) {
         lock(&self.state).token = token;
         self.changed.notify_waiters();
+    }
+
+    /// Says whether it waits to be computed, or is: whether it takes a place.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).open
     }
 
     /// Says whether the split ended in an error.
@@ -381,11 +405,6 @@ impl Held {
     /// Returns the bytes of the chunks that are here.
     pub(crate) fn bytes(&self) -> usize {
         lock(&self.state).slots.iter().map(Slot::num_bytes).sum()
-    }
-
-    /// Says whether it takes a place.
-    pub(crate) fn is_open(&self) -> bool {
-        lock(&self.state).open
     }
 
     fn release(&self, state: &mut State) {

@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_core::{Error, Result};
-use forebay_proto::{Consumed, JobDefinition, Lease, Ticket};
+use forebay_core::{Epoch, Error, Result, SampleId};
+use forebay_data::RowId;
+use forebay_exec::Known;
+use forebay_proto::{Consumed, JobDefinition, Lease, LostOfSplit, Ticket};
 use tokio::sync::Notify;
 
 use crate::engine::{Engine, Threads};
@@ -25,6 +27,8 @@ pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 struct State<P> {
     jobs: HashMap<u64, Arc<Job<P>>>,
     splits: BTreeMap<Key, Arc<Held>>,
+    /// Rows that are known to be lost of a split whose lease comes next.
+    lost: Option<(Key, Arc<Known>)>,
     /// The highest token that was leased to this worker. Leases come in the order of their tokens.
     token_max: u64,
 }
@@ -45,7 +49,7 @@ pub(crate) struct Shelf<E: Engine = Threads> {
 impl<E: Engine> Shelf<E> {
     /// An empty shelf, which asks for at most `slots` splits that are not computed yet.
     pub(crate) fn new(engine: E, slots: usize) -> Self {
-        let state = State { jobs: HashMap::new(), splits: BTreeMap::new(), token_max: 0 };
+        let state = State { jobs: HashMap::new(), splits: BTreeMap::new(), lost: None, token_max: 0 };
         Self { meter: Arc::default(), engine, slots, state: Mutex::new(state), leased: Notify::new() }
     }
 
@@ -85,6 +89,18 @@ impl<E: Engine> Shelf<E> {
         }
     }
 
+    /// Takes what is known to be lost of the split that is leased next.
+    pub(crate) fn lost(&self, of: &LostOfSplit) {
+        let Some(first) = of.samples.first() else { return };
+        let key = Key { job: of.job, consumer: of.consumer, epoch: first.epoch, ordinal: first.ordinal };
+        let mut known = Known::default();
+        for lost in &of.samples {
+            let row = RowId { sample: SampleId(lost.sample), epoch: Epoch(lost.repetition) };
+            known.add(Epoch(lost.epoch), row, Error::from_json(&lost.error));
+        }
+        lock(&self.state).lost = Some((key, Arc::new(known)));
+    }
+
     /// Takes a lease, or a newer token of one that is held.
     pub(crate) fn lease(self: &Arc<Self>, lease: &Lease) {
         self.take(lease);
@@ -101,7 +117,9 @@ impl<E: Engine> Shelf<E> {
                 tracing::error!(?lease, "a lease of a job that was not defined");
                 return;
             };
+            let known = state.lost.take().filter(|(of, _)| *of == key).map(|(_, known)| known).unwrap_or_default();
             if let Some(held) = state.splits.get(&key) {
+                held.set_known(known);
                 held.set_token(lease.token);
                 if !held.has_failed() {
                     return;
@@ -110,6 +128,7 @@ impl<E: Engine> Shelf<E> {
                 (job, held.clone())
             } else {
                 let held = Arc::new(Held::new(key, lease.token, self.meter.clone()));
+                held.set_known(known);
                 state.splits.insert(key, held.clone());
                 (job, held)
             }
@@ -207,6 +226,11 @@ impl<E: Engine> Shelf<E> {
             token: s.token(),
         };
         lock(&self.state).splits.values().map(lease).collect()
+    }
+
+    /// Returns the tokens of the leases whose splits nobody works on any more.
+    pub(crate) fn finished(&self) -> Vec<u64> {
+        lock(&self.state).splits.values().filter(|s| !s.is_open()).map(|s| s.token()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -87,6 +87,7 @@ impl<E: Engine> Talk<E> {
         self.heard = now;
         match event {
             Event::Job(definition) => self.shelf.define(definition),
+            Event::Lost(lost) => self.shelf.lost(&lost),
             Event::Lease(lease) => {
                 self.asked = self.asked.saturating_sub(1);
                 self.shelf.lease(&lease);
@@ -126,6 +127,7 @@ impl<E: Engine> Talk<E> {
         Ok(Message::Heartbeat(WorkerHeartbeat {
             splits_done: meter.splits_done.load(Relaxed),
             rows_done: meter.rows_done.load(Relaxed),
+            finished: self.shelf.finished(),
         }))
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, Loss};
 use forebay_proto::{
     ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, Large, Reader, Request, Ticket, send_column, to_json,
 };
@@ -182,17 +182,16 @@ fn make(
     if large.is_empty() {
         return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: large });
     }
+    let head = |large| ChunkHead { index, more: false, large, losses: Loss::to_bytes(chunk.losses()) };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large)).transpose()?.flatten() {
-        let head = ChunkHead { index, more: false, large: Large::Lent(lent) };
-        return Ok(one(encoder.encode_rest(&rest, &head, with_ids)?));
+        return Ok(one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?));
     }
     let rest = without(chunk, large.iter().map(|c| c.column))?;
     if !encoder.fits(&rest) {
         return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: Vec::new() });
     }
     let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
-    let head = ChunkHead { index, more: false, large: Large::Apart(columns) };
-    Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head, with_ids)?) })
+    Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })
 }
 
 async fn send(to: &mut (impl AsyncWrite + Unpin), parcel: &Parcel) -> io::Result<()> {

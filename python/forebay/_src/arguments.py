@@ -66,6 +66,13 @@ def consumers(value: tuple[int, int]) -> tuple[int, int]:
     return whole(index, "consumers", "index", 0, count - 1), count
 
 
+def even(value: bool | None) -> bool | None:
+    """Checks whether consumers get equal shares."""
+    if value is None or isinstance(value, bool):
+        return value
+    raise InvalidPipelineError(f"consumers: even={value!r} is neither True nor False")
+
+
 def choice(value: str, op: str, name: str, *known: str) -> str:
     """Checks a word out of a few."""
     if value not in known:

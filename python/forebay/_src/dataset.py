@@ -14,6 +14,7 @@ from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
 from forebay._src.schema import Schema
 from forebay._src.text_ops import TextOps
+from forebay._src.tolerance import OnError, Tolerance
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -55,13 +56,16 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         """The name of what this dataset computes: the same pipeline has the same id on every machine."""
         return self._pipeline.dataset_id
 
-    def explain(self, *, splits: bool = True) -> str:
+    def explain(self, *, splits: bool = True, consumers: int = 1, even: bool | None = None) -> str:
         """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
 
         Args:
             splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
+            consumers: For how many readers.
+            even: As for `iter`.
         """
-        return self._pipeline.explain(splits)
+        count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
+        return self._pipeline.explain(splits, count, arguments.even(even))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -85,7 +89,11 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         epochs: int | None = 1,
         threads: int = 0,
         consumers: tuple[int, int] = (0, 1),
+        even: bool | None = None,
         executor: Literal["thread", "process"] = "thread",
+        on_error: OnError = "raise",
+        error_budget: int | float = 0.01,
+        quarantine: arguments.PathLike | None = None,
     ) -> DatasetIterator:
         """Iterates in this process.
 
@@ -94,9 +102,17 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epoch: The first epoch.
             epochs: How many epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
-            consumers: Which of how many readers this is, `(index, count)`. Readers are disjoint and together complete.
+            consumers: Which of how many readers this is, `(index, count)`. No batch goes to two of them.
+            even: Whether each of several consumers gets as many batches as the others in every epoch, as training in
+                step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
+                epoch. Default: yes, wherever the numbers are known beforehand. With `False`, for evaluation, nothing is
+                left out.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
+            on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
+                `"raise"` its error, or `"skip"` the sample, or put it in `"quarantine"`, which also keeps its record.
+            error_budget: How many samples may be left out in an epoch: a count (int) or a share (float).
+            quarantine: The file for their records. Default: `quarantine-<dataset id>.jsonl` in this folder.
 
         Returns:
             The iterator.
@@ -117,7 +133,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers(consumers),
+            even=arguments.even(even),
             executor=executor,
+            tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
         )
         return DatasetIterator(iteration, first)
 
@@ -133,6 +151,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         epochs: int | None = 1,
         seed: int = 0,
         consumers: tuple[int, int] = (0, 1),
+        even: bool | None = None,
+        on_error: OnError = "raise",
+        error_budget: int | float = 0.01,
+        quarantine: arguments.PathLike | None = None,
     ) -> Distributed:
         """Runs the pipeline on a service.
 
@@ -142,6 +164,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
             consumers: Which of how many readers of the job this is, `(index, count)`.
+            even: As for `iter`. It is part of the job, so all its readers say the same.
+            on_error: What becomes of a sample that fails by itself, as for `iter`.
+            error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
+            quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
 
         Returns:
             An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
@@ -155,13 +181,17 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed),
             consumers=arguments.consumers(consumers),
+            even=arguments.even(even),
+            tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )
 
     def to_torch(self, **options: Any) -> Any:
         """Returns a `torch.utils.data.IterableDataset` of tensors over `iter(**options)`.
 
         Each `iter()` of it is one epoch, counted from `epoch`. Use it directly, or with
-        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0.
+        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0. It has
+        `state_dict` and `load_state_dict`, so torchdata's `StatefulDataLoader` saves and restores it within an epoch,
+        and `torch.distributed.checkpoint` takes it as it is.
         """
         from forebay._src.torch import torch_dataset
 

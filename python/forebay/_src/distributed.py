@@ -6,7 +6,9 @@ from typing import Any
 
 from forebay import _native
 from forebay._src.iterator import DatasetIterator
+from forebay._src.quarantine import DeadLetters
 from forebay._src.service import Service, resolve
+from forebay._src.tolerance import Tolerance
 from forebay.errors import InvalidPipelineError
 
 
@@ -25,11 +27,14 @@ class Distributed:
         epochs: int | None,
         seed: int,
         consumers: tuple[int, int],
+        even: bool | None,
+        tolerance: Tolerance,
     ) -> None:
         if not job:
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
-        self._pipeline, self._service = pipeline, service
-        self.job, self.epochs, self.seed, self.consumers = job, epochs, seed, consumers
+        self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
+        self._tolerance = tolerance
+        self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -61,15 +66,20 @@ class ServiceIteration:
             epochs=self.job.epochs,
             consumer=index,
             consumers=count,
+            even=self.job.even,
+            budget=self.job._tolerance.budget,
             state=state,
         )
 
+    def letters(self) -> DeadLetters | None:
+        """Named after the job."""
+        return self.job._tolerance.letters(self.pipeline, self.job.seed, self.job.job, self.job.consumers)
+
     def identity(self) -> dict[str, Any]:
-        """The job, its pipeline, its seed and the consumer."""
-        return {
-            "version": 1,
-            "dataset": self.pipeline.dataset_id,
-            "seed": self.job.seed,
-            "consumer": list(self.job.consumers),
-            "job": self.job.job,
-        }
+        """The pipeline and the seed; the job is only who computes it."""
+        return {"dataset": self.pipeline.dataset_id, "seed": self.job.seed}
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Which of how many consumers."""
+        return self.job.consumers

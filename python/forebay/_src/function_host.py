@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 
 from forebay import _native
@@ -15,9 +17,34 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    limit_memory()
     # What users print must not get into the output of the program that they run in.
     os.dup2(2, 1)
     _native.serve_functions(socket)
+
+
+def limit_memory() -> None:
+    """Bounds what a function may take, so that one that wants everything gets a MemoryError and no one else is harmed.
+
+    `FOREBAY_FUNCTION_MEMORY` is the limit in bytes; 0 is none. Default: three quarters of what this machine (or
+    container) has. Where the kernel runs out all the same, it ends this process before any other of ours.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("900")
+    limit = int(os.environ.get("FOREBAY_FUNCTION_MEMORY") or _memory() * 3 // 4)
+    if limit > 0:
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        bound = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+
+
+def _memory() -> int:
+    """What there is: the machine's, or less where a control group says so."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            found = min(found, int(file.read()))
+    return found
 
 
 if __name__ == "__main__":

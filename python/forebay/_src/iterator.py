@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from forebay import _native
+from forebay._src.quarantine import DeadLetters
+from forebay._src.tolerance import Skipped, SkippedSample, Tolerance
 from forebay.errors import ClosedError, InvalidPipelineError
 
 Sample: TypeAlias = dict[str, Any]
@@ -23,6 +25,13 @@ class Iteration(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """What a state belongs to."""
+
+    def letters(self) -> DeadLetters | None:
+        """Where samples that are left out are kept, if anywhere."""
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Which of how many consumers."""
 
 
 class DatasetIterator(Iterator[Sample]):
@@ -50,6 +59,7 @@ class DatasetIterator(Iterator[Sample]):
         self._ended = False
         self._closed = False
         self._epoch = first_epoch
+        self._skipped = Skipped(iteration.letters())
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""
@@ -66,7 +76,12 @@ class DatasetIterator(Iterator[Sample]):
             return self._samples[self._used - 1]
         if self._ended:
             raise StopIteration
-        delivery = self._started().next()
+        native = self._started()
+        try:
+            delivery = native.next()
+        finally:
+            if losses := native.losses():
+                self._skipped.add(losses)
         self._samples, self._used = [], 0
         if delivery is None:
             self._ended = True
@@ -82,39 +97,62 @@ class DatasetIterator(Iterator[Sample]):
         """The epoch of the last batch or sample."""
         return self._epoch
 
+    @property
+    def skipped(self) -> list[SkippedSample]:
+        """The samples that were left out so far, in the order of the stream (the last 100,000).
+
+        >>> import forebay as fb
+        >>> def fragile(row):
+        ...     if row["id"] == 2:
+        ...         raise ValueError("two is too many")
+        ...     return row
+        >>> it = fb.range(4).map(fragile).iter(on_error="skip", error_budget=1)
+        >>> [int(row["id"]) for row in it]
+        [0, 1, 3]
+        >>> [(s.sample, s.error.message) for s in it.skipped]
+        [('row 2', 'fragile raised ValueError: two is too many')]
+        """
+        return list(self._skipped.samples)
+
     def state_dict(self) -> dict[str, Any]:
-        """Returns where the iterator is, as a small dictionary of plain values: save it with the model."""
-        native = self._started()
-        used = self._used if self._samples else None
-        if used is not None and used == len(self._samples):
-            used = None
-        sizing = native.sizing
-        return {
-            **self._iteration.identity(),
-            "position": json.loads(native.position(used)),
-            "sizing": None if sizing is None else json.loads(sizing),
-        }
+        """Returns where the iterator is: save it with the model.
+
+        It is a dictionary of a few hundred bytes: numbers and strings under the same keys always, as JSON and
+        `torch.distributed.checkpoint` want it. It belongs to the pipeline and its seed, and fits any iterator over
+        them: in another process, on a service or not, under any name of the job. Several consumers step together, so
+        each one's state says where all of them are: where their number has changed, all load the same.
+        """
+        if self._closed:
+            raise ClosedError("the iterator was closed")
+        if self._native is not None:
+            part = 0 < self._used < len(self._samples)
+            position = self._native.saved(self._used if part else None)
+        elif self._state is not None:
+            position = self._state
+        else:
+            start = {"epoch": self._epoch, "split": 0, "chunk": 0, "rows": 0}
+            position = json.dumps({"position": start, "consumer": self._iteration.consumers})
+        return {"version": _VERSION, **self._iteration.identity(), "position": position}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where `state_dict` was called: the next batch is the one that came next there.
 
         Raises:
-            InvalidPipelineError: The state is of another dataset, seed or consumer.
+            InvalidPipelineError: The state is of another dataset or seed. Whether it fits the number of consumers, the
+                epochs and the files shows when the iterator starts.
         """
-        for key, ours in self._iteration.identity().items():
+        for key, ours in {"version": _VERSION, **self._iteration.identity()}.items():
             theirs = state.get(key)
             if theirs != ours:
                 differs = f"its {key} is {_short(theirs)}, and here it is {_short(ours)}"
                 hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
                 raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
-        position, sizing = state.get("position"), state.get("sizing")
-        if not isinstance(position, Mapping):
-            raise InvalidPipelineError("this is not a state of an iterator: it has no position")
+        position = state.get("position")
+        epoch = _epoch(position)
         self.close()
         self._closed = self._ended = False
         self._samples, self._used = [], 0
-        self._epoch = int(position.get("epoch", 0))
-        self._state = json.dumps({"position": dict(position), "sizing": sizing})
+        self._epoch, self._state = epoch, position
 
     def close(self) -> None:
         """Stops the threads behind the iterator. It is not needed after the last batch."""
@@ -142,11 +180,20 @@ class DatasetIterator(Iterator[Sample]):
         return self._native
 
 
+_VERSION = 2
 _HINTS = {
+    "version": "it was saved by another version of Forebay: resume with that one, or begin the epoch again",
     "dataset": "the pipeline has changed since; resume with the pipeline that was saved, or start over",
     "seed": "pass the seed of the saved run",
-    "consumer": "each consumer resumes from its own state",
 }
+
+
+def _epoch(position: Any) -> int:
+    """The epoch of a saved position, which is opaque but for that."""
+    try:
+        return int(json.loads(position)["position"]["epoch"])
+    except (TypeError, ValueError, KeyError):
+        raise InvalidPipelineError("this is not a state of an iterator: it has no position") from None
 
 
 def _short(value: Any) -> str:
@@ -166,14 +213,18 @@ class LocalIteration:
         epochs: int | None,
         threads: int,
         consumers: tuple[int, int],
+        even: bool | None,
         executor: str,
+        tolerance: Tolerance,
     ) -> None:
+        pipeline = pipeline.tolerate(tolerance.on_error)
+        self.budget, self.tolerance = tolerance.budget, tolerance
         self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
-        self.threads, self.consumers, self.executor = threads, consumers, executor
+        self.threads, self._consumers, self.even, self.executor = threads, consumers, even, executor
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Starts threads."""
-        index, count = self.consumers
+        index, count = self._consumers
         return self.pipeline.iterate(
             seed=self.seed,
             epoch=self.epoch,
@@ -181,18 +232,25 @@ class LocalIteration:
             threads=self.threads,
             consumer=index,
             consumers=count,
+            even=self.even,
             executor=self.executor,
+            budget=self.budget,
             state=state,
         )
 
+    def letters(self) -> DeadLetters | None:
+        """Named after the dataset."""
+        name = self.pipeline.dataset_id[:12]
+        return self.tolerance.letters(self.pipeline, self.seed, name, self.consumers)
+
     def identity(self) -> dict[str, Any]:
-        """The pipeline, the seed and the consumer."""
-        return {
-            "version": 1,
-            "dataset": self.pipeline.dataset_id,
-            "seed": self.seed,
-            "consumer": list(self.consumers),
-        }
+        """The pipeline and the seed."""
+        return {"dataset": self.pipeline.dataset_id, "seed": self.seed}
+
+    @property
+    def consumers(self) -> tuple[int, int]:
+        """Which of how many consumers."""
+        return self._consumers
 
 
 # Threads must be out of users' code before the interpreter goes.

@@ -22,6 +22,7 @@ class ConsumerStatus:
         split: The first split that it has not consumed.
         splits: The splits of an epoch; 0 when endless.
         leased: The splits that workers hold for it.
+        skipped: The samples that it left out, as far as the ledger has them.
     """
 
     consumer: int
@@ -30,6 +31,7 @@ class ConsumerStatus:
     split: int
     splits: int
     leased: int
+    skipped: int
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:
         from forebay._src.user_errors import describe
         from forebay.errors import FunctionError
 
-        message, traceback = describe(error)
+        message, traceback, _ = describe(error)
         file, line = site()
         context = {"traceback": traceback, "op": op, "line": f"{file}:{line}"}
         raise FunctionError(f"{op}: the user's code {message}", context) from None

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from forebay.errors import InvalidPipelineError
 
+if TYPE_CHECKING:
+    from forebay._src.iterator import DatasetIterator
 
-def torch_dataset(iterate: Callable[..., Iterator[dict[str, Any]]], options: Mapping[str, Any]) -> Any:
+
+def torch_dataset(iterate: Callable[..., DatasetIterator], options: Mapping[str, Any]) -> Any:
     """Makes an iterable dataset whose n-th iteration is the n-th epoch."""
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
 
     class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
-        """Yields dictionaries of tensors; what is no number stays as it is."""
+        """Yields dictionaries of tensors; what is no number stays as it is.
+
+        The state is that of the iteration that began last: once it is loaded, the next iteration is the rest of that
+        one, and those that follow are the epochs after it.
+        """
 
         def __init__(self) -> None:
             self.epoch = int(options.get("epoch", 0))
+            self._current: DatasetIterator | None = None
+            self._loaded: Mapping[str, Any] | None = None
 
         def __iter__(self) -> Iterator[dict[str, Any]]:
             if get_worker_info() is not None:
@@ -26,9 +35,31 @@ def torch_dataset(iterate: Callable[..., Iterator[dict[str, Any]]], options: Map
                     "the DataLoader has worker processes, and Forebay has its own threads",
                     {"hint": "use num_workers=0"},
                 )
-            epoch, self.epoch = self.epoch, self.epoch + 1
-            for batch in iterate(**{**options, "epoch": epoch}):
-                yield {name: _tensor(torch, value) for name, value in batch.items()}
+            # Where this iteration begins is settled here, not when its first batch is asked for.
+            batches, self._loaded = self._next(), None
+            self._current, self.epoch = batches, self.epoch + 1
+            return ({name: _tensor(torch, value) for name, value in batch.items()} for batch in batches)
+
+        def _next(self) -> DatasetIterator:
+            """The iteration that comes next, not begun."""
+            batches = iterate(**{**options, "epoch": self.epoch})
+            if self._loaded is not None:
+                batches.load_state_dict(self._loaded)
+            return batches
+
+        def state_dict(self) -> dict[str, Any]:
+            """Returns where the iteration is: numbers and strings, a few hundred bytes."""
+            batches = self._next() if self._current is None or self._loaded is not None else self._current
+            return {"first": self.epoch - (batches is self._current), **batches.state_dict()}
+
+        def load_state_dict(self, state: Mapping[str, Any]) -> None:
+            """Lets the next iteration go on from where `state_dict` was called."""
+            state = dict(state)
+            first = state.pop("first", None)
+            if not isinstance(first, int):
+                raise InvalidPipelineError("this is not a state of to_torch(): it has no first epoch")
+            self.epoch, self._loaded = first, state
+            self._next()
 
     return TorchDataset()
 

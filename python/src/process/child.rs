@@ -97,7 +97,8 @@ impl Child {
         let mut child = Self { process, socket, shared, sent: HashSet::new(), reply_bytes: 0, live, fit: true };
         child.hand_over_files()?;
         let watch = Watch { what: "a function process".to_owned(), ids: &[], by_row: false, timeout: START_TIMEOUT };
-        match child.answer(&watch)? {
+        // That it does not start says nothing about the sample that it was started for.
+        match child.answer(&watch).map_err(|e| e.replace("fault", "start"))? {
             Body::Ready => Ok(child),
             other => Err(Error::internal(format!("a function process answered {other:?}"))),
         }
@@ -173,7 +174,12 @@ impl Child {
         loop {
             // Waits for `LOOK` at most, as the socket was told.
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                    // A process that it forked may hold the socket open behind it.
+                    if !matches!(self.process.try_wait(), Ok(None)) {
+                        return Err(self.died(watch));
+                    }
+                }
                 Ok((1, _)) => return receive(&self.socket).map_err(|_| self.died(watch)),
                 _ => return Err(self.died(watch)),
             }
@@ -184,6 +190,7 @@ impl Child {
             if since.elapsed() >= watch.timeout {
                 let limit = watch.timeout.as_secs_f64();
                 let error = Error::new(ErrorKind::Function, format!("{}: no answer within {limit} s", watch.what))
+                    .with("fault", "process")
                     .hint("give timeout= more seconds, or look for what the function waits for");
                 return Err(watch.blame(error, row));
             }
@@ -202,7 +209,8 @@ impl Child {
             }
         };
         let how = status.map_or_else(|| "closed its connection".to_owned(), describe);
-        let error = Error::new(ErrorKind::Function, format!("{}: its process {how}", watch.what));
+        let error =
+            Error::new(ErrorKind::Function, format!("{}: its process {how}", watch.what)).with("fault", "process");
         watch.blame(error, self.shared.progress())
     }
 }
@@ -210,7 +218,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let pid = self.process.id();
-        let _ = self.process.kill();
+        kill(pid);
         let _ = self.process.wait();
         lock(&self.live).retain(|p| *p != pid);
     }
@@ -226,9 +234,9 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Kills a child that another thread waits for.
+/// Kills a child, which another thread may wait for, and what it has forked: it leads a group of its own.
 pub(super) fn kill(pid: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }

@@ -28,6 +28,7 @@ struct Consumer {
     /// `null` is without end.
     splits: Option<u64>,
     leased: u32,
+    skipped: u64,
 }
 
 fn some(n: u64) -> Option<u64> {
@@ -42,6 +43,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         split: c.ordinal,
         splits: some(c.splits),
         leased: c.leased,
+        skipped: c.skipped,
     };
     Job {
         name: &job.name,
@@ -73,7 +75,9 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let attached = job.consumers.iter().filter(|c| c.attached).count();
         let slowest = job.consumers.iter().min_by_key(|c| (c.epoch, c.split)).map(progress).unwrap_or_default();
         let epochs = job.epochs.map_or("endless".to_owned(), |n| n.to_string());
-        [job.name.to_owned(), job.state.to_owned(), epochs, format!("{attached}/{}", job.consumers.len()), slowest]
+        let skipped = job.consumers.iter().map(|c| c.skipped).sum::<u64>().to_string();
+        let consumers = format!("{attached}/{}", job.consumers.len());
+        [job.name.to_owned(), job.state.to_owned(), epochs, consumers, skipped, slowest]
     };
-    output::table(["JOB", "STATE", "EPOCHS", "CONSUMERS", "AT"], &jobs.iter().map(row).collect::<Vec<_>>())
+    output::table(["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "AT"], &jobs.iter().map(row).collect::<Vec<_>>())
 }

@@ -10,7 +10,7 @@ use forebay_client::{JobSpec, OpenedJob, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
-use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions, Position};
+use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
 use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
 use forebay_worker::Worker;
 use tokio::runtime::Runtime;
@@ -116,7 +116,8 @@ impl Cluster {
     }
 
     pub fn open(&self, name: &str, graph: &Graph, epochs: u64, consumers: u32) -> Result<OpenedJob> {
-        let spec = JobSpec { name: name.to_owned(), graph: graph.clone(), seed: SEED, epochs: Some(epochs), consumers };
+        let (name, graph) = (name.to_owned(), graph.clone());
+        let spec = JobSpec { name, graph, seed: SEED, epochs: Some(epochs), consumers, even: Some(false) };
         self.service().open_job(&spec, &|_: &BlobId| Some(BLOB.into()), &mut |_, _| {}, &mut patient())
     }
 
@@ -161,7 +162,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default() };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;
     let consumer = ConsumerIndex(consumer);
-    let options = LocalOptions { threads: 2, end_epoch: job.epochs(), consumer, from: Position::default() };
+    let options = LocalOptions { threads: 2, end_epoch: job.epochs(), consumer, ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable, options)?;
     let mut all = Vec::new();
     while let Some(delivery) = stream.next(&mut patient())? {

@@ -23,7 +23,7 @@ pub(super) async fn begin(
     check_version("this client", &attach.version).map_err(refuse)?;
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    let input = attached(session, &attach);
+    let input = attached(session, attach);
     let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
     tokio::spawn(run(actor.clone(), session, inbound, ended));
@@ -31,13 +31,14 @@ pub(super) async fn begin(
 }
 
 /// Returns what the first message means.
-pub(crate) fn attached(session: SessionId, attach: &Attach) -> Input {
+pub(crate) fn attached(session: SessionId, attach: Attach) -> Input {
     Input::Attach {
         session,
         consumer: (attach.job, attach.consumer),
         position: Position::new(attach.epoch, attach.ordinal),
         resume: attach.resume,
         window: attach.window,
+        lost: attach.lost,
     }
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
                 json => Error::from_json(json),
             },
         },
+        Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },
         Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
         Message::Heartbeat(_) => Input::ConsumerHeartbeat { session },
     })

@@ -4,11 +4,13 @@
 //! only; who gets a split is decided in `grant`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks, WorkerId};
 
 use super::SessionId;
+use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
 use crate::records::Position;
 
 /// The most splits that a consumer may ask to have ahead.
@@ -33,10 +35,18 @@ pub(super) struct Holder {
 pub(super) struct Trouble {
     /// Times that the consumer could not fetch it.
     pub(super) failures: u32,
-    /// Times that a worker died while it held it.
-    pub(super) losses: u32,
+    /// The workers that were lost while they were at it, and have not come back.
+    pub(super) deaths: Vec<Death>,
     /// The worker it failed at last, and when.
     pub(super) avoid: Option<(WorkerId, Ticks)>,
+}
+
+/// A worker that was lost, and when.
+#[derive(Debug, Clone)]
+pub(super) struct Death {
+    pub(super) worker: WorkerId,
+    pub(super) address: Arc<str>,
+    pub(super) at: Ticks,
 }
 
 /// A worker that the reader could not reach.
@@ -46,6 +56,21 @@ struct Unreached {
     /// When it is worth another try.
     until: Ticks,
 }
+
+impl Trouble {
+    /// Says whether it has ended as many workers as it may, if they are dead: nobody gets it until that is known.
+    pub(super) fn is_held(&self) -> bool {
+        self.deaths.len() >= DEATHS_MAX
+    }
+
+    /// Says whether it may be what ends workers: one death is an accident.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.deaths.len() > 1
+    }
+}
+
+/// A sample of a split: its number, and which time round.
+pub(super) type LostSample = (Position, u64, u64);
 
 /// A reader that is connected.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +94,8 @@ pub(super) struct Consumer {
     cursor: Position,
     pub(super) trouble: BTreeMap<Position, Trouble>,
     unreached: BTreeMap<WorkerId, Unreached>,
+    /// Samples that were left out, and their errors.
+    lost: BTreeMap<LostSample, Arc<str>>,
     pub(super) reader: Option<Reader>,
     /// When the reader was lost.
     pub(super) gone: Ticks,
@@ -85,6 +112,7 @@ impl Consumer {
             cursor: frontier,
             trouble: BTreeMap::new(),
             unreached: BTreeMap::new(),
+            lost: BTreeMap::new(),
             reader: None,
             gone: now,
         }
@@ -96,6 +124,22 @@ impl Consumer {
 
     pub(super) fn leases(&self) -> &BTreeMap<Position, Holder> {
         &self.leases
+    }
+
+    pub(super) fn lost(&self) -> &BTreeMap<LostSample, Arc<str>> {
+        &self.lost
+    }
+
+    /// Returns why a split is never tried again, if it is not.
+    pub(super) fn poison(&self, p: Position) -> Option<&str> {
+        self.lost.get(&(p, WHOLE_SPLIT, 0)).map(|error| &**error)
+    }
+
+    /// Adds a sample that was left out; false when it was known.
+    pub(super) fn lose(&mut self, sample: LostSample, error: Arc<str>) -> bool {
+        let is_new = !self.lost.contains_key(&sample);
+        self.lost.entry(sample).or_insert(error);
+        is_new
     }
 
     pub(super) fn splits(&self) -> Option<u64> {
@@ -173,7 +217,8 @@ impl Consumer {
             at = self.wanted_from(Self::after(p));
             Some(p)
         })
-        .filter(|p| !self.leases.contains_key(p))
+        .filter(|p| !self.leases.contains_key(p) && self.poison(*p).is_none())
+        .filter(|p| !self.trouble.get(p).is_some_and(Trouble::is_held))
     }
 
     pub(super) fn lease(&mut self, p: Position, holder: Holder) {

@@ -59,6 +59,7 @@ impl State {
         let dropped = consumer.attach(Reader { session, window, heard: now });
         self.revoke_all(key, dropped, out);
         self.assign_again(key, out);
+        self.end_at_poison(now, key, out);
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl State {
     }
 
     /// Returns whose session it is, if it still is one, and notes that it lives.
-    fn heard_reader(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
+    pub(super) fn heard_reader(&mut self, now: Ticks, session: SessionId) -> Option<ConsumerKey> {
         let key = *self.readers.get(&session)?;
         self.consumer_mut(key)?.reader.as_mut()?.heard = now;
         Some(key)
@@ -126,7 +127,10 @@ impl State {
         let Some(consumer) = self.consumer(key) else { return };
         match consumer.check(position) {
             // An old ack says nothing new; only a new session moves back.
-            Ok(position) if position > consumer.frontier() => self.advance(key, position, out),
+            Ok(position) if position > consumer.frontier() => {
+                self.advance(key, position, out);
+                self.end_at_poison(now, key, out);
+            }
             Ok(_) => {}
             Err(error) => self.end_reader(now, key, error, out),
         }

@@ -34,9 +34,13 @@ impl State {
             return;
         }
         let mut ready = self.ready();
+        let mut reserved = self.reserved();
         while let Some((leases, key)) = ready.pop_first() {
-            let Some((position, worker)) = self.pick(now, key, &room) else { continue };
+            let Some((position, worker)) = self.pick(now, key, &room, &reserved) else { continue };
             room.remove(&worker);
+            if self.is_suspect(key, position) {
+                reserved.insert(worker.1);
+            }
             if self.grant(key, position, worker.1, out) {
                 room.insert((worker.0 + 1, worker.1));
             }
@@ -58,7 +62,17 @@ impl State {
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    fn pick(&self, now: Ticks, key: ConsumerKey, room: &Room) -> Option<(Position, (usize, WorkerId))> {
+    fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
+        self.consumer(key).and_then(|c| c.trouble.get(&position)).is_some_and(Trouble::is_suspect)
+    }
+
+    fn pick(
+        &self,
+        now: Ticks,
+        key: ConsumerKey,
+        room: &Room,
+        reserved: &BTreeSet<WorkerId>,
+    ) -> Option<(Position, (usize, WorkerId))> {
         let consumer = self.consumer(key)?;
         let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
         // Where it can reach nobody, any may be worth a try.
@@ -66,7 +80,9 @@ impl State {
         let room: Vec<_> = room.iter().filter(|(_, id)| reachable(*id) || !some).collect();
         consumer.free().find_map(|p| {
             let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t));
-            room.iter().find(|(_, worker)| Some(*worker) != avoided).map(|worker| (p, **worker))
+            let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
+            let fits = |id: WorkerId| Some(id) != avoided && self.may_take(id, is_suspect, reserved);
+            room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
         })
     }
 
@@ -81,6 +97,14 @@ impl State {
 
     /// Returns whether the worker has room for more.
     fn grant(&mut self, key: ConsumerKey, position: Position, id: WorkerId, out: &mut Vec<Effect>) -> bool {
+        let lease = Lease {
+            job: key.0,
+            epoch: position.epoch,
+            consumer: key.1,
+            ordinal: position.ordinal,
+            token: self.next_token,
+        };
+        let lost = self.lost_of(&lease);
         let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
         let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
             return false;
@@ -93,9 +117,9 @@ impl State {
         if worker.jobs.insert(key.0) {
             out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
         }
-        let lease = Lease { job: key.0, epoch: position.epoch, consumer: key.1, ordinal: position.ordinal, token };
         let assigned = consumer.reader.map(|r| Effect::Consumer(r.session, assigned_event(position, &grant)));
         out.push(Effect::Persist(Update::Grant((key, position), grant)));
+        out.extend(lost.map(|lost| Effect::Worker(session, lost)));
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
         worker.take_room()

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use forebay_core::{Error, Result, Ticks};
 use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
 
+use super::consumer::Trouble;
 use super::{Job, State};
 use crate::records::{ConsumerKey, Grant, Ledger, Position};
 
@@ -33,6 +34,7 @@ impl State {
             ordinal: c.frontier().ordinal,
             splits: c.splits().unwrap_or(0),
             leased: c.leases().len() as u32,
+            skipped: c.lost().len() as u64,
         };
         JobStatus {
             name: job.record.name.clone(),
@@ -74,6 +76,10 @@ impl State {
         if held > CHECKED_MAX {
             return Ok(());
         }
+        let unnoticed = self.workers.values().find(|w| w.expiry(self.timing.lease) < self.expiry);
+        ensure(unnoticed.is_none(), || {
+            format!("SP-8: a worker at {:?} is lost and nobody looks", unnoticed.map(|w| &w.address))
+        })?;
         let mut tokens = BTreeSet::new();
         for (key, consumer) in self.consumers() {
             for (position, holder) in consumer.leases() {
@@ -97,12 +103,14 @@ impl State {
         ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())
     }
 
-    /// SP-5: room on both sides is used, but for splits that wait for another worker.
+    /// SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
+    /// waits for a worker that has nothing else to do, and that one for it.
     ///
     /// # Errors
     /// Internal, naming a split that could be granted.
     pub(crate) fn check_progress(&self) -> Result<()> {
-        if !self.workers.values().any(|w| w.has_room()) {
+        let suspects = || self.consumers().any(|(_, c)| c.trouble.values().any(Trouble::is_suspect));
+        if !self.workers.values().any(|w| w.has_room()) || suspects() {
             return Ok(());
         }
         for (key, consumer) in self.consumers().filter(|(_, c)| !c.waits_for_others(self.ticked)) {
@@ -120,7 +128,10 @@ impl State {
     pub(crate) fn check_written(&self, written: &Ledger) -> Result<()> {
         let ours = self.ledger();
         let moved = || written.frontiers.iter().filter(|(_, p)| **p != Position::default());
-        let same = ours.jobs == written.jobs && ours.grants == written.grants && ours.frontiers.iter().eq(moved());
+        let same = ours.jobs == written.jobs
+            && ours.grants == written.grants
+            && ours.lost == written.lost
+            && ours.frontiers.iter().eq(moved());
         ensure(same && ours.next_token >= written.next_token, || format!("SP-6: {ours:?} was written as {written:?}"))
     }
 
@@ -132,6 +143,8 @@ impl State {
             if consumer.frontier() != Position::default() {
                 ledger.frontiers.insert(key, consumer.frontier());
             }
+            let lost = consumer.lost().iter();
+            ledger.lost.extend(lost.map(|((p, sample, time), error)| ((key, *p, *sample, *time), error.clone())));
             for (position, holder) in consumer.leases() {
                 let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
                 let grant = Grant { token: holder.token, worker: holder.worker, address };

@@ -2,20 +2,24 @@
 //!
 //! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
 //!
-//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4), and after every step of
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8), and after every step of
 //! the property tests and of the simulation:
 //! SP-1 a split has at most one current token, and its worker knows it;
 //! SP-2 tokens rise, for ever;
 //! SP-3 nothing before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
-//! SP-6 replaying what was persisted gives the same jobs, frontiers and leases.
+//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases and losses;
+//! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
+//! SP-8 a worker that says nothing is noticed when its lease ends.
 
 mod consumer;
 mod consumers;
 mod grant;
 mod inspect;
 mod jobs;
+mod lost;
+mod poison;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -27,7 +31,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
-use forebay_proto::{Lease, consumer_event, worker_event};
+use forebay_proto::{Lease, LostSample, consumer_event, worker_event};
 
 use crate::options::Timing;
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
@@ -41,17 +45,62 @@ pub(crate) struct SessionId(pub(crate) u64);
 /// What happens to the dispatcher.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    Attach { session: SessionId, consumer: ConsumerKey, position: Position, resume: bool, window: u32 },
-    Ack { session: SessionId, position: Position },
-    Unreachable { session: SessionId, position: Position, token: u64, error: Error },
-    EndEpoch { session: SessionId, epoch: u64 },
-    ConsumerHeartbeat { session: SessionId },
-    ConsumerGone { session: SessionId },
-    Hello { session: SessionId, worker: WorkerId, address: Arc<str>, threads: u32, held: Vec<Lease> },
-    Want { session: SessionId, splits: u32 },
-    WorkerHeartbeat { session: SessionId, splits_done: u64, rows_done: u64 },
-    Leaving { session: SessionId },
-    WorkerGone { session: SessionId },
+    Attach {
+        session: SessionId,
+        consumer: ConsumerKey,
+        position: Position,
+        resume: bool,
+        window: u32,
+        lost: Vec<LostSample>,
+    },
+    Ack {
+        session: SessionId,
+        position: Position,
+    },
+    Unreachable {
+        session: SessionId,
+        position: Position,
+        token: u64,
+        error: Error,
+    },
+    Lost {
+        session: SessionId,
+        number: u64,
+        samples: Vec<LostSample>,
+    },
+    EndEpoch {
+        session: SessionId,
+        epoch: u64,
+    },
+    ConsumerHeartbeat {
+        session: SessionId,
+    },
+    ConsumerGone {
+        session: SessionId,
+    },
+    Hello {
+        session: SessionId,
+        worker: WorkerId,
+        address: Arc<str>,
+        threads: u32,
+        held: Vec<Lease>,
+    },
+    Want {
+        session: SessionId,
+        splits: u32,
+    },
+    WorkerHeartbeat {
+        session: SessionId,
+        splits_done: u64,
+        rows_done: u64,
+        finished: Vec<u64>,
+    },
+    Leaving {
+        session: SessionId,
+    },
+    WorkerGone {
+        session: SessionId,
+    },
     Tick,
 }
 
@@ -95,6 +144,8 @@ pub(crate) struct State {
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
+    /// No worker is lost before this, but for those that say goodbye.
+    expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
     changed: bool,
 }
@@ -104,7 +155,8 @@ impl State {
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
         self.changed |= !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. });
         match input {
-            Input::Attach { session, consumer, position, resume, window } => {
+            Input::Attach { session, consumer, position, resume, window, lost } => {
+                self.record_lost(consumer, &lost, out);
                 if let Err(error) = self.attach(now, session, consumer, position, resume, window, out) {
                     out.push(Effect::End(session, error));
                 }
@@ -113,6 +165,7 @@ impl State {
             Input::Unreachable { session, position, token, error } => {
                 self.unreachable(now, session, position, token, &error, out);
             }
+            Input::Lost { session, number, samples } => self.lost(now, session, number, &samples, out),
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session } => self.consumer_heartbeat(now, session, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
@@ -120,8 +173,8 @@ impl State {
                 self.hello(now, session, worker, address, threads, &held, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
-            Input::WorkerHeartbeat { session, splits_done, rows_done } => {
-                self.worker_heartbeat(now, session, splits_done, rows_done, out);
+            Input::WorkerHeartbeat { session, splits_done, rows_done, finished } => {
+                self.worker_heartbeat(now, session, splits_done, rows_done, finished, out);
             }
             Input::Leaving { session } => self.leaving(now, session),
             Input::WorkerGone { session } => self.worker_gone(now, session, out),

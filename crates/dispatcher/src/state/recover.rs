@@ -37,6 +37,7 @@ impl State {
             next_token: ledger.next_token.max(1),
             next_job: ledger.next_job.max(1),
             ticked: now,
+            expiry: now,
             changed: true,
         };
         for record in ledger.jobs.values() {
@@ -47,6 +48,9 @@ impl State {
         for (key, frontier) in &ledger.frontiers {
             let moved = state.consumer_mut(*key).map(|c| c.check(*frontier).map(|p| c.move_to(p)));
             moved.transpose()?;
+        }
+        for ((key, position, sample, repetition), error) in &ledger.lost {
+            state.consumer_mut(*key).map(|c| c.lose((*position, *sample, *repetition), error.clone()));
         }
         let until = now + timing.lease + timing.heartbeat;
         for (key, grant) in &ledger.grants {

@@ -2,12 +2,12 @@
 //!
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
-use forebay_proto::{Lease, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{Lease, LostSample, UNREACHED, consumer_event, worker_event};
 use proptest::prelude::*;
 
 use super::{Effect, Input, SessionId, State};
@@ -35,6 +35,7 @@ fn record(job: usize) -> JobRecord {
         extent: String::new(),
         sizing: String::new(),
         index: String::new(),
+        even: false,
         cancelled: false,
     }
 }
@@ -43,6 +44,8 @@ fn record(job: usize) -> JobRecord {
 struct WorkerModel {
     session: Option<SessionId>,
     held: BTreeMap<u64, Lease>,
+    /// What it was told last of samples that are lost.
+    lost: BTreeSet<(Position, u64)>,
 }
 
 struct ReaderModel {
@@ -51,6 +54,9 @@ struct ReaderModel {
     position: Position,
     assigned: BTreeMap<Position, u64>,
     consumed: Vec<Position>,
+    /// What it has left out; and what of that it was told is recorded.
+    lost: Vec<(Position, u64)>,
+    recorded: BTreeSet<(Position, u64)>,
     refused: Option<Error>,
 }
 
@@ -91,6 +97,8 @@ impl World {
                 position: Position::default(),
                 assigned: BTreeMap::new(),
                 consumed: Vec::new(),
+                lost: Vec::new(),
+                recorded: BTreeSet::new(),
                 refused: None,
             };
             world.readers.extend((0..consumers.len()).map(reader));
@@ -155,6 +163,14 @@ impl World {
                     reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
                 }
             }
+            Effect::Consumer(session, consumer_event::Event::Recorded(recorded)) => {
+                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
+                    reader.recorded.extend(&reader.lost[..recorded.number as usize]);
+                    let on_disk =
+                        |(p, sample): &(Position, u64)| self.disk.lost.contains_key(&(reader.key, *p, *sample, 0));
+                    assert!(reader.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
+                }
+            }
             Effect::End(session, error) => {
                 for reader in self.readers.iter_mut().filter(|r| r.session == Some(session)) {
                     (reader.session, reader.refused) = (None, Some(error.clone()));
@@ -172,7 +188,19 @@ impl World {
                 assert!(lease.token > self.token_seen, "SP-2: {} after {}", lease.token, self.token_seen);
                 assert!(lease.token < self.disk.next_token, "a lease was heard of before it was durable");
                 self.token_seen = lease.token;
+                let at = Position::new(lease.epoch, lease.ordinal);
+                let reader = self.readers.iter().find(|r| r.key == (lease.job, lease.consumer));
+                let known =
+                    reader.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
+                let told = std::mem::take(&mut worker.lost);
+                assert!(
+                    known.into_iter().all(|s| told.contains(&(at, s))),
+                    "SP-7: a worker was not told what was lost"
+                );
                 worker.held.insert(lease.token, lease);
+            }
+            worker_event::Event::Lost(lost) => {
+                worker.lost = lost.samples.iter().map(|l| (Position::new(l.epoch, l.ordinal), l.sample)).collect();
             }
             worker_event::Event::Revoke(revoke) => drop(worker.held.remove(&revoke.token)),
             worker_event::Event::Consumed(c) => worker.held.retain(|_, l| {
@@ -200,7 +228,7 @@ impl World {
         reader.assigned.clear();
         (reader.session, reader.refused) = (Some(session), None);
         let (consumer, position) = (reader.key, reader.position);
-        self.input(Input::Attach { session, consumer, position, resume, window });
+        self.input(Input::Attach { session, consumer, position, resume, window, lost: Vec::new() });
     }
 
     /// A reader consumes the split at its position, if it was told who holds it.
@@ -218,6 +246,23 @@ impl World {
         if let (Some(session), position) = (reader.session, reader.position) {
             self.input(Input::Ack { session, position });
         }
+    }
+
+    /// A reader leaves out a sample of the split that it is at.
+    fn lose(&mut self, r: usize, session: SessionId, sample: u64) {
+        let Position { epoch, ordinal } = self.readers[r].position;
+        let error = Error::data("a bad record").to_json();
+        self.readers[r].lost.push((Position { epoch, ordinal }, sample));
+        // It says all of them again, as a client does whose session broke.
+        let said = |(p, sample): &(Position, u64)| LostSample {
+            epoch: p.epoch,
+            ordinal: p.ordinal,
+            sample: *sample,
+            repetition: 0,
+            error: error.clone(),
+        };
+        let samples: Vec<_> = self.readers[r].lost.iter().map(said).collect();
+        self.input(Input::Lost { session, number: samples.len() as u64, samples });
     }
 
     /// The process dies: what was not durable, and what was not said, is lost. Everybody's connection breaks.
@@ -238,7 +283,7 @@ impl World {
             self.now = self.now + Duration::from_millis(50);
             for i in (0..WORKERS).filter(|i| Some(*i) != silent) {
                 if let Some(session) = self.workers[i].session {
-                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0 });
+                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished: Vec::new() });
                 }
             }
             for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
@@ -279,6 +324,7 @@ impl World {
                     self.input(Input::Unreachable { session, position, token, error });
                 }
             }
+            (12, _, Some(session)) if b % 3 == 0 => self.lose(r, session, u64::from(b)),
             (12, _, Some(session)) => {
                 let epoch = self.readers[r].position.epoch + u64::from(b % 2);
                 self.input(Input::EndEpoch { session, epoch });
@@ -332,8 +378,11 @@ impl World {
                 Some(n) if epochs > 0 => {
                     let all: Vec<_> = (0..epochs).flat_map(|e| (0..n).map(move |o| Position::new(e, o))).collect();
                     let got = &reader.consumed;
-                    assert!(*got == all || refused == Some(ErrorKind::Closed), "SP-5: {got:?}, {refused:?}");
+                    let ended = matches!(refused, Some(ErrorKind::Closed | ErrorKind::Data));
+                    assert!(*got == all || ended, "SP-5: {got:?}, {refused:?}");
                 }
+                // A split that ended three workers is not tried again.
+                _ if refused == Some(ErrorKind::Data) => {}
                 _ => assert!(reader.consumed.len() >= 30, "SP-5: {:?} {:?}", reader.consumed, reader.refused),
             }
         }
@@ -399,4 +448,45 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     world.pass(Duration::from_millis(500), None);
     go_on(&mut world);
     assert!(!held(&world).is_empty(), "there is no other");
+}
+
+/// Three workers, one after the other, take the first split of a reader and are lost.
+fn lose_three() -> (World, usize) {
+    let (mut world, endless) = (World::new(), 2);
+    world.attach(endless, 0, 1);
+    for i in 0..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.take().expect("said hello");
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        world.input(Input::WorkerGone { session });
+    }
+    (world, endless)
+}
+
+#[test]
+fn a_split_that_ended_three_workers_is_given_up_when_they_have_stayed_away() {
+    let (mut world, endless) = lose_three();
+    world.pass(Duration::from_millis(4900), None);
+    assert!(world.readers[endless].refused.is_none(), "they may come back");
+    world.pass(Duration::from_millis(200), None);
+    world.flush();
+    let error = world.readers[endless].refused.clone().expect("it is given up");
+    assert_eq!((error.kind(), error.get("fault")), (ErrorKind::Data, Some("poison")), "{error}");
+    let dead: Vec<_> = (0..WORKERS).map(|i| format!("{:032x} at worker-{i}:1", i + 1)).collect();
+    assert_eq!(error.get("workers"), Some(&*dead.join(", ")));
+}
+
+#[test]
+fn a_worker_that_comes_back_was_not_ended_by_a_split() {
+    let (mut world, endless) = lose_three();
+    world.pass(Duration::from_secs(4), None);
+    world.workers[1].held.clear();
+    world.hello(1);
+    world.pass(Duration::from_secs(10), None);
+    let session = world.workers[1].session.expect("said hello");
+    world.input(Input::Want { session, splits: 1 });
+    world.flush();
+    assert!(world.readers[endless].refused.is_none());
+    assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
 }

@@ -16,16 +16,21 @@ impl State {
         if gap >= STALL {
             self.forgive(now, gap);
         }
+        if now >= self.expiry {
+            self.tick_workers(now, out);
+        }
+        self.convict(now, out);
+        self.tick_readers(now, out);
+    }
+
+    /// Ten thousand workers are not looked through before one of them may be lost.
+    fn tick_workers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let lease = self.timing.lease;
-        let lost = self.workers.iter().filter(|(_, w)| match w.session {
-            Some(_) => now - w.heard >= lease,
-            None => now >= w.until,
-        });
-        let lost: Vec<_> = lost.map(|(id, _)| *id).collect();
+        let lost: Vec<_> = self.workers.iter().filter(|(_, w)| now >= w.expiry(lease)).map(|(id, _)| *id).collect();
         for id in lost {
             self.lose(now, id, out);
         }
-        self.tick_readers(now, out);
+        self.expiry = self.workers.values().map(|w| w.expiry(lease)).min().unwrap_or(Ticks(u64::MAX));
     }
 
     fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
@@ -63,6 +68,9 @@ impl State {
         }
         for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
             consumer.gone = (consumer.gone + gap).min(now);
+            for death in consumer.trouble.values_mut().flat_map(|t| &mut t.deaths) {
+                death.at = (death.at + gap).min(now);
+            }
             if let Some(reader) = &mut consumer.reader {
                 reader.heard = (reader.heard + gap).min(now);
             }

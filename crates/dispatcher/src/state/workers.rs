@@ -9,12 +9,10 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
 use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
 
+use super::consumer::Death;
 use super::worker::Worker;
 use super::{Effect, SessionId, State, assigned_event, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
-
-/// A split whose holders died this often is taken for the cause.
-const LOSSES_MAX: u32 = 8;
 
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
@@ -44,6 +42,8 @@ impl State {
                 lease_ms: self.timing.lease.as_millis() as u64,
             }),
         ));
+        self.acquit(id);
+        self.expiry = self.expiry.min(now + self.timing.lease);
         let mut kept = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for lease in held {
@@ -97,12 +97,22 @@ impl State {
         session: SessionId,
         splits_done: u64,
         rows_done: u64,
+        finished: Vec<u64>,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(worker) = self.heard_worker(now, session) {
-            (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
+        // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
+        let answer_every = self.timing.lease / 3;
+        let Some(worker) = self.heard_worker(now, session) else { return };
+        (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
+        let finished = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
+        let has_changed = worker.finished != finished;
+        worker.finished = finished;
+        if now - worker.answered >= answer_every {
+            worker.answered = now;
             out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
         }
+        // A suspect waits for a worker that has nothing else to do.
+        self.changed |= has_changed && self.has_suspects();
     }
 
     pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
@@ -116,6 +126,7 @@ impl State {
         let Some(id) = self.sessions.remove(&session) else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         (worker.session, worker.until) = (None, now + grace);
+        self.expiry = self.expiry.min(now + grace);
         if grace.is_zero() {
             self.lose(now, id, out);
         }
@@ -130,21 +141,14 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
+        let suspects: BTreeSet<_> = worker.under_way().copied().collect();
         for key in worker.leases.into_values() {
             out.push(Effect::Remember(Update::Released(key)));
             let Some(consumer) = self.consumer_mut(key.0) else { continue };
             consumer.release(key.1);
             // Without a reader nothing is granted, and nobody could be told.
-            if consumer.reader.is_none() || worker.leaving {
-                continue;
-            }
-            let trouble = consumer.trouble.entry(key.1).or_default();
-            trouble.losses += 1;
-            if trouble.losses >= LOSSES_MAX {
-                let losses = trouble.losses;
-                let error = Error::unavailable(format!("split {} was lost with its worker {losses} times", key.1))
-                    .hint("look at the workers' logs: computing it may be what ends them (memory, a crash)");
-                self.end_reader(now, key.0, error, out);
+            if consumer.reader.is_some() && !worker.leaving && suspects.contains(&key) {
+                self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The ledger on disk: one redb file, whose size depends on what is outstanding and not on what was ever granted.
 //!
 //! Tables: `meta` (format, next token, next job), `jobs` (JSON by number), `frontiers`, `grants` (token, worker,
-//! address by split). A commit is durable when it returns, and replaces one consistent state by the next: a crash
+//! address by split), `lost` (the error, as JSON, by sample). A commit is durable when it returns, and replaces one consistent state by the next: a crash
 //! leaves the one or the other. Keys and values are fixed for format 1; a later format is refused.
 
 use std::path::{Path, PathBuf};
@@ -20,6 +20,10 @@ const JOBS: TableDefinition<u64, &[u8]> = TableDefinition::new("jobs");
 const FRONTIERS: TableDefinition<(u64, u32), (u64, u64)> = TableDefinition::new("frontiers");
 /// To (token, worker, address).
 const GRANTS: TableDefinition<GrantKey, (u64, u128, &str)> = TableDefinition::new("grants");
+/// To the error as JSON.
+const LOST: TableDefinition<LostRow, &str> = TableDefinition::new("lost");
+/// (job, consumer, epoch, ordinal, sample, repetition).
+type LostRow = (u64, u32, u64, u64, u64, u64);
 /// (job, consumer, epoch, ordinal).
 type GrantKey = (u64, u32, u64, u64);
 
@@ -55,13 +59,18 @@ impl LedgerStore {
             Err(e) => Err(e.into()),
         })?;
         match found {
-            Some(FORMAT) => Ok(()),
+            Some(FORMAT) => self.write(|tx| {
+                // An early ledger has no such table.
+                tx.open_table(LOST)?;
+                Ok(())
+            }),
             None => self.write(|tx| {
                 tx.open_table(META)?.insert("format", FORMAT)?;
                 // Readers need not ask whether the tables are there.
                 tx.open_table(JOBS)?;
                 tx.open_table(FRONTIERS)?;
                 tx.open_table(GRANTS)?;
+                tx.open_table(LOST)?;
                 Ok(())
             }),
             Some(later) => Err(Error::new(
@@ -101,6 +110,12 @@ impl LedgerStore {
                 let grant = Grant { token, worker: WorkerId(worker), address: address.into() };
                 ledger.grants.insert(((job, consumer), Position::new(epoch, ordinal)), grant);
             }
+            for row in tx.open_table(LOST)?.iter()? {
+                let (key, error) = row?;
+                let (job, consumer, epoch, ordinal, sample, repetition) = key.value();
+                let key = ((job, consumer), Position::new(epoch, ordinal), sample, repetition);
+                ledger.lost.insert(key, error.value().into());
+            }
             Ok(ledger)
         })?;
         match unreadable {
@@ -118,11 +133,14 @@ impl LedgerStore {
             let mut jobs = tx.open_table(JOBS)?;
             let mut frontiers = tx.open_table(FRONTIERS)?;
             let mut grants = tx.open_table(GRANTS)?;
+            let mut lost = tx.open_table(LOST)?;
             for (id, job) in &batch.jobs {
                 let Some(job) = job else {
                     jobs.remove(id)?;
                     frontiers.retain_in((*id, 0)..=(*id, u32::MAX), |_, _| false)?;
                     grants.retain_in((*id, 0, 0, 0)..=(*id, u32::MAX, u64::MAX, u64::MAX), |_, _| false)?;
+                    let last = (*id, u32::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+                    lost.retain_in((*id, 0, 0, 0, 0, 0)..=last, |_, _| false)?;
                     continue;
                 };
                 jobs.insert(id, serde_json::to_vec(&**job).unwrap_or_default().as_slice())?;
@@ -136,6 +154,9 @@ impl LedgerStore {
                     Some(g) => drop(grants.insert(key, (g.token, g.worker.0, &*g.address))?),
                     None => drop(grants.remove(key)?),
                 }
+            }
+            for (((job, consumer), p, sample, repetition), error) in &batch.lost {
+                lost.insert((*job, *consumer, p.epoch, p.ordinal, *sample, *repetition), &**error)?;
             }
             let mut meta = tx.open_table(META)?;
             for (key, value) in [("next_token", batch.next_token), ("next_job", batch.next_job)] {
@@ -210,6 +231,8 @@ mod tests {
         batch.add(Update::Frontier((3, 1), Position::new(2, 5)));
         batch.add(Update::Grant(((3, 1), Position::new(2, 6)), grant.clone()));
         batch.add(Update::Grant(((4, 0), Position::new(0, 0)), grant));
+        batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        batch.add(Update::Lost(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
         batch
     }
 
@@ -224,7 +247,7 @@ mod tests {
             model.apply(&batch);
             assert_eq!(LedgerStore::open(dir.path())?.load()?, model);
         }
-        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len()), (8, 1, 0));
+        assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.lost.len()), (8, 1, 0, 1));
         Ok(())
     }
 

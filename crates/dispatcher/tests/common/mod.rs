@@ -89,6 +89,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         seed: 7,
         epochs,
         consumers,
+        even: false,
     })
 }
 
@@ -193,7 +194,8 @@ impl Reader {
         let (out, outbox) = mpsc::channel(1024);
         let (epoch, ordinal) = from.unwrap_or_default();
         let version = VERSION.to_owned();
-        let attach = Attach { version, job, consumer, epoch, ordinal, resume: from.is_some(), window };
+        let attach =
+            Attach { version, job, consumer, epoch, ordinal, resume: from.is_some(), window, lost: Vec::new() };
         let first = ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) };
         out.send(first).await.map_err(|_| Error::internal("closed"))?;
         let events = at.client().await?.consume(ReceiverStream::new(outbox)).await;

@@ -50,7 +50,7 @@ impl Limits {
             return Ok(());
         }
         let message = format!("an image of {width}x{height} has {pixels} pixels, more than {}", self.pixels_max);
-        Err(Error::new(ErrorKind::Exhausted, message))
+        Err(Error::new(ErrorKind::Exhausted, message).with("fault", "sample"))
     }
 }
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use forebay_core::{Epoch, Error, Result, SampleId};
-use forebay_data::{Chunk, Field, Kind, RowId, Schema};
+use forebay_core::{Epoch, Error, Fault, Result, SampleId};
+use forebay_data::{Chunk, Field, Kind, Loss, RowId, Schema};
 use forebay_plan::Source;
 
 use super::pieces::{self, Layout, Piece};
@@ -127,28 +127,30 @@ impl Frames {
         Ok(Run { bytes, bounds: layout.offsets, bare })
     }
 
-    /// Makes columns of a run; `offset` says where a row of it was.
-    fn decode(&self, mut run: Run, ids: Arc<[RowId]>, offset: &dyn Fn(usize) -> u64) -> Result<Chunk> {
+    /// Makes columns of a run; `offset` says where a row of it was. A run that cannot be decoded is left as it was.
+    fn decode(&self, run: &mut Run, ids: Arc<[RowId]>, offset: &dyn Fn(usize) -> u64) -> Result<Chunk> {
         let columns = match self.format {
-            Format::Text => vec![self.text(&mut run, &ids, offset)?],
-            Format::Record { .. } if run.bare => vec![binary(&Kind::Bytes, run.bounds, run.bytes, None)?],
+            Format::Text => vec![self.text(run, &ids, offset)?],
+            Format::Record { .. } if run.bare => {
+                vec![binary(&Kind::Bytes, std::mem::take(&mut run.bounds), std::mem::take(&mut run.bytes), None)?]
+            }
             Format::Record { verify } => {
-                self.each(&run, &ids, offset, |frame, uri, at, row| {
+                self.each(run, &ids, offset, |frame, uri, at, row| {
                     tfrecord::payload(frame, uri, at, row, verify).map(drop)
                 })?;
                 let ends = run.shrink(|frame| tfrecord::HEADER..frame.len() - tfrecord::FOOTER);
-                vec![binary(&Kind::Bytes, ends, run.bytes, None)?]
+                vec![binary(&Kind::Bytes, ends, std::mem::take(&mut run.bytes), None)?]
             }
             Format::Example { verify } => {
                 let mut parser = example::Parser::new(self.fields(), run.rows())?;
-                self.each(&run, &ids, offset, |frame, uri, at, row| {
+                self.each(run, &ids, offset, |frame, uri, at, row| {
                     parser.push(tfrecord::payload(frame, uri, at, row, verify)?)
                 })?;
                 parser.finish()?
             }
             Format::Jsonl => {
                 let mut parser = json::Parser::new(self.fields(), run.rows());
-                self.each(&run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
+                self.each(run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
                 parser.finish()?
             }
         };
@@ -186,18 +188,38 @@ impl Frames {
 
     /// Takes the line ends out of a run in place, which makes it the column's buffer.
     fn text(&self, run: &mut Run, ids: &[RowId], offset: &dyn Fn(usize) -> u64) -> Result<ArrayRef> {
-        let ends = run.shrink(|frame| 0..lines::trim(frame).len());
+        // Line ends are letters of their own, so lines are as good with them as without.
         let whole = std::str::from_utf8(&run.bytes);
-        let good = |w: &str| ends.iter().all(|&e| w.is_char_boundary(e as usize));
+        let good = |w: &str| run.bounds.iter().all(|&e| w.is_char_boundary(e as usize));
         if !whole.is_ok_and(good) {
-            let bad = (0..ids.len())
-                .find(|&i| std::str::from_utf8(&run.bytes[ends[i] as usize..ends[i + 1] as usize]).is_err());
-            let bad = bad.unwrap_or(0);
+            let bad = (0..ids.len()).find(|&i| std::str::from_utf8(run.frame(i)).is_err()).unwrap_or(0);
             let error =
                 Error::data("a line is not utf-8").hint("convert the file to utf-8, or read it with from_files");
             return Err(self.blame(error, ids[bad].sample, offset(bad)));
         }
+        let ends = run.shrink(|frame| 0..lines::trim(frame).len());
         binary(&Kind::Utf8, ends, std::mem::take(&mut run.bytes), None)
+    }
+
+    /// Makes columns of those rows of a run that can be decoded; the chunk says which cannot.
+    fn decode_good(&self, run: &Run, ids: &[RowId], starts: &[u64]) -> Result<Chunk> {
+        let mut good = Run { bytes: Vec::new(), bounds: vec![0], bare: run.bare };
+        let (mut kept, mut offsets, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, id) in ids.iter().enumerate() {
+            let frame = run.frame(i);
+            let mut one = Run { bytes: frame.to_vec(), bounds: vec![0, frame.len() as i64], bare: run.bare };
+            match self.decode(&mut one, [*id].into(), &|_| starts[i]) {
+                Ok(_) => {
+                    good.bytes.extend_from_slice(frame);
+                    good.bounds.push(good.bytes.len() as i64);
+                    kept.push(*id);
+                    offsets.push(starts[i]);
+                }
+                Err(error) if error.fault() == Fault::Sample => losses.push(Loss { row: *id, error, record: None }),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.decode(&mut good, kept.into(), &|i| offsets[i])?.with_losses(losses))
     }
 }
 
@@ -209,9 +231,9 @@ impl Reader for Frames {
     fn gather(&self, places: &[Place]) -> Result<Chunk> {
         check(&self.pool.index, places)?;
         let ids = ids(&self.pool.index, places);
-        let run = self.fetch(&ids)?;
+        let mut run = self.fetch(&ids)?;
         let offset = |i: usize| self.span(ids[i].sample).map_or(0, |(_, start, _)| start);
-        self.decode(run, ids.clone(), &offset)
+        self.decode(&mut run, ids.clone(), &offset)
     }
 
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
@@ -266,7 +288,11 @@ impl Stream<'_> {
         }
         let ids = block_ids(self.block, self.row, starts.len(), self.epoch);
         self.row += starts.len() as u64;
-        self.reader.decode(run, ids, &|i| starts[i]).map(Some)
+        match self.reader.decode(&mut run, ids.clone(), &|i| starts[i]) {
+            // The next row begins where it does whatever this one holds.
+            Err(error) if error.fault() == Fault::Sample => self.reader.decode_good(&run, &ids, &starts).map(Some),
+            decoded => decoded.map(Some),
+        }
     }
 }
 

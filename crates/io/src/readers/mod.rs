@@ -44,7 +44,8 @@ pub trait Reader: Send + Sync {
     /// PermissionDenied, Unavailable of a file; Internal for a row that is not there.
     fn gather(&self, places: &[Place]) -> Result<Chunk>;
 
-    /// Reads a block from its start, in chunks of at most `rows` rows, all but the last of exactly that many.
+    /// Reads a block from its start, in chunks of at most `rows` rows, all but the last of exactly that many. A row that
+    /// cannot be decoded, where the next one can still be found, is one of them: its chunk lacks it, and says so.
     ///
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator.

@@ -57,6 +57,9 @@ pub(crate) fn stream_all(reader: &dyn Reader, blocks: u64, rows: usize) -> Resul
         let mut short = false;
         for chunk in reader.stream(block, Epoch(3), rows)? {
             let chunk = chunk?;
+            if let Some(loss) = chunk.losses().first() {
+                return Err(loss.error.clone());
+            }
             assert!(!short && chunk.num_rows() <= rows && chunk.num_rows() > 0, "only the last chunk may be short");
             short = chunk.num_rows() < rows;
             chunks.push(chunk);

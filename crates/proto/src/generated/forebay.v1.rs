@@ -49,6 +49,9 @@ pub struct OpenJobRequest {
     /// How many readers share the job; at least 1.
     #[prost(uint32, tag = "6")]
     pub consumers: u32,
+    /// Whether each reader gets as many batches as the others, in every epoch.
+    #[prost(bool, tag = "7")]
+    pub even: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -97,15 +100,17 @@ pub struct JobDefinition {
     /// The blob with the source index.
     #[prost(string, tag = "9")]
     pub index: ::prost::alloc::string::String,
+    #[prost(bool, tag = "10")]
+    pub even: bool,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
-    #[prost(oneof = "consumer_message::Message", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "consumer_message::Message", tags = "1, 2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<consumer_message::Message>,
 }
 /// Nested message and enum types in `ConsumerMessage`.
 pub mod consumer_message {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         #[prost(message, tag = "1")]
         Attach(super::Attach),
@@ -117,10 +122,12 @@ pub mod consumer_message {
         EndEpoch(super::EndEpoch),
         #[prost(message, tag = "5")]
         Heartbeat(super::ConsumerHeartbeat),
+        #[prost(message, tag = "6")]
+        Lost(super::Lost),
     }
 }
 /// First message of a session.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Attach {
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
@@ -139,6 +146,9 @@ pub struct Attach {
     /// Splits that may be assigned and not yet acknowledged.
     #[prost(uint32, tag = "7")]
     pub window: u32,
+    /// What a saved state says was left out, in case this dispatcher does not know.
+    #[prost(message, repeated, tag = "8")]
+    pub lost: ::prost::alloc::vec::Vec<LostSample>,
 }
 /// Every split before (epoch, ordinal) has been consumed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -147,6 +157,33 @@ pub struct Ack {
     pub epoch: u64,
     #[prost(uint64, tag = "2")]
     pub ordinal: u64,
+}
+/// A sample that was left out of a split, because it failed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LostSample {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "2")]
+    pub ordinal: u64,
+    /// forebay_core::SampleId.
+    #[prost(uint64, tag = "3")]
+    pub sample: u64,
+    /// Which time round, where `repeat` gives a sample several times.
+    #[prost(uint64, tag = "4")]
+    pub repetition: u64,
+    /// JSON of the error.
+    #[prost(string, tag = "5")]
+    pub error: ::prost::alloc::string::String,
+}
+/// What a consumer has left out since it last said so. It waits for `recorded` before it goes on without a sample that
+/// might not fail again.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Lost {
+    /// How many this reader has reported in this session's stream, with these.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub samples: ::prost::alloc::vec::Vec<LostSample>,
 }
 /// The worker that holds this split cannot be reached, lost it, or failed in a way that another may not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -175,7 +212,7 @@ pub struct ConsumerHeartbeat {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerEvent {
-    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3")]
+    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4")]
     pub event: ::core::option::Option<consumer_event::Event>,
 }
 /// Nested message and enum types in `ConsumerEvent`.
@@ -188,6 +225,8 @@ pub mod consumer_event {
         Assigned(super::Assigned),
         #[prost(message, tag = "3")]
         Heartbeat(super::ConsumerHeartbeatReply),
+        #[prost(message, tag = "4")]
+        Recorded(super::Recorded),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -207,6 +246,12 @@ pub struct Assigned {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerHeartbeatReply {}
+/// What was reported as lost, up to this number, is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Recorded {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerMessage {
     #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4")]
@@ -250,24 +295,27 @@ pub struct Want {
     #[prost(uint32, tag = "1")]
     pub splits: u32,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerHeartbeat {
     #[prost(uint64, tag = "1")]
     pub splits_done: u64,
     #[prost(uint64, tag = "2")]
     pub rows_done: u64,
+    /// Of the leases that it holds, those whose splits it does not work on any more.
+    #[prost(uint64, repeated, tag = "3")]
+    pub finished: ::prost::alloc::vec::Vec<u64>,
 }
 /// The worker computes and serves what it holds, and takes nothing new.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leaving {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerEvent {
-    #[prost(oneof = "worker_event::Event", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "worker_event::Event", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub event: ::core::option::Option<worker_event::Event>,
 }
 /// Nested message and enum types in `WorkerEvent`.
 pub mod worker_event {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
@@ -283,6 +331,8 @@ pub mod worker_event {
         Forget(super::Forget),
         #[prost(message, tag = "7")]
         Heartbeat(super::WorkerHeartbeatReply),
+        #[prost(message, tag = "8")]
+        Lost(super::LostOfSplit),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -307,6 +357,16 @@ pub struct Lease {
     pub ordinal: u64,
     #[prost(uint64, tag = "5")]
     pub token: u64,
+}
+/// Samples of a split that are left out whether they fail or not. Comes before the lease of the split.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LostOfSplit {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    #[prost(uint32, tag = "2")]
+    pub consumer: u32,
+    #[prost(message, repeated, tag = "3")]
+    pub samples: ::prost::alloc::vec::Vec<LostSample>,
 }
 /// Every split of this consumer before (epoch, ordinal) has been consumed: its chunks may go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -372,6 +432,9 @@ pub struct ConsumerStatus {
     pub splits: u64,
     #[prost(uint32, tag = "6")]
     pub leased: u32,
+    /// Samples that were left out, as far as they were recorded.
+    #[prost(uint64, tag = "7")]
+    pub skipped: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListWorkersRequest {}

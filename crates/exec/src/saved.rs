@@ -1,0 +1,119 @@
+//! What a saved state knows of a stream, and where another consumer goes on from it.
+//!
+//! Rows are a pure function of the pipeline and the seed, so a state fits whoever computes them: another process, a
+//! service, another job. A consumer like the one that was saved goes on at its very row. Any other (their number has
+//! changed, or it is another of them) goes on from the frontier that all had reached together (`plan::Deal`), in O(1).
+
+use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_plan::{Deal, EpochPlan, Extent, Sizing};
+use serde::{Deserialize, Serialize};
+
+use crate::left_out::LeftOut;
+use crate::merge::Position;
+
+/// Where a consumer was, and all that its position speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The first row that it had not seen.
+    pub position: Position,
+    /// Which of how many consumers.
+    pub consumer: (u32, u32),
+    /// How epochs were cut; `None` says that it had not begun.
+    #[serde(default)]
+    pub sizing: Option<Sizing>,
+    /// What the source was; `None` says that it was not looked at.
+    #[serde(default)]
+    pub source: Option<Extent>,
+    /// The samples of this epoch and later ones that were left out, and might not fail again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Saved {
+    /// Writes down where a consumer of a plan is.
+    pub fn new(plan: &EpochPlan, consumer: ConsumerIndex, position: Position, mut left_out: Vec<LeftOut>) -> Self {
+        left_out.retain(|l| l.epoch >= position.epoch);
+        let consumer = (consumer.0, plan.consumers());
+        Self { position, consumer, sizing: Some(plan.sizing()), source: Some(plan.extent()), left_out }
+    }
+
+    /// Returns where a consumer of `plan` goes on.
+    ///
+    /// # Errors
+    /// Invalid when the source has changed, or when the stream cannot be dealt anew where it stood.
+    pub fn position_in(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Result<Position> {
+        self.check_source(plan)?;
+        let begins = Position { epoch: self.position.epoch, ..Position::default() };
+        let Some(sizing) = self.sizing else { return Ok(begins) };
+        let same = self.consumer == (consumer.0, plan.consumers());
+        if same && sizing == plan.sizing() || self.position == begins {
+            return Ok(self.position.clone());
+        }
+        let ours = plan.sizing();
+        if !plan.is_dealt() || sizing.unit_rows != ours.unit_rows || sizing.unit_rows == 0 {
+            return Err(self.cannot(plan, consumer));
+        }
+        let (unit, rows) = self.passed(plan, sizing);
+        if rows > 0 && !same {
+            return Err(self.between(sizing.unit_rows));
+        }
+        let theirs = Deal::from(self.consumer.1);
+        let frontier = theirs.frontier(ConsumerIndex(self.consumer.0), unit, self.position.phase);
+        let (passed, phase) = plan.deal().go_on(consumer, frontier);
+        let dealt = plan.consumer_units(consumer);
+        let end = plan.share(consumer, phase).or(dealt);
+        if rows == 0 && end.is_some_and(|end| passed >= end) {
+            return Ok(Position { epoch: self.position.epoch + 1, ..Position::default() });
+        }
+        let (split, chunk, unit) = ours.find_unit(passed);
+        Ok(Position { epoch: self.position.epoch, split, chunk, rows: unit * ours.unit_rows + rows, phase, ..begins })
+    }
+
+    /// Returns the units that the saved consumer had passed in its epoch, and the rows of the next one.
+    fn passed(&self, plan: &EpochPlan, sizing: Sizing) -> (u64, u64) {
+        let at = &self.position;
+        let unit = sizing.first_unit(at.split, at.chunk).saturating_add(at.rows / sizing.unit_rows);
+        let (index, count) = self.consumer;
+        let dealt = plan.units().map(|units| Deal::from(count).dealt(ConsumerIndex(index), units));
+        match dealt {
+            // Past the last chunk, which may be short.
+            Some(dealt) if unit >= dealt => (dealt, 0),
+            _ => (unit, at.rows % sizing.unit_rows),
+        }
+    }
+
+    fn check_source(&self, plan: &EpochPlan) -> Result<()> {
+        let (Some(was), is) = (self.source, plan.extent()) else { return Ok(()) };
+        if was == is {
+            return Ok(());
+        }
+        let describe = |e: Extent| {
+            let rows = e.rows.map_or(String::new(), |rows| format!("{rows} rows, "));
+            format!("{rows}{} blocks, {} bytes", e.blocks, e.bytes)
+        };
+        Err(Error::invalid(format!(
+            "the source has changed since this state was saved: it had {}, and now has {}",
+            describe(was),
+            describe(is)
+        ))
+        .hint("resume over the files that were there, or start over"))
+    }
+
+    fn cannot(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Error {
+        let ((index, count), n) = (self.consumer, plan.consumers());
+        Error::invalid(format!(
+            "this state is of consumer {index} of {count}, and here it is {} of {n}: what a consumer of this pipeline gets is known \
+             only when it runs (after a filter, a pack, over files that are not counted, or where samples may be left out), so it \
+             cannot be dealt anew",
+            consumer.0
+        ))
+        .hint("let each consumer of as many load the state that it saved itself; to change their number, begin an epoch")
+    }
+
+    fn between(&self, unit_rows: u64) -> Error {
+        Error::invalid(format!(
+            "this state was saved between two of {unit_rows} samples that go to one consumer together, and is not of this consumer"
+        ))
+        .hint(format!("use batch in the pipeline, or save after a multiple of {unit_rows} samples"))
+    }
+}

@@ -1,0 +1,112 @@
+//! How the units of an epoch are dealt to consumers, and dealt anew when their number changes.
+//!
+//! Unit `u` belongs to consumer `u mod n`. Data-parallel consumers step together: when each has taken `k` units, units
+//! `0..k * n` are gone. That number is the **frontier**, and all that another number of consumers needs to go on: each
+//! begins at its first unit from there on. What the frontier is beyond a multiple of their number is the **phase**; it
+//! holds until the epoch ends.
+//!
+//! Invariants: in step `s` from frontier `g`, consumers take units `g + s * n .. g + (s + 1) * n`, one each; even shares
+//! end all of them after the same step, with fewer than `n` units left.
+
+use forebay_core::ConsumerIndex;
+
+use crate::stages::Stages;
+
+/// How the units of an epoch are dealt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deal {
+    /// Among how many; at least 1.
+    pub consumers: u32,
+    /// Whether each consumer gets as many units as the others, in every epoch: what is left over is left out.
+    pub even: bool,
+}
+
+impl From<u32> for Deal {
+    /// Everything is dealt, so some consumers may get one unit more than others.
+    fn from(consumers: u32) -> Self {
+        Self { consumers, even: false }
+    }
+}
+
+impl Deal {
+    /// Deals evenly as the user said; if nothing was said, where there are several consumers and the plan knows what
+    /// each gets.
+    pub fn choose(stages: &Stages, consumers: u32, even: Option<bool>) -> Self {
+        Self { consumers, even: even.unwrap_or(consumers > 1 && stages.dealt) }
+    }
+
+    fn count(self) -> u64 {
+        u64::from(self.consumers.max(1))
+    }
+
+    /// Returns how many of an epoch's units belong to a consumer.
+    pub fn dealt(self, consumer: ConsumerIndex, units: u64) -> u64 {
+        (units + self.count() - 1 - u64::from(consumer.0)) / self.count()
+    }
+
+    /// Returns how many units of its own a consumer has passed when the last round that all consumers have ends.
+    pub fn even_share(self, consumer: ConsumerIndex, units: u64, phase: u64) -> u64 {
+        let before = u64::from(u64::from(consumer.0) < phase);
+        units.checked_sub(phase).map_or(0, |units| units / self.count() + before)
+    }
+
+    /// Returns the frontier once a consumer has passed `passed` units of its own, in an epoch of this phase.
+    pub fn frontier(self, consumer: ConsumerIndex, passed: u64, phase: u64) -> u64 {
+        let before = u64::from(u64::from(consumer.0) < phase);
+        passed.saturating_sub(before).saturating_mul(self.count()).saturating_add(phase)
+    }
+
+    /// Returns how many units of its own a consumer has passed that goes on from a frontier, and the phase.
+    pub fn go_on(self, consumer: ConsumerIndex, frontier: u64) -> (u64, u64) {
+        let (rounds, phase) = (frontier / self.count(), frontier % self.count());
+        (rounds + u64::from(u64::from(consumer.0) < phase), phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The units that a consumer takes from a frontier on.
+    fn rest(deal: Deal, consumer: u32, frontier: u64, units: u64) -> Vec<u64> {
+        let index = ConsumerIndex(consumer);
+        let (passed, phase) = deal.go_on(index, frontier);
+        let end = if deal.even { deal.even_share(index, units, phase) } else { deal.dealt(index, units) };
+        (passed..end).map(|unit| unit * u64::from(deal.consumers) + u64::from(consumer)).collect()
+    }
+
+    proptest! {
+        /// Dealt anew, nothing is lost and nothing comes twice; even shares are equal, and leave less than a round out.
+        #[test]
+        fn from_a_frontier_on_any_number_of_consumers_takes_the_rest(
+            units in 0u64..200, frontier in 0u64..220, consumers in 1u32..9, even: bool,
+        ) {
+            let deal = Deal { consumers, even };
+            let each: Vec<_> = (0..consumers).map(|i| rest(deal, i, frontier, units)).collect();
+            let mut all = each.concat();
+            all.sort_unstable();
+            let left = units.saturating_sub(frontier);
+            let taken = if even { left - left % u64::from(consumers) } else { left };
+            prop_assert!(all.into_iter().eq(frontier..frontier + taken));
+            if even {
+                prop_assert!(each.iter().all(|e| e.len() == each[0].len()));
+            }
+        }
+
+        /// After each step, every consumer names the same frontier, also where the epoch was dealt anew before.
+        #[test]
+        fn consumers_that_step_together_agree_on_the_frontier(
+            frontier in 0u64..100, step in 0u64..30, consumers in 1u32..9,
+        ) {
+            let deal = Deal::from(consumers);
+            for index in (0..consumers).map(ConsumerIndex) {
+                let (passed, phase) = deal.go_on(index, frontier);
+                let now = deal.frontier(index, passed + step, phase);
+                prop_assert_eq!(now, frontier + step * u64::from(consumers));
+                prop_assert_eq!(deal.go_on(index, now), (passed + step, phase));
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What becomes of a sample that fails: it is part of what a pipeline computes, so it travels with the graph.
+
+use serde::{Deserialize, Serialize};
+
+/// What to do with a sample that fails by itself: a corrupt record, an image that cannot be decoded, an exception in a
+/// user's function. What is wrong with the pipeline as a whole ends it in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// End with its error.
+    #[default]
+    Raise,
+    /// Leave it out, and say so.
+    Skip,
+    /// Leave it out, and keep its record.
+    Quarantine,
+}
+
+impl OnError {
+    /// Says whether samples that fail are left out.
+    pub fn is_tolerant(self) -> bool {
+        self != OnError::Raise
+    }
+
+    pub(crate) fn is_raise(&self) -> bool {
+        *self == OnError::Raise
+    }
+}
+
+impl std::fmt::Display for OnError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            OnError::Raise => "raise",
+            OnError::Skip => "skip",
+            OnError::Quarantine => "quarantine",
+        })
+    }
+}

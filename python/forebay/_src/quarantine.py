@@ -1,0 +1,196 @@
+"""Dead letters: the samples that were left out, kept in a file with what is needed to try them again.
+
+A file is JSON lines. The first says of which pipeline it is (`graph`, the pickles of its functions, `seed`); each other
+is one sample: its name, what went wrong, and its record, an Arrow IPC stream of one row (base64), which any Arrow
+library reads. A sample that could not be read at all has no record; its error says which file and where.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from forebay import _native, errors
+from forebay.errors import ForebayError, InvalidPipelineError
+
+#: A file does not grow beyond this: samples that come then are written without their records.
+FILE_BYTES_MAX = 1 << 30
+#: Files of another format are refused.
+FORMAT = 1
+
+Loss = tuple[int, int, int, int, Any, "bytes | None"]
+
+
+class DeadLetters:
+    """The file that one iterator writes, from the first sample on. A run that is resumed goes on with it."""
+
+    def __init__(self, path: str, pipeline: _native.Pipeline, seed: int) -> None:
+        self.path, self._pipeline, self._seed = path, pipeline, seed
+        self._known: set[tuple[int, int, int]] | None = None
+
+    def add(self, losses: Iterable[Loss]) -> None:
+        """Writes samples that the file does not have yet; they are on disk when it returns."""
+        known = self._open()
+        with open(self.path, "a", encoding="utf-8") as file:
+            for epoch, split, number, repetition, error, record in losses:
+                key = (epoch, number, repetition)
+                if key in known:
+                    continue
+                known.add(key)
+                if record is not None and file.tell() + len(record) * 4 // 3 > FILE_BYTES_MAX:
+                    record = None
+                letter = {
+                    "epoch": epoch,
+                    "split": split,
+                    "sample": error.context.get("sample", "?"),
+                    "number": number,
+                    "repetition": repetition,
+                    "op": error.context.get("op"),
+                    "kind": error.kind,
+                    "error": error.message,
+                    "context": dict(error.context),
+                    "record": None if record is None else base64.b64encode(record).decode(),
+                }
+                file.write(json.dumps(letter) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _open(self) -> set[tuple[int, int, int]]:
+        if self._known is not None:
+            return self._known
+        head = {
+            "forebay_quarantine": FORMAT,
+            "dataset": self._pipeline.dataset_id,
+            "seed": self._seed,
+            "graph": json.loads(self._pipeline.to_json()),
+            "blobs": {name: base64.b64encode(blob).decode() for name, blob in self._pipeline.op_blobs()},
+        }
+        self._known = set()
+        if os.path.exists(self.path) and os.path.getsize(self.path):
+            found, letters = read(self.path)
+            for key in ("dataset", "seed"):
+                if found[key] != head[key]:
+                    raise errors.ConflictError(
+                        f"the quarantine file is of another {key}",
+                        {"file": self.path, "hint": "give quarantine= another path, or move the file away"},
+                    )
+            self._known = {(e["epoch"], e["number"], e["repetition"]) for e in letters}
+        else:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "w", encoding="utf-8") as file:
+                file.write(json.dumps(head) + "\n")
+        return self._known
+
+
+def read(path: str) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """Returns what a file says of its pipeline, and its samples. A last line that was cut off is left out.
+
+    Raises:
+        ForebayError: There is no such file, or it is something else.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            head = json.loads(file.readline())
+        known = head["forebay_quarantine"] == FORMAT
+    except FileNotFoundError:
+        raise errors.MissingFileError("there is no such file", {"file": path}) from None
+    except (ValueError, KeyError, TypeError):
+        raise errors.DataError("this is no quarantine file", {"file": path}) from None
+    if not known:
+        raise errors.VersionMismatchError("the quarantine file was written by another version", {"file": path})
+
+    def letters() -> Iterator[dict[str, Any]]:
+        with open(path, encoding="utf-8") as file:
+            next(file)
+            for line in file:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+    return head, letters()
+
+
+def command(action: str, paths: list[str], sample: str | None, as_json: bool) -> tuple[str, int]:
+    """Runs `forebay quarantine`: returns what it prints, and its exit code (1: samples still fail)."""
+    paths = paths or sorted(str(p) for p in Path().glob("quarantine-*.jsonl"))
+    if not paths:
+        raise InvalidPipelineError("no quarantine file was named, and none is here", {"hint": "name one"})
+    found = [(path, head, e) for path in paths for head, all_of in [read(path)] for e in all_of if _is(e, sample)]
+    if sample is not None and not found:
+        raise errors.NotFoundError(f"no sample {sample!r} is in quarantine", {"hint": "see `forebay quarantine ls`"})
+    if action == "retry":
+        rows = [{**_line(path, e), **_retry(head, e)} for path, head, e in found]
+        failed = sum(row["passes"] is not True for row in rows)
+        return (json.dumps(rows, indent=2) if as_json else _verdicts(rows)), int(failed > 0)
+    if action == "show":
+        shown = [{**_line(path, e), "context": e["context"], "record": _columns(head, e)} for path, head, e in found]
+        return (json.dumps(shown, indent=2) if as_json else "\n\n".join(map(_show, shown))), 0
+    lines = [_line(path, e) for path, _, e in found]
+    return (json.dumps(lines, indent=2) if as_json else _table(lines)), 0
+
+
+def _is(letter: dict[str, Any], sample: str | None) -> bool:
+    return sample is None or sample in (letter["sample"], str(letter["number"]))
+
+
+def _line(path: str, letter: dict[str, Any]) -> dict[str, Any]:
+    record = letter["record"]
+    kept = {"bytes": None if record is None else len(record) * 3 // 4}
+    return {"file": path, **{k: letter[k] for k in ("sample", "epoch", "split", "op", "kind", "error")}, **kept}
+
+
+def _retry(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, Any]:
+    if letter["record"] is None:
+        return {"passes": None, "now": "its record was not kept: read its file again"}
+    blobs = {name: base64.b64decode(blob) for name, blob in head["blobs"].items()}
+    try:
+        _native.retry(json.dumps(head["graph"]), blobs, head["seed"], base64.b64decode(letter["record"]))
+    except ForebayError as error:
+        return {"passes": False, "now": str(error)}
+    return {"passes": True, "now": None}
+
+
+def _columns(head: dict[str, Any], letter: dict[str, Any]) -> dict[str, str] | None:
+    """The columns of a record, shortened, for people."""
+    if letter["record"] is None:
+        return None
+    row = _native.record_row(json.dumps(head["graph"]), base64.b64decode(letter["record"]))
+    return {name: _short(value) for name, value in row.items()}
+
+
+def _short(value: Any) -> str:
+    size = f" ({len(value)} bytes)" if isinstance(value, bytes) else ""
+    text = repr(value.item() if hasattr(value, "item") and value.ndim == 0 else value)
+    return f"{text if len(text) <= 72 else text[:64] + '…'}{size}"
+
+
+def _table(lines: list[dict[str, Any]]) -> str:
+    rows = [["SAMPLE", "EPOCH", "OP", "ERROR"]]
+    rows += [[e["sample"], str(e["epoch"]), e["op"] or "(reading)", e["error"].splitlines()[0]] for e in lines]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[3]]) for row in rows)
+
+
+def _show(shown: dict[str, Any]) -> str:
+    text = [f"{shown['sample']} of epoch {shown['epoch']}, split {shown['split']}  ({shown['file']})"]
+    text.append(str(_error(shown)))
+    for name, value in (shown["record"] or {"(record)": "was not kept"}).items():
+        text.append(f"  {name} = {value}")
+    return "\n".join(text)
+
+
+def _error(shown: dict[str, Any]) -> ForebayError:
+    return errors._make(shown["kind"], shown["error"], list(shown["context"].items()))
+
+
+def _verdicts(rows: list[dict[str, Any]]) -> str:
+    said = {True: "passes now", False: "still fails", None: "cannot be tried"}
+    lines = []
+    for row in rows:
+        why = "" if row["passes"] else f": {row['now'].splitlines()[0]}"
+        lines.append(f"{row['sample']}  {said[row['passes']]}{why}")
+    passed = sum(row["passes"] is True for row in rows)
+    return "\n".join([*lines, f"{passed} of {len(rows)} pass now"])
