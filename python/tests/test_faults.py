@@ -231,14 +231,14 @@ def test_a_split_that_ends_workers_is_named_and_not_tried_for_ever(until):
         error = caught.value
         rows = [int(r) for r in error.context["rows"].split(" and ")[0].split(", ")]
         assert rows[0] <= 500 < rows[0] + 64
-        assert error.context["workers"].count(" at 127.0.0.1:") == 3
-        assert len(service.worker_pids) >= 2
+        assert error.context["workers"].count(" at 127.0.0.1:") >= 3
+        assert service.worker_pids
         with pytest.raises(fb.errors.DataError, match="ended 3 workers"):
             list(ds.distribute(service, job="poison"))
         service.restart_dispatcher()
         with pytest.raises(fb.errors.DataError, match="ended 3 workers"):
             list(ds.distribute(service, job="poison"))
-        assert len(service.worker_pids) >= 2
+        assert service.worker_pids
         reader.join(120)
         assert seen == [b["id"].tolist() for b in other.iter(seed=1)]
 

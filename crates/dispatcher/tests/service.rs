@@ -220,6 +220,8 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Test {
     const SPLITS: u64 = 20_000;
+    // Of 6,400 rows.
+    const EPOCH: u64 = 64;
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 64 * 100, 0, 1)?).await?;
@@ -230,7 +232,7 @@ async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Te
     let mut acked = (0, 0);
     for granted in 0..SPLITS {
         let ((epoch, ordinal), token, _) = reader.assigned().await?;
-        assert!(token > last && (epoch, ordinal) == (granted / 100, granted % 100));
+        assert!(token > last && (epoch, ordinal) == (granted / EPOCH, granted % EPOCH));
         (last, acked) = (token, (epoch, ordinal + 1));
         if granted % 64 == 63 {
             reader.ack(acked.0, acked.1).await;

@@ -170,6 +170,9 @@ impl State {
         if error.get(UNREACHED).is_some() {
             consumer.set_unreached(now, holder.worker, lease);
         }
+        if let Some(worker) = self.workers.get_mut(&holder.worker) {
+            worker.fail(now, holder.token, (key, position), lease);
+        }
         self.revoke((key, position), holder, out);
         if failures >= FAILURES_MAX {
             let error = error.clone().with("split", position).with("attempts", failures);

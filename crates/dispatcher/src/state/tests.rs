@@ -490,3 +490,23 @@ fn a_worker_that_comes_back_was_not_ended_by_a_split() {
     assert!(world.readers[endless].refused.is_none());
     assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
 }
+
+#[test]
+fn a_death_counts_when_the_reader_has_noticed_it_first() {
+    let (mut world, endless) = (World::new(), 2);
+    world.attach(endless, 0, 1);
+    for i in 0..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.take().expect("said hello");
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        let (position, token) = world.readers[endless].assigned.pop_first().expect("the first split");
+        let (reader, error) = (world.readers[endless].session.expect("attached"), Error::unavailable("reset"));
+        world.input(Input::Unreachable { session: reader, position, token, error });
+        world.input(Input::WorkerGone { session });
+    }
+    world.pass(Duration::from_millis(5100), None);
+    world.flush();
+    let error = world.readers[endless].refused.clone().expect("it is given up");
+    assert_eq!(error.get("fault"), Some("poison"), "{error}");
+}

@@ -141,13 +141,14 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
-        let suspects: BTreeSet<_> = worker.under_way().copied().collect();
-        for key in worker.leases.into_values() {
-            out.push(Effect::Remember(Update::Released(key)));
-            let Some(consumer) = self.consumer_mut(key.0) else { continue };
-            consumer.release(key.1);
+        for key in worker.leases.values() {
+            out.push(Effect::Remember(Update::Released(*key)));
+            self.consumer_mut(key.0).map(|c| c.release(key.1));
+        }
+        let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
+        for key in suspects {
             // Without a reader nothing is granted, and nobody could be told.
-            if consumer.reader.is_some() && !worker.leaving && suspects.contains(&key) {
+            if self.consumer(key.0).is_some_and(|c| c.reader.is_some() && key.1 >= c.frontier()) {
                 self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }
         }
