@@ -156,7 +156,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let graph = &job.stages().graph;
     let stages = Arc::new(Stages::new(graph)?);
     let index = forebay_io::index(graph.source(), stages.counted, None, 1, &|_, _| Ok(()))?;
-    let extent = forebay_exec::extent(graph.source(), Some(&index));
+    let extent = index.extent();
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);
     let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default() };
