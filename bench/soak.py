@@ -1,6 +1,6 @@
 """Faults at random under load for a long time: is every batch right, and does anything grow?
 
-    python bench/soak.py --minutes 120 [--seed 1] [--csv FILE]
+    python bench/soak.py --minutes 120 [--seed 1] [--step 0.02] [--csv FILE]
 
 A dispatcher and three workers are processes of their own; two jobs (records with a Python function, pictures) are read
 without end, each batch is compared with the same pipeline's in this process. Every few seconds something happens: a
@@ -39,9 +39,9 @@ WORKERS = 3
 class Reader(threading.Thread):
     """Reads a job, and compares each batch with what this process computes; goes and resumes when told to."""
 
-    def __init__(self, fleet: Fleet, name: str, dataset: fb.Dataset) -> None:
+    def __init__(self, fleet: Fleet, name: str, dataset: fb.Dataset, step: float) -> None:
         super().__init__(daemon=True)
-        self.fleet, self.job, self.dataset = fleet, name, dataset
+        self.fleet, self.job, self.dataset, self.step = fleet, name, dataset, step
         self.batches = self.resumed = 0
         self.longest = 0.0
         self.wrong: list[str] = []
@@ -61,6 +61,7 @@ class Reader(threading.Thread):
                     self.leave.clear()
                     while not self.leave.is_set() and not self.stop.is_set():
                         self.compare(it, expected)
+                        time.sleep(self.step)
                     state = it.state_dict()
         except Exception as error:  # whatever it is, it is what the soak is there to find
             self.wrong.append(f"{type(error).__name__}: {error}")
@@ -158,6 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step", type=float, default=0.0, help="seconds that a training step takes")
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     rows: list[dict[str, float]] = []
@@ -167,8 +169,8 @@ def main() -> int:
         data.pictures(folder / "pictures", PICTURES, SEED)
         fleet = Fleet(folder / "fleet", WORKERS)
         readers = [
-            Reader(fleet, "records", pipelines.of_records(folder / "records", 192, "", 0.0)),
-            Reader(fleet, "pictures", pipelines.of_pictures(folder / "pictures", 32, "", 0.0)),
+            Reader(fleet, "records", pipelines.of_records(folder / "records", 192, "", 0.0), arguments.step),
+            Reader(fleet, "pictures", pipelines.of_pictures(folder / "pictures", 32, "", 0.0), arguments.step),
         ]
         chaos = Chaos(fleet, readers, random.Random(arguments.seed))
         try:
