@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub(super) rows_done: u64,
     /// Tokens of leases that it has said it does not work on any more.
     pub(super) finished: BTreeSet<u64>,
+    /// The tenant that it computes for; `None` is for everybody.
+    pub(super) serves: Option<Arc<str>>,
 }
 
 impl Worker {
@@ -53,6 +55,7 @@ impl Worker {
             splits_done: 0,
             rows_done: 0,
             finished: BTreeSet::new(),
+            serves: None,
         }
     }
 
@@ -70,6 +73,10 @@ impl Worker {
     /// Returns when it is lost, if nothing is heard of it until then.
     pub(super) fn expiry(&self, lease: Duration) -> Ticks {
         if self.session.is_some() { self.heard + lease } else { self.until }
+    }
+
+    pub(super) fn serves(&self, tenant: &str) -> bool {
+        self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
     pub(super) fn is_live(&self) -> bool {
