@@ -35,7 +35,8 @@ const ENCODE_INLINE_MAX: usize = 256 << 10;
 /// The Flight service of one worker.
 pub(crate) struct Flight {
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) address: String,
+    /// Where any Arrow Flight client reaches it.
+    pub(crate) location: String,
     /// Cancelled when the worker ends: streams end with it, so that consumers go elsewhere at once.
     pub(crate) stop: CancellationToken,
 }
@@ -110,7 +111,7 @@ impl Flight {
         let path = std::iter::once(job.definition.name.clone()).chain(place).chain(secret).collect();
         let endpoint = FlightEndpoint::new()
             .with_ticket(arrow_flight::Ticket::new(ticket.to_bytes()))
-            .with_location(format!("grpc://{}", self.address));
+            .with_location(&*self.location);
         let info = FlightInfo::new()
             .with_descriptor(FlightDescriptor::new_path(path))
             .with_endpoint(endpoint)

@@ -102,7 +102,9 @@ impl Worker {
             let lender = Lender::start(arena, self.id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
-        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
+        let scheme = if self.options.tls.is_some() { "grpc+tls" } else { "grpc" };
+        let location = format!("{scheme}://{}", self.address);
+        let flight = Flight { shelf: self.shelf.clone(), location, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);

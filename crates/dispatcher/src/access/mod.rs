@@ -305,7 +305,8 @@ mod tests {
         let access = access(file(&both, Quota::default()));
         let [one, two] = ["one", "two"].map(|t| access.admit(&call(Some(t))));
         let quota = Quota { jobs: Some(3), ..Quota::default() };
-        access.tokens.as_ref().map(|t| t.take_up(file(&both[1..], quota)));
+        let Some(tokens) = &access.tokens else { panic!("it has some") };
+        tokens.take_up(file(&both[1..], quota));
         assert!(one?.revoked.is_cancelled() && !two?.revoked.is_cancelled());
         assert_eq!(kind(access.admit(&call(Some("one")))), Some(ErrorKind::PermissionDenied));
         assert_eq!(access.admit(&call(Some("two")))?.tenant.quota, quota);
