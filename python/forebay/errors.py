@@ -89,7 +89,7 @@ class MissingFileError(NotFoundError, FileNotFoundError):
 
 
 class PermissionDeniedError(ForebayError, PermissionError):
-    """Get permission to read it."""
+    """Get permission: to read it, or to use the service."""
 
     kind = "permission_denied"
 

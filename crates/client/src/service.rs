@@ -5,13 +5,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::{ErrorKind, Result};
+use forebay_core::Result;
 use forebay_plan::BlobId;
 use forebay_proto::{
-    CancelJobRequest, DispatcherClient, JobStatus, ListJobsRequest, ListWorkersRequest, WorkerStatus, client, endpoint,
-    reach, to_error, unanswered,
+    CancelJobRequest, DispatcherClient, JobStatus, Link, ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus,
+    client, may_pass, reach, to_error, unanswered,
 };
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
@@ -23,27 +22,31 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A service: the address of a dispatcher that has answered. Cheap to keep; works on both sides of a fork.
 pub struct Service {
-    address: String,
+    dispatcher: Remote,
     deadline: Duration,
-    channel: Mutex<Option<(Owner, Channel)>>,
+    link: Mutex<Option<(Owner, Link)>>,
 }
 
 impl Service {
-    /// Connects to `forebay://host:port` (or `host:port`), and waits up to `deadline` for it to answer. Every later call
-    /// waits as long for a dispatcher that is restarting.
+    /// Connects to a dispatcher, and waits up to `deadline` for it to answer. Every later call waits as long for one that is
+    /// restarting.
     ///
     /// # Errors
-    /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version; what
-    /// `poll` returns.
-    pub fn connect(address: &str, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
-        let to = address.to_owned();
+    /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version;
+    /// PermissionDenied when one side does not trust the other; what `poll` returns.
+    pub fn connect(dispatcher: Remote, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
+        let to = dispatcher.clone();
         wait(async move { reach(&to, deadline).await.map(drop) }, poll)?;
-        Ok(Self { address: address.to_owned(), deadline, channel: Mutex::new(None) })
+        Ok(Self { dispatcher, deadline, link: Mutex::new(None) })
     }
 
     /// Returns the address as it was given.
     pub fn address(&self) -> &str {
-        &self.address
+        &self.dispatcher.address
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Remote {
+        &self.dispatcher
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -82,16 +85,16 @@ impl Service {
         Ok(self.call(async |mut c| c.list_workers(ListWorkersRequest {}).await, poll)?.workers)
     }
 
-    /// Ends a job for good; its readers get a Closed error.
+    /// Ends a job for good; its readers get a Closed error. Only an administrator may name a tenant; `None` is one's own.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; Unavailable.
-    pub fn cancel(&self, name: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let name = name.to_owned();
+    /// NotFound when there is none of that name; PermissionDenied; Unavailable.
+    pub fn cancel(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let (name, tenant) = (name.to_owned(), tenant.unwrap_or_default().to_owned());
         self.call(
             move |mut c| {
-                let name = name.clone();
-                async move { c.cancel_job(CancelJobRequest { name }).await }
+                let request = CancelJobRequest { name: name.clone(), tenant: tenant.clone() };
+                async move { c.cancel_job(request).await }
             },
             poll,
         )
@@ -101,24 +104,24 @@ impl Service {
     /// Makes a call, again and again until the deadline while nobody answers.
     pub(crate) fn call<T, F>(
         &self,
-        call: impl Fn(DispatcherClient<Channel>) -> F + Send + 'static,
+        call: impl Fn(DispatcherClient<Link>) -> F + Send + 'static,
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<Response<T>, Status>> + Send + 'static,
     {
-        let (channel, address, deadline) = (self.channel()?, self.address.clone(), self.deadline);
+        let (link, address, deadline) = (self.link()?, self.dispatcher.address.clone(), self.deadline);
         let patient = async move {
             let end = tokio::time::Instant::now() + deadline;
             loop {
-                let answer = tokio::time::timeout_at(end, call(client(channel.clone()))).await;
+                let answer = tokio::time::timeout_at(end, call(client(link.clone()))).await;
                 let error = match answer {
                     Ok(Ok(response)) => return Ok(response.into_inner()),
                     Ok(Err(status)) => to_error(&status, &address),
                     Err(_) => return Err(unanswered(&address, deadline)),
                 };
-                if error.kind() != ErrorKind::Unavailable || tokio::time::Instant::now() + PAUSE >= end {
+                if !may_pass(&error) || tokio::time::Instant::now() + PAUSE >= end {
                     return Err(error);
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -128,16 +131,16 @@ impl Service {
     }
 
     /// Returns the connection of this process.
-    pub(crate) fn channel(&self) -> Result<Channel> {
-        let mut channel = lock(&self.channel);
-        if let Some((owner, channel)) = &*channel
+    pub(crate) fn link(&self) -> Result<Link> {
+        let mut link = lock(&self.link);
+        if let Some((owner, link)) = &*link
             && owner.is_here()
         {
-            return Ok(channel.clone());
+            return Ok(link.clone());
         }
         let _inside = runtime()?.enter();
-        let new = endpoint(&self.address)?.connect_lazy();
-        if let Some(other) = channel.replace((Owner::this(), new.clone())) {
+        let new = self.dispatcher.lazy()?;
+        if let Some(other) = link.replace((Owner::this(), new.clone())) {
             // The parent's: its runtime is not here to close it.
             std::mem::forget(other);
         }
@@ -147,6 +150,6 @@ impl Service {
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Service").field("address", &self.dispatcher.address).finish_non_exhaustive()
     }
 }

@@ -1,13 +1,17 @@
 //! The dispatcher as a component: options in, an address out, and a future that serves until it is told to stop.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
+use forebay_proto::{Incoming, ServerTls};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::codegen::InterceptedService;
 
+use crate::access::{Access, Guard};
 use crate::actor::{Actor, Handle};
 use crate::indexer::{FileIndexer, Indexer};
 use crate::jobs::{Opener, splits};
@@ -21,7 +25,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// A dispatcher that listens and has its state, ready to run.
 pub struct Dispatcher {
-    incoming: forebay_proto::Incoming,
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    access: Arc<Access>,
     actor: Actor,
     service: Service,
 }
@@ -47,7 +53,10 @@ impl Dispatcher {
         clock: Arc<dyn Clock>,
     ) -> Result<(SocketAddr, Self)> {
         let dir = options.state_dir.clone();
-        std::fs::create_dir_all(&dir).map_err(|e| Error::from(e).with("file", dir.display()))?;
+        // Pickles and keys are kept there: nobody else's business.
+        let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        make.map_err(|e| Error::from(e).with("file", dir.display()))?;
+        let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
         let store = LedgerStore::open(&dir)?;
@@ -58,9 +67,9 @@ impl Dispatcher {
         tracing::info!(%address, state = %dir.display(), jobs = ledger.jobs.len(), leases = ledger.grants.len(), "dispatcher");
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, clock, inbox, Committer::start(dir, store)?);
-        let service = Service::new(handle.clone(), blobs.clone(), Opener::new(handle, blobs, indexer));
-        let incoming = forebay_proto::Incoming::new(listener);
-        Ok((address, Self { incoming, actor, service }))
+        let opener = Opener::new(handle.clone(), blobs.clone(), indexer, access.asks());
+        let service = Service::new(handle, blobs, opener);
+        Ok((address, Self { listener, tls: options.tls, access, actor, service }))
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the
@@ -69,8 +78,10 @@ impl Dispatcher {
     /// # Errors
     /// Unavailable when the listener fails; Internal when the ledger's thread died.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
-        let server = forebay_proto::server().add_service(forebay_proto::service(self.service));
-        let serve = server.serve_with_incoming_shutdown(self.incoming, shutdown.clone().cancelled_owned());
+        let guarded = InterceptedService::new(forebay_proto::service(self.service), Guard(self.access.clone()));
+        let server = forebay_proto::server().add_service(guarded);
+        let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);
+        let serve = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
         tokio::pin!(serve);
         let mut actor = std::pin::pin!(self.actor.run(shutdown.clone()));
         let failed = |e: tonic::transport::Error| Error::unavailable(format!("the dispatcher's listener failed: {e}"));
@@ -84,6 +95,7 @@ impl Dispatcher {
                 done.map_err(failed)?;
                 actor.await
             }
+            never = self.access.watch() => match never {},
         }
     }
 }

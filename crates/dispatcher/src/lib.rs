@@ -9,6 +9,7 @@
 //! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
 //! Not here: how many workers there should be, and where (a policy); what a split computes (the worker).
 
+mod access;
 mod actor;
 mod dispatcher;
 mod indexer;
@@ -23,11 +24,16 @@ mod service;
 pub mod simulate;
 mod state;
 mod store;
+mod tenant;
 
+pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
+
+/// Where its certificates are.
+pub use forebay_proto::TlsFiles;
 
 /// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
 ///

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_proto::ServerTls;
+
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -11,6 +13,10 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs. One dispatcher at a time.
     pub state_dir: PathBuf,
+    /// What it listens with. Default: none, in the clear.
+    pub tls: Option<ServerTls>,
+    /// The file of tokens: who may call, and as what. Default: none, everybody may do everything.
+    pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
     /// The most bytes of one blob. Default: 16 GiB.
@@ -25,6 +31,8 @@ impl Options {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, forebay_proto::PORT)),
             state_dir: state_dir.into(),
+            tls: None,
+            tokens: None,
             timing: Timing::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,

@@ -280,14 +280,22 @@ async fn blobs_come_back_as_they_went_in_and_jobs_need_theirs() -> Test {
     client.put_blob(parts(&bytes)).await.map_err(failed)?;
     client.put_blob(parts(&bytes)).await.map_err(failed)?;
     assert_eq!(client.missing_blobs(ask()).await.map_err(failed)?.into_inner().ids, [""; 0]);
-    let mut stream = client.get_blob(GetBlobRequest { id: id.clone() }).await.map_err(failed)?.into_inner();
+    let mut stream = client
+        .get_blob(GetBlobRequest { id: id.clone(), ..GetBlobRequest::default() })
+        .await
+        .map_err(failed)?
+        .into_inner();
     let mut back = Vec::new();
     while let Some(part) = stream.message().await.map_err(failed)? {
         back.extend_from_slice(&part.data);
     }
     assert_eq!(back, bytes);
     let job = open(&at, job).await?;
-    let mut index = client.get_blob(GetBlobRequest { id: job.index }).await.map_err(failed)?.into_inner();
+    let mut index = client
+        .get_blob(GetBlobRequest { id: job.index, ..GetBlobRequest::default() })
+        .await
+        .map_err(failed)?
+        .into_inner();
     let part = index.message().await.map_err(failed)?.map(|p| p.data);
     assert_eq!(part.as_deref(), Some(&b"an index"[..]));
     Ok(())
@@ -310,7 +318,7 @@ async fn cancelling_ends_the_readers_and_frees_the_name() -> Test {
     let mut client = at.client().await?;
     let workers = client.list_workers(ListWorkersRequest {}).await.map_err(failed)?.into_inner().workers;
     assert_eq!((workers[0].worker.as_str(), workers[0].leases), ("000000000000000000000000000000ab", 1));
-    let name = || CancelJobRequest { name: "a".to_owned() };
+    let name = || CancelJobRequest { name: "a".to_owned(), tenant: String::new() };
     client.cancel_job(name()).await.map_err(failed)?;
     assert_eq!(reader.next().await.err().map(|e| e.kind()), Some(ErrorKind::Closed));
     assert_eq!(worker.next().await?, worker_event::Event::Revoke(forebay_proto::Revoke { token: lease.token }));

@@ -15,6 +15,13 @@ pub struct Address {
     port: u16,
 }
 
+impl Address {
+    /// Returns the host; an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
 impl FromStr for Address {
     type Err = Error;
 

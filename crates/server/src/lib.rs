@@ -18,8 +18,8 @@ mod telemetry;
 mod up;
 
 pub use announce::Announcement;
-pub use forebay_client::Service;
-pub use forebay_dispatcher::{GrantFigures, Timing, measure_grants};
+pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
+pub use forebay_dispatcher::{GrantFigures, NewToken, Role, Timing, measure_grants, new_token};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

@@ -118,6 +118,7 @@ impl Pipeline {
                 sizing: serde_json::to_string(&sizing).map_err(json)?,
                 index: String::new(),
                 even,
+                ..JobDefinition::default()
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,

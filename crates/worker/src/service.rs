@@ -44,7 +44,7 @@ impl Worker {
     /// # Errors
     /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
-        let dispatcher: Address = options.dispatcher.parse()?;
+        let dispatcher: Address = options.dispatcher.address.parse()?;
         let taken = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorKind::Conflict,
@@ -59,7 +59,7 @@ impl Worker {
             Some(advertise) => advertise.parse::<Address>()?.to_string(),
             None => reachable(listens, &dispatcher).to_string(),
         };
-        let blobs = BlobStore::new(&options.dispatcher)?;
+        let blobs = BlobStore::new(options.dispatcher.clone())?;
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
@@ -102,12 +102,14 @@ impl Worker {
             let lender = Lender::start(arena, self.id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
-        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
+        let scheme = if self.options.tls.is_some() { "grpc+tls" } else { "grpc" };
+        let location = format!("{scheme}://{}", self.address);
+        let flight = Flight { shelf: self.shelf.clone(), location, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
-        let others = accept(self.listener, transfer, stop.clone());
+        let others = accept(self.listener, self.options.tls.as_ref(), transfer);
         let server = forebay_proto::server().add_service(flight).serve_with_incoming(others);
         let shelf = self.shelf;
         let leave_in_order = async move {

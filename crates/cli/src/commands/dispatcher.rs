@@ -14,6 +14,8 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
     dispatcher_main(DispatcherConfig {
         listen: arguments.listen,
         state_dir: arguments.state_dir,
+        tls: arguments.identity.into(),
+        tokens: arguments.tokens,
         timing: Timing { heartbeat, lease, ..Timing::default() },
         process: arguments.process.into(),
     })

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_client::{JobSpec, OpenedJob, Service, ServiceStream, StreamOptions};
+use forebay_client::{JobSpec, OpenedJob, Remote, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     pub fn service(&self) -> Service {
-        Service::connect(&self.address.to_string(), DEADLINE, &mut patient()).expect("a service")
+        Service::connect(Remote::new(self.address.to_string()), DEADLINE, &mut patient()).expect("a service")
     }
 
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

@@ -36,6 +36,8 @@ pub(super) struct Worker {
     pub(super) finished: BTreeSet<u64>,
     /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
     failed: Vec<(SplitKey, Ticks)>,
+    /// The tenant that it computes for; `None` is for everybody.
+    pub(super) serves: Option<Arc<str>>,
 }
 
 impl Worker {
@@ -56,6 +58,7 @@ impl Worker {
             rows_done: 0,
             finished: BTreeSet::new(),
             failed: Vec::new(),
+            serves: None,
         }
     }
 
@@ -87,6 +90,10 @@ impl Worker {
     pub(super) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
         let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
         self.under_way().chain(failed).copied().collect()
+    }
+
+    pub(super) fn serves(&self, tenant: &str) -> bool {
+        self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
     pub(super) fn is_live(&self) -> bool {

@@ -24,9 +24,15 @@ impl State {
         address: Arc<str>,
         threads: u32,
         held: &[Lease],
+        serves: Option<Arc<str>>,
         out: &mut Vec<Effect>,
     ) {
         let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
+        if worker.session.is_some() && worker.serves != serves {
+            let error = Error::new(ErrorKind::PermissionDenied, "another worker has this id");
+            return out.push(Effect::End(session, error));
+        }
+        worker.serves = serves;
         if let Some(old) = worker.session {
             self.sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
@@ -48,7 +54,7 @@ impl State {
         let mut unknown = BTreeSet::new();
         for lease in held {
             match self.workers.get(&id).and_then(|w| w.leases.get(&lease.token)) {
-                Some(key) if *key == key_of(lease) => drop(kept.insert(lease.token)),
+                Some(key) if *key == key_of(lease) && self.may_hold(id, lease.job) => drop(kept.insert(lease.token)),
                 _ => out.push(Effect::Worker(session, revoke_event(lease.token))),
             }
             if self.jobs.get(&lease.job).is_none_or(|j| j.record.cancelled) && unknown.insert(lease.job) {
