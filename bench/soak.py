@@ -34,6 +34,8 @@ RECORDS, PICTURES, SEED = 20_011, 600, 5
 WAIT = (1.0, 6.0)
 LOOK_SECONDS = 30.0
 WORKERS = 3
+#: A worker that leaves waits half a minute for what it holds to be fetched.
+LEAVE_SECONDS_MAX = 90.0
 
 
 class Reader(threading.Thread):
@@ -103,6 +105,7 @@ class Chaos:
         """A worker is killed and comes back."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].kill()
+        self.fleet.workers[which].end()
         time.sleep(self.rng.uniform(0, 2))
         self.fleet.restart_workers([which])
 
@@ -117,12 +120,14 @@ class Chaos:
         """A worker leaves in order, and another comes."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].signal(signal.SIGTERM)
-        self.fleet.workers[which].popen.wait(30)
+        self.fleet.workers[which].popen.wait(LEAVE_SECONDS_MAX)
+        self.fleet.workers[which].end()
         self.fleet.restart_workers([which])
 
     def dispatcher(self) -> None:
         """The dispatcher is killed and comes back."""
         self.fleet.dispatcher.kill()
+        self.fleet.dispatcher.end()
         time.sleep(self.rng.uniform(0, 1))
         self.fleet.restart_dispatcher()
 
