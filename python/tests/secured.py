@@ -123,7 +123,8 @@ class Fleet:
     def close(self) -> None:
         for process in self.processes:
             process.kill()
-            process.wait(30)
+            with process:
+                process.wait(30)
 
 
 def ready(service: fb.Service, workers: int) -> bool:
