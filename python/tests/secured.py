@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import json
 import os
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-DAY = datetime.timedelta(days=1)
+DAY = dt.timedelta(days=1)
 
 
 def name(text: str) -> x509.Name:
@@ -48,7 +48,7 @@ class Authority:
         self.ca.write_bytes(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = dt.datetime.now(dt.UTC)
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self.name).public_key(key)
         builder = builder.serial_number(x509.random_serial_number())
         return builder.not_valid_before(now - 3 * DAY).not_valid_after(now + days * DAY)
@@ -123,7 +123,8 @@ class Fleet:
     def close(self) -> None:
         for process in self.processes:
             process.kill()
-            process.wait(30)
+            with process:
+                process.wait(30)
 
 
 def ready(service: fb.Service, workers: int) -> bool:

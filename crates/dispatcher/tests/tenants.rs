@@ -47,7 +47,8 @@ fn hello() -> WorkerMessage {
 /// How every call of the service is answered, by its name; `None` is not refused.
 async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, Option<ErrorKind>)>> {
     let id = BlobId::of(BLOB).0;
-    let (get, missing) = (GetBlobRequest { id: id.clone(), ..Default::default() }, MissingBlobsRequest { ids: vec![id] });
+    let (get, missing) =
+        (GetBlobRequest { id: id.clone(), ..Default::default() }, MissingBlobsRequest { ids: vec![id] });
     let open: OpenJobRequest = request("mine", 8, 1, 1)?;
     let cancel = CancelJobRequest { name: "none".to_owned(), tenant: String::new() };
     let kind = |failed: Option<tonic::Status>| failed.map(|s| to_error(&s, "it").kind());

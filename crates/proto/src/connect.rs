@@ -110,12 +110,13 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
 /// Safe.
 pub async fn reach(to: &Remote, deadline: Duration) -> Result<Link> {
     let end = tokio::time::Instant::now() + deadline;
-    let mut pause = PAUSE_FIRST;
+    let (mut pause, mut said) = (PAUSE_FIRST, None);
     loop {
         let error = match tokio::time::timeout_at(end, attempt(to)).await {
             Ok(Err(e)) if may_pass(&e) => e,
             Ok(done) => return done,
-            Err(_) => Error::unavailable("it accepted the connection and said nothing"),
+            // What was said before says more than that time is up.
+            Err(_) => said.unwrap_or_else(|| Error::unavailable("it accepted the connection and said nothing")),
         };
         if tokio::time::Instant::now() + pause >= end {
             return Err(match error.kind() {
@@ -126,6 +127,7 @@ pub async fn reach(to: &Remote, deadline: Duration) -> Result<Link> {
                 _ => error,
             });
         }
+        said = Some(error);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_LAST);
     }

@@ -47,8 +47,8 @@ class JobStatus:
         seed: Its seed.
         consumers: Its readers.
         tenant: Whose it is; empty where the service has no tokens.
-        key: What Arrow Flight clients that are not Forebay's must say to its workers, in `list_flights(criteria=...)`; empty where
-            nothing is asked. A secret: it is not shown.
+        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where nothing
+            is asked. A secret: it is not shown.
     """
 
     name: str
@@ -104,7 +104,9 @@ class Service:
     def jobs(self) -> list[JobStatus]:
         """Returns the jobs."""
         return [
-            JobStatus(name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers), tenant, key)
+            JobStatus(
+                name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers), tenant, key
+            )
             for name, dataset, state, epochs, seed, consumers, tenant, key in self._client.jobs()
         ]
 
@@ -178,8 +180,8 @@ def connect(
     Args:
         address: Where its dispatcher is, `forebay://host:port`. Default: `$FOREBAY_SERVICE`.
         timeout: Seconds to wait for an answer.
-        tls: The certificates to trust and to show. Default: those that `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME` say; where
-            there is no authority, the connection is in the clear.
+        tls: The certificates to trust and to show. Default: those that `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME`
+            say; where there is no authority, the connection is in the clear.
         token: Says who is asking. Default: `$FOREBAY_TOKEN`, or what is in the file `$FOREBAY_TOKEN_FILE`.
 
     Raises:

@@ -9,6 +9,7 @@ mod file;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -89,6 +90,8 @@ pub(crate) struct Access {
 
 struct Tokens {
     path: PathBuf,
+    /// What the file was when it was read first.
+    first: Stamp,
     known: RwLock<HashMap<Entry, Arc<Principal>>>,
     /// By tenant.
     calls: Mutex<HashMap<Arc<str>, Bucket>>,
@@ -106,7 +109,8 @@ impl Access {
     pub(crate) fn open(path: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self> {
         let tokens = |path: &Path| {
             let (known, calls, refused) = (RwLock::default(), Mutex::default(), AtomicU64::new(0));
-            let tokens = Tokens { path: path.to_owned(), known, calls, refused };
+            // Before it is read: one that changes meanwhile is read again.
+            let tokens = Tokens { path: path.to_owned(), first: stamp(path), known, calls, refused };
             tokens.take_up(TokenFile::read(path)?);
             Ok::<_, Error>(tokens)
         };
@@ -145,14 +149,14 @@ impl Access {
     /// Looks after the file for ever.
     pub(crate) async fn watch(&self) -> Infallible {
         let Some(tokens) = &self.tokens else { return std::future::pending().await };
-        let mut seen = stamp(&tokens.path).await;
+        let mut seen = tokens.first;
         loop {
             tokio::time::sleep(LOOK).await;
             let refused = tokens.refused.swap(0, Relaxed);
             if refused > 0 {
                 tracing::warn!(refused, "calls without a token that is known");
             }
-            let now = stamp(&tokens.path).await;
+            let now = stamp(&tokens.path);
             if now == seen {
                 continue;
             }
@@ -212,9 +216,8 @@ impl Tokens {
     }
 }
 
-async fn stamp(path: &Path) -> Stamp {
-    use std::os::unix::fs::MetadataExt;
-    let found = tokio::fs::metadata(path).await.ok()?;
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
     Some((found.modified().ok()?, found.len(), found.ino()))
 }
 
@@ -268,6 +271,7 @@ mod tests {
     fn access(file: TokenFile) -> Access {
         let tokens = Tokens {
             path: PathBuf::new(),
+            first: None,
             known: RwLock::default(),
             calls: Mutex::default(),
             refused: AtomicU64::new(0),

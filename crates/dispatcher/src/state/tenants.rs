@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use forebay_core::{Error, Result, WorkerId};
 
-use super::consumer::Consumer;
 use super::consumers::no_job;
 use super::worker::Worker;
 use super::{Job, State};
@@ -62,8 +61,9 @@ impl State {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
         let only = may.and_then(|may| {
-            let holders = |c: &Consumer| c.leases().values().map(|h| h.worker).collect::<Vec<_>>();
-            let at_it: BTreeSet<_> = self.of_tenant(tenant).flat_map(|j| &j.consumers).flat_map(holders).collect();
+            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(Worker::is_live);
+            let leases = self.of_tenant(tenant).flat_map(|j| &j.consumers).flat_map(|c| c.leases().values());
+            let at_it: BTreeSet<_> = leases.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });
         Team { tenant, only }

@@ -390,7 +390,11 @@ impl World {
         for _ in 0..40 {
             for i in 0..WORKERS {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
-                self.input(Input::Want { session, splits: 2 });
+                // Where only one may compute for all readers of a tenant, it has to have the room.
+                self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
+                let (splits_done, rows_done) = (0, 0);
+                let finished = self.workers[i].held.keys().copied().collect();
+                self.input(Input::WorkerHeartbeat { session, splits_done, rows_done, finished });
             }
             self.flush();
             for i in 0..self.readers.len() {
