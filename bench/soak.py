@@ -75,9 +75,21 @@ class Reader(threading.Thread):
         got = next(it)
         self.longest = max(self.longest, time.perf_counter() - start)
         want = next(expected)
-        if got.keys() != want.keys() or not all(np.array_equal(got[k], want[k]) for k in want):
-            raise AssertionError(f"batch {self.batches} of {self.job} is not the one that is due")
+        for key in want.keys() | got.keys():
+            if not np.array_equal(got.get(key), want.get(key)):
+                raise AssertionError(
+                    f"{key} of batch {self.batches} of {self.job} is not what is due: {differ(got, want, key)}"
+                )
         self.batches += 1
+
+
+def differ(got: dict[str, np.ndarray], want: dict[str, np.ndarray], key: str) -> str:
+    """Says how a column differs from what it should be."""
+    if key not in got or key not in want or got[key].shape != want[key].shape:
+        return f"{got.get(key)!r:.200} and not {want.get(key)!r:.200}"
+    rows = [i for i in range(len(want[key])) if not np.array_equal(got[key][i], want[key][i])]
+    share = float(np.mean(got[key] != want[key]))
+    return f"rows {rows[:8]} of {len(want[key])}, {share:.1%} of the values; ids {got['id'].tolist() == want['id'].tolist()}"
 
 
 class Chaos:

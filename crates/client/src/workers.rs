@@ -59,7 +59,7 @@ impl Workers {
     }
 
     async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
-        if let Some(peer) = lock(&self.known).get(address) {
+        if let Some(peer) = lock(&self.known).get(address).filter(|peer| !peer.is_gone()) {
             return Ok(peer.clone());
         }
         let tls = self.tls.clone();
@@ -82,6 +82,11 @@ impl Workers {
 }
 
 impl Peer {
+    /// Says whether its process has ended, where that can be told: another may listen at its address.
+    fn is_gone(&self) -> bool {
+        self.borrower.as_ref().is_some_and(|borrower| borrower.is_gone())
+    }
+
     /// Returns a connection that nobody uses.
     ///
     /// # Errors
