@@ -20,7 +20,7 @@ pub(crate) struct ServiceClient {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
+type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
 
 #[pymethods]
@@ -38,7 +38,7 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped).
+    /// Name, dataset, state, epochs, seed, splits raced, consumers (index, attached, epoch, split, splits, leased, skipped).
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
         Ok(jobs
@@ -47,7 +47,7 @@ impl ServiceClient {
                 let consumers = j.consumers.iter();
                 let consumers =
                     consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
-                (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect())
+                (j.name, j.dataset, j.state, j.epochs, j.seed, j.raced, consumers.collect())
             })
             .collect())
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
+use forebay_plan::Sizing;
 use forebay_proto::JobDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,11 @@ pub(crate) struct JobRecord {
 }
 
 impl JobRecord {
+    /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
+    pub(crate) fn is_streamed(&self) -> bool {
+        serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
+    }
+
     pub(crate) fn definition(&self) -> JobDefinition {
         JobDefinition {
             job: self.id,
@@ -92,6 +98,8 @@ pub(crate) enum Update {
     Frontier(ConsumerKey, Position),
     Grant(SplitKey, Grant),
     Released(SplitKey),
+    /// A token was given out that no grant remembers: that of the second lease of a race.
+    Token(u64),
     /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
     Lost(LostKey, Arc<str>),
 }
@@ -133,6 +141,7 @@ impl Batch {
             Update::Released(key) => {
                 self.grants.insert(key, None);
             }
+            Update::Token(token) => self.next_token = self.next_token.max(Some(token + 1)),
             Update::Lost(key, error) => {
                 self.lost.insert(key, error);
             }
@@ -140,7 +149,9 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty()
+        let records =
+            self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
+        records && self.next_token.is_none()
     }
 }
 

@@ -44,6 +44,7 @@ class JobStatus:
         state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
         epochs: How many it has; `None` is without end.
         seed: Its seed.
+        raced: The splits that were given to a second worker because the first was late.
         consumers: Its readers.
     """
 
@@ -52,6 +53,7 @@ class JobStatus:
     state: str
     epochs: int | None
     seed: int
+    raced: int
     consumers: tuple[ConsumerStatus, ...]
 
 
@@ -63,7 +65,7 @@ class WorkerStatus:
         worker: Its id; a restarted worker has a new one.
         address: Where it answers, for Arrow Flight clients too.
         threads: Its threads.
-        state: `working`, `idle`, `leaving` or `lost`.
+        state: `working`, `idle`, `slow` (it was late with a split, and is given one at a time), `leaving` or `lost`.
         leases: The splits that it holds.
         splits_done: The splits that it has computed.
         rows_done: The rows of those.
@@ -98,8 +100,8 @@ class Service:
     def jobs(self) -> list[JobStatus]:
         """Returns the jobs."""
         return [
-            JobStatus(name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers))
-            for name, dataset, state, epochs, seed, consumers in self._client.jobs()
+            JobStatus(name, dataset, state, epochs or None, seed, raced, tuple(ConsumerStatus(*c) for c in consumers))
+            for name, dataset, state, epochs, seed, raced, consumers in self._client.jobs()
         ]
 
     def workers(self) -> list[WorkerStatus]:

@@ -17,6 +17,8 @@ struct Job<'a> {
     /// `null` is without end.
     epochs: Option<u64>,
     consumers: Vec<Consumer>,
+    /// Splits that were given to a second worker because the first was late.
+    raced: u64,
 }
 
 #[derive(Serialize)]
@@ -52,6 +54,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         seed: job.seed,
         epochs: some(job.epochs),
         consumers: job.consumers.iter().map(consumer).collect(),
+        raced: job.raced,
     }
 }
 
@@ -77,7 +80,8 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let epochs = job.epochs.map_or("endless".to_owned(), |n| n.to_string());
         let skipped = job.consumers.iter().map(|c| c.skipped).sum::<u64>().to_string();
         let consumers = format!("{attached}/{}", job.consumers.len());
-        [job.name.to_owned(), job.state.to_owned(), epochs, consumers, skipped, slowest]
+        [job.name.to_owned(), job.state.to_owned(), epochs, consumers, skipped, job.raced.to_string(), slowest]
     };
-    output::table(["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "AT"], &jobs.iter().map(row).collect::<Vec<_>>())
+    let headings = ["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "RACED", "AT"];
+    output::table(headings, &jobs.iter().map(row).collect::<Vec<_>>())
 }

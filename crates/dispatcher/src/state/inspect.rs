@@ -43,6 +43,7 @@ impl State {
             epochs: job.record.epochs,
             consumers: job.consumers.iter().enumerate().map(consumer).collect(),
             seed: job.record.seed,
+            raced: job.raced,
         }
     }
 
@@ -55,6 +56,7 @@ impl State {
             state: match w {
                 _ if w.session.is_none() => "lost",
                 _ if w.leaving => "leaving",
+                _ if w.slow => "slow",
                 _ if w.leases.is_empty() => "idle",
                 _ => "working",
             }
@@ -82,7 +84,14 @@ impl State {
         })?;
         let mut tokens = BTreeSet::new();
         for (key, consumer) in self.consumers() {
-            for (position, holder) in consumer.leases() {
+            let raced = consumer.races().iter();
+            for (position, second) in raced.clone() {
+                let first = consumer.leases().get(position);
+                ensure(first.is_some_and(|first| first.worker != second.worker), || {
+                    format!("SP-1: split {position} of {key:?} is raced by one worker alone")
+                })?;
+            }
+            for (position, holder) in consumer.leases().iter().chain(raced) {
                 let token = holder.token;
                 ensure(tokens.insert(token), || format!("SP-1: token {token} is current twice"))?;
                 let known = self.workers.get(&holder.worker).and_then(|w| w.leases.get(&token));

@@ -231,7 +231,8 @@ pub mod consumer_event {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {}
-/// This worker holds, or is computing, this split. A later token replaces an earlier one.
+/// This worker holds, or is computing, this split. What was said of the split before holds no more, but for the lease that
+/// is named as the other one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Assigned {
     #[prost(uint64, tag = "1")]
@@ -248,6 +249,9 @@ pub struct Assigned {
 pub struct ConsumerHeartbeatReply {}
 /// What was reported as lost, up to this number, is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    /// Where two workers race for the split: the token of the other lease, which stays as good as this one; else 0.
+    #[prost(uint64, tag = "5")]
+    pub beside: u64,
 pub struct Recorded {
     #[prost(uint64, tag = "1")]
     pub number: u64,
@@ -421,6 +425,9 @@ pub struct JobStatus {
 pub struct ConsumerStatus {
     #[prost(uint32, tag = "1")]
     pub consumer: u32,
+    /// Splits that were given to a second worker because the first was late, since the dispatcher started.
+    #[prost(uint64, tag = "7")]
+    pub raced: u64,
     #[prost(bool, tag = "2")]
     pub attached: bool,
     #[prost(uint64, tag = "3")]
@@ -452,7 +459,7 @@ pub struct WorkerStatus {
     pub address: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]
     pub threads: u32,
-    /// "working", "idle", "leaving", "lost".
+    /// "working", "idle", "slow" (it was late with a split, and is given one at a time), "leaving", "lost".
     #[prost(string, tag = "4")]
     pub state: ::prost::alloc::string::String,
     #[prost(uint32, tag = "5")]
