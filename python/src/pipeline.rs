@@ -139,7 +139,14 @@ impl Pipeline {
     }
 
     /// The pipeline for people; with `plan`, also how an epoch is cut and dealt, which needs the files.
-    fn explain(&self, py: Python<'_>, plan: bool, consumers: u32, even: Option<bool>) -> PyResult<String> {
+    fn explain(
+        &self,
+        py: Python<'_>,
+        plan: bool,
+        consumers: u32,
+        even: Option<bool>,
+        coordinated: bool,
+    ) -> PyResult<String> {
         interruptible(py, |poll| {
             let stages = Stages::new(&self.graph)?;
             if !plan {
@@ -147,7 +154,8 @@ impl Pipeline {
             }
             let index = index(&self.graph, stages.counted, poll)?;
             let extent = forebay_exec::extent(self.graph.source(), index.as_ref());
-            let plan = EpochPlan::new(&stages, extent, Seed(0), Deal::choose(&stages, consumers, even), None)?;
+            let deal = Deal::choose(&stages, consumers, even, coordinated);
+            let plan = EpochPlan::new(&stages, extent, Seed(0), deal, None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
     }
@@ -194,7 +202,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, executor, budget, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, coordinated, executor, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -206,6 +214,7 @@ impl Pipeline {
         consumer: u32,
         consumers: u32,
         even: Option<bool>,
+        coordinated: bool,
         executor: &str,
         budget: ErrorBudget,
         state: Option<&str>,
@@ -216,7 +225,8 @@ impl Pipeline {
             let blobs = Arc::new(self.blobs.clone());
             let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
             let sizing = state.as_ref().and_then(|s| s.sizing);
-            let executable = prepare(&self.graph, Seed(seed), consumers, even, sizing, &environment, poll)?;
+            let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
+            let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
@@ -296,7 +306,7 @@ impl Pipeline {
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
-        let executable = prepare(&graph, Seed(0), 1, None, None, &environment, poll)?;
+        let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
             LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
@@ -319,7 +329,7 @@ impl Pipeline {
 
 fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
     let before = graph.nodes().iter().take_while(|n| !Arc::ptr_eq(n, node));
-    before.into_iter().any(|n| matches!(n.op, Op::Batch { .. }))
+    before.into_iter().any(|n| n.op.class() == Class::Group)
 }
 
 /// A function after batch sees columns.
@@ -335,8 +345,7 @@ fn as_batched(node: &Arc<Node>) -> Node {
 fn prepare(
     graph: &Graph,
     seed: Seed,
-    consumers: u32,
-    even: Option<bool>,
+    deal: impl Fn(&Stages) -> Deal,
     sizing: Option<Sizing>,
     environment: &Environment,
     poll: &mut dyn FnMut() -> Result<()>,
@@ -344,7 +353,7 @@ fn prepare(
     let stages = Arc::new(Stages::new(graph)?);
     let index = index(graph, stages.counted, poll)?;
     let extent = forebay_exec::extent(graph.source(), index.as_ref());
-    let plan = EpochPlan::new(&stages, extent, seed, Deal::choose(&stages, consumers, even), sizing)?;
+    let plan = EpochPlan::new(&stages, extent, seed, deal(&stages), sizing)?;
     Executable::new(stages, Arc::new(plan), index, environment)
 }
 

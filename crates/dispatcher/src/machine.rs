@@ -221,6 +221,7 @@ mod tests {
             sizing: text(),
             index: text(),
             even: false,
+            coordinated: false,
             cancelled: false,
         }
     }

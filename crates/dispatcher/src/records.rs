@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_plan::Sizing;
+use forebay_plan::{Deal, Sizing};
 use forebay_proto::JobDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,9 @@ pub(crate) struct JobRecord {
     /// Whether consumers get equal shares.
     #[serde(default)]
     pub(crate) even: bool,
+    /// Whether consumers get batches of the same bucket at each step.
+    #[serde(default)]
+    pub(crate) coordinated: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
 }
@@ -61,6 +64,11 @@ impl JobRecord {
     /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
     pub(crate) fn is_streamed(&self) -> bool {
         serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
+    }
+
+    /// Returns how epochs are dealt to consumers.
+    pub(crate) fn deal(&self) -> Deal {
+        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
 
     pub(crate) fn definition(&self) -> JobDefinition {
@@ -75,6 +83,7 @@ impl JobRecord {
             sizing: self.sizing.clone(),
             index: self.index.clone(),
             even: self.even,
+            coordinated: self.coordinated,
         }
     }
 }

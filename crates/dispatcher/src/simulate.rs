@@ -147,6 +147,7 @@ impl Dispatcher {
             sizing: definition.sizing.clone(),
             index: definition.index.clone(),
             even: definition.even,
+            coordinated: definition.coordinated,
             cancelled: false,
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);

@@ -94,9 +94,14 @@ impl Pipeline {
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
-        let even = Deal::choose(&stages, consumers, None).even && dice.percent(50);
-        let deal = Deal { consumers, even };
-        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))?);
+        let even = Deal::choose(&stages, consumers, None, false).even && dice.percent(50);
+        let plan = |even| {
+            let deal = Deal { even, ..Deal::from(consumers) };
+            EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))
+        };
+        // Where there are fewer batches than consumers, none could have as many as the others.
+        let even = even && plan(true).is_ok();
+        let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
@@ -115,6 +120,7 @@ impl Pipeline {
                 sizing: serde_json::to_string(&sizing).map_err(json)?,
                 index: String::new(),
                 even,
+                coordinated: false,
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,

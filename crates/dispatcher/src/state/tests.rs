@@ -36,6 +36,7 @@ fn record(job: usize) -> JobRecord {
         sizing: String::new(),
         index: String::new(),
         even: false,
+        coordinated: false,
         cancelled: false,
     }
 }

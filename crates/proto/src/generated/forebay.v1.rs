@@ -52,6 +52,9 @@ pub struct OpenJobRequest {
     /// Whether each reader gets as many batches as the others, in every epoch.
     #[prost(bool, tag = "7")]
     pub even: bool,
+    /// Whether the readers get batches of the same bucket at each step.
+    #[prost(bool, tag = "8")]
+    pub coordinated: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -102,6 +105,8 @@ pub struct JobDefinition {
     pub index: ::prost::alloc::string::String,
     #[prost(bool, tag = "10")]
     pub even: bool,
+    #[prost(bool, tag = "11")]
+    pub coordinated: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
@@ -244,14 +249,14 @@ pub struct Assigned {
     /// host:port of its Flight service.
     #[prost(string, tag = "4")]
     pub address: ::prost::alloc::string::String,
+    /// Where two workers race for the split: the token of the other lease, which stays as good as this one; else 0.
+    #[prost(uint64, tag = "5")]
+    pub beside: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerHeartbeatReply {}
 /// What was reported as lost, up to this number, is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-    /// Where two workers race for the split: the token of the other lease, which stays as good as this one; else 0.
-    #[prost(uint64, tag = "5")]
-    pub beside: u64,
 pub struct Recorded {
     #[prost(uint64, tag = "1")]
     pub number: u64,
@@ -420,14 +425,14 @@ pub struct JobStatus {
     pub consumers: ::prost::alloc::vec::Vec<ConsumerStatus>,
     #[prost(uint64, tag = "6")]
     pub seed: u64,
+    /// Splits that were given to a second worker because the first was late, since the dispatcher started.
+    #[prost(uint64, tag = "7")]
+    pub raced: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerStatus {
     #[prost(uint32, tag = "1")]
     pub consumer: u32,
-    /// Splits that were given to a second worker because the first was late, since the dispatcher started.
-    #[prost(uint64, tag = "7")]
-    pub raced: u64,
     #[prost(bool, tag = "2")]
     pub attached: bool,
     #[prost(uint64, tag = "3")]
