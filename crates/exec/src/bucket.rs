@@ -315,9 +315,10 @@ mod tests {
             if !want.is_empty() {
                 let cut = cut.index(want.len());
                 let rest = batches(&lengths, run, deal, 0, &ranks[0][cut].2);
-                let same = |(rest, whole): (&(Vec<u64>, usize, _), &(Vec<u64>, usize, _))| (rest.0 == whole.0) && rest.1 == whole.1;
                 prop_assert_eq!(rest.len(), ranks[0].len() - cut - 1);
-                prop_assert!(rest.iter().zip(&ranks[0][cut + 1..]).all(same));
+                for (rest, whole) in rest.iter().zip(&ranks[0][cut + 1..]) {
+                    prop_assert_eq!((&rest.0, rest.1), (&whole.0, whole.1));
+                }
             }
         }
     }

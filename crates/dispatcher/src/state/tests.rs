@@ -659,7 +659,7 @@ fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
     want(&mut world, 1, 2);
     world.pass(Duration::from_millis(250), None);
     assert_eq!(holders(&world, key), (vec![1, 2], vec![2]));
-    assert_eq!(world.state.list_workers(world.now)[0].state, "slow");
+    assert_eq!(world.state.list_workers(world.now, None)[0].state, "slow");
     // No other race begins while this one runs, and who is slow is given nothing more.
     want(&mut world, 0, 4);
     world.pass(Duration::from_secs(3), None);
