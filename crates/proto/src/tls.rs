@@ -243,7 +243,7 @@ pub(crate) fn carrying(error: &Error) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error.to_json())
 }
 
-/// Returns the error that [`carrying`] put into a text.
+/// Returns the error that `carrying` put into a text.
 pub fn carried(text: &str) -> Option<Error> {
     text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
 }
