@@ -10,7 +10,7 @@ use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
 use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
-use forebay_proto::{JobDefinition, OpenJobRequest, client, to_error};
+use forebay_proto::{JobDefinition, OpenJobRequest, client, leader, to_error};
 
 use crate::blobs::{TailBlobs, upload};
 use crate::options::POLL;
@@ -135,6 +135,7 @@ fn ask_again(
     loop {
         match ask(service, request.clone(), progress, poll) {
             Err(e) if is_broken(&e, service) && start.elapsed() < service.deadline() => {
+                service.leader().lost();
                 poll()?;
                 std::thread::sleep(POLL);
             }
@@ -145,7 +146,8 @@ fn ask_again(
 
 /// A storage that does not answer the dispatcher is Unavailable too, but names no dispatcher.
 fn is_broken(error: &Error, service: &Service) -> bool {
-    error.kind() == ErrorKind::Unavailable && error.get("address") == Some(service.address())
+    let ours = error.get("address") == Some(service.address()) || leader(error).is_some();
+    error.kind() == ErrorKind::Unavailable && ours
 }
 
 fn ask(
@@ -154,12 +156,14 @@ fn ask(
     progress: &mut dyn FnMut(u64, u64),
     poll: &mut dyn FnMut() -> Result<()>,
 ) -> Result<JobDefinition> {
-    let (channel, address) = (service.channel()?, service.address().to_owned());
+    let dispatcher = service.leader().clone();
     // Progress is sent at a person's pace; the channel holds what one slow callback lets pile up.
     let (tell, news) = mpsc::channel();
     let task = runtime()?.spawn(async move {
-        let failed = |status: tonic::Status| to_error(&status, &address);
+        let address = dispatcher.addresses();
+        let failed = |status: tonic::Status| to_error(&status, address);
         let opened = async {
+            let channel = dispatcher.channel().await.map_err(|e| e.with("address", address))?;
             let mut events = client(channel).open_job(request).await.map_err(failed)?.into_inner();
             while let Some(event) = events.message().await.map_err(failed)? {
                 match event.event {

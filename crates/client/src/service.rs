@@ -1,36 +1,35 @@
 //! A dispatcher, as a user sees it.
 
 use std::future::Future;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::{ErrorKind, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
-    CancelJobRequest, DispatcherClient, JobStatus, ListJobsRequest, ListWorkersRequest, WorkerStatus, client, endpoint,
-    reach, to_error, unanswered,
+    CancelJobRequest, DispatcherClient, JobStatus, ListJobsRequest, ListWorkersRequest, WorkerStatus, client, reach,
+    to_error, unanswered,
 };
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
-use crate::lock::lock;
-use crate::runtime::{Owner, runtime, wait};
+use crate::leader::Leader;
+use crate::runtime::wait;
 
 /// The pause before a call that was not answered is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A service: the address of a dispatcher that has answered. Cheap to keep; works on both sides of a fork.
+/// A service: the addresses of its dispatchers, one of which has answered. Cheap to keep; works on both sides of a fork.
 pub struct Service {
-    address: String,
     deadline: Duration,
-    channel: Mutex<Option<(Owner, Channel)>>,
+    leader: Arc<Leader>,
 }
 
 impl Service {
-    /// Connects to `forebay://host:port` (or `host:port`), and waits up to `deadline` for it to answer. Every later call
-    /// waits as long for a dispatcher that is restarting.
+    /// Connects to `forebay://host:port` (or `host:port`; several dispatchers with commas between them), and waits up to
+    /// `deadline` for an answer. Every later call waits as long for a dispatcher that is restarting, or for another to lead.
     ///
     /// # Errors
     /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version; what
@@ -38,12 +37,17 @@ impl Service {
     pub fn connect(address: &str, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
         let to = address.to_owned();
         wait(async move { reach(&to, deadline).await.map(drop) }, poll)?;
-        Ok(Self { address: address.to_owned(), deadline, channel: Mutex::new(None) })
+        Ok(Self { deadline, leader: Arc::new(Leader::new(address)) })
     }
 
     /// Returns the address as it was given.
     pub fn address(&self) -> &str {
-        &self.address
+        self.leader.addresses()
+    }
+
+    /// Returns the connection that its parts share.
+    pub(crate) fn leader(&self) -> &Arc<Leader> {
+        &self.leader
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -108,45 +112,36 @@ impl Service {
         T: Send + 'static,
         F: Future<Output = Result<Response<T>, Status>> + Send + 'static,
     {
-        let (channel, address, deadline) = (self.channel()?, self.address.clone(), self.deadline);
+        let (leader, deadline) = (self.leader.clone(), self.deadline);
         let patient = async move {
             let end = tokio::time::Instant::now() + deadline;
             loop {
-                let answer = tokio::time::timeout_at(end, call(client(channel.clone()))).await;
-                let error = match answer {
-                    Ok(Ok(response)) => return Ok(response.into_inner()),
-                    Ok(Err(status)) => to_error(&status, &address),
-                    Err(_) => return Err(unanswered(&address, deadline)),
+                let silent = || Error::unavailable("no answer");
+                let connected = tokio::time::timeout_at(end, leader.channel()).await.unwrap_or_else(|_| Err(silent()));
+                let error = match connected.map(|channel| call(client(channel))) {
+                    Ok(asked) => match tokio::time::timeout_at(end, asked).await {
+                        Ok(Ok(response)) => return Ok(response.into_inner()),
+                        Ok(Err(status)) => to_error(&status, leader.addresses()),
+                        Err(_) => return Err(unanswered(leader.addresses(), deadline)),
+                    },
+                    Err(e) if e.kind() == ErrorKind::Unavailable => {
+                        unanswered(leader.addresses(), deadline).with("cause", e.message())
+                    }
+                    Err(e) => e,
                 };
                 if error.kind() != ErrorKind::Unavailable || tokio::time::Instant::now() + PAUSE >= end {
                     return Err(error);
                 }
+                leader.lost();
                 tokio::time::sleep(PAUSE).await;
             }
         };
         wait(patient, poll)
     }
-
-    /// Returns the connection of this process.
-    pub(crate) fn channel(&self) -> Result<Channel> {
-        let mut channel = lock(&self.channel);
-        if let Some((owner, channel)) = &*channel
-            && owner.is_here()
-        {
-            return Ok(channel.clone());
-        }
-        let _inside = runtime()?.enter();
-        let new = endpoint(&self.address)?.connect_lazy();
-        if let Some(other) = channel.replace((Owner::this(), new.clone())) {
-            // The parent's: its runtime is not here to close it.
-            std::mem::forget(other);
-        }
-        Ok(new)
-    }
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Service").field("address", &self.address()).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{ConsumerEvent, ConsumerMessage, attempt, client, to_error};
+use forebay_proto::{ConsumerEvent, ConsumerMessage, attempt, client, leader, to_error};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -137,10 +137,13 @@ async fn timely<T>(answer: impl Future<Output = T>) -> Result<T> {
     answer.map_err(|_| Error::unavailable("the dispatcher accepted the session and said nothing"))
 }
 
-/// An error with details was written by the dispatcher; anything else is the connection's.
+/// An error with details was written by the dispatcher; anything else is the connection's, and so is that another leads.
 fn refused(status: &tonic::Status, address: &str) -> Broken {
     let error = to_error(status, address);
-    if status.details().is_empty() { Broken::Connection(error) } else { Broken::Refused(error) }
+    match status.details().is_empty() || leader(&error).is_some() {
+        true => Broken::Connection(error),
+        false => Broken::Refused(error),
+    }
 }
 
 struct Outbox(mpsc::Sender<ConsumerMessage>);

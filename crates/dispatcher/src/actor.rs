@@ -2,7 +2,7 @@
 //!
 //! It takes all commands that are waiting, then grants, then hands one batch to the committer: under load, batches
 //! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended. What it decides
-//! is decided in `machine`.
+//! is decided in `machine`. Once its term is over it decides and says nothing more, however late it notices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, Result, Ticks};
-use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, to_status};
+use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, not_leader, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -19,6 +19,7 @@ use crate::machine::{Machine, Word};
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
+use crate::term::Term;
 
 /// Commands that may wait; whoever sends more waits.
 const COMMANDS_MAX: usize = 4096;
@@ -118,8 +119,18 @@ impl Handle {
     }
 }
 
+/// Whoever hears it looks for the dispatcher again, or for another.
 fn stopping() -> Error {
-    Error::unavailable("the dispatcher is stopping")
+    not_leader("the dispatcher is stopping", "")
+}
+
+/// Why an actor's run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// Its term is over.
+    Deposed,
 }
 
 struct Open {
@@ -140,6 +151,7 @@ pub(crate) struct Actor {
     clock: Arc<dyn Clock>,
     inbox: mpsc::Receiver<Command>,
     committer: Committer,
+    term: Arc<Term>,
     open: HashMap<SessionId, Open>,
     checked: Ticks,
 }
@@ -151,34 +163,47 @@ impl Actor {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Command>,
         committer: Committer,
+        term: Arc<Term>,
     ) -> Self {
         let now = clock.now();
         let machine = Machine::new(state, recovered, now);
-        Self { machine, clock, inbox, committer, open: HashMap::new(), checked: now }
+        Self { machine, clock, inbox, committer, term, open: HashMap::new(), checked: now }
     }
 
-    /// Runs until `shutdown`; then writes what is left and ends all sessions.
+    /// Runs until `shutdown`; then writes what is left and ends all sessions. Or until its term is over: then it ends all
+    /// sessions at once.
     ///
     /// # Errors
-    /// Internal when the ledger's thread died.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<()> {
+    /// Internal when the ledger's writer died.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<Ended> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut commands = Vec::with_capacity(TOGETHER_MAX);
         loop {
+            let mut ticked = false;
+            let mut written = None;
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                done = self.committer.done(), if self.machine.is_writing() => {
-                    done.ok_or_else(|| Error::internal("the ledger's thread died"))?;
-                    self.machine.written();
-                }
-                _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {
-                    for command in commands.drain(..) {
-                        self.command(command);
-                        self.deliver();
-                    }
-                }
-                _ = tick.tick() => self.tick(),
+                () = self.term.ended() => {}
+                done = self.committer.done(), if self.machine.is_writing() => written = Some(done),
+                _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {}
+                _ = tick.tick() => ticked = true,
+            }
+            // Whatever woke it, and however long that took.
+            if !self.term.holds() {
+                self.end_all(&not_leader("the dispatcher leads no more", ""));
+                return Ok(Ended::Deposed);
+            }
+            if let Some(done) = written {
+                done.ok_or_else(|| Error::internal("the ledger's writer died"))?;
+                self.machine.written();
+            }
+            for command in commands.drain(..) {
+                self.command(command);
+                self.deliver();
+            }
+            if ticked {
+                self.tick();
             }
             let batch = self.machine.schedule(self.clock.now());
             self.deliver();
@@ -187,7 +212,7 @@ impl Actor {
             }
         }
         self.finish().await;
-        Ok(())
+        Ok(Ended::Stopped)
     }
 
     fn tick(&mut self) {
@@ -224,8 +249,12 @@ impl Actor {
                 "stopped before the last acknowledgements were written; their splits will be computed again"
             );
         }
+        self.end_all(&stopping());
+    }
+
+    fn end_all(&mut self, error: &Error) {
         let sessions: Vec<_> = self.open.keys().copied().collect();
-        sessions.into_iter().for_each(|s| self.end(s, &stopping()));
+        sessions.into_iter().for_each(|s| self.end(s, error));
     }
 
     fn command(&mut self, command: Command) {

@@ -75,12 +75,6 @@ impl Opener {
             compare(&job, &graph, &request)?;
             return Ok(job);
         }
-        let missing: Vec<_> =
-            graph.blobs().into_iter().filter(|id| !self.blobs.has(id)).map(|id| id.0.as_str()).collect();
-        if !missing.is_empty() {
-            return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
-                .with("blobs", missing.join(", ")));
-        }
         let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
         let (indexer, blobs) = (self.indexer.clone(), self.blobs.clone());
         let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
@@ -128,7 +122,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     }
 }
 
-/// Blocking: lists and indexes the source, and fixes the sizes.
+/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes.
 fn prepare(
     indexer: &dyn Indexer,
     blobs: &BlobStore,
@@ -136,6 +130,12 @@ fn prepare(
     request: &OpenJobRequest,
     progress: &mpsc::Sender<IndexProgress>,
 ) -> Result<(JobRecord, Vec<Option<u64>>)> {
+    let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
+    if !missing.is_empty() {
+        let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();
+        return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
+            .with("blobs", missing.join(", ")));
+    }
     let stages = Stages::new(graph)?;
     let tell = |done, total| match progress.try_send(IndexProgress { done, total }) {
         Err(mpsc::error::TrySendError::Closed(_)) => {

@@ -11,6 +11,14 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs. One dispatcher at a time.
     pub state_dir: PathBuf,
+    /// Where the ledger is instead, for several dispatchers of which one leads: `etcd://host:2379,host:2379/prefix`. The
+    /// state folder is then a cache of this dispatcher's own. Default: none.
+    pub store: Option<String>,
+    /// With `store`, `host:port` that clients and workers reach it at. Default: `listen`, or where that is every
+    /// interface, the address of the one that leads to the store.
+    pub advertise: Option<String>,
+    /// Where blobs are instead, a folder that all dispatchers share. Default: with `store`, in etcd, up to 64 MiB each.
+    pub blob_dir: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
     /// The most bytes of one blob. Default: 16 GiB.
@@ -25,6 +33,9 @@ impl Options {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, forebay_proto::PORT)),
             state_dir: state_dir.into(),
+            store: None,
+            advertise: None,
+            blob_dir: None,
             timing: Timing::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,

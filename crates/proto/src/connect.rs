@@ -2,14 +2,17 @@
 //!
 //! Chunks are tens of megabytes, so windows are wide enough that a stream is not stopped within one. What a server
 //! answers is not limited here: it is bounded where it is made (split sizes, blob parts). What a server is asked is: room
-//! for a message is taken when its length is read, and anyone can connect and write a length.
+//! for a message is taken when its length is read, and anyone can connect and write a length. Of several dispatchers all are
+//! asked at once: one leads, and the others say so.
 
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};
+use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use crate::address::Address;
+use crate::address::{Address, addresses};
+use crate::leader::leader;
 use crate::{Dispatcher, DispatcherClient, DispatcherServer, GetVersionRequest, check_version, to_error};
 
 /// What may be on its way on one stream.
@@ -33,12 +36,11 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_LAST: Duration = Duration::from_millis(500);
 
-/// Returns the settings to connect to `address` (`forebay://host:port` or `host:port`).
+/// Returns the settings to connect to an address.
 ///
 /// # Errors
 /// Invalid when it is no address.
-pub fn endpoint(address: &str) -> Result<Endpoint> {
-    let address: Address = address.parse()?;
+fn endpoint(address: &Address) -> Result<Endpoint> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|e| Error::invalid(format!("{address} is no address: {e}")))?;
     Ok(endpoint
@@ -75,20 +77,43 @@ pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
     DispatcherServer::new(dispatcher).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Connects to a dispatcher once, and checks its version. Connected is not yet answered: a stopped process has its
-/// connections accepted by the kernel.
+/// Connects once to a dispatcher, or to the one of several that leads, and checks its version.
 ///
 /// # Errors
-/// Invalid when it is no address; Version; Unavailable.
+/// Invalid when one is no address; Version; Unavailable, as the one says that knows most, when none leads.
 ///
 /// # Cancel safety
 /// Safe: a dropped attempt leaves nothing behind.
-pub async fn attempt(address: &str) -> Result<Channel> {
-    let endpoint = endpoint(address)?;
+pub async fn attempt(service: &str) -> Result<Channel> {
+    let mut asked = addresses(service)?;
+    let mut attempts: JoinSet<_> = asked.iter().cloned().map(attempt_one).collect();
+    let mut refusal: Option<Error> = None;
+    while let Some(outcome) = attempts.join_next().await {
+        let error = match outcome.map_err(|e| Error::internal(format!("an attempt to connect ended: {e}")))? {
+            Ok(channel) => return Ok(channel),
+            Err(error) => error,
+        };
+        // It may lead from where nobody told us.
+        if let Some(address) = leader(&error).flatten().filter(|a| !asked.contains(a)) {
+            asked.push(address.clone());
+            attempts.spawn(attempt_one(address));
+        }
+        // What trying again will not mend says most; then, who does not lead; then, who is not there.
+        let telling = |e: &Error| (e.kind() != ErrorKind::Unavailable, leader(e).is_some());
+        if refusal.as_ref().is_none_or(|known| telling(&error) > telling(known)) {
+            refusal = Some(error);
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Error::internal("no dispatcher was asked")))
+}
+
+/// Connected is not yet answered: a stopped process has its connections accepted by the kernel.
+async fn attempt_one(address: Address) -> Result<Channel> {
+    let endpoint = endpoint(&address)?;
     let answered = async {
         let channel = endpoint.connect().await.map_err(|e| Error::unavailable(innermost(&e)))?;
         let answer = client(channel.clone()).get_version(GetVersionRequest {}).await;
-        let answer = answer.map_err(|status| to_error(&status, address))?;
+        let answer = answer.map_err(|status| to_error(&status, &address.to_string()))?;
         check_version(&format!("the dispatcher at {address}"), &answer.into_inner().version)?;
         Ok(channel)
     };
@@ -96,7 +121,7 @@ pub async fn attempt(address: &str) -> Result<Channel> {
     tokio::time::timeout(ATTEMPT, answered).await.map_err(silent)?
 }
 
-/// Connects to a dispatcher, again and again until the deadline.
+/// Connects as [`attempt`] does, again and again until the deadline.
 ///
 /// # Errors
 /// As [`attempt`].

@@ -4,11 +4,12 @@
 //! `codegen/` and committed, so that a build needs no compiler of .proto files.
 //!
 //! Invariants: an error crosses the wire whole ([`to_status`], [`to_error`]); every connection has the same settings
-//! ([`endpoint`], [`server`]), which suit chunks of tens of megabytes. Not here: what the messages mean.
+//! ([`attempt`], [`server`]), which suit chunks of tens of megabytes. Not here: what the messages mean.
 
 mod address;
 mod connect;
 mod head;
+mod leader;
 mod listen;
 mod local;
 mod status;
@@ -21,13 +22,14 @@ mod generated {
     include!("generated/forebay.v1.rs");
 }
 
-pub use address::{Address, PORT};
-pub use connect::{REQUEST_BYTES_MAX, attempt, client, endpoint, innermost, reach, server, service, unanswered};
+pub use address::{Address, PORT, addresses};
+pub use connect::{REQUEST_BYTES_MAX, attempt, client, innermost, reach, server, service, unanswered};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
-pub use listen::{Accepted, Incoming};
+pub use leader::{leader, not_leader};
+pub use listen::{Accepted, Incoming, reachable};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;

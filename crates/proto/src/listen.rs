@@ -4,6 +4,7 @@
 //! says nothing (or one byte a minute) would hold a descriptor for ever.
 
 use std::io::{self, IoSlice};
+use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,10 +15,26 @@ use tokio::time::Sleep;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
 
+use crate::address::Address;
+
 /// How long a connection may take to begin.
 const GREETING_MAX: Duration = Duration::from_secs(10);
 /// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const GREETING_BYTES: usize = 24;
+
+/// Returns where others reach a listener; one on every interface, by the one that leads to `towards`. Nothing is sent.
+pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
+    if !listens.ip().is_unspecified() {
+        return listens;
+    }
+    let route = || -> io::Result<SocketAddr> {
+        let any = if listens.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(towards.to_string())?;
+        socket.local_addr()
+    };
+    route().map_or(listens, |local| SocketAddr::new(local.ip(), listens.port()))
+}
 
 /// The connections of a listener.
 #[derive(Debug)]

@@ -31,6 +31,12 @@ pub struct DispatcherConfig {
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs.
     pub state_dir: PathBuf,
+    /// Where the ledger is instead: `etcd://host:2379,host:2379/prefix`.
+    pub store: Option<String>,
+    /// `host:port` that others reach it at.
+    pub advertise: Option<String>,
+    /// A folder of blobs that several dispatchers share.
+    pub blob_dir: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
     /// How it relates to its parent.
@@ -40,7 +46,7 @@ pub struct DispatcherConfig {
 /// Settings of a worker's process.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The dispatcher: `forebay://host:port` or `host:port`.
+    /// The dispatcher: `forebay://host:port` or `host:port`; several of one service with commas between them.
     pub dispatcher: String,
     /// Where it serves chunks.
     pub listen: SocketAddr,
@@ -66,6 +72,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let stop = stop_on_signal()?;
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing) = (config.listen, config.timing);
+        (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
         let (address, dispatcher) = Dispatcher::bind(options).await?;
         settle(config.process, &address.to_string())?;
         dispatcher.run(stop).await

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use bytes::{Bytes, BytesMut};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
-use forebay_proto::{GetBlobRequest, client, endpoint, to_error};
+use forebay_proto::{GetBlobRequest, attempt, client, to_error};
 use tonic::transport::Channel;
 
 use crate::lock::lock;
@@ -26,15 +26,15 @@ struct Cache {
 /// The dispatcher's blobs.
 pub(crate) struct BlobStore {
     dispatcher: String,
-    channel: Channel,
+    /// To the one that leads, as long as it answers.
+    channel: Mutex<Option<Channel>>,
     cache: Mutex<Cache>,
 }
 
 impl BlobStore {
-    /// Connects when the first blob is wanted. Must be called within a runtime.
-    pub(crate) fn new(dispatcher: &str) -> Result<Self> {
-        let channel = endpoint(dispatcher)?.connect_lazy();
-        Ok(Self { dispatcher: dispatcher.to_owned(), channel, cache: Mutex::default() })
+    /// Connects when the first blob is wanted.
+    pub(crate) fn new(dispatcher: &str) -> Self {
+        Self { dispatcher: dispatcher.to_owned(), channel: Mutex::default(), cache: Mutex::default() }
     }
 
     /// Returns a blob.
@@ -46,15 +46,28 @@ impl BlobStore {
         if let Some(bytes) = lock(&self.cache).blobs.get(id) {
             return Ok(bytes.clone());
         }
-        let bytes = self.fetch(id).await?;
+        let fetched = self.fetch(id).await;
+        if fetched.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable) {
+            *lock(&self.channel) = None;
+        }
+        let bytes = fetched?;
         lock(&self.cache).keep(id, &bytes);
         Ok(bytes)
+    }
+
+    async fn channel(&self) -> Result<Channel> {
+        let known = lock(&self.channel).clone();
+        let channel = match known {
+            Some(channel) => channel,
+            None => attempt(&self.dispatcher).await?,
+        };
+        Ok(lock(&self.channel).get_or_insert(channel).clone())
     }
 
     async fn fetch(&self, id: &BlobId) -> Result<Bytes> {
         let failed = |status: tonic::Status| to_error(&status, &self.dispatcher);
         let request = GetBlobRequest { id: id.0.clone() };
-        let mut parts = client(self.channel.clone()).get_blob(request).await.map_err(failed)?.into_inner();
+        let mut parts = client(self.channel().await?).get_blob(request).await.map_err(failed)?.into_inner();
         let mut bytes = BytesMut::new();
         while let Some(part) = parts.message().await.map_err(failed)? {
             bytes.extend_from_slice(&part.data);

@@ -27,7 +27,7 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// How a worker runs.
 #[derive(Clone)]
 pub struct Options {
-    /// The dispatcher: `forebay://host:port` or `host:port`.
+    /// The dispatcher: `forebay://host:port` or `host:port`; several of one service with commas between them.
     pub dispatcher: String,
     /// Where it listens. Default: any free port of the loopback interface.
     pub listen: SocketAddr,

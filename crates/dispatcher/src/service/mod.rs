@@ -20,9 +20,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::actor::Handle;
 use crate::jobs::Opener;
-use crate::store::BlobStore;
+use crate::office::{Office, Seat};
 
 /// How long a session may take to say its first message.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
@@ -31,16 +30,18 @@ const PROGRESS_MAX: usize = 16;
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What answers requests.
+/// What answers requests; while this process does not lead, with who does.
 pub(crate) struct Service {
-    actor: Handle,
-    blobs: BlobStore,
-    opener: Arc<Opener>,
+    office: Arc<Office>,
 }
 
 impl Service {
-    pub(crate) fn new(actor: Handle, blobs: BlobStore, opener: Opener) -> Self {
-        Self { actor, blobs, opener: Arc::new(opener) }
+    pub(crate) fn new(office: Arc<Office>) -> Self {
+        Self { office }
+    }
+
+    fn seat(&self) -> Result<Arc<Seat>, Status> {
+        self.office.seat().map_err(refuse)
     }
 }
 
@@ -52,6 +53,7 @@ impl Dispatcher for Service {
     type WorkStream = Events<WorkerEvent>;
 
     async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
+        self.seat()?;
         Ok(Response::new(GetVersionResponse { version: VERSION.to_owned() }))
     }
 
@@ -60,21 +62,21 @@ impl Dispatcher for Service {
         request: Request<MissingBlobsRequest>,
     ) -> Result<Response<MissingBlobsResponse>, Status> {
         let ids = request.into_inner().ids;
-        Ok(Response::new(MissingBlobsResponse { ids: blobs::missing(&self.blobs, ids).await.map_err(refuse)? }))
+        Ok(Response::new(MissingBlobsResponse { ids: blobs::missing(&self.seat()?.blobs, ids).await.map_err(refuse)? }))
     }
 
     async fn put_blob(&self, request: Request<Streaming<BlobPart>>) -> Result<Response<PutBlobResponse>, Status> {
-        blobs::put(&self.blobs, request.into_inner()).await?;
+        blobs::put(&self.seat()?.blobs, request.into_inner()).await?;
         Ok(Response::new(PutBlobResponse {}))
     }
 
     async fn get_blob(&self, request: Request<GetBlobRequest>) -> Result<Response<Self::GetBlobStream>, Status> {
-        Ok(Response::new(Box::pin(blobs::get(&self.blobs, request.into_inner().id))))
+        Ok(Response::new(Box::pin(blobs::get(&self.seat()?.blobs, request.into_inner().id))))
     }
 
     async fn open_job(&self, request: Request<OpenJobRequest>) -> Result<Response<Self::OpenJobStream>, Status> {
         let (events, stream) = mpsc::channel(PROGRESS_MAX);
-        let opener = self.opener.clone();
+        let opener = self.seat()?.opener.clone();
         tokio::spawn(open(opener, request.into_inner(), events));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -83,23 +85,23 @@ impl Dispatcher for Service {
         &self,
         request: Request<Streaming<ConsumerMessage>>,
     ) -> Result<Response<Self::ConsumeStream>, Status> {
-        Ok(Response::new(Box::pin(consume::begin(&self.actor, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(consume::begin(&self.seat()?.actor, request.into_inner()).await?)))
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
-        Ok(Response::new(Box::pin(work::begin(&self.actor, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(work::begin(&self.seat()?.actor, request.into_inner()).await?)))
     }
 
     async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
-        Ok(Response::new(ListJobsResponse { jobs: self.actor.list_jobs().await.map_err(refuse)? }))
+        Ok(Response::new(ListJobsResponse { jobs: self.seat()?.actor.list_jobs().await.map_err(refuse)? }))
     }
 
     async fn list_workers(&self, _: Request<ListWorkersRequest>) -> Result<Response<ListWorkersResponse>, Status> {
-        Ok(Response::new(ListWorkersResponse { workers: self.actor.list_workers().await.map_err(refuse)? }))
+        Ok(Response::new(ListWorkersResponse { workers: self.seat()?.actor.list_workers().await.map_err(refuse)? }))
     }
 
     async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
-        self.actor.cancel(request.into_inner().name).await.map_err(refuse)?;
+        self.seat()?.actor.cancel(request.into_inner().name).await.map_err(refuse)?;
         Ok(Response::new(CancelJobResponse {}))
     }
 }

@@ -1,7 +1,8 @@
-//! Blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder.
+//! Blobs: files named by the BLAKE3 hash of their content.
 //!
 //! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
-//! again on its way out; one that rotted is removed, so that whoever has it hands it in again.
+//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers share
+//! them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,15 +13,19 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
+use super::etcd::EtcdBlobs;
+
 /// The folder of the blobs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
     dir: PathBuf,
     bytes_max: u64,
+    /// Where they are, too, for other dispatchers.
+    etcd: Option<EtcdBlobs>,
 }
 
 impl BlobStore {
-    /// Opens the folder, and removes what a crash left behind.
+    /// Opens the folder of this dispatcher alone, and removes what a crash left behind.
     ///
     /// # Errors
     /// What the disk says.
@@ -33,12 +38,49 @@ impl BlobStore {
                 std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
             }
         }
-        Ok(Self { dir, bytes_max })
+        Ok(Self { dir, bytes_max, etcd: None })
+    }
+
+    /// Opens a folder that other dispatchers may be writing to.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn shared(dir: &Path, bytes_max: u64) -> Result<Self> {
+        std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
+        Ok(Self { dir: dir.to_owned(), bytes_max, etcd: None })
+    }
+
+    /// Opens the folder of this dispatcher, as a cache of what is in etcd.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
+        Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
     }
 
     /// Says whether a blob is kept.
-    pub(crate) fn has(&self, id: &BlobId) -> bool {
-        check(&id.0).is_ok() && self.path(id).exists()
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer.
+    pub(crate) fn has(&self, id: &BlobId) -> Result<bool> {
+        match &self.etcd {
+            _ if check(&id.0).is_err() => Ok(false),
+            Some(etcd) => Ok(etcd.size(&id.0)?.is_some()),
+            None => Ok(self.path(id).exists()),
+        }
+    }
+
+    /// Returns those of some blobs that are not kept.
+    ///
+    /// # Errors
+    /// As [`BlobStore::has`].
+    pub(crate) fn missing(&self, ids: impl IntoIterator<Item = BlobId>) -> Result<Vec<BlobId>> {
+        let lacks = |id: BlobId| match self.has(&id) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(id)),
+            Err(e) => Some(Err(e)),
+        };
+        ids.into_iter().filter_map(lacks).collect()
     }
 
     /// Keeps bytes that are at hand.
@@ -47,7 +89,7 @@ impl BlobStore {
     /// What the disk says.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
         let id = BlobId::of(bytes);
-        if !self.has(&id) {
+        if !self.has(&id)? {
             let mut incoming = self.receive(&id.0)?;
             incoming.write(bytes)?;
             incoming.finish()?;
@@ -74,6 +116,9 @@ impl BlobStore {
     pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
         check(&id.0)?;
         let path = self.path(id);
+        if !path.exists() {
+            self.fetch(id)?;
+        }
         let mut file = File::open(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => missing(&id.0),
             _ => at(&path, e),
@@ -100,6 +145,16 @@ impl BlobStore {
             .hint("open the job again: what is missing is then handed in anew"))
     }
 
+    /// Takes a blob over from etcd, if it is there.
+    fn fetch(&self, id: &BlobId) -> Result<()> {
+        let Some(etcd) = &self.etcd else { return Ok(()) };
+        let Some(bytes) = etcd.size(&id.0)? else { return Ok(()) };
+        // It is there already: it is not to be written once more.
+        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?;
+        etcd.read(&id.0, bytes, |part| incoming.write(&part))?;
+        incoming.finish()
+    }
+
     fn path(&self, id: &BlobId) -> PathBuf {
         self.dir.join(&id.0)
     }
@@ -124,8 +179,10 @@ impl Incoming {
         self.bytes += part.len() as u64;
         if self.bytes > self.store.bytes_max {
             let max = self.store.bytes_max;
-            return Err(Error::new(ErrorKind::Exhausted, format!("a blob is larger than {max} bytes"))
-                .hint("put the data in files that every worker can read, or raise the dispatcher's blob limit"));
+            return Err(Error::new(ErrorKind::Exhausted, format!("a blob is larger than {max} bytes")).hint(
+                "put the data in files that every worker can read; with etcd, larger blobs need --blob-dir, a folder that all \
+                 dispatchers share",
+            ));
         }
         self.hasher.update(part);
         self.file.write_all(part).map_err(|e| at(&self.part, e))
@@ -142,12 +199,24 @@ impl Incoming {
                 .hint("they were changed on the way: try again"));
         }
         let path = self.store.path(&self.id);
+        self.file.sync_all().map_err(|e| at(&self.part, e))?;
+        self.replicate()?;
         let save = || {
-            self.file.sync_all()?;
             std::fs::rename(&self.part, &path)?;
             File::open(&self.store.dir)?.sync_all()
         };
         save().map_err(|e| at(&path, e))
+    }
+
+    /// Writes the blob to etcd, too.
+    fn replicate(&self) -> Result<()> {
+        let Some(etcd) = &self.store.etcd else { return Ok(()) };
+        let mut file = File::open(&self.part).map_err(|e| at(&self.part, e))?;
+        etcd.write(&self.id.0, self.bytes, |most| {
+            let mut part = Vec::with_capacity(most);
+            (&mut file).take(most as u64).read_to_end(&mut part).map_err(|e| at(&self.part, e))?;
+            Ok(part)
+        })
     }
 }
 
@@ -221,7 +290,7 @@ mod tests {
         assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
         for id in ["../ledger.redb", "", &"A".repeat(64)] {
             assert_eq!(store.receive(id).err().map(|e| e.kind()), Some(ErrorKind::Invalid));
-            assert!(!store.has(&BlobId(id.to_owned())));
+            assert!(!store.has(&BlobId(id.to_owned()))?);
         }
         Ok(())
     }

@@ -1,0 +1,76 @@
+//! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
+//!
+//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::{Error, Result};
+
+use super::client::{Etcd, VALUE_BYTES_MAX, put};
+use super::generated::{RequestOp, TxnRequest};
+use super::keys::Keys;
+
+/// The blobs that all dispatchers share. Cheap to clone; to be called on threads that may block.
+#[derive(Clone)]
+pub(crate) struct EtcdBlobs {
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    runtime: tokio::runtime::Handle,
+}
+
+impl std::fmt::Debug for EtcdBlobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdBlobs").finish_non_exhaustive()
+    }
+}
+
+impl EtcdBlobs {
+    /// Must be called within a runtime.
+    pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys) -> Self {
+        Self { etcd, keys, runtime: tokio::runtime::Handle::current() }
+    }
+
+    /// Returns the number of bytes of a blob, if it is there.
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer; Data when it is no number.
+    pub(crate) fn size(&self, id: &str) -> Result<Option<u64>> {
+        let Some(kv) = self.runtime.block_on(self.etcd.get(&self.keys.blob(id)))? else { return Ok(None) };
+        let size = std::str::from_utf8(&kv.value).ok().and_then(|text| text.parse().ok());
+        size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
+    }
+
+    /// Writes a blob, part by part, as `read` gives them; `bytes` is how many there are.
+    ///
+    /// # Errors
+    /// What etcd says; what `read` returns.
+    pub(crate) fn write(&self, id: &str, bytes: u64, mut read: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<()> {
+        for part in 0..parts(bytes) {
+            self.put(put(self.keys.blob_part(id, part), read(VALUE_BYTES_MAX)?, 0))?;
+        }
+        self.put(put(self.keys.blob(id), bytes.to_string().into_bytes(), 0))
+    }
+
+    /// Gives the parts of a blob to `see`.
+    ///
+    /// # Errors
+    /// Data when one is missing; what etcd says; what `see` returns.
+    pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
+        for part in 0..parts(bytes) {
+            let kv = self.runtime.block_on(self.etcd.get(&self.keys.blob_part(id, part)))?;
+            let kv = kv.ok_or_else(|| Error::data(format!("part {part} of blob {id} is missing in etcd")))?;
+            see(Bytes::from(kv.value))?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, op: RequestOp) -> Result<()> {
+        let txn = TxnRequest { success: vec![op], ..TxnRequest::default() };
+        self.runtime.block_on(self.etcd.txn(txn)).map(drop)
+    }
+}
+
+fn parts(bytes: u64) -> usize {
+    (bytes as usize).div_ceil(VALUE_BYTES_MAX)
+}
