@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use crate::blobs::BlobSet;
 use crate::errors::{detached, guard, interruptible, raise};
 use crate::functions::PyFunctions;
-use crate::iter::{Iteration, LeftOut, NativeIterator};
+use crate::iter::{Iteration, NativeIterator};
 use crate::runner::Runner;
 
 /// A column for Python: name, dtype, shape, nullable.

@@ -88,7 +88,7 @@ impl ServiceClient {
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
         let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even };
-        let (stream, from, plan) = interruptible(py, |poll| {
+        let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;

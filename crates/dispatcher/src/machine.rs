@@ -238,7 +238,11 @@ mod tests {
 
     fn attach(machine: &mut Machine<u64>, session: SessionId) {
         let (consumer, position) = ((1, 0), Position::default());
-        machine.begin(Ticks(1), session, Input::Attach { session, consumer, position, resume: false, window: 1 });
+        machine.begin(
+            Ticks(1),
+            session,
+            Input::Attach { session, consumer, position, resume: false, window: 1, lost: Vec::new() },
+        );
     }
 
     #[test]

@@ -101,7 +101,9 @@ impl Pipeline {
         let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
         let mut pipeline = Self {
-            text: format!("range({rows}) {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"),
+            text: format!(
+                "range({rows}) {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"
+            ),
             definition: JobDefinition {
                 job: 0,
                 name: String::new(),

@@ -76,6 +76,10 @@ impl State {
         if held > CHECKED_MAX {
             return Ok(());
         }
+        let unnoticed = self.workers.values().find(|w| w.expiry(self.timing.lease) < self.expiry);
+        ensure(unnoticed.is_none(), || {
+            format!("SP-8: a worker at {:?} is lost and nobody looks", unnoticed.map(|w| &w.address))
+        })?;
         let mut tokens = BTreeSet::new();
         for (key, consumer) in self.consumers() {
             for (position, holder) in consumer.leases() {

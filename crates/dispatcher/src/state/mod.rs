@@ -2,7 +2,7 @@
 //!
 //! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
 //!
-//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4), and after every step of
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8), and after every step of
 //! the property tests and of the simulation:
 //! SP-1 a split has at most one current token, and its worker knows it;
 //! SP-2 tokens rise, for ever;
@@ -10,7 +10,8 @@
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
 //! SP-6 replaying what was persisted gives the same jobs, frontiers, leases and losses;
-//! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on.
+//! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
+//! SP-8 a worker that says nothing is noticed when its lease ends.
 
 mod consumer;
 mod consumers;
@@ -143,6 +144,8 @@ pub(crate) struct State {
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
+    /// No worker is lost before this, but for those that say goodbye.
+    expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
     changed: bool,
 }

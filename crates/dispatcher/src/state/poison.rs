@@ -46,7 +46,9 @@ impl State {
         let certain = self.timing.presumed_dead;
         let is_dead = |death: &Death| now - death.at >= certain;
         let mut convicted = Vec::new();
-        for (job, i, consumer) in self.jobs.iter().flat_map(|(id, j)| (0u32..).zip(&j.consumers).map(|(i, c)| (*id, i, c))) {
+        for (job, i, consumer) in
+            self.jobs.iter().flat_map(|(id, j)| (0u32..).zip(&j.consumers).map(|(i, c)| (*id, i, c)))
+        {
             let held = consumer.trouble.iter().filter(|(p, t)| t.is_held() && consumer.poison(**p).is_none());
             convicted.extend(held.filter(|(_, t)| t.deaths.iter().all(is_dead)).map(|(p, _)| ((job, i), *p)));
         }

@@ -37,6 +37,7 @@ impl State {
             next_token: ledger.next_token.max(1),
             next_job: ledger.next_job.max(1),
             ticked: now,
+            expiry: now,
             changed: true,
         };
         for record in ledger.jobs.values() {

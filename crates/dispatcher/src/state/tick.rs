@@ -16,17 +16,21 @@ impl State {
         if gap >= STALL {
             self.forgive(now, gap);
         }
-        let lease = self.timing.lease;
-        let lost = self.workers.iter().filter(|(_, w)| match w.session {
-            Some(_) => now - w.heard >= lease,
-            None => now >= w.until,
-        });
-        let lost: Vec<_> = lost.map(|(id, _)| *id).collect();
-        for id in lost {
-            self.lose(now, id, out);
+        if now >= self.expiry {
+            self.tick_workers(now, out);
         }
         self.convict(now, out);
         self.tick_readers(now, out);
+    }
+
+    /// Ten thousand workers are not looked through before one of them may be lost.
+    fn tick_workers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let lease = self.timing.lease;
+        let lost: Vec<_> = self.workers.iter().filter(|(_, w)| now >= w.expiry(lease)).map(|(id, _)| *id).collect();
+        for id in lost {
+            self.lose(now, id, out);
+        }
+        self.expiry = self.workers.values().map(|w| w.expiry(lease)).min().unwrap_or(Ticks(u64::MAX));
     }
 
     fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_core::Ticks;
 
@@ -18,6 +19,8 @@ pub(super) struct Worker {
     pub(super) session: Option<SessionId>,
     /// When it last said anything; without a session, when that was lost.
     pub(super) heard: Ticks,
+    /// When a heartbeat of it was last answered, or it was welcomed.
+    pub(super) answered: Ticks,
     /// Without a session: when its leases go to others.
     pub(super) until: Ticks,
     /// Splits that it has asked for and not been given.
@@ -41,6 +44,7 @@ impl Worker {
             threads: 0,
             session: None,
             heard: now,
+            answered: now,
             until,
             credit: 0,
             leaving: false,
@@ -54,13 +58,18 @@ impl Worker {
 
     pub(super) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
-        (self.credit, self.leaving) = (0, false);
+        (self.credit, self.leaving, self.answered) = (0, false, now);
         self.jobs.clear();
     }
 
     /// Returns the splits that it may be working on.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &SplitKey> {
         self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
+    }
+
+    /// Returns when it is lost, if nothing is heard of it until then.
+    pub(super) fn expiry(&self, lease: Duration) -> Ticks {
+        if self.session.is_some() { self.heard + lease } else { self.until }
     }
 
     pub(super) fn is_live(&self) -> bool {

@@ -43,6 +43,7 @@ impl State {
             }),
         ));
         self.acquit(id);
+        self.expiry = self.expiry.min(now + self.timing.lease);
         let mut kept = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for lease in held {
@@ -99,12 +100,17 @@ impl State {
         finished: Vec<u64>,
         out: &mut Vec<Effect>,
     ) {
+        // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
+        let answer_every = self.timing.lease / 3;
         let Some(worker) = self.heard_worker(now, session) else { return };
         (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
         let finished = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
         let has_changed = worker.finished != finished;
         worker.finished = finished;
-        out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
+        if now - worker.answered >= answer_every {
+            worker.answered = now;
+            out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
+        }
         // A suspect waits for a worker that has nothing else to do.
         self.changed |= has_changed && self.has_suspects();
     }
@@ -120,6 +126,7 @@ impl State {
         let Some(id) = self.sessions.remove(&session) else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         (worker.session, worker.until) = (None, now + grace);
+        self.expiry = self.expiry.min(now + grace);
         if grace.is_zero() {
             self.lose(now, id, out);
         }
