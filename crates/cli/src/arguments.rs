@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// List, show and retry the samples that were put in quarantine
     Quarantine(Quarantine),
+    /// Check, print or repair the state of a dispatcher that does not run
+    Ledger(Ledger),
     /// Measure this machine, beside the rivals that are installed
     Bench(Bench),
     /// Prove on this machine what is promised
@@ -252,6 +254,35 @@ pub(crate) enum QuarantineAction {
     Show,
     /// Try them again
     Retry,
+}
+
+const LEDGER_EXAMPLES: &str = "\
+Examples:
+  forebay ledger check /var/lib/forebay
+  forebay ledger dump /var/lib/forebay | grep '\"job\"'
+  forebay ledger repair /var/lib/forebay";
+
+#[derive(Debug, Args)]
+#[command(after_help = LEDGER_EXAMPLES)]
+pub(crate) struct Ledger {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) action: LedgerAction,
+    /// The state folder, or the ledger's file in it
+    pub(crate) path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum LedgerAction {
+    /// Say what it has, or what is wrong with it
+    Check,
+    /// Every row of it, as a line of JSON
+    Dump,
+    /// Keep what can be read of one that is corrupt, and the old file beside
+    Repair,
 }
 
 const BENCH_EXAMPLES: &str = "\

@@ -33,7 +33,8 @@ impl Leader {
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn channel(&self) -> Result<Channel> {
-        let known = lock(&self.channel).as_ref().filter(|(owner, _)| owner.is_here()).map(|(_, channel)| channel.clone());
+        let known =
+            lock(&self.channel).as_ref().filter(|(owner, _)| owner.is_here()).map(|(_, channel)| channel.clone());
         if let Some(channel) = known {
             return Ok(channel);
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Functions, Lost, Merge};
+use forebay_proto::addresses;
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -87,7 +88,7 @@ impl ServiceStream {
         merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
         let lost = options.known.iter().map(sample).collect();
-        let talk = Talk::new(job.id(), consumer, window, resume, lost);
+        let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(addresses(&job.address)?.len());
         let session = Session { address: job.address.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {

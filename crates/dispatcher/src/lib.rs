@@ -36,6 +36,7 @@ pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
+pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 
 /// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
 ///

@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn several_dispatchers_have_commas_between_them() {
         let read = |text: &str| addresses(text).map(|all| all.iter().map(Address::to_string).collect::<Vec<_>>());
-        assert_eq!(read("forebay://a:81, forebay://b,[::1]:82"), Ok(["a:81", "b:7070", "[::1]:82"].map(str::to_owned).into()));
+        assert_eq!(
+            read("forebay://a:81, forebay://b,[::1]:82"),
+            Ok(["a:81", "b:7070", "[::1]:82"].map(str::to_owned).into())
+        );
         assert!(read("a:81,").is_err());
     }
 }

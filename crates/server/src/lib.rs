@@ -19,7 +19,9 @@ mod up;
 
 pub use announce::Announcement;
 pub use forebay_client::Service;
-pub use forebay_dispatcher::{GrantFigures, Timing, measure_grants};
+pub use forebay_dispatcher::{
+    GrantFigures, LedgerReport, Repaired, Timing, check_ledger, dump_ledger, measure_grants, repair_ledger,
+};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

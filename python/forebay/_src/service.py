@@ -92,7 +92,7 @@ class Service:
 
     @property
     def address(self) -> str:
-        """The dispatcher's address, `forebay://host:port`."""
+        """The dispatcher's address, `forebay://host:port`; of several, all of them with commas between."""
         return self._client.address
 
     def jobs(self) -> list[JobStatus]:
@@ -163,7 +163,8 @@ def connect(address: str | None = None, *, timeout: float = 10.0) -> Service:
     """Connects to a service.
 
     Args:
-        address: Where its dispatcher is, `forebay://host:port`. Default: `$FOREBAY_SERVICE`.
+        address: Where its dispatcher is, `forebay://host:port`; of several, of which one leads, all of them with commas
+            between: `forebay://a:7070,b:7070`. Default: `$FOREBAY_SERVICE`.
         timeout: Seconds to wait for an answer.
 
     Raises:

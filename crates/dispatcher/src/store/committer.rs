@@ -80,7 +80,7 @@ fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receive
                 Some(ledger) => Ok(ledger),
                 None => LedgerStore::open(state_dir),
             };
-            match ledger.and_then(|l| l.commit(&batch).map(|()| l)) {
+            match ledger.and_then(|mut l| l.commit(&batch).map(|()| l)) {
                 Ok(ledger) => {
                     store = Some(ledger);
                     break;
@@ -99,7 +99,12 @@ fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receive
     }
 }
 
-async fn replicate(mut ledger: EtcdLedger, term: Arc<Term>, mut inbox: mpsc::Receiver<Batch>, outbox: mpsc::Sender<Done>) {
+async fn replicate(
+    mut ledger: EtcdLedger,
+    term: Arc<Term>,
+    mut inbox: mpsc::Receiver<Batch>,
+    outbox: mpsc::Sender<Done>,
+) {
     while let Some(batch) = inbox.recv().await {
         loop {
             match ledger.commit(&batch).await {

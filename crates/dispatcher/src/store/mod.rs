@@ -3,11 +3,20 @@
 
 mod blobs;
 mod committer;
+#[cfg(test)]
+mod damage;
 mod etcd;
+#[cfg(test)]
+mod golden;
 mod ledger;
+mod repair;
 mod rows;
+mod sealed;
+mod v1;
+mod witness;
 
 pub(crate) use blobs::{BlobStore, Incoming};
 pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
 pub(crate) use ledger::LedgerStore;
+pub use repair::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};

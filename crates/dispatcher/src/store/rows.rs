@@ -17,14 +17,42 @@ use crate::records::{Batch, Grant, JobRecord, Ledger, Position, Update};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Row {
     /// A job ends, with all that belongs to it.
-    JobGone { job: u64 },
+    JobGone {
+        job: u64,
+    },
     Job(Arc<JobRecord>),
-    Frontier { job: u64, consumer: u32, epoch: u64, ordinal: u64 },
+    Frontier {
+        job: u64,
+        consumer: u32,
+        epoch: u64,
+        ordinal: u64,
+    },
     /// `worker` in hexadecimal.
-    Grant { job: u64, consumer: u32, epoch: u64, ordinal: u64, token: u64, worker: String, address: Arc<str> },
-    Released { job: u64, consumer: u32, epoch: u64, ordinal: u64 },
+    Grant {
+        job: u64,
+        consumer: u32,
+        epoch: u64,
+        ordinal: u64,
+        token: u64,
+        worker: String,
+        address: Arc<str>,
+    },
+    Released {
+        job: u64,
+        consumer: u32,
+        epoch: u64,
+        ordinal: u64,
+    },
     /// `error` is JSON.
-    Lost { job: u64, consumer: u32, epoch: u64, ordinal: u64, sample: u64, repetition: u64, error: Arc<str> },
+    Lost {
+        job: u64,
+        consumer: u32,
+        epoch: u64,
+        ordinal: u64,
+        sample: u64,
+        repetition: u64,
+        error: Arc<str>,
+    },
     NextToken(u64),
     NextJob(u64),
     /// Of a document: how many rows came before.

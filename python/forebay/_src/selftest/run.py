@@ -109,7 +109,9 @@ def run(case: Case, folder: Path, calm_ms: float | None, timing: bool) -> Row:
     bound = str(case.bound or "")
     row = Row(case.name, case.workload.name, case.workers, case.fault, case.place, bound, calm_ms=calm_ms)
     before = remains.Own.now()
-    fleet = Fleet(folder, case.workers, any(scenario.relayed for scenario in case.strikes.values()))
+    struck = case.strikes.values()
+    dispatchers = max((scenario.dispatchers for scenario in struck), default=1)
+    fleet = Fleet(folder, case.workers, any(scenario.relayed for scenario in struck), dispatchers)
     try:
         fleet.wait_for_workers()
         with _limit(LIMIT_SECONDS):
@@ -173,7 +175,7 @@ def _read(case: Case, fleet: Fleet) -> Outcome:
 def _train(case: Case, fleet: Fleet) -> Outcome:
     """Runs a trainer in a process of its own, kills it, and runs it again to its end."""
     workload, log = case.workload, fleet.folder / LOG
-    place = f"forebay://{fleet.dispatcher.address}"
+    place = f"forebay://{fleet.address}"
     config = json.dumps({**workload.config(log), "service": place, "folder": str(fleet.folder)})
     command = [sys.executable, "-c", "from forebay._src.selftest.trainer import main; main()", config]
     environment = {**os.environ, "TMPDIR": str(fleet.temporary)}

@@ -137,9 +137,7 @@ impl Etcd {
     /// # Errors
     /// Unavailable when nobody answered; Invalid when it was forgotten already.
     pub(crate) async fn compact(&self, revision: i64) -> Result<()> {
-        let done = self.call(|channel| async move {
-            Self::kv(channel).compact(CompactionRequest { revision }).await
-        });
+        let done = self.call(|channel| async move { Self::kv(channel).compact(CompactionRequest { revision }).await });
         done.await.map(drop)
     }
 
@@ -176,9 +174,8 @@ impl Etcd {
     /// # Errors
     /// Unavailable when nobody answered; NotFound when it is over already.
     pub(crate) async fn revoke_lease(&self, id: i64) -> Result<()> {
-        let done = self.call(|channel| async move {
-            LeaseClient::new(channel).lease_revoke(LeaseRevokeRequest { id }).await
-        });
+        let done =
+            self.call(|channel| async move { LeaseClient::new(channel).lease_revoke(LeaseRevokeRequest { id }).await });
         done.await.map(drop)
     }
 }
@@ -224,12 +221,7 @@ pub(super) fn changed_at(key: &[u8], revision: i64) -> Compare {
 }
 
 fn compare(key: &[u8], target: CompareTarget, union: TargetUnion) -> Compare {
-    Compare {
-        result: CompareResult::Equal.into(),
-        target: target.into(),
-        key: key.to_vec(),
-        target_union: Some(union),
-    }
+    Compare { result: CompareResult::Equal.into(), target: target.into(), key: key.to_vec(), target_union: Some(union) }
 }
 
 /// Sets a key; with a lease, for as long as that lasts.

@@ -154,7 +154,7 @@ impl EtcdLedger {
     }
 
     /// Writes the whole state, and removes the log that led to it.
-    async fn write_state(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn write_state(&mut self) -> Result<(), Refusal> {
         let seq = self.meta.seq;
         let text = rows::write(&self.ledger.to_batch())?;
         let last = self.write_parts(&self.keys.state(seq), &text).await?;
@@ -256,7 +256,7 @@ impl EtcdLedger {
     }
 }
 
-fn check_format(found: u64, keys: &Keys) -> Result<()> {
+pub(super) fn check_format(found: u64, keys: &Keys) -> Result<()> {
     let what = format!("the ledger in etcd has format {found}, and this version reads {FORMAT_OLDEST} to {FORMAT}");
     let error = Error::new(ErrorKind::Version, what).with("key", String::from_utf8_lossy(&keys.meta()));
     match found {

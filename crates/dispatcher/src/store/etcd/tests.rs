@@ -1,6 +1,8 @@
 //! The ledger and the blobs in a real etcd. Where there is none on this machine, these tests say so and pass.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,12 +10,14 @@ use std::time::{Duration, Instant};
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
 use forebay_plan::BlobId;
 
-use super::ledger::{EtcdLedger, Refusal};
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{EtcdLedger, FORMAT, Meta, Refusal, check_format, replay};
 use super::*;
 use crate::election::Candidate;
 use crate::records::{Batch, Ledger, Position, Update};
-use crate::store::BlobStore;
 use crate::store::rows::tests::{every_kind, job};
+use crate::store::{BlobStore, rows};
 use crate::term::Term;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -137,9 +141,13 @@ async fn what_was_committed_is_what_the_next_leader_reads() -> Result<()> {
         // Reading moved `meta`: the first writer is not the last any more.
         store = world.open(&term).await?;
     }
-    let kept = world.etcd.all(format!("{}/", server.url.prefix).as_bytes()).await?;
-    assert!(kept.iter().filter(|kv| kv.key.starts_with(b"forebay/state/")).count() > 0);
-    assert!(kept.len() < 10, "{:?}", kept.iter().map(|kv| String::from_utf8_lossy(&kv.key)).collect::<Vec<_>>());
+    let kept = async |prefix: &str| -> Result<Vec<String>> {
+        let kept = world.etcd.all(format!("forebay/{prefix}/").as_bytes()).await?;
+        Ok(kept.iter().filter_map(|kv| String::from_utf8_lossy(&kv.key).split('/').nth(2).map(str::to_owned)).collect())
+    };
+    let (states, logs) = (kept("state").await?, kept("log").await?);
+    assert!(states.len() > 1 && states.iter().all(|seq| *seq == states[0]), "{states:?}");
+    assert!(!logs.is_empty() && logs.iter().all(|seq| *seq > states[0]), "{states:?} {logs:?}");
     Ok(())
 }
 
@@ -211,4 +219,82 @@ async fn a_blob_is_read_by_another_dispatcher() -> Result<()> {
         Ok::<_, Error>(())
     };
     tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(e.to_string()))?
+}
+
+/// What a version wrote: its keys, and the rows that they are.
+#[derive(Serialize, Deserialize)]
+struct Golden {
+    keys: BTreeMap<String, String>,
+    rows: Vec<String>,
+}
+
+fn golden(format: u64) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/etcd-v{format}.json"))
+}
+
+fn read_golden(keys: &BTreeMap<String, String>) -> Result<Ledger> {
+    let kvs = |prefix: &str| -> Vec<KeyValue> {
+        let found = keys.iter().filter(|(key, _)| key.starts_with(prefix));
+        let kv = |(key, value): (&String, &String)| KeyValue {
+            key: key.clone().into_bytes(),
+            value: value.clone().into_bytes(),
+            ..KeyValue::default()
+        };
+        found.map(kv).collect()
+    };
+    let meta: Meta = serde_json::from_str(&keys["forebay/meta"]).map_err(|e| Error::data(e.to_string()))?;
+    replay(&meta, &Keys::new("forebay"), &kvs("forebay/state/"), &kvs("forebay/log/"))
+}
+
+/// To make the file of a new format: `FOREBAY_WRITE_GOLDEN=1`, with an etcd. What is there is never changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> Result<()> {
+    if std::env::var_os("FOREBAY_WRITE_GOLDEN").is_some() && !golden(FORMAT).exists() {
+        write_golden().await?;
+    }
+    for format in 1..=FORMAT {
+        let text = std::fs::read_to_string(golden(format))?;
+        let Golden { keys, rows } = serde_json::from_str(&text).map_err(|e| Error::data(e.to_string()))?;
+        let mut expected = Ledger::default();
+        expected.apply(&rows::read((rows.join("\n") + "\n").as_bytes())?);
+        assert_eq!(read_golden(&keys)?, expected, "format {format}");
+        for gone in keys.keys().filter(|key| *key != "forebay/meta") {
+            let mut rest = keys.clone();
+            rest.remove(gone);
+            let error = read_golden(&rest).expect_err("a part is missing");
+            assert!(error.kind() == ErrorKind::Data && error.get("key") == Some(gone), "{gone}: {error}");
+            let cut = keys[gone].len() / 2;
+            let mut cut_short = keys.clone();
+            cut_short.entry(gone.clone()).and_modify(|value| value.truncate(cut));
+            assert_eq!(read_golden(&cut_short).err().map(|e| e.kind()), Some(ErrorKind::Data), "{gone}");
+        }
+    }
+    for format in [0, FORMAT + 1] {
+        let refused = check_format(format, &Keys::new("forebay")).expect_err("another format");
+        assert!(refused.kind() == ErrorKind::Version && refused.get("hint").is_some(), "{refused}");
+    }
+    Ok(())
+}
+
+async fn write_golden() -> Result<()> {
+    let Some(server) = server()? else { return Ok(()) };
+    let world = World::new(&server).await?;
+    let candidate = world.candidate("a:1");
+    let mut store = world.open(&world.elect(&candidate).await?).await?;
+    written(store.commit(&every_kind()).await)?;
+    written(store.write_state().await)?;
+    for batch in [frontier(1), frontier(2)] {
+        written(store.commit(&batch).await)?;
+    }
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|e| Error::internal(e.to_string()));
+    let mut keys = BTreeMap::new();
+    for kv in world.etcd.all(b"forebay/").await? {
+        keys.insert(text(kv.key)?, text(kv.value)?);
+    }
+    keys.remove("forebay/leader");
+    let rows = text(rows::write(&store.ledger().to_batch())?)?;
+    let golden_file = Golden { keys, rows: rows.lines().map(str::to_owned).collect() };
+    let json = serde_json::to_string_pretty(&golden_file).map_err(|e| Error::internal(e.to_string()))?;
+    std::fs::create_dir_all(golden(FORMAT).with_file_name(""))?;
+    Ok(std::fs::write(golden(FORMAT), json + "\n")?)
 }
