@@ -44,7 +44,14 @@ class Etcd:
         clients, peers = f"http://{self._clients}", f"http://{self._peers}"
         addresses = ["--listen-client-urls", clients, "--advertise-client-urls", clients]
         addresses += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
-        command = ["etcd", "--data-dir", str(self._folder / "etcd"), *addresses, "--initial-cluster", f"default={peers}"]
+        command = [
+            "etcd",
+            "--data-dir",
+            str(self._folder / "etcd"),
+            *addresses,
+            "--initial-cluster",
+            f"default={peers}",
+        ]
         with (self._folder / "etcd.txt").open("ab") as log:
             self._popen = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -54,7 +61,9 @@ class Etcd:
                 return
             except OSError:
                 if time.monotonic() > deadline or self._popen.poll() is not None:
-                    raise RuntimeError(f"etcd did not start: {(self._folder / 'etcd.txt').read_text()[-2000:]}") from None
+                    raise RuntimeError(
+                        f"etcd did not start: {(self._folder / 'etcd.txt').read_text()[-2000:]}"
+                    ) from None
                 time.sleep(LOOK_SECONDS)
 
     def kill(self) -> None:

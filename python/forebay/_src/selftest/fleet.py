@@ -85,7 +85,7 @@ class Fleet:
         self.temporary.mkdir(parents=True)
         self.errors = folder / "stderr.txt"
         self.everyone: list[Process] = []
-        self.etcd = Etcd(self.temporary) if dispatchers > 1 else None
+        self.etcd = Etcd(folder) if dispatchers > 1 else None
         self.dispatchers = [self._dispatcher(number, "127.0.0.1:0") for number in range(dispatchers)]
         self.workers: list[Process] = []
         self.relays: list[Relay] = []

@@ -254,5 +254,7 @@ def successive(rng: random.Random, batches: int) -> dict[int, Scenario]:
     True
     """
     places = sorted(rng.sample(range(1, batches), min(SUCCESSIVE_FAULTS, batches - 1)))
-    choices = [s for s in _ALL if not s.relayed and s.dispatchers == 1 and s.name not in ("failover", "killall", "none-left")]
+    choices = [
+        s for s in _ALL if not s.relayed and s.dispatchers == 1 and s.name not in ("failover", "killall", "none-left")
+    ]
     return {place: rng.choice(choices) for place in places}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,5 +76,5 @@ def _workload(name: str, folder: Path, samples: int, seed: int, truth: Any) -> W
             yield batches.epoch, batch
 
     expected = oracle.expect(stream(), samples, truth)
-    sizing = batches.state_dict()["sizing"]
+    sizing = json.loads(batches.state_dict()["position"])["sizing"]
     return Workload(name, folder, seed, expected, int(sizing["split_units"]))
