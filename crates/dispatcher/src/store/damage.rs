@@ -75,7 +75,7 @@ fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
 
 /// Places all over a file, more of them where it begins.
 fn places(len: usize) -> impl Iterator<Item = usize> {
-    (0..320).chain((320..len).step_by(len / 400 * 2 + 37))
+    (0..320).step_by(3).chain((320..len).step_by(len / 100 + 37))
 }
 
 /// What is kept of a ledger that was refused is what it had.
@@ -95,9 +95,9 @@ fn mend(what: &str, dir: &Path, whole: &Ledger) -> Result<usize> {
         |ledger: &Ledger| -> BTreeSet<String> { ledger.to_batch().rows().iter().map(|r| format!("{r:?}")).collect() };
     let (had, has) = (rows(whole), rows(&ledger));
     let made_up: Vec<_> = has.difference(&had).filter(|row| !row.starts_with("Next")).collect();
-    // A file that fell back to the batch before has what that had.
-    let fell_back = repaired.dropped.iter().any(|d| d.contains("batches"));
-    assert!(fell_back || made_up.is_empty(), "{what}: {made_up:?}");
+    // A file that fell back to the batch before has what that had, and one of which only bytes are left what it ever had.
+    let older = repaired.dropped.iter().any(|d| d.contains("batches") || d.contains("checksums"));
+    assert!(older || made_up.is_empty(), "{what}: {made_up:?}");
     assert_eq!(check_ledger(dir)?, repaired.ledger);
     assert!(repair_ledger(dir)?.kept.is_none());
     Ok(has.len())
@@ -122,7 +122,7 @@ fn a_flipped_bit_is_harmless_or_refused_and_what_can_be_believed_is_kept() -> Re
             mended += usize::from(mend(&what, dir.path(), &ledger)? > 0);
         }
     }
-    assert!(refused > 20 && mended > refused / 2, "{mended} of {refused} were mended: nothing was tried");
+    assert!(refused > 20 && mended > refused * 9 / 10, "{mended} of {refused} were mended: nothing was tried");
     Ok(())
 }
 

@@ -25,8 +25,8 @@ pub(super) const FORMAT_OLDEST: u64 = 1;
 /// The name of the file in a state folder.
 pub(super) const FILE: &str = "ledger.redb";
 
-pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-pub(super) const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 
 /// The open ledger.
 pub(crate) struct LedgerStore {
@@ -96,7 +96,7 @@ impl LedgerStore {
                 Err(what) => return Ok(Err(corrupt(&self.path, what))),
             };
             tx.open_table(META)?.insert("format", FORMAT)?;
-            put(tx, &ledger.to_batch())
+            put(tx, &ledger.to_batch(), 0)
         })?;
         tracing::info!(file = %self.path.display(), kept = %kept.display(), "a ledger of format 1 was written anew");
         Ok(())
@@ -134,7 +134,7 @@ impl LedgerStore {
         let batches = self.batches + 1;
         self.write(|tx| {
             tx.open_table(META)?.insert("batches", batches)?;
-            put(tx, batch)
+            put(tx, batch, batches)
         })?;
         self.batches = batches;
         self.witness.saw(batches)
@@ -174,7 +174,7 @@ pub(super) fn open_whole(path: &Path) -> Result<Database> {
 }
 
 /// Reads the format; `None` of a ledger that was just made.
-pub(super) fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
+fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
     match tx.open_table(META) {
         Ok(meta) => Ok(meta.get("format")?.map(|v| v.value())),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
@@ -196,7 +196,7 @@ pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
     Ok(Found { batches, rows, unreadable })
 }
 
-fn put(tx: &WriteTransaction, batch: &Batch) -> Result<Result<()>, redb::Error> {
+fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, redb::Error> {
     let mut rows = tx.open_table(ROWS)?;
     for row in batch.rows() {
         match (&row, sealed::key(&row)) {
@@ -207,7 +207,7 @@ fn put(tx: &WriteTransaction, batch: &Batch) -> Result<Result<()>, redb::Error> 
                 }
             }
             (Row::Released { .. }, Some(key)) => drop(rows.remove(&key[..])?),
-            (_, Some(key)) => match sealed::seal(&key, &row) {
+            (_, Some(key)) => match sealed::seal(&key, &row, number) {
                 Ok(value) => drop(rows.insert(&key[..], &value[..])?),
                 Err(e) => return Ok(Err(e)),
             },
@@ -226,7 +226,7 @@ fn refused(format: u64, path: &Path) -> Error {
     })
 }
 
-pub(super) fn cannot_open(path: &Path, e: DatabaseError) -> Error {
+fn cannot_open(path: &Path, e: DatabaseError) -> Error {
     match e {
         DatabaseError::DatabaseAlreadyOpen => {
             Error::new(ErrorKind::Conflict, "another dispatcher runs on this state folder")
@@ -244,7 +244,11 @@ pub(super) fn cannot_open(path: &Path, e: DatabaseError) -> Error {
 
 fn cannot(path: &Path, e: redb::Error) -> Error {
     match e {
-        redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => disk(path, e),
+        redb::Error::Io(e)
+            if !matches!(e.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
+        {
+            disk(path, e)
+        }
         redb::Error::PreviousIo => disk(path, std::io::Error::other("an earlier write failed")),
         e => corrupt(path, e.to_string()),
     }

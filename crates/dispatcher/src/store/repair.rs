@@ -4,16 +4,14 @@
 //! replaces is kept beside. A repaired ledger never grants under a token that the old one may have granted: tokens and jobs
 //! are counted on from far behind the last that can be read.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, ErrorKind, Result};
-use redb::{Database, ReadableDatabase, ReadableTable};
+use redb::ReadableDatabase;
 use serde::Serialize;
 
-use super::ledger::{FILE, LedgerStore, META, ROWS, cannot_open, corrupt, disk};
+use super::ledger::{FILE, LedgerStore, corrupt, disk, find, open_whole};
 use super::rows::{self, Row};
 use super::sealed;
 use super::witness::{FILE as WITNESS, Witness};
@@ -91,7 +89,7 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
         dropped.push(format!("what changed in batches {} to {seen}, if anything did", salvaged.batches + 1));
     }
     let mut ledger = Ledger::default();
-    ledger.apply(&Batch::from_rows(salvaged.rows.into_values())?);
+    ledger.apply(&Batch::from_rows(salvaged.rows)?);
     ledger.next_token = ledger.next_token.saturating_add(TOKENS_PASSED);
     ledger.next_job = ledger.next_job.saturating_add(JOBS_PASSED);
     let kept = replace(&file, &ledger, seen.max(salvaged.batches))?;
@@ -132,59 +130,34 @@ fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
 
 /// What can be believed of a ledger that is corrupt.
 struct Salvaged {
-    rows: BTreeMap<Vec<u8>, Row>,
+    rows: Vec<Row>,
     batches: u64,
     unreadable: Vec<String>,
 }
 
 impl Salvaged {
     fn from(copied: &Copied, file: &Path) -> Result<Self> {
-        let opened = catch_unwind(AssertUnwindSafe(|| Database::create(copied.folder.0.join(FILE))));
-        let nothing = |why: String| corrupt(file, format!("nothing of it can be read: {why}"));
-        let db = opened.map_err(|_| nothing("it contradicts itself".to_owned()))?;
-        let db = db.map_err(|e| nothing(cannot_open(file, e).message().to_owned()))?;
-        let mut salvaged = Self { rows: BTreeMap::new(), batches: 0, unreadable: Vec::new() };
-        // From both ends, up to what cannot be read.
-        for backwards in [false, true] {
-            let walked = catch_unwind(AssertUnwindSafe(|| salvaged.walk(&db, backwards)));
-            let why = match walked {
-                Ok(Ok(())) => break,
-                Ok(Err(e)) => e.to_string(),
-                Err(_) => "it contradicts itself".to_owned(),
-            };
-            let why = format!("rows in a part of the file that cannot be read: {why}");
-            if !salvaged.unreadable.contains(&why) {
-                salvaged.unreadable.push(why);
-            }
+        let path = copied.folder.0.join(FILE);
+        // The copy is mended where redb can: it goes back to the last commit that is whole.
+        if let Ok(found) = open_whole(&path).and_then(|db| {
+            let read = || find(&db.begin_read()?);
+            let read: Result<_, redb::Error> = read();
+            read.map_err(|e| corrupt(file, e.to_string()))
+        }) {
+            return Ok(Self { rows: found.rows, batches: found.batches, unreadable: found.unreadable });
         }
-        // A database that panicked is not to be closed in order.
-        std::mem::forget(db);
-        match salvaged.rows.is_empty() && !salvaged.unreadable.is_empty() {
-            true => Err(nothing(salvaged.unreadable.join("; "))),
-            false => Ok(salvaged),
+        // Nothing is left but bytes.
+        let bytes = std::fs::read(file).map_err(|e| disk(file, e))?;
+        let rows = sealed::scan(&bytes);
+        if rows.is_empty() {
+            return Err(corrupt(file, "nothing of it can be read".to_owned()));
         }
-    }
-
-    fn walk(&mut self, db: &Database, backwards: bool) -> Result<(), redb::Error> {
-        let tx = db.begin_read()?;
-        if let Ok(meta) = tx.open_table(META) {
-            self.batches = meta.get("batches")?.map_or(0, |b| b.value());
-        }
-        let table = tx.open_table(ROWS)?;
-        let mut all = table.iter()?;
-        while let Some(row) = if backwards { all.next_back() } else { all.next() } {
-            let (key, value) = row?;
-            match sealed::open(key.value(), value.value()) {
-                Ok(row) => drop(self.rows.insert(key.value().to_vec(), row)),
-                Err(e) => {
-                    let why = e.message().to_owned();
-                    if !self.unreadable.contains(&why) {
-                        self.unreadable.push(why);
-                    }
-                }
-            }
-        }
-        Ok(())
+        let batches = rows.values().map(|(batch, _)| *batch).max().unwrap_or(0);
+        let unreadable = vec![format!(
+            "the file's order: {} rows were found by their checksums; others may be missing, and leases that had ended be there",
+            rows.len()
+        )];
+        Ok(Self { rows: rows.into_values().map(|(_, row)| row).collect(), batches, unreadable })
     }
 }
 

@@ -2,14 +2,21 @@
 //!
 //! ```text
 //! key    kind, then its numbers, big end first: job, consumer, epoch, ordinal, sample, repetition
-//! value  CRC-32C of all that follows and of the key, four bytes, little end first; the row as JSON (see `rows`)
+//! value  CRC-32C of the key and of all that follows, four bytes; the batch that wrote it, eight; the row as JSON (`rows`)
 //! ```
 //!
-//! The file's own checksums say whether it is whole; these say of each row of one that is not whether it can be believed.
+//! Numbers of a value are little end first. The file's own checksums say whether it is whole; these say of each row of one
+//! that is not whether it can be believed, even where nothing but its bytes are left ([`scan`]).
+
+use std::collections::BTreeMap;
 
 use forebay_core::{Error, Result};
 
 use super::rows::Row;
+
+/// What comes before the JSON of a value: the checksum and the batch.
+const SUM_BYTES: usize = 4;
+const HEAD_BYTES: usize = SUM_BYTES + 8;
 
 const NUMBER: u8 = b'#';
 const JOB: u8 = b'j';
@@ -49,11 +56,12 @@ pub(super) fn of_job(kind: u8, job: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// Internal when it is no JSON.
-pub(super) fn seal(key: &[u8], row: &Row) -> Result<Vec<u8>> {
-    let mut value = vec![0; 4];
+pub(super) fn seal(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
+    let mut value = vec![0; SUM_BYTES];
+    value.extend_from_slice(&batch.to_le_bytes());
     serde_json::to_writer(&mut value, row).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))?;
-    let sum = checksum(key, &value[4..]);
-    value[..4].copy_from_slice(&sum.to_le_bytes());
+    let sum = checksum(key, &value[SUM_BYTES..]);
+    value[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
     Ok(value)
 }
 
@@ -62,11 +70,12 @@ pub(super) fn seal(key: &[u8], row: &Row) -> Result<Vec<u8>> {
 /// # Errors
 /// Data, naming the row, when it is not what was written.
 pub(super) fn open(at: &[u8], value: &[u8]) -> Result<Row> {
-    let wrong = |what: &str| Error::data(format!("row {}: {what}", name(at)));
-    let (sum, json) = value.split_first_chunk::<4>().ok_or_else(|| wrong("it is cut"))?;
-    if u32::from_le_bytes(*sum) != checksum(at, json) {
+    let wrong = |what: &str| Error::data(format!("{}: {what}", name(at)));
+    let (sum, rest) = value.split_first_chunk::<SUM_BYTES>().ok_or_else(|| wrong("it is cut"))?;
+    if u32::from_le_bytes(*sum) != checksum(at, rest) {
         return Err(wrong("its checksum is not that of its bytes"));
     }
+    let json = value.get(HEAD_BYTES..).ok_or_else(|| wrong("it is cut"))?;
     let row = serde_json::from_slice(json).map_err(|e| wrong(&e.to_string()))?;
     if key(&row).as_deref() != Some(at) {
         return Err(wrong("it lies at another place"));
@@ -74,8 +83,28 @@ pub(super) fn open(at: &[u8], value: &[u8]) -> Result<Row> {
     Ok(row)
 }
 
-fn checksum(key: &[u8], json: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(key), json)
+/// Returns every row that was ever written to these bytes and is still there, of those of one key the last. What was
+/// removed may be among them.
+pub(super) fn scan(bytes: &[u8]) -> BTreeMap<Vec<u8>, (u64, Row)> {
+    let mut found: BTreeMap<Vec<u8>, (u64, Row)> = BTreeMap::new();
+    for start in HEAD_BYTES..bytes.len() {
+        if bytes[start] != b'{' || bytes.get(start + 1) != Some(&b'"') {
+            continue;
+        }
+        let mut rows = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<Row>();
+        let Some(Ok(row)) = rows.next() else { continue };
+        let Some(key) = key(&row) else { continue };
+        let value = &bytes[start - HEAD_BYTES..start + rows.byte_offset()];
+        let batch = value.get(SUM_BYTES..HEAD_BYTES).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+        if open(&key, value).is_ok() && found.get(&key).is_none_or(|(known, _)| batch >= *known) {
+            found.insert(key, (batch, row));
+        }
+    }
+    found
+}
+
+fn checksum(key: &[u8], rest: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), rest)
 }
 
 /// A key for people.
@@ -100,17 +129,19 @@ mod tests {
     #[test]
     fn a_row_is_what_was_written_or_is_refused() -> Result<()> {
         for row in every_kind().rows() {
-            let Some(key) = key(&row) else { continue };
-            let value = seal(&key, &row)?;
-            if !matches!(row, Row::Released { .. }) {
-                assert_eq!(open(&key, &value)?, row);
-            }
+            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. })) else { continue };
+            let value = seal(&key, &row, 7)?;
+            assert_eq!(open(&key, &value)?, row);
             for byte in 0..value.len() {
                 let mut flipped = value.clone();
                 flipped[byte] ^= 1 << (byte % 8);
                 assert!(open(&key, &flipped).is_err() && open(&key, &value[..byte]).is_err(), "{byte} of {row:?}");
+                assert!(scan(&flipped).is_empty());
             }
             assert!(open(&[&key[..], &[0]].concat(), &value).is_err());
+            // Among other bytes, the one that was written last.
+            let bytes = [b"\0{\"".as_slice(), &seal(&key, &row, 6)?, &value, &seal(&key, &row, 5)?, b"{"].concat();
+            assert_eq!(scan(&bytes), BTreeMap::from([(key, (7, row))]));
         }
         Ok(())
     }

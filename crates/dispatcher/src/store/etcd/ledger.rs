@@ -289,7 +289,7 @@ pub(super) fn replay(meta: &Meta, keys: &Keys, state: &[KeyValue], log: &[KeyVal
 /// Reads the parts at a key as one document.
 fn document(at: &[u8], parts: &[KeyValue]) -> Result<Batch> {
     let gap = parts.iter().enumerate().find(|(number, part)| part.key != part_of(at, *number));
-    if let Some((number, _)) = gap {
+    if let Some(number) = gap.map(|(number, _)| number).or(parts.is_empty().then_some(0)) {
         return Err(unreadable(&part_of(at, number), "it is missing"));
     }
     let text: Vec<u8> = parts.iter().flat_map(|part| part.value.iter().copied()).collect();
