@@ -75,7 +75,7 @@ fn judge(what: &str, loaded: Result<Ledger>, right: &[&Ledger]) -> bool {
 
 /// Places all over a file, more of them where it begins.
 fn places(len: usize) -> impl Iterator<Item = usize> {
-    (0..320).step_by(3).chain((320..len).step_by(len / 100 + 37))
+    (0..320).step_by(7).chain((320..len).step_by(len / 45 + 37))
 }
 
 /// What is kept of a ledger that was refused is what it had.
