@@ -171,6 +171,8 @@ async fn a_deposed_leader_writes_nothing_and_an_unanswered_batch_is_written_once
     world.etcd.revoke_lease(first.lease()).await?;
     assert!(first.holds());
     let second = world.elect(&b).await?;
+    // Before the new leader has written anything, and after.
+    assert!(matches!(old.commit(&frontier(1)).await, Err(Refusal::Deposed(_))));
     let mut new = world.open(&second).await?;
     let taken_over = new.ledger().clone();
     assert_eq!(taken_over.frontiers[&(3, 1)], Position::new(9, 7));
