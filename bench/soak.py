@@ -1,6 +1,6 @@
 """Faults at random under load for a long time: is every batch right, and does anything grow?
 
-    python bench/soak.py --minutes 120 [--seed 1] [--csv FILE]
+    python bench/soak.py --minutes 120 [--seed 1] [--step 0.02] [--csv FILE]
 
 A dispatcher and three workers are processes of their own; two jobs (records with a Python function, pictures) are read
 without end, each batch is compared with the same pipeline's in this process. Every few seconds something happens: a
@@ -34,14 +34,16 @@ RECORDS, PICTURES, SEED = 20_011, 600, 5
 WAIT = (1.0, 6.0)
 LOOK_SECONDS = 30.0
 WORKERS = 3
+#: A worker that leaves waits half a minute for what it holds to be fetched.
+LEAVE_SECONDS_MAX = 90.0
 
 
 class Reader(threading.Thread):
     """Reads a job, and compares each batch with what this process computes; goes and resumes when told to."""
 
-    def __init__(self, fleet: Fleet, name: str, dataset: fb.Dataset) -> None:
+    def __init__(self, fleet: Fleet, name: str, dataset: fb.Dataset, step: float) -> None:
         super().__init__(daemon=True)
-        self.fleet, self.job, self.dataset = fleet, name, dataset
+        self.fleet, self.job, self.dataset, self.step = fleet, name, dataset, step
         self.batches = self.resumed = 0
         self.longest = 0.0
         self.wrong: list[str] = []
@@ -61,6 +63,7 @@ class Reader(threading.Thread):
                     self.leave.clear()
                     while not self.leave.is_set() and not self.stop.is_set():
                         self.compare(it, expected)
+                        time.sleep(self.step)
                     state = it.state_dict()
         except Exception as error:  # whatever it is, it is what the soak is there to find
             self.wrong.append(f"{type(error).__name__}: {error}")
@@ -72,9 +75,21 @@ class Reader(threading.Thread):
         got = next(it)
         self.longest = max(self.longest, time.perf_counter() - start)
         want = next(expected)
-        if got.keys() != want.keys() or not all(np.array_equal(got[k], want[k]) for k in want):
-            raise AssertionError(f"batch {self.batches} of {self.job} is not the one that is due")
+        for key in want.keys() | got.keys():
+            if not np.array_equal(got.get(key), want.get(key)):
+                raise AssertionError(
+                    f"{key} of batch {self.batches} of {self.job} is not what is due: {differ(got, want, key)}"
+                )
         self.batches += 1
+
+
+def differ(got: dict[str, np.ndarray], want: dict[str, np.ndarray], key: str) -> str:
+    """Says how a column differs from what it should be."""
+    if key not in got or key not in want or got[key].shape != want[key].shape:
+        return f"{got.get(key)!r:.200} and not {want.get(key)!r:.200}"
+    rows = [i for i in range(len(want[key])) if not np.array_equal(got[key][i], want[key][i])]
+    share = float(np.mean(got[key] != want[key]))
+    return f"rows {rows[:8]} of {len(want[key])}, {share:.1%} of the values; ids {got['id'].tolist() == want['id'].tolist()}"
 
 
 class Chaos:
@@ -102,6 +117,7 @@ class Chaos:
         """A worker is killed and comes back."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].kill()
+        self.fleet.workers[which].end()
         time.sleep(self.rng.uniform(0, 2))
         self.fleet.restart_workers([which])
 
@@ -116,12 +132,14 @@ class Chaos:
         """A worker leaves in order, and another comes."""
         which = self.rng.randrange(1, WORKERS)
         self.fleet.workers[which].signal(signal.SIGTERM)
-        self.fleet.workers[which].popen.wait(30)
+        self.fleet.workers[which].popen.wait(LEAVE_SECONDS_MAX)
+        self.fleet.workers[which].end()
         self.fleet.restart_workers([which])
 
     def dispatcher(self) -> None:
         """The dispatcher is killed and comes back."""
         self.fleet.dispatcher.kill()
+        self.fleet.dispatcher.end()
         time.sleep(self.rng.uniform(0, 1))
         self.fleet.restart_dispatcher()
 
@@ -158,6 +176,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step", type=float, default=0.0, help="seconds that a training step takes")
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     rows: list[dict[str, float]] = []
@@ -167,8 +186,8 @@ def main() -> int:
         data.pictures(folder / "pictures", PICTURES, SEED)
         fleet = Fleet(folder / "fleet", WORKERS)
         readers = [
-            Reader(fleet, "records", pipelines.of_records(folder / "records", 192, "", 0.0)),
-            Reader(fleet, "pictures", pipelines.of_pictures(folder / "pictures", 32, "", 0.0)),
+            Reader(fleet, "records", pipelines.of_records(folder / "records", 192, "", 0.0), arguments.step),
+            Reader(fleet, "pictures", pipelines.of_pictures(folder / "pictures", 32, "", 0.0), arguments.step),
         ]
         chaos = Chaos(fleet, readers, random.Random(arguments.seed))
         try:

@@ -109,15 +109,15 @@ def stream(ds: fb.Dataset, folder: Path, seconds: float, *options: str) -> dict[
 def iperf3(seconds: float) -> float:
     """Returns what one TCP connection over loopback carries, in GB/s."""
     port = str(free_port())
-    with subprocess.Popen(["iperf3", "-s", "-1", "-p", port], stdout=subprocess.DEVNULL) as server:
+    with subprocess.Popen(["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL) as server:
         try:
             command = ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", str(round(seconds)), "-J"]
             for _ in range(50):
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    break
+                said = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+                if received := said["end"].get("sum_received"):
+                    return float(received["bits_per_second"]) / 8e9
                 time.sleep(0.1)
-            return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]) / 8e9
+            raise RuntimeError(f"iperf3: {said.get('error')}")
         finally:
             server.kill()
 

@@ -17,6 +17,7 @@ from forebay._src.expr import Expr, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
 from forebay._src.schema import Column, Schema
+from forebay._src.security import Tls
 from forebay._src.service import Service, connect, up
 from forebay._src.sources import (
     from_dict,
@@ -48,6 +49,7 @@ __all__ = [
     "Service",
     "SkipSample",
     "SkippedSample",
+    "Tls",
     "__version__",
     "col",
     "connect",

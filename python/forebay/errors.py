@@ -59,7 +59,8 @@ class ForebayError(Exception):
     def __str__(self) -> str:
         """The message, then a line for each piece of context."""
         lines = [self.message]
-        for key, value in self.context.items():
+        # Whose fault it is decides what becomes of it; it is not news for a reader.
+        for key, value in ((k, v) for k, v in self.context.items() if k != "fault"):
             if "\n" in value:
                 lines += [f"  {key}:", *(f"    {line}" for line in value.rstrip().split("\n"))]
             else:
@@ -88,7 +89,7 @@ class MissingFileError(NotFoundError, FileNotFoundError):
 
 
 class PermissionDeniedError(ForebayError, PermissionError):
-    """Get permission to read it."""
+    """Get permission: to read it, or to use the service."""
 
     kind = "permission_denied"
 

@@ -8,15 +8,8 @@ use forebay_core::Result;
 use forebay_io::SourceIndex;
 use forebay_plan::Source;
 
-/// Indexes a source; `None` for the sources that Python reads.
-pub(crate) fn index(
-    source: &Source,
-    counted: bool,
-    poll: &mut dyn FnMut() -> Result<()>,
-) -> Result<Option<SourceIndex>> {
-    if matches!(source, Source::MapDataset { .. } | Source::Generator { .. }) {
-        return Ok(None);
-    }
+/// Indexes a source, as a dispatcher does: what is planned here is planned there.
+pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cache = cache_folder();
     let line = progress_line();
@@ -29,7 +22,7 @@ pub(crate) fn index(
             Err(_) => Ok(()),
         }
     };
-    forebay_io::index(source, counted, cache.as_deref(), threads, &progress).map(Some)
+    forebay_io::index(source, counted, cache.as_deref(), threads, &progress)
 }
 
 /// The line that shows how far indexing is, here or at a dispatcher.

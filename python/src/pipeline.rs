@@ -146,7 +146,7 @@ impl Pipeline {
                 return Ok(forebay_plan::explain(&stages, None));
             }
             let index = index(&self.graph, stages.counted, poll)?;
-            let extent = forebay_exec::extent(self.graph.source(), index.as_ref());
+            let extent = index.extent();
             let plan = EpochPlan::new(&stages, extent, Seed(0), Deal::choose(&stages, consumers, even), None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
@@ -161,7 +161,7 @@ impl Pipeline {
             }
             let rows = match self.graph.source().rows() {
                 Some(rows) => rows,
-                None => match index(&self.graph, true, poll)?.and_then(|i| i.rows()) {
+                None => match index(&self.graph, true, poll)?.rows() {
                     Some(rows) => rows,
                     None => return Ok(None),
                 },
@@ -343,12 +343,12 @@ fn prepare(
 ) -> Result<Arc<Executable>> {
     let stages = Arc::new(Stages::new(graph)?);
     let index = index(graph, stages.counted, poll)?;
-    let extent = forebay_exec::extent(graph.source(), index.as_ref());
+    let extent = index.extent();
     let plan = EpochPlan::new(&stages, extent, seed, Deal::choose(&stages, consumers, even), sizing)?;
-    Executable::new(stages, Arc::new(plan), index, environment)
+    Executable::new(stages, Arc::new(plan), Some(index), environment)
 }
 
-fn index(graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<SourceIndex>> {
+fn index(graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let index = crate::indexing::index(graph.source(), counted, poll);
     index.map_err(|e| blame_source(e, graph.source().name(), graph.site()))
 }

@@ -1,8 +1,9 @@
 //! A service as Python holds it: its dispatcher's address, its jobs and workers, and the streams of its jobs.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_client::{JobSpec, Service, ServiceStream, StreamOptions};
+use forebay_client::{Credentials, JobSpec, Remote, Service, ServiceStream, StreamOptions, TlsFiles};
 use forebay_core::{ConsumerIndex, Error, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
@@ -20,16 +21,37 @@ pub(crate) struct ServiceClient {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>);
+type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>, String, String);
+/// Files of the authority, the own certificate and its key; the name to expect.
+type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
 
 #[pymethods]
 impl ServiceClient {
     #[staticmethod]
-    fn connect(py: Python<'_>, address: String, timeout_s: f64) -> PyResult<Self> {
+    #[pyo3(signature = (address, timeout_s, *, tls=None, token=None, token_file=None))]
+    fn connect(
+        py: Python<'_>,
+        address: String,
+        timeout_s: f64,
+        tls: Option<TlsRow>,
+        token: Option<&str>,
+        token_file: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let files = tls.map_or_else(TlsFiles::default, |(ca, cert, key, name)| TlsFiles {
+            ca: Some(ca),
+            cert,
+            key,
+            name,
+            client_ca: None,
+        });
         let deadline = Duration::try_from_secs_f64(timeout_s)
             .map_err(|_| raise(py, &Error::invalid(format!("connect: timeout={timeout_s} is out of range"))))?;
-        Ok(Self { service: interruptible(py, |poll| Service::connect(&address, deadline, poll))? })
+        let service = interruptible(py, |poll| {
+            let credentials = Credentials::load(&files, token, token_file.as_deref())?;
+            Service::connect(Remote { address, credentials }, deadline, poll)
+        })?;
+        Ok(Self { service })
     }
 
     #[getter]
@@ -38,7 +60,7 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped).
+    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped), tenant, key.
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
         Ok(jobs
@@ -47,7 +69,8 @@ impl ServiceClient {
                 let consumers = j.consumers.iter();
                 let consumers =
                     consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
-                (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect())
+                let key = j.key.iter().map(|b| format!("{b:02x}")).collect();
+                (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect(), j.tenant, key)
             })
             .collect())
     }
@@ -61,8 +84,9 @@ impl ServiceClient {
         Ok(workers.into_iter().map(row).collect())
     }
 
-    fn cancel(&self, py: Python<'_>, job: &str) -> PyResult<()> {
-        interruptible(py, |poll| self.service.cancel(job, poll))
+    #[pyo3(signature = (job, tenant=None))]
+    fn cancel(&self, py: Python<'_>, job: &str, tenant: Option<&str>) -> PyResult<()> {
+        interruptible(py, |poll| self.service.cancel(job, tenant, poll))
     }
 
     /// Creates or joins a job, and starts to read it.

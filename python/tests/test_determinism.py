@@ -28,8 +28,9 @@ def test_random_pipelines_give_the_same_stream_in_both_executors(block, shards):
 def test_consumers_are_disjoint_and_together_complete(block, shards):
     for seed in range(block * 8, block * 8 + 8):
         ds = make(seed, shards)
-        parts = [[fingerprint(b) for b in ds.iter(seed=seed, consumers=(i, 2))] for i in range(2)]
-        again = [[fingerprint(b) for b in ds.iter(seed=seed, consumers=(i, 2), threads=1)] for i in range(2)]
+        options = [{"seed": seed, "consumers": (i, 2), "even": False} for i in range(2)]
+        parts = [[fingerprint(b) for b in ds.iter(**o)] for o in options]
+        again = [[fingerprint(b) for b in ds.iter(**o, threads=1)] for o in options]
         assert parts == again, seed
         plan = ds.explain(splits=False)
         if "after the merge" not in plan and ds.schema.batch_size:

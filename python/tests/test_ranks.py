@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -133,7 +132,7 @@ def test_every_rank_gets_as_much_in_every_epoch(kind, service):
 
 def test_shares_that_cannot_be_even_are_refused(service):
     few = fb.range(10).batch(5)
-    counted = fb.range(100).filter(fb.col("id") % 3 == 0).batch(4)
+    counted = fb.range(100).filter(fb.col("id") % 5 == 0).batch(4)
     for iterate in (
         lambda ds, **o: ds.iter(consumers=(0, 3), **o),
         lambda ds, **o: ds.distribute(service, job=name(), consumers=(0, 3), **o).iter(),
@@ -144,7 +143,7 @@ def test_shares_that_cannot_be_even_are_refused(service):
         with pytest.raises(fb.errors.InvalidPipelineError, match="known only when it has run") as caught:
             next(iterate(counted, even=True))
         assert caught.value.context["op"] == "filter"
-        assert len(list(iterate(counted))) == 3
+        assert sum(len(b["id"]) for b in iterate(counted)) == 7
     job = name()
     it = fb.range(100).batch(5).distribute(service, job=job, consumers=(0, 3)).iter()
     next(it)
@@ -162,7 +161,7 @@ def test_a_state_that_cannot_be_dealt_anew_says_so():
         it.load_state_dict(state)
         return next(it)
 
-    filtered = fb.range(100).filter(fb.col("id") % 3 == 0).batch(4)
+    filtered = fb.range(100).filter(fb.col("id") % 5 == 0).batch(4)
     it = filtered.iter()
     start = it.state_dict()
     next(it)
@@ -276,6 +275,12 @@ class Rank:
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
     def finish(self) -> None:
         self.read(400 - len(self.ids))
         assert self.process.stdout.readline() == ""
@@ -290,8 +295,7 @@ def test_a_rank_that_dies_harms_no_other_and_rejoins(service, tmp_path):
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(lambda r: r.read(50), ranks))
             dead = ranks[1]
-            dead.process.send_signal(signal.SIGKILL)
-            dead.process.wait(30)
+            dead.close()
             list(pool.map(Rank.finish, [ranks[0], ranks[2]]))
         assert [ranks[i].ids for i in (0, 2)] == [want[0], want[2]]
         path = tmp_path / "state.json"
@@ -302,8 +306,7 @@ def test_a_rank_that_dies_harms_no_other_and_rejoins(service, tmp_path):
         assert ranks[1].ids == want[1]
     finally:
         for rank in ranks:
-            rank.process.kill()
-            rank.process.communicate()
+            rank.close()
 
 
 def test_pytorch_saves_and_restores_in_an_epoch():

@@ -83,7 +83,7 @@ def test_two_consumers_are_disjoint_and_together_complete(service):
     job, parts = name(), [[], []]
 
     def read(i):
-        for batch in ds.distribute(service, job=job, consumers=(i, 2), seed=3, epochs=2):
+        for batch in ds.distribute(service, job=job, consumers=(i, 2), even=False, seed=3, epochs=2):
             parts[i].append(batch["id"].tolist())
 
     threads = [threading.Thread(target=read, args=(i,)) for i in range(2)]
@@ -92,7 +92,7 @@ def test_two_consumers_are_disjoint_and_together_complete(service):
     for t in threads:
         t.join(60)
     for i in range(2):
-        assert parts[i] == [b["id"].tolist() for b in ds.iter(seed=3, consumers=(i, 2), epochs=2)]
+        assert parts[i] == [b["id"].tolist() for b in ds.iter(seed=3, consumers=(i, 2), even=False, epochs=2)]
     assert sorted(x for part in parts for b in part for x in b) == sorted(list(range(1000)) * 2)
 
 

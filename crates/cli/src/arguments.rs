@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use forebay_core::Result;
+use forebay_server::{Credentials, Role, TlsFiles};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Prove on this machine what is promised
     Selftest(Selftest),
+    /// Make tokens: who may use a service, and as what
+    Token(Token),
     /// Print the version
     Version(Version),
 }
@@ -84,7 +88,8 @@ pub(crate) struct Up {
 const DISPATCHER_EXAMPLES: &str = "\
 Examples:
   forebay dispatcher --state-dir /var/lib/forebay
-  forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state
+  forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state \\
+    --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json
   forebay dispatcher --listen 0.0.0.0:7070 --store etcd://e1:2379,e2:2379,e3:2379/forebay
 
 With --store, start two or three: one leads, the others wait to take over. Workers and clients are given the addresses
@@ -114,6 +119,11 @@ pub(crate) struct Dispatcher {
     /// How often, in milliseconds, a worker says that it lives [default: a fifth of the lease]
     #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) heartbeat_ms: Option<u64>,
+    /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
+    #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) identity: Identity,
     #[command(flatten)]
     pub(crate) process: Process,
 }
@@ -144,8 +154,78 @@ pub(crate) struct Worker {
     /// Send copies to readers on this machine too, instead of lending them memory
     #[arg(long, env = "FOREBAY_NO_LEND")]
     pub(crate) no_lend: bool,
+    /// PEM file of the authority that must have signed the certificates of readers [default: anyone may connect]
+    #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
     #[command(flatten)]
     pub(crate) process: Process,
+}
+
+/// Who a dispatcher is, and whom it lets in.
+#[derive(Debug, Args)]
+pub(crate) struct Identity {
+    /// PEM file of its certificate, and of those that lead to the authority; turns TLS on
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// PEM file of the authority that must have signed the certificates of clients and workers [default: anyone may connect]
+    #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl From<Identity> for TlsFiles {
+    fn from(identity: Identity) -> Self {
+        let Identity { tls_cert: cert, tls_key: key, tls_client_ca: client_ca } = identity;
+        Self { cert, key, client_ca, ..Self::default() }
+    }
+}
+
+/// What is shown to a service, and whom of it is trusted.
+#[derive(Debug, Args)]
+pub(crate) struct Access {
+    /// PEM file of the authority that signed the service's certificates; turns TLS on
+    #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// PEM file of the own certificate, and of those that lead to the authority
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Name that the service's certificates must have [default: the host of the address]
+    #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
+    tls_name: Option<String>,
+    /// File with the token, if FOREBAY_TOKEN does not hold it
+    #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    // Of the environment alone: other users see command lines.
+    #[arg(long, env = "FOREBAY_TOKEN", hide = true, hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Access {
+    /// Returns where the certificates are.
+    pub(crate) fn tls(&self) -> TlsFiles {
+        TlsFiles {
+            ca: self.tls_ca.clone(),
+            cert: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            name: self.tls_name.clone(),
+            client_ca: None,
+        }
+    }
+
+    /// Reads what there is.
+    ///
+    /// # Errors
+    /// As [`Credentials::load`].
+    pub(crate) fn credentials(&self) -> Result<Credentials> {
+        Credentials::load(&self.tls(), self.token.as_deref(), self.token_file.as_deref())
+    }
 }
 
 /// How a process relates to the one that started it. For `up`.
@@ -177,6 +257,8 @@ pub(crate) struct List {
     /// How long to wait for it, in seconds
     #[arg(long, default_value_t = 5.0)]
     pub(crate) timeout: f64,
+    #[command(flatten)]
+    pub(crate) access: Access,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -320,7 +402,7 @@ pub(crate) struct Bench {
     pub(crate) json: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn seconds(text: &str) -> std::result::Result<f64, String> {
     let found = text.parse::<f64>().map_err(|e| e.to_string())?;
     if (0.01..=3600.0).contains(&found) { Ok(found) } else { Err("use 0.01 to 3600".to_owned()) }
 }
@@ -377,6 +459,66 @@ pub(crate) struct Faults {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  forebay token new --tokens tokens.json --tenant vision > vision.token
+  forebay token new --tokens tokens.json --role worker   a worker for every tenant
+  forebay token new --tenant vision --json               prints what to add to the file
+
+A token is shown once: the file has only what SHA-256 makes of it. The dispatcher takes a changed file up within a second; to
+revoke a token, take its entry out. Quotas stand in the same file:
+  \"tenants\": {\"vision\": {\"jobs\": 8, \"consumers\": 64, \"workers\": 16, \"calls_per_second\": 100}}";
+
+#[derive(Debug, Args)]
+#[command(after_help = TOKEN_EXAMPLES)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    pub(crate) what: TokenAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenAction {
+    /// Make a token and print it, once
+    New(NewToken),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TOKEN_EXAMPLES)]
+pub(crate) struct NewToken {
+    /// Whose it is; a client's token needs one, a worker's without one computes for every tenant
+    #[arg(long, default_value = "")]
+    pub(crate) tenant: String,
+    /// What its bearer may do
+    #[arg(long, value_enum, default_value = "client")]
+    pub(crate) role: RoleName,
+    /// The dispatcher's file of tokens, which the entry is added to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// Print the token and the entry as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum RoleName {
+    /// Open, read, list and cancel the jobs of its tenant
+    Client,
+    /// Compute
+    Worker,
+    /// All of that; list and cancel the jobs of every tenant
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Client => Self::Client,
+            RoleName::Worker => Self::Worker,
+            RoleName::Admin => Self::Admin,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -46,6 +46,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Ledger(ledger) => commands::ledger::run(&ledger),
         Command::Bench(bench) => commands::bench::run(&bench, host),
         Command::Selftest(selftest) => commands::selftest::run(&selftest, host),
+        Command::Token(token) => commands::token::run(&token),
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)

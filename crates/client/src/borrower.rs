@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
 use forebay_data::{Memory, SharedMemory};
 use forebay_proto::{Lent, LentColumn, Reader, Request, Return, receive_arena};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -30,6 +30,8 @@ pub(crate) struct Borrower {
     /// This process's number at the worker.
     reader: u64,
     streams: AtomicU64,
+    /// Whether the worker's process has ended: whoever listens at its address now has other memory.
+    gone: Arc<AtomicBool>,
     /// At most one message waits for each loan and stream.
     say: AssertUnwindSafe<UnboundedSender<Return>>,
 }
@@ -63,8 +65,18 @@ impl Borrower {
         };
         let (socket, reader, memory) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
         let (say, said) = unbounded_channel();
-        tokio::spawn(give_back(UnixStream::from_std(socket)?, said));
-        Ok(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), say: AssertUnwindSafe(say) }))
+        let (socket, gone) = (UnixStream::from_std(socket)?, Arc::new(AtomicBool::new(false)));
+        let ended = gone.clone();
+        tokio::spawn(async move {
+            give_back(socket, said).await;
+            ended.store(true, Relaxed);
+        });
+        Ok(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), gone, say: AssertUnwindSafe(say) }))
+    }
+
+    /// Says whether the worker has ended, as far as is known.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
     }
 
     /// Begins a stream.
@@ -88,9 +100,18 @@ async fn ask(worker: &mut Connection) -> Result<Vec<u8>> {
 }
 
 /// Writes what is given back, until nothing is borrowed any more, or the worker is gone.
-async fn give_back(mut socket: UnixStream, mut said: UnboundedReceiver<Return>) {
-    while let Some(what) = said.recv().await {
-        if socket.write_all(&what.to_bytes()).await.is_err() {
+async fn give_back(socket: UnixStream, mut said: UnboundedReceiver<Return>) {
+    let (mut from, mut to) = socket.into_split();
+    // A worker says nothing more after its greeting: what can be read is the end.
+    let end = async move { from.read_u8().await };
+    tokio::pin!(end);
+    loop {
+        let what = tokio::select! {
+            _ = &mut end => return,
+            what = said.recv() => what,
+        };
+        let Some(what) = what else { return };
+        if to.write_all(&what.to_bytes()).await.is_err() {
             return;
         }
     }

@@ -13,9 +13,10 @@ use arrow_buffer::Buffer;
 use arrow_flight::FlightData;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
-use forebay_proto::{Address, Frame, FrameHead, PREFACE, Request, UNREACHED, broken, receive_column, tune};
+use forebay_proto::{
+    Address, ClientTls, Frame, FrameHead, PREFACE, Request, Speaks, UNREACHED, Wire, broken, carried, receive_column,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 /// How long a worker may take to accept.
@@ -45,13 +46,13 @@ impl Connection {
     /// Connects to a worker.
     ///
     /// # Errors
-    /// Invalid when it is no address; Unavailable when nobody is there.
-    pub(crate) async fn open(address: &str) -> Result<Self> {
+    /// Invalid when it is no address; Unavailable when nobody is there; PermissionDenied when the two do not trust each other.
+    pub(crate) async fn open(address: &str, tls: Option<&ClientTls>) -> Result<Self> {
         let parsed: Address = address.parse()?;
         let connect = async {
-            let mut socket = TcpStream::connect(parsed.to_string()).await?;
-            tune(&socket)?;
+            let mut socket = Wire::connect(&parsed, tls, Speaks::Transfer).await?;
             socket.write_all(&PREFACE).await?;
+            socket.flush().await?;
             Ok::<_, std::io::Error>(socket)
         };
         let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
@@ -62,8 +63,7 @@ impl Connection {
 
     /// Says whether the worker has neither left nor spoken since.
     pub(crate) fn is_alive(&self) -> bool {
-        let looked = self.socket.get_ref().socket.try_read(&mut [0]);
-        matches!(looked, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+        self.socket.get_ref().socket.is_quiet()
     }
 
     /// Asks.
@@ -71,8 +71,12 @@ impl Connection {
     /// # Errors
     /// Unavailable when the connection broke.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<()> {
-        let asked = self.socket.get_mut().socket.write_all(&request.to_bytes()).await;
-        asked.map_err(|e| self.broken(&e))
+        let socket = &mut self.socket.get_mut().socket;
+        let asked = async {
+            socket.write_all(&request.to_bytes()).await?;
+            socket.flush().await
+        };
+        asked.await.map_err(|e| self.broken(&e))
     }
 
     /// Reads what comes next.
@@ -130,21 +134,19 @@ impl Connection {
 }
 
 pub(crate) fn unreachable(address: &str, cause: &str) -> Error {
-    Error::unavailable(format!("the worker at {address} cannot be reached"))
-        .with("address", address)
-        .with(UNREACHED, address)
-        .with("cause", cause)
+    let unavailable = || Error::unavailable(format!("the worker at {address} cannot be reached")).with("cause", cause);
+    carried(cause).unwrap_or_else(unavailable).with("address", address).with(UNREACHED, address)
 }
 
 /// A socket that fails when nothing comes for [`SILENCE_MAX`] while somebody waits for it.
 struct Listened {
-    socket: TcpStream,
+    socket: Wire,
     silence: Pin<Box<Sleep>>,
     waiting: bool,
 }
 
 impl Listened {
-    fn new(socket: TcpStream) -> Self {
+    fn new(socket: Wire) -> Self {
         Self { socket, silence: Box::pin(tokio::time::sleep(SILENCE_MAX)), waiting: false }
     }
 }

@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Loss, Memory};
 use forebay_exec::Executable;
-use forebay_proto::{ApartColumn, ChunkHead, Large, Lent, Request, Ticket, Unreachable};
+use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, Request, Ticket, Unreachable};
 
 use crate::borrower::{Borrower, Borrowing};
 use crate::connection::{Connection, Received};
@@ -34,6 +34,8 @@ pub(crate) struct Fetcher {
     /// Where chunks are received.
     pub(crate) memory: Memory,
     pub(crate) job: u64,
+    /// What the job's workers ask for.
+    pub(crate) key: JobKey,
     pub(crate) consumer: ConsumerIndex,
 }
 
@@ -188,6 +190,7 @@ impl Fetcher {
             ordinal: fetch.place.ordinal,
             token: fetch.token,
             from_chunk: fetch.from_chunk,
+            key: self.key,
         }
     }
 

@@ -10,7 +10,7 @@ use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
 use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
-use forebay_proto::{JobDefinition, OpenJobRequest, client, leader, to_error};
+use forebay_proto::{JobDefinition, JobKey, OpenJobRequest, Remote, client, leader, may_pass, to_error};
 
 use crate::blobs::{TailBlobs, upload};
 use crate::options::POLL;
@@ -37,7 +37,7 @@ pub struct JobSpec {
 /// A job that the dispatcher has recorded.
 #[derive(Clone)]
 pub struct OpenedJob {
-    pub(crate) address: String,
+    pub(crate) dispatcher: Remote,
     definition: JobDefinition,
     stages: Arc<Stages>,
     plan: Arc<EpochPlan>,
@@ -53,6 +53,11 @@ impl OpenedJob {
     /// Returns its number at the dispatcher.
     pub fn id(&self) -> u64 {
         self.definition.job
+    }
+
+    /// Returns what its workers ask for; none where the dispatcher has no tokens.
+    pub(crate) fn key(&self) -> JobKey {
+        JobKey::from_bytes(&self.definition.key)
     }
 
     /// Returns the seed that it was created with.
@@ -121,7 +126,13 @@ pub(crate) fn open(
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
     let deal = Deal { consumers: definition.consumers, even: definition.even };
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), deal, Some(sizing))?;
-    Ok(OpenedJob { address: service.address().to_owned(), definition, stages, plan: Arc::new(plan), blobs: tail })
+    Ok(OpenedJob {
+        dispatcher: service.leader().remote().clone(),
+        definition,
+        stages,
+        plan: Arc::new(plan),
+        blobs: tail,
+    })
 }
 
 /// Opening is idempotent, so a dispatcher that restarts meanwhile is simply asked again.
@@ -135,7 +146,7 @@ fn ask_again(
     loop {
         match ask(service, request.clone(), progress, poll) {
             Err(e) if is_broken(&e, service) && start.elapsed() < service.deadline() => {
-                service.leader().lost();
+                service.leader().failed(&e);
                 poll()?;
                 std::thread::sleep(POLL);
             }
@@ -147,7 +158,7 @@ fn ask_again(
 /// A storage that does not answer the dispatcher is Unavailable too, but names no dispatcher.
 fn is_broken(error: &Error, service: &Service) -> bool {
     let ours = error.get("address") == Some(service.address()) || leader(error).is_some();
-    error.kind() == ErrorKind::Unavailable && ours
+    may_pass(error) && (ours || error.kind() != ErrorKind::Unavailable)
 }
 
 fn ask(
@@ -160,11 +171,9 @@ fn ask(
     // Progress is sent at a person's pace; the channel holds what one slow callback lets pile up.
     let (tell, news) = mpsc::channel();
     let task = runtime()?.spawn(async move {
-        let address = dispatcher.addresses();
-        let failed = |status: tonic::Status| to_error(&status, address);
+        let failed = |status: tonic::Status| to_error(&status, dispatcher.addresses());
         let opened = async {
-            let channel = dispatcher.channel().await.map_err(|e| e.with("address", address))?;
-            let mut events = client(channel).open_job(request).await.map_err(failed)?.into_inner();
+            let mut events = client(dispatcher.link().await?).open_job(request).await.map_err(failed)?.into_inner();
             while let Some(event) = events.message().await.map_err(failed)? {
                 match event.event {
                     Some(Event::Progress(p)) => drop(tell.send(News::Progress(p.done, p.total))),

@@ -42,7 +42,7 @@ mod talk;
 mod window;
 mod workers;
 
-pub use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
+pub use forebay_proto::{ConsumerStatus, Credentials, JobStatus, Remote, TlsFiles, WorkerStatus};
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;

@@ -8,10 +8,9 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
-    CancelJobRequest, DispatcherClient, JobStatus, ListJobsRequest, ListWorkersRequest, WorkerStatus, client, reach,
-    to_error, unanswered,
+    CancelJobRequest, DispatcherClient, JobStatus, Link, ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus,
+    client, may_pass, to_error, unanswered,
 };
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
@@ -28,16 +27,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// Connects to `forebay://host:port` (or `host:port`; several dispatchers with commas between them), and waits up to
-    /// `deadline` for an answer. Every later call waits as long for a dispatcher that is restarting, or for another to lead.
+    /// Connects to a dispatcher, or to the one of several that leads, and waits up to `deadline` for an answer. Every later call
+    /// waits as long for a dispatcher that is restarting, or for another to lead.
     ///
     /// # Errors
-    /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version; what
-    /// `poll` returns.
-    pub fn connect(address: &str, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
-        let to = address.to_owned();
-        wait(async move { reach(&to, deadline).await.map(drop) }, poll)?;
-        Ok(Self { deadline, leader: Arc::new(Leader::new(address)) })
+    /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version;
+    /// PermissionDenied when one side does not trust the other; what `poll` returns.
+    pub fn connect(dispatcher: Remote, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
+        let leader = Arc::new(Leader::new(dispatcher));
+        let first = leader.clone();
+        wait(async move { first.reach(deadline).await }, poll)?;
+        Ok(Self { deadline, leader })
     }
 
     /// Returns the address as it was given.
@@ -86,16 +86,16 @@ impl Service {
         Ok(self.call(async |mut c| c.list_workers(ListWorkersRequest {}).await, poll)?.workers)
     }
 
-    /// Ends a job for good; its readers get a Closed error.
+    /// Ends a job for good; its readers get a Closed error. Only an administrator may name a tenant; `None` is one's own.
     ///
     /// # Errors
-    /// NotFound when there is none of that name; Unavailable.
-    pub fn cancel(&self, name: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let name = name.to_owned();
+    /// NotFound when there is none of that name; PermissionDenied; Unavailable.
+    pub fn cancel(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let (name, tenant) = (name.to_owned(), tenant.unwrap_or_default().to_owned());
         self.call(
             move |mut c| {
-                let name = name.clone();
-                async move { c.cancel_job(CancelJobRequest { name }).await }
+                let request = CancelJobRequest { name: name.clone(), tenant: tenant.clone() };
+                async move { c.cancel_job(request).await }
             },
             poll,
         )
@@ -105,7 +105,7 @@ impl Service {
     /// Makes a call, again and again until the deadline while nobody answers.
     pub(crate) fn call<T, F>(
         &self,
-        call: impl Fn(DispatcherClient<Channel>) -> F + Send + 'static,
+        call: impl Fn(DispatcherClient<Link>) -> F + Send + 'static,
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<T>
     where
@@ -117,22 +117,22 @@ impl Service {
             let end = tokio::time::Instant::now() + deadline;
             loop {
                 let silent = || Error::unavailable("no answer");
-                let connected = tokio::time::timeout_at(end, leader.channel()).await.unwrap_or_else(|_| Err(silent()));
-                let error = match connected.map(|channel| call(client(channel))) {
+                let connected = tokio::time::timeout_at(end, leader.link()).await.unwrap_or_else(|_| Err(silent()));
+                let error = match connected.map(|link| call(client(link))) {
                     Ok(asked) => match tokio::time::timeout_at(end, asked).await {
                         Ok(Ok(response)) => return Ok(response.into_inner()),
                         Ok(Err(status)) => to_error(&status, leader.addresses()),
                         Err(_) => return Err(unanswered(leader.addresses(), deadline)),
                     },
                     Err(e) if e.kind() == ErrorKind::Unavailable => {
-                        unanswered(leader.addresses(), deadline).with("cause", e.message())
+                        unanswered(leader.addresses(), deadline).with("cause", e.get("cause").unwrap_or(e.message()))
                     }
                     Err(e) => e,
                 };
-                if error.kind() != ErrorKind::Unavailable || tokio::time::Instant::now() + PAUSE >= end {
+                if !may_pass(&error) || tokio::time::Instant::now() + PAUSE >= end {
                     return Err(error);
                 }
-                leader.lost();
+                leader.failed(&error);
                 tokio::time::sleep(PAUSE).await;
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{ConsumerEvent, ConsumerMessage, attempt, client, leader, to_error};
+use forebay_proto::{ConsumerEvent, ConsumerMessage, Remote, attempt, client, leader, to_error};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,7 +24,7 @@ pub(crate) const FINISH_MAX: Duration = Duration::from_secs(1);
 
 /// One consumer's session.
 pub(crate) struct Session {
-    pub(crate) address: String,
+    pub(crate) dispatcher: Remote,
     pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) talk: Talk,
 }
@@ -45,7 +45,7 @@ impl Session {
                 Ok(None) => return,
                 Err(error) => return link.fail(error),
             };
-            tracing::warn!(dispatcher = self.address, error = message, "no session; trying again");
+            tracing::warn!(dispatcher = self.dispatcher.address, error = message, "no session; trying again");
             // What is assigned is fetched meanwhile.
             let until = tokio::time::sleep(pause);
             tokio::pin!(until);
@@ -65,12 +65,12 @@ impl Session {
     }
 
     async fn open(&mut self, fetches: &mut JoinSet<()>) -> Result<Broken, Broken> {
-        let channel = attempt(&self.address).await?;
+        let link = attempt(&self.dispatcher).await?;
         let (out, outbox) = mpsc::channel(OUTBOX_MAX);
         let out = Outbox(out);
         out.send(self.talk.attach(&mut self.fetcher.link.lock()))?;
-        let said = |status: tonic::Status| refused(&status, &self.address);
-        let mut client = client(channel);
+        let said = |status: tonic::Status| refused(&status, &self.dispatcher.address);
+        let mut client = client(link);
         let mut events = timely(client.consume(ReceiverStream::new(outbox))).await?.map_err(said)?.into_inner();
         let first = timely(events.message()).await?.map_err(said)?.and_then(|e| e.event);
         let link = &self.fetcher.link;
@@ -88,7 +88,7 @@ impl Session {
         let link = self.fetcher.link.clone();
         loop {
             tokio::select! {
-                event = events.message() => match event.map_err(|s| refused(&s, &self.address))? {
+                event = events.message() => match event.map_err(|s| refused(&s, &self.dispatcher.address))? {
                     None if out.is_none() => return Ok(Broken::Finished),
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
                     Some(event) => {

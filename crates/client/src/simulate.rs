@@ -10,7 +10,7 @@ use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, Executable, Merge, Position};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{JobDefinition, Ticket, consumer_event};
+use forebay_proto::{JobDefinition, JobKey, Ticket, consumer_event};
 
 use crate::fetch::{After, Ended, Trial, classify};
 use crate::link::{Session, State};
@@ -174,6 +174,7 @@ impl Consumer {
             ordinal: fetch.place.ordinal,
             token: fetch.token,
             from_chunk: fetch.from_chunk,
+            key: JobKey::default(),
         };
         Some(Fetching { id, address: fetch.address.clone(), ticket })
     }

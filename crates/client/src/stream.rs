@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Functions, Lost, Merge};
-use forebay_proto::addresses;
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -76,11 +75,12 @@ impl ServiceStream {
         let link = Arc::new(Link::new(Window::new(at, from.chunk)));
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
-            workers: Workers::default(),
+            workers: Workers::new(job.dispatcher.credentials.tls.clone()),
             wire: Chunk::wire_schema(executable.input(), job.stages().tail_needs_ids()),
             executable: executable.clone(),
             memory,
             job: job.id(),
+            key: job.key(),
             consumer: options.consumer,
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
@@ -88,13 +88,14 @@ impl ServiceStream {
         merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
         let lost = options.known.iter().map(sample).collect();
-        let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(addresses(&job.address)?.len());
-        let session = Session { address: job.address.clone(), fetcher, talk };
+        let dispatchers = job.dispatcher.addresses()?.len();
+        let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(dispatchers);
+        let session = Session { dispatcher: job.dispatcher.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
             link,
             reader,
-            address: job.address.clone(),
+            address: job.dispatcher.address.clone(),
             deadline: options.deadline,
             ended: None,
             lost: Vec::new(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded};
+use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded, may_pass};
 
 use crate::link::{Session, State};
 use crate::window::{Fetch, Place};
@@ -166,7 +166,7 @@ impl Talk {
                 state.session = Session::Over;
                 return Ok(None);
             }
-            Broken::Connection(error) if error.kind() == ErrorKind::Unavailable => {}
+            Broken::Connection(error) if may_pass(&error) => {}
             Broken::Refused(error) => self.refused(now, state.window.front(), error)?,
             Broken::Connection(error) => return Err(error),
         }
@@ -183,7 +183,7 @@ impl Talk {
             ErrorKind::Unavailable => ended < ENDED_MAX && error.get("attempts").is_none(),
             ErrorKind::Conflict if self.resume => now - since < TAKEN_RESUMED_MAX,
             ErrorKind::Conflict => now - since < TAKEN_MAX,
-            _ => false,
+            _ => may_pass(&error),
         };
         if again { Ok(()) } else { Err(error) }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_core::Result;
+use forebay_proto::ClientTls;
 
 use crate::borrower::Borrower;
 use crate::connection::{Connection, unreachable};
@@ -20,16 +21,24 @@ const AGAIN_MAX: Duration = Duration::from_millis(500);
 /// A worker that is connected.
 pub(crate) struct Peer {
     address: String,
+    tls: Option<ClientTls>,
     /// Lends its memory, if it is on this machine.
     pub(crate) borrower: Option<Arc<Borrower>>,
     idle: Mutex<Vec<Connection>>,
 }
 
 /// The workers of one stream.
-#[derive(Default)]
-pub(crate) struct Workers(Mutex<HashMap<String, Arc<Peer>>>);
+pub(crate) struct Workers {
+    tls: Option<ClientTls>,
+    known: Mutex<HashMap<String, Arc<Peer>>>,
+}
 
 impl Workers {
+    /// Knows none yet. Whoever speaks TLS to the dispatcher speaks it to its workers.
+    pub(crate) fn new(tls: Option<ClientTls>) -> Self {
+        Self { tls, known: Mutex::default() }
+    }
+
     /// Returns a worker, and a connection to it that nobody uses.
     ///
     /// # Errors
@@ -50,13 +59,14 @@ impl Workers {
     }
 
     async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
-        if let Some(peer) = lock(&self.0).get(address) {
+        if let Some(peer) = lock(&self.known).get(address).filter(|peer| !peer.is_gone()) {
             return Ok(peer.clone());
         }
-        let mut connection = Connection::open(address).await?;
+        let tls = self.tls.clone();
+        let mut connection = Connection::open(address, tls.as_ref()).await?;
         let borrower = Borrower::connect(&mut connection).await?;
-        let peer = Arc::new(Peer { address: address.to_owned(), borrower, idle: Mutex::new(vec![connection]) });
-        let mut workers = lock(&self.0);
+        let peer = Arc::new(Peer { address: address.to_owned(), tls, borrower, idle: Mutex::new(vec![connection]) });
+        let mut workers = lock(&self.known);
         if workers.len() >= WORKERS_MAX {
             workers.clear();
         }
@@ -67,11 +77,16 @@ impl Workers {
 
     /// Forgets a worker whose connection broke.
     pub(crate) fn forget(&self, address: &str) {
-        lock(&self.0).remove(address);
+        lock(&self.known).remove(address);
     }
 }
 
 impl Peer {
+    /// Says whether its process has ended, where that can be told: another may listen at its address.
+    fn is_gone(&self) -> bool {
+        self.borrower.as_ref().is_some_and(|borrower| borrower.is_gone())
+    }
+
     /// Returns a connection that nobody uses.
     ///
     /// # Errors
@@ -83,7 +98,7 @@ impl Peer {
                 return Ok(connection);
             }
         }
-        Connection::open(&self.address).await
+        Connection::open(&self.address, self.tls.as_ref()).await
     }
 
     /// Takes a connection back whose last frame was read.

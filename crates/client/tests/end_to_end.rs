@@ -254,7 +254,7 @@ fn a_cancelled_job_ends_its_readers_and_a_taken_consumer_is_refused() {
     assert!(stream.next(&mut poll).expect("a delivery").is_some());
     let error = drain(&mut cluster.stream(&job, StreamOptions::default())).expect_err("taken");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    cluster.service().cancel("long", &mut poll).expect("cancelled");
+    cluster.service().cancel("long", None, &mut poll).expect("cancelled");
     let error = drain(&mut stream).expect_err("cancelled");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
 }

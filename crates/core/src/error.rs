@@ -156,7 +156,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.message)?;
-        for (key, value) in &self.context {
+        // Whose fault it is decides what becomes of it; it is not news for a reader.
+        for (key, value) in self.context.iter().filter(|(key, _)| key != "fault") {
             if value.contains('\n') {
                 write!(f, "\n  {key}:\n    {}", value.trim_end().replace('\n', "\n    "))?;
             } else {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use forebay_core::{Error, Result, VERSION};
-use forebay_proto::{Hello, WorkerHeartbeat, WorkerMessage, attempt, client, to_error, worker_event, worker_message};
+use forebay_proto::{
+    Hello, Remote, WorkerHeartbeat, WorkerMessage, attempt, client, to_error, worker_event, worker_message,
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -61,7 +63,7 @@ async fn session(address: &str, worker: u64, phase: Duration, answers: Arc<Atomi
         held: Vec::new(),
     });
     let _ = out.send(message(hello)).await;
-    let events = client(attempt(address).await?).work(ReceiverStream::new(outbox)).await;
+    let events = client(attempt(&Remote::new(address)).await?).work(ReceiverStream::new(outbox)).await;
     let mut events = events.map_err(|status| to_error(&status, address))?.into_inner();
     tokio::spawn(async move {
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + phase, BEAT);

@@ -19,6 +19,7 @@ use crate::machine::{Machine, Word};
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
+use crate::tenant::Tenant;
 use crate::term::Term;
 
 /// Commands that may wait; whoever sends more waits.
@@ -49,22 +50,28 @@ pub(crate) enum Command {
     },
     Input(Input),
     Find {
+        tenant: Arc<str>,
         name: String,
         reply: oneshot::Sender<Option<Arc<JobRecord>>>,
     },
     Create {
         record: Box<JobRecord>,
         splits: Vec<Option<u64>>,
+        jobs_max: Option<u32>,
         reply: oneshot::Sender<Result<Arc<JobRecord>>>,
     },
     Cancel {
+        tenant: Arc<str>,
         name: String,
         reply: oneshot::Sender<Result<()>>,
     },
+    /// Of a tenant, or all.
     ListJobs {
+        tenant: Option<Arc<str>>,
         reply: oneshot::Sender<Vec<JobStatus>>,
     },
     ListWorkers {
+        tenant: Option<Arc<str>>,
         reply: oneshot::Sender<Vec<WorkerStatus>>,
     },
 }
@@ -98,24 +105,30 @@ impl Handle {
         answer.await.map_err(|_| stopping())
     }
 
-    pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<JobRecord>>> {
-        self.ask(|reply| Command::Find { name: name.to_owned(), reply }).await
+    pub(crate) async fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<Arc<JobRecord>>> {
+        self.ask(|reply| Command::Find { tenant: tenant.name.clone(), name: name.to_owned(), reply }).await
     }
 
-    pub(crate) async fn create(&self, record: JobRecord, splits: Vec<Option<u64>>) -> Result<Arc<JobRecord>> {
-        self.ask(|reply| Command::Create { record: Box::new(record), splits, reply }).await?
+    /// Records a job of its tenant, which may have `jobs_max` that go on.
+    pub(crate) async fn create(
+        &self,
+        record: JobRecord,
+        splits: Vec<Option<u64>>,
+        jobs_max: Option<u32>,
+    ) -> Result<Arc<JobRecord>> {
+        self.ask(|reply| Command::Create { record: Box::new(record), splits, jobs_max, reply }).await?
     }
 
-    pub(crate) async fn cancel(&self, name: String) -> Result<()> {
-        self.ask(|reply| Command::Cancel { name, reply }).await?
+    pub(crate) async fn cancel(&self, tenant: Arc<str>, name: String) -> Result<()> {
+        self.ask(|reply| Command::Cancel { tenant, name, reply }).await?
     }
 
-    pub(crate) async fn list_jobs(&self) -> Result<Vec<JobStatus>> {
-        self.ask(|reply| Command::ListJobs { reply }).await
+    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>) -> Result<Vec<JobStatus>> {
+        self.ask(|reply| Command::ListJobs { tenant, reply }).await
     }
 
-    pub(crate) async fn list_workers(&self) -> Result<Vec<WorkerStatus>> {
-        self.ask(|reply| Command::ListWorkers { reply }).await
+    pub(crate) async fn list_workers(&self, tenant: Option<Arc<str>>) -> Result<Vec<WorkerStatus>> {
+        self.ask(|reply| Command::ListWorkers { tenant, reply }).await
     }
 }
 
@@ -265,15 +278,19 @@ impl Actor {
                 self.machine.begin(now, session, input);
             }
             Command::Input(input) => self.machine.input(now, input),
-            Command::Find { name, reply } => self.machine.find(&name, |found| Answer::Found(reply, found)),
-            // Whoever asked may be gone; then nobody minds that the answer is lost.
-            Command::ListJobs { reply } => drop(reply.send(self.machine.list_jobs())),
-            Command::ListWorkers { reply } => drop(reply.send(self.machine.list_workers(now))),
-            Command::Create { record, splits, reply } => {
-                self.machine.create(now, *record, &splits, |created| Answer::Created(reply, created));
+            Command::Find { tenant, name, reply } => {
+                self.machine.find(&tenant, &name, |found| Answer::Found(reply, found));
             }
-            Command::Cancel { name, reply } => {
-                self.machine.cancel(now, &name, |cancelled| Answer::Cancelled(reply, cancelled));
+            // Whoever asked may be gone; then nobody minds that the answer is lost.
+            Command::ListJobs { tenant, reply } => drop(reply.send(self.machine.list_jobs(tenant.as_deref()))),
+            Command::ListWorkers { tenant, reply } => {
+                drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
+            }
+            Command::Create { record, splits, jobs_max, reply } => {
+                self.machine.create(now, *record, &splits, jobs_max, |created| Answer::Created(reply, created));
+            }
+            Command::Cancel { tenant, name, reply } => {
+                self.machine.cancel(now, &tenant, &name, |cancelled| Answer::Cancelled(reply, cancelled));
             }
         }
     }

@@ -1,14 +1,17 @@
 //! The dispatcher as a component: options in, an address out, and a future that serves until it is told to stop.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
-use forebay_proto::{Address, reachable};
+use forebay_proto::{Address, Incoming, ServerTls, reachable};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::codegen::InterceptedService;
 
+use crate::access::{Access, Guard};
 use crate::actor::Actor;
 use crate::elected::Elected;
 use crate::election::Candidate;
@@ -25,7 +28,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// A dispatcher that listens, ready to run.
 pub struct Dispatcher {
-    incoming: forebay_proto::Incoming,
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    access: Arc<Access>,
     office: Arc<Office>,
     reign: Reign,
 }
@@ -58,17 +63,20 @@ impl Dispatcher {
         clock: Arc<dyn Clock>,
     ) -> Result<(SocketAddr, Self)> {
         let dir = options.state_dir.clone();
-        std::fs::create_dir_all(&dir).map_err(|e| Error::from(e).with("file", dir.display()))?;
+        // Pickles and keys are kept there: nobody else's business.
+        let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        make.map_err(|e| Error::from(e).with("file", dir.display()))?;
+        let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let rule = Rule { timing: options.timing, clock, indexer };
+        let rule = Rule { timing: options.timing, clock, indexer, with_keys: access.asks() };
         let office = Arc::new(Office::new());
         let reign = match &options.store {
             None => Reign::Sole(Box::new(sole(&options, &rule, &office)?)),
             Some(url) => Reign::Elected(Box::new(elected(&options, url.parse()?, rule, address)?)),
         };
         tracing::info!(%address, state = %dir.display(), "dispatcher");
-        Ok((address, Self { incoming: forebay_proto::Incoming::new(listener), office, reign }))
+        Ok((address, Self { listener, tls: options.tls, access, office, reign }))
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the
@@ -79,8 +87,10 @@ impl Dispatcher {
     /// ledger's writer died.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
         let service = forebay_proto::service(Service::new(self.office.clone()));
-        let server = forebay_proto::server().add_service(service);
-        let serve = server.serve_with_incoming_shutdown(self.incoming, shutdown.clone().cancelled_owned());
+        let guarded = InterceptedService::new(service, Guard(self.access.clone()));
+        let server = forebay_proto::server().add_service(guarded);
+        let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);
+        let serve = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
         tokio::pin!(serve);
         let reign = async move {
             match self.reign {
@@ -100,6 +110,7 @@ impl Dispatcher {
                 done.map_err(failed)?;
                 reign.await
             }
+            never = self.access.watch() => match never {},
         }
     }
 }

@@ -46,7 +46,6 @@ impl Indexer for FileIndexer {
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
         let index = forebay_io::index(source, counted, Some(&self.cache), self.threads, progress)?;
-        let extent = Extent { rows: index.rows(), blocks: index.blocks(), bytes: index.bytes() };
-        Ok(Indexed { bytes: index.to_bytes(), extent })
+        Ok(Indexed { bytes: index.to_bytes(), extent: index.extent() })
     }
 }

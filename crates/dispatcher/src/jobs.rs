@@ -8,52 +8,60 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_plan::{Deal, EpochPlan, Extent, Graph, Sizing, Stages};
-use forebay_proto::{IndexProgress, OpenJobRequest, check_version};
+use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::actor::Handle;
 use crate::indexer::{Indexed, Indexer};
 use crate::records::JobRecord;
 use crate::store::BlobStore;
+use crate::tenant::Tenant;
 
 const NAME_BYTES_MAX: usize = 200;
 const CONSUMERS_MAX: u32 = 1 << 16;
 /// Sources that are indexed together; others wait.
 const INDEXING_MAX: usize = 4;
 
+/// By tenant and name.
+type Names = HashMap<(Arc<str>, String), Arc<tokio::sync::Mutex<()>>>;
+
 /// Opens jobs.
 pub(crate) struct Opener {
     actor: Handle,
     blobs: BlobStore,
     indexer: Arc<dyn Indexer>,
-    /// One lock for each name that is being opened.
-    names: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// One lock for each name of a tenant that is being opened.
+    names: Mutex<Names>,
     indexing: Semaphore,
+    /// Whether workers are to ask readers for the job's key: where there are tokens.
+    with_keys: bool,
 }
 
 impl Opener {
-    pub(crate) fn new(actor: Handle, blobs: BlobStore, indexer: Arc<dyn Indexer>) -> Self {
-        Self { actor, blobs, indexer, names: Mutex::default(), indexing: Semaphore::new(INDEXING_MAX) }
+    pub(crate) fn new(actor: Handle, blobs: BlobStore, indexer: Arc<dyn Indexer>, with_keys: bool) -> Self {
+        let (names, indexing) = (Mutex::default(), Semaphore::new(INDEXING_MAX));
+        Self { actor, blobs, indexer, names, indexing, with_keys }
     }
 
-    /// Opens a job, reporting progress while its source is indexed.
+    /// Opens a job of a tenant, reporting progress while its source is indexed.
     ///
     /// # Errors
     /// Version; Invalid for what can never be a job, or when blobs are missing, naming them; Conflict, naming the
-    /// difference; what indexing finds; Closed when nobody listens to `progress` any more.
+    /// difference; Exhausted when the tenant has as many as it may; what indexing finds; Closed when nobody listens to `progress` any more.
     pub(crate) async fn open(
         &self,
+        tenant: &Tenant,
         request: OpenJobRequest,
         progress: mpsc::Sender<IndexProgress>,
     ) -> Result<Arc<JobRecord>> {
         check_version("this client", &request.version)?;
         check_request(&request)?;
         let graph = Graph::from_json(&request.graph)?;
-        let name = request.name.clone();
-        let lock = self.names().entry(name.clone()).or_default().clone();
+        let name = (tenant.name.clone(), request.name.clone());
+        let lock = self.names().entry(name).or_default().clone();
         let opened = {
             let _first = lock.lock().await;
-            self.open_alone(request, graph, progress).await
+            self.open_alone(tenant, request, graph, progress).await
         };
         drop(lock);
         // Whoever is last takes the lock out: two are left, the map's and the one looked at.
@@ -61,27 +69,33 @@ impl Opener {
         opened
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<()>>>> {
+    fn names(&self) -> std::sync::MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn open_alone(
         &self,
+        tenant: &Tenant,
         request: OpenJobRequest,
         graph: Graph,
         progress: mpsc::Sender<IndexProgress>,
     ) -> Result<Arc<JobRecord>> {
-        if let Some(job) = self.actor.find(&request.name).await? {
+        if let Some(job) = self.actor.find(tenant, &request.name).await? {
             compare(&job, &graph, &request)?;
             return Ok(job);
         }
+        let blobs = self.blobs.of(&tenant.name);
         let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
-        let (indexer, blobs) = (self.indexer.clone(), self.blobs.clone());
+        let indexer = self.indexer.clone();
         let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
-        let (record, splits) =
+        let (mut record, splits) =
             tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(format!("indexing ended: {e}")))??;
         tracing::info!(job = record.name, dataset = record.dataset, extent = record.extent, "a new job");
-        self.actor.create(record, splits).await
+        record.tenant = tenant.name.to_string();
+        if self.with_keys {
+            record.key = JobKey::from_bytes(uuid::Uuid::new_v4().as_bytes());
+        }
+        self.actor.create(record, splits, tenant.quota.jobs).await
     }
 }
 
@@ -162,6 +176,8 @@ fn prepare(
         index: index.0,
         even: request.even,
         cancelled: false,
+        tenant: String::new(),
+        key: JobKey::default(),
     };
     let splits = splits(&record)?;
     Ok((record, splits))

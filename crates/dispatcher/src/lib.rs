@@ -12,6 +12,7 @@
 //! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
 //! Not here: how many workers there should be, and where (a policy); what a split computes (the worker).
 
+mod access;
 mod actor;
 mod dispatcher;
 mod elected;
@@ -30,13 +31,18 @@ mod service;
 pub mod simulate;
 mod state;
 mod store;
+mod tenant;
 mod term;
 
+pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
 pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
+
+/// Where its certificates are.
+pub use forebay_proto::TlsFiles;
 
 /// Reads a job's record as a dispatcher that starts reads its ledger. For the fuzzer alone.
 ///

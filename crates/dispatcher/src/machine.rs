@@ -68,18 +68,19 @@ impl<A> Machine<A> {
         self.open.remove(&session);
     }
 
-    /// Answers with the job of a name, if there is one: once it is durable, for whoever hears of a job attaches to it.
-    pub(crate) fn find(&mut self, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
-        let found = self.state.job(name).cloned();
+    /// Answers with the job of a tenant's name, if there is one: once it is durable, for whoever hears of a job attaches to
+    /// it.
+    pub(crate) fn find(&mut self, tenant: &str, name: &str, answer: impl FnOnce(Option<Arc<JobRecord>>) -> A) {
+        let found = self.state.job(tenant, name).cloned();
         self.say(Word::Answer(answer(found)));
     }
 
-    pub(crate) fn list_jobs(&self) -> Vec<JobStatus> {
-        self.state.list_jobs()
+    pub(crate) fn list_jobs(&self, tenant: Option<&str>) -> Vec<JobStatus> {
+        self.state.list_jobs(tenant)
     }
 
-    pub(crate) fn list_workers(&self, now: Ticks) -> Vec<WorkerStatus> {
-        self.state.list_workers(now)
+    pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {
+        self.state.list_workers(now, tenant)
     }
 
     /// Begins a job, and answers once it is durable; at once when it is refused.
@@ -88,17 +89,18 @@ impl<A> Machine<A> {
         now: Ticks,
         record: JobRecord,
         splits: &[Option<u64>],
+        jobs_max: Option<u32>,
         answer: impl FnOnce(Result<Arc<JobRecord>>) -> A,
     ) {
         let mut effects = Vec::new();
-        let created = self.state.create(now, record, splits, &mut effects);
+        let created = self.state.create(now, record, splits, jobs_max, &mut effects);
         self.answer(now, effects, created.is_ok(), answer(created));
     }
 
     /// Ends a job for good, and answers once that is durable; at once when it is refused.
-    pub(crate) fn cancel(&mut self, now: Ticks, name: &str, answer: impl FnOnce(Result<()>) -> A) {
+    pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, answer: impl FnOnce(Result<()>) -> A) {
         let mut effects = Vec::new();
-        let cancelled = self.state.cancel(now, name, &mut effects);
+        let cancelled = self.state.cancel(now, tenant, name, &mut effects);
         self.answer(now, effects, cancelled.is_ok(), answer(cancelled));
     }
 
@@ -203,9 +205,12 @@ fn heartbeat<A>(word: &Word<A>) -> Option<SessionId> {
 mod tests {
     use std::time::Duration;
 
+    use forebay_proto::JobKey;
+
     use super::*;
     use crate::options::Timing;
     use crate::records::{Ledger, Position};
+    use crate::tenant::Tenant;
 
     fn record() -> JobRecord {
         let text = String::new;
@@ -222,6 +227,8 @@ mod tests {
             index: text(),
             even: false,
             cancelled: false,
+            tenant: text(),
+            key: JobKey::default(),
         }
     }
 
@@ -229,7 +236,7 @@ mod tests {
         let splits = |_: &JobRecord| Ok(vec![Some(1)]);
         let state = State::recover(Timing::default(), Ticks(0), &Ledger::default(), splits, &mut Vec::new());
         let mut machine = Machine::new(state.expect("empty"), Vec::new(), Ticks(0));
-        machine.create(Ticks(0), record(), &[Some(1)], |made| made.map_or(0, |r| r.id));
+        machine.create(Ticks(0), record(), &[Some(1)], None, |made| made.map_or(0, |r| r.id));
         assert!(machine.schedule(Ticks(0)).is_some() && machine.said().is_empty(), "not before it is durable");
         machine.written();
         assert!(matches!(machine.said()[..], [Word::Answer(1)]));
@@ -238,11 +245,9 @@ mod tests {
 
     fn attach(machine: &mut Machine<u64>, session: SessionId) {
         let (consumer, position) = ((1, 0), Position::default());
-        machine.begin(
-            Ticks(1),
-            session,
-            Input::Attach { session, consumer, position, resume: false, window: 1, lost: Vec::new() },
-        );
+        let (tenant, lost) = (Tenant::default(), Vec::new());
+        let input = Input::Attach { session, tenant, consumer, position, resume: false, window: 1, lost };
+        machine.begin(Ticks(1), session, input);
     }
 
     #[test]
@@ -261,8 +266,8 @@ mod tests {
     #[test]
     fn a_job_is_found_once_it_is_durable() {
         let mut machine = machine();
-        machine.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], |_| 2);
-        machine.find("other", |found| found.map_or(0, |_| 3));
+        machine.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], None, |_| 2);
+        machine.find("", "other", |found| found.map_or(0, |_| 3));
         assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
         machine.written();
         assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3)]));

@@ -12,16 +12,15 @@ use std::time::{Duration, Instant};
 use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_plan::{Graph, Source};
 use forebay_proto::{
-    Ack, Attach, ConsumerEvent, ConsumerMessage, DispatcherClient, Hello, OpenJobRequest, Want, WorkerEvent,
-    WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message, open_job_event, reach, to_error,
-    worker_event, worker_message,
+    Ack, Attach, ConsumerEvent, ConsumerMessage, DispatcherClient, Hello, Link, OpenJobRequest, Remote, Want,
+    WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message, open_job_event, reach,
+    to_error, worker_event, worker_message,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 use crate::{Dispatcher, Options};
 
@@ -127,8 +126,8 @@ impl Running {
         Ok(Self { address: address.to_string(), runtime: Some(runtime) })
     }
 
-    async fn client(&self) -> Result<DispatcherClient<Channel>> {
-        Ok(client(reach(&self.address, PATIENCE).await?))
+    async fn client(&self) -> Result<DispatcherClient<Link>> {
+        Ok(client(reach(&Remote::new(&*self.address), PATIENCE).await?))
     }
 
     fn failed(&self, status: &tonic::Status) -> Error {

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_proto::ServerTls;
+
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -19,6 +21,10 @@ pub struct Options {
     pub advertise: Option<String>,
     /// Where blobs are instead, a folder that all dispatchers share. Default: with `store`, in etcd, up to 64 MiB each.
     pub blob_dir: Option<PathBuf>,
+    /// What it listens with. Default: none, in the clear.
+    pub tls: Option<ServerTls>,
+    /// The file of tokens: who may call, and as what. Default: none, everybody may do everything.
+    pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
     /// The most bytes of one blob. Default: 16 GiB.
@@ -36,6 +42,8 @@ impl Options {
             store: None,
             advertise: None,
             blob_dir: None,
+            tls: None,
+            tokens: None,
             timing: Timing::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_proto::JobDefinition;
+use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 
 /// A place among a consumer's splits: those before it come first.
@@ -54,6 +54,12 @@ pub(crate) struct JobRecord {
     pub(crate) even: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
+    /// Whose it is.
+    #[serde(default)]
+    pub(crate) tenant: String,
+    /// What its workers ask of readers; none of a job from when there were no tokens.
+    #[serde(default)]
+    pub(crate) key: JobKey,
 }
 
 impl JobRecord {
@@ -69,6 +75,8 @@ impl JobRecord {
             sizing: self.sizing.clone(),
             index: self.index.clone(),
             even: self.even,
+            tenant: self.tenant.clone(),
+            key: self.key.to_vec(),
         }
     }
 }

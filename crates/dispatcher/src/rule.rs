@@ -19,6 +19,8 @@ pub(crate) struct Rule {
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) indexer: Arc<dyn Indexer>,
+    /// Whether jobs have keys: where there are tokens.
+    pub(crate) with_keys: bool,
 }
 
 impl Rule {
@@ -35,7 +37,7 @@ impl Rule {
         let state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
-        let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone()));
+        let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));
         Ok((actor, Seat { term, actor: handle, blobs, opener }))
     }
 }

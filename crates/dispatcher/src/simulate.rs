@@ -4,7 +4,7 @@
 
 use forebay_core::{Result, Ticks};
 use forebay_proto::worker_message;
-use forebay_proto::{Attach, Hello, JobDefinition, JobStatus, WorkerStatus, consumer_message};
+use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, WorkerStatus, consumer_message};
 
 use crate::jobs::splits;
 use crate::machine::Machine;
@@ -12,6 +12,7 @@ use crate::options::Timing;
 use crate::records::{Batch, JobRecord, Ledger};
 use crate::service::{consume, work};
 use crate::state::{Input, SessionId, State};
+use crate::tenant::Tenant;
 
 /// Something that the dispatcher says.
 pub use forebay_proto::{consumer_event, worker_event};
@@ -91,7 +92,7 @@ impl Dispatcher {
     /// A consumer's session begins.
     pub fn attach(&mut self, now: Ticks, session: u64, attach: Attach) {
         let session = SessionId(session);
-        self.machine.begin(now, session, consume::attached(session, attach));
+        self.machine.begin(now, session, consume::attached(session, Tenant::default(), attach));
     }
 
     /// A worker's session begins.
@@ -100,7 +101,7 @@ impl Dispatcher {
     /// As the service refuses it.
     pub fn hello(&mut self, now: Ticks, session: u64, hello: Hello) -> Result<()> {
         let session = SessionId(session);
-        self.machine.begin(now, session, work::arrived(session, hello)?);
+        self.machine.begin(now, session, work::arrived(session, None, hello)?);
         Ok(())
     }
 
@@ -130,7 +131,7 @@ impl Dispatcher {
 
     /// Opens the job of a name, as `OpenJob` does: asks for the one that there is ([`Said::Found`] answers).
     pub fn find(&mut self, asked: u64, name: &str) {
-        self.machine.find(name, |found| Answer::Found(asked, found.map(|r| r.definition())));
+        self.machine.find("", name, |found| Answer::Found(asked, found.map(|r| r.definition())));
     }
 
     /// Goes on where there was none: begins it ([`Said::Opened`] answers).
@@ -148,10 +149,12 @@ impl Dispatcher {
             index: definition.index.clone(),
             even: definition.even,
             cancelled: false,
+            tenant: String::new(),
+            key: JobKey::default(),
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {
-            Ok(splits) => self.machine.create(now, record, &splits, |made| answer(made.map(|r| r.definition()))),
+            Ok(splits) => self.machine.create(now, record, &splits, None, |made| answer(made.map(|r| r.definition()))),
             Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
         }
     }
@@ -208,11 +211,11 @@ impl Dispatcher {
 
     /// Lists the jobs.
     pub fn jobs(&self) -> Vec<JobStatus> {
-        self.machine.list_jobs()
+        self.machine.list_jobs(None)
     }
 
     /// Lists the workers.
     pub fn workers(&self, now: Ticks) -> Vec<WorkerStatus> {
-        self.machine.list_workers(now)
+        self.machine.list_workers(now, None)
     }
 }

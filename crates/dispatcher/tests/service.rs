@@ -220,6 +220,8 @@ async fn a_killed_dispatcher_comes_back_with_every_lease_and_higher_tokens() -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Test {
     const SPLITS: u64 = 20_000;
+    // Of 6,400 rows.
+    const EPOCH: u64 = 64;
     let dir = tempfile::tempdir()?;
     let at = Running::start(dir.path(), |_| {})?;
     let job = open(&at, request("a", 64 * 100, 0, 1)?).await?;
@@ -230,7 +232,7 @@ async fn twenty_thousand_splits_leave_a_small_ledger_and_a_quick_restart() -> Te
     let mut acked = (0, 0);
     for granted in 0..SPLITS {
         let ((epoch, ordinal), token, _) = reader.assigned().await?;
-        assert!(token > last && (epoch, ordinal) == (granted / 100, granted % 100));
+        assert!(token > last && (epoch, ordinal) == (granted / EPOCH, granted % EPOCH));
         (last, acked) = (token, (epoch, ordinal + 1));
         if granted % 64 == 63 {
             reader.ack(acked.0, acked.1).await;
@@ -278,14 +280,22 @@ async fn blobs_come_back_as_they_went_in_and_jobs_need_theirs() -> Test {
     client.put_blob(parts(&bytes)).await.map_err(failed)?;
     client.put_blob(parts(&bytes)).await.map_err(failed)?;
     assert_eq!(client.missing_blobs(ask()).await.map_err(failed)?.into_inner().ids, [""; 0]);
-    let mut stream = client.get_blob(GetBlobRequest { id: id.clone() }).await.map_err(failed)?.into_inner();
+    let mut stream = client
+        .get_blob(GetBlobRequest { id: id.clone(), ..GetBlobRequest::default() })
+        .await
+        .map_err(failed)?
+        .into_inner();
     let mut back = Vec::new();
     while let Some(part) = stream.message().await.map_err(failed)? {
         back.extend_from_slice(&part.data);
     }
     assert_eq!(back, bytes);
     let job = open(&at, job).await?;
-    let mut index = client.get_blob(GetBlobRequest { id: job.index }).await.map_err(failed)?.into_inner();
+    let mut index = client
+        .get_blob(GetBlobRequest { id: job.index, ..GetBlobRequest::default() })
+        .await
+        .map_err(failed)?
+        .into_inner();
     let part = index.message().await.map_err(failed)?.map(|p| p.data);
     assert_eq!(part.as_deref(), Some(&b"an index"[..]));
     Ok(())
@@ -308,7 +318,7 @@ async fn cancelling_ends_the_readers_and_frees_the_name() -> Test {
     let mut client = at.client().await?;
     let workers = client.list_workers(ListWorkersRequest {}).await.map_err(failed)?.into_inner().workers;
     assert_eq!((workers[0].worker.as_str(), workers[0].leases), ("000000000000000000000000000000ab", 1));
-    let name = || CancelJobRequest { name: "a".to_owned() };
+    let name = || CancelJobRequest { name: "a".to_owned(), tenant: String::new() };
     client.cancel_job(name()).await.map_err(failed)?;
     assert_eq!(reader.next().await.err().map(|e| e.kind()), Some(ErrorKind::Closed));
     assert_eq!(worker.next().await?, worker_event::Event::Revoke(forebay_proto::Revoke { token: lease.token }));

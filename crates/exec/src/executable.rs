@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{EpochPlan, Extent, Morsel, OnError, Source, Stages, Work};
+use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
 
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
@@ -46,14 +46,6 @@ fn compile(works: &[Work], input: &Arc<Schema>, plan: &EpochPlan, environment: &
         Ok(compiled)
     };
     works.iter().map(compile).collect()
-}
-
-/// Says what is known of a source from its index.
-pub fn extent(source: &Source, index: Option<&SourceIndex>) -> Extent {
-    match index {
-        Some(index) => Extent { rows: index.rows(), blocks: index.blocks(), bytes: index.bytes() },
-        None => Extent { rows: source.rows(), blocks: 1, bytes: 0 },
-    }
 }
 
 impl Executable {

@@ -32,7 +32,7 @@ mod work;
 
 pub use budget::{Budget, Lost};
 pub use crew::Crew;
-pub use executable::{Environment, Executable, extent};
+pub use executable::{Environment, Executable};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use isolate::Known;
 pub use left_out::LeftOut;

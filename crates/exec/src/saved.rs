@@ -50,7 +50,7 @@ impl Saved {
             return Ok(self.position.clone());
         }
         let ours = plan.sizing();
-        if !plan.is_dealt() || sizing.unit_rows != ours.unit_rows || sizing.unit_rows == 0 {
+        if !plan.can_deal_anew() || sizing.unit_rows != ours.unit_rows || sizing.unit_rows == 0 {
             return Err(self.cannot(plan, consumer));
         }
         let (unit, rows) = self.passed(plan, sizing);

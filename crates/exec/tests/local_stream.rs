@@ -6,7 +6,7 @@ use arrow_array::{Array, Int64Array};
 use bytes::Bytes;
 use forebay_core::{Error, Result, Seed};
 use forebay_data::Memory;
-use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position, extent};
+use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
     let graph = ops.iter().try_fold(graph, |g, op| g.then(Node::new(op.clone()))).expect("legal");
     let stages = Arc::new(Stages::new(&graph).expect("legal"));
     let index = forebay_io::index(&source, true, None, 1, &|_, _| Ok(())).expect("a range has an index");
-    let plan = EpochPlan::new(&stages, extent(&source, Some(&index)), Seed(9), consumers, None).expect("a plan");
+    let plan = EpochPlan::new(&stages, index.extent(), Seed(9), consumers, None).expect("a plan");
     let environment =
         Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default() };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
 use forebay_data::Memory;
-use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position, extent};
+use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain};
 
 use crate::files::NoBlobs;
@@ -48,7 +48,7 @@ fn is_small(op: &Op) -> bool {
 fn run(stages: &Arc<Stages>, from: Position) -> Result<()> {
     let source = stages.graph.source();
     let index = forebay_io::index(source, true, None, 1, &|_, _| Ok(()))?;
-    let plan = EpochPlan::new(stages, extent(source, Some(&index)), Seed(1), 1, None)?;
+    let plan = EpochPlan::new(stages, index.extent(), Seed(1), 1, None)?;
     let executable = Executable::new(stages.clone(), Arc::new(plan), Some(index), &environment())?;
     let end_epoch = Some(from.epoch.saturating_add(1));
     let options = LocalOptions { threads: 1, end_epoch, from, ..LocalOptions::default() };

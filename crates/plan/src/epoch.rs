@@ -150,7 +150,11 @@ pub struct EpochPlan {
     deal: Deal,
     /// Whether the plan knows all that consumers get.
     dealt: bool,
+    /// Whether a sample may be left out, so that what a consumer passed does not say how many units those were.
+    tolerant: bool,
     batched: bool,
+    /// Whether the last unit counts though it is short: a short batch does, a short run of samples does not.
+    short: bool,
     sizing: Sizing,
     seed: Seed,
     /// Places in the order that are dealt: without the remainder that `drop_remainder` leaves out.
@@ -185,7 +189,10 @@ impl EpochPlan {
             None => Sizing::choose(stages, extent, places, deal.consumers)?,
         };
         let dealt = stages.dealt && order.is_some();
-        let plan = Self { order, extent, deal, dealt, batched: stages.aligned.is_some(), sizing, seed, places };
+        let tolerant = stages.graph.on_error().is_tolerant();
+        let batched = stages.unit.is_some();
+        let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
+        let plan = Self { order, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
         if deal.even {
             plan.check_even(stages)?;
         }
@@ -232,10 +239,14 @@ impl EpochPlan {
         self.extent
     }
 
-    /// Says whether the plan knows all that consumers get: then a unit is what one takes at a time, and its stream can be
-    /// dealt anew.
+    /// Says whether the plan knows all that consumers get, but for what fails: then a unit is what one takes at a time.
     pub fn is_dealt(&self) -> bool {
         self.dealt
+    }
+
+    /// Says whether a stream can be dealt anew in the middle of an epoch: where it stands says which units were taken.
+    pub fn can_deal_anew(&self) -> bool {
+        self.dealt && !self.tolerant
     }
 
     /// Returns the rows that an epoch gives before any filter; `None` when endless or not known.
@@ -256,9 +267,9 @@ impl EpochPlan {
         }
     }
 
-    /// Returns the units that count as one: a short batch is a batch, a short run of samples is not.
+    /// Returns the units that count as one.
     fn whole_units(&self) -> Option<u64> {
-        let short = |p: u64| if self.batched { p.div_ceil(self.sizing.unit_rows) } else { p / self.sizing.unit_rows };
+        let short = |p: u64| if self.short { p.div_ceil(self.sizing.unit_rows) } else { p / self.sizing.unit_rows };
         self.places.map(short)
     }
 

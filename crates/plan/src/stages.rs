@@ -186,8 +186,7 @@ impl Stages {
             }
         }
         stages.tail.extend(late.map(TailStep::Batch));
-        // Whether a sample is left out shows only when it is computed.
-        stages.dealt = exact && !tolerant;
+        stages.dealt = exact;
         Ok(stages)
     }
 

@@ -16,11 +16,18 @@ pub struct Address {
     port: u16,
 }
 
+impl Address {
+    /// Returns the host; an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
 /// Reads the addresses of a service's dispatchers: `forebay://a:7070,b:7070`.
 ///
 /// # Errors
 /// Invalid when one of them is no address.
-pub fn addresses(text: &str) -> Result<Vec<Address>> {
+pub(crate) fn addresses(text: &str) -> Result<Vec<Address>> {
     text.split(',').map(|one| one.trim().parse()).collect()
 }
 

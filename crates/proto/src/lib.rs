@@ -4,39 +4,50 @@
 //! `codegen/` and committed, so that a build needs no compiler of .proto files.
 //!
 //! Invariants: an error crosses the wire whole ([`to_status`], [`to_error`]); every connection has the same settings
-//! ([`attempt`], [`server`]), which suit chunks of tens of megabytes. Not here: what the messages mean.
+//! ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over TLS. Not here: what
+//! the messages mean.
 
 mod address;
 mod connect;
 mod head;
+mod key;
 mod leader;
 mod listen;
 mod local;
+mod remote;
 mod status;
 mod ticket;
+mod tls;
 mod transfer;
 mod version;
+mod wire;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, rustdoc::all)]
 mod generated {
     include!("generated/forebay.v1.rs");
 }
 
-pub use address::{Address, PORT, addresses};
-pub use connect::{REQUEST_BYTES_MAX, attempt, client, innermost, reach, server, service, unanswered};
+pub use address::{Address, PORT};
+pub use connect::{
+    REQUEST_BYTES_MAX, TOO_FAST, attempt, client, innermost, may_pass, reach, server, service, unanswered,
+};
 pub use generated::dispatcher_client::DispatcherClient;
 pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
+pub use key::JobKey;
 pub use leader::{leader, not_leader};
 pub use listen::{Accepted, Incoming, reachable};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
+pub use remote::{Credentials, Link, Remote, Token, bearer};
 pub use status::{to_error, to_json, to_status};
 pub use ticket::Ticket;
+pub use tls::{ClientTls, ServerTls, Speaks, TlsFiles, carried};
 pub use transfer::{
     COMPUTING_EVERY, Frame, FrameHead, PREFACE, Reader, Request, broken, receive_column, send_column, tune,
 };
 pub use version::check_version;
+pub use wire::Wire;
 
 /// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
 pub const UNREACHED: &str = "unreached";

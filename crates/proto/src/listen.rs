@@ -1,4 +1,8 @@
-//! Accepting connections: one that does not say that it speaks HTTP/2, and soon, is closed.
+//! Accepting connections: what each one is, and that it begins soon.
+//!
+//! A port is in the clear or speaks TLS, and whoever comes with the other is told so. Where it serves readers of ours besides
+//! HTTP/2 (a worker's), those name themselves: by ALPN, or by their first bytes (see `transfer`). Invariants: a connection that
+//! says nothing holds up nobody, and is closed after [`GREETING_MAX`]; at most [`NEW_MAX`] have not said what they are.
 //!
 //! HTTP/2 notices a silent peer by pings, but only once the connection has begun: before that, whoever connects and
 //! says nothing (or one byte a minute) would hold a descriptor for ever.
@@ -6,21 +10,38 @@
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use forebay_core::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::address::Address;
+use crate::tls::{ServerTls, Speaks, accept, last_word, untrusted};
+use crate::transfer::{Frame, FrameHead, PREFACE, tune};
+use crate::wire::Wire;
 
 /// How long a connection may take to begin.
 const GREETING_MAX: Duration = Duration::from_secs(10);
 /// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
 const GREETING_BYTES: usize = 24;
+/// Connections that have not said what they are; more wait in the kernel.
+const NEW_MAX: usize = 256;
+/// How long to wait when the system has no more sockets.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What a connection over TLS begins with: the head of a handshake.
+const TLS_BEGINS: u8 = 0x16;
+/// To HTTP/2 without TLS: SETTINGS, and GOAWAY with INADEQUATE_SECURITY, which every client of it understands.
+const GO_AWAY: [u8; 26] = *b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0c";
+/// To TLS where there is none: anything that is no TLS.
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nthis port does not speak TLS\n";
 
 /// Returns where others reach a listener; one on every interface, by the one that leads to `towards`. Nothing is sent.
 pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
@@ -36,14 +57,19 @@ pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
     route().map_or(listens, |local| SocketAddr::new(local.ip(), listens.port()))
 }
 
-/// The connections of a listener.
+/// The HTTP/2 connections of a listener.
 #[derive(Debug)]
-pub struct Incoming(TcpIncoming);
+pub struct Incoming(mpsc::Receiver<io::Result<Accepted>>);
 
 impl Incoming {
-    /// Accepts from a listener.
-    pub fn new(listener: TcpListener) -> Self {
-        Self(TcpIncoming::from(listener).with_nodelay(Some(true)))
+    /// Accepts from a listener until it is dropped, over TLS where there is some. Connections of our own readers go to `readers`,
+    /// where there is somebody. Must be called within a runtime.
+    pub fn new(listener: TcpListener, tls: Option<&ServerTls>, readers: Option<mpsc::Sender<Wire>>) -> Self {
+        let (others, incoming) = mpsc::channel(NEW_MAX);
+        let speaks = if readers.is_some() { &[Speaks::Transfer, Speaks::Http2][..] } else { &[Speaks::Http2] };
+        let door = Door { tls: tls.map(|tls| tls.acceptor(speaks)), readers, others };
+        tokio::spawn(Arc::new(door).open(listener));
+        Self(incoming)
     }
 }
 
@@ -51,21 +77,134 @@ impl Stream for Incoming {
     type Item = io::Result<Accepted>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map(|next| next.map(|socket| socket.map(Accepted::new)))
+        self.0.poll_recv(cx)
     }
+}
+
+/// Where connections come in, and go on to whoever serves them.
+struct Door {
+    tls: Option<TlsAcceptor>,
+    readers: Option<mpsc::Sender<Wire>>,
+    others: mpsc::Sender<io::Result<Accepted>>,
+}
+
+impl Door {
+    async fn open(self: Arc<Self>, listener: TcpListener) {
+        let room = Arc::new(Semaphore::new(NEW_MAX));
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                () = self.others.closed() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((socket, _)) = accepted.inspect_err(|error| tracing::warn!(%error, "a connection was not accepted"))
+            else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let door = self.clone();
+            tokio::spawn(async move {
+                let greeted = tokio::time::timeout(GREETING_MAX, door.greet(socket)).await;
+                drop(place);
+                match greeted {
+                    // Whoever serves them may have ended.
+                    Ok(Ok(Some((wire, Speaks::Http2)))) => drop(door.others.send(Ok(Accepted::new(wire))).await),
+                    Ok(Ok(Some((wire, Speaks::Transfer)))) => {
+                        if let Some(readers) = &door.readers {
+                            let _ = readers.send(wire).await;
+                        }
+                    }
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin"),
+                    Ok(Ok(None)) | Err(_) => {}
+                }
+            });
+        }
+    }
+
+    /// Finds out what a connection is; `None` when it was refused.
+    async fn greet(&self, mut socket: TcpStream) -> io::Result<Option<(Wire, Speaks)>> {
+        socket.set_nodelay(true)?;
+        let mut first = [0];
+        socket.peek(&mut first).await?;
+        let greeted = match (&self.tls, first == [TLS_BEGINS]) {
+            (Some(tls), true) => {
+                let (mut stream, speaks) = accept(tls, socket).await?;
+                if speaks == Speaks::Transfer {
+                    stream.read_exact(&mut [0; PREFACE.len()]).await?;
+                }
+                (Wire::over_tls(stream), speaks)
+            }
+            (None, false) => {
+                let speaks = if self.readers.is_some() { speaks(&socket).await? } else { Speaks::Http2 };
+                if speaks == Speaks::Transfer {
+                    socket.read_exact(&mut [0; PREFACE.len()]).await?;
+                }
+                (Wire::plain(socket), speaks)
+            }
+            (Some(_), false) => {
+                refuse_plain(socket).await?;
+                return Ok(None);
+            }
+            (None, true) => {
+                last_word(socket, NO_TLS).await;
+                return Ok(None);
+            }
+        };
+        if greeted.1 == Speaks::Transfer {
+            tune(greeted.0.tcp())?;
+        }
+        Ok(Some(greeted))
+    }
+}
+
+/// Looks at the first bytes without taking them.
+async fn speaks(socket: &TcpStream) -> io::Result<Speaks> {
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        let n = socket.peek(&mut seen).await?;
+        if n == 0 || seen[..n] != PREFACE[..n] {
+            return Ok(Speaks::Http2);
+        }
+        if n == PREFACE.len() {
+            return Ok(Speaks::Transfer);
+        }
+        // Half a preface: the rest is on its way.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Tells whoever came in the clear that there is TLS here, in its own words.
+async fn refuse_plain(socket: TcpStream) -> io::Result<()> {
+    if speaks(&socket).await? == Speaks::Http2 {
+        last_word(socket, &GO_AWAY).await;
+        return Ok(());
+    }
+    let error = speaks_tls_only().to_json();
+    let frame = [&FrameHead::of_body(Frame::Failed, error.len()).to_bytes()[..], error.as_bytes()].concat();
+    last_word(socket, &frame).await;
+    Ok(())
+}
+
+/// What whoever connects in the clear is told.
+pub(crate) fn speaks_tls_only() -> Error {
+    untrusted(
+        "the other side speaks TLS, and this side does not",
+        "say whom to trust: the certificate of the authority that signed the service's (--tls-ca, FOREBAY_TLS_CA, \
+         fb.connect(..., tls=fb.Tls(ca=...)))",
+    )
 }
 
 /// A connection.
 #[derive(Debug)]
 pub struct Accepted {
-    socket: TcpStream,
+    socket: Wire,
     /// Until when it must have begun, and the bytes that came; `None` once it has.
     greeting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl Accepted {
     /// Takes a connection that is to begin.
-    pub fn new(socket: TcpStream) -> Self {
+    fn new(socket: Wire) -> Self {
         Self { socket, greeting: Some((Box::pin(tokio::time::sleep(GREETING_MAX)), 0)) }
     }
 }
@@ -116,21 +255,21 @@ impl Connected for Accepted {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        self.socket.connect_info()
+        self.socket.tcp().connect_info()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     use tonic::codegen::tokio_stream::StreamExt;
 
     #[tokio::test]
     async fn a_connection_must_begin_and_may_then_be_silent() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let mut incoming = Incoming::new(listener);
+        let mut incoming = Incoming::new(listener, None, None);
         for (said, begins) in [(&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], true), (b"PRI * HT", false)] {
             let mut peer = TcpStream::connect(address).await.expect("connects");
             peer.write_all(said).await.expect("says");

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind};
 use tonic::{Code, Status};
 
+use crate::listen::speaks_tls_only;
+use crate::tls::carried;
+
 /// The most bytes of an error as JSON. In base64 it fits the header list that [`crate::attempt`] sets.
 const DETAILS_BYTES_MAX: usize = 256 << 10;
 /// The most bytes of a status's message, which is for tools that do not read the details.
@@ -37,6 +40,15 @@ pub fn to_error(status: &Status, address: &str) -> Error {
     }
     // A status with a cause was made on this side: the connection is gone, or was never there.
     let local = std::error::Error::source(status).is_some();
+    if local {
+        if let Some(error) = carried(&cause(status)) {
+            return error.with("address", address);
+        }
+        // What a port that speaks TLS answers to whoever does not (see `listen`).
+        if status.code() == Code::PermissionDenied {
+            return speaks_tls_only().with("address", address);
+        }
+    }
     let kind = match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Ok => ErrorKind::Unavailable,
         Code::Internal | Code::Unknown if local => ErrorKind::Unavailable,

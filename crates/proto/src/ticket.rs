@@ -6,6 +6,8 @@
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::key::JobKey;
+
 /// Names a split held by a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ticket {
@@ -22,6 +24,9 @@ pub struct Ticket {
     /// The first chunk that is wanted. Default: 0.
     #[serde(default)]
     pub from_chunk: u64,
+    /// The key of the job. Default: none.
+    #[serde(default, skip_serializing_if = "JobKey::is_none")]
+    pub key: JobKey,
 }
 
 impl Ticket {

@@ -23,6 +23,18 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often a caller who waits is asked whether to go on.
 const POLL: Duration = Duration::from_millis(50);
 
+/// What turns on security, for services elsewhere: those on this machine's loopback interface have none.
+const ELSEWHERE: [&str; 8] = [
+    "FOREBAY_TLS_CA",
+    "FOREBAY_TLS_CERT",
+    "FOREBAY_TLS_KEY",
+    "FOREBAY_TLS_NAME",
+    "FOREBAY_TLS_CLIENT_CA",
+    "FOREBAY_TOKEN",
+    "FOREBAY_TOKEN_FILE",
+    "FOREBAY_TOKENS",
+];
+
 type Tail = Arc<Mutex<VecDeque<String>>>;
 
 /// A child process.
@@ -41,6 +53,9 @@ impl Child {
         let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;
         let mut start = Command::new(program);
         start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for name in ELSEWHERE {
+            start.env_remove(name);
+        }
         // A Ctrl-C in the terminal is for the parent, which ends its children in order.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
         let mut process = start.spawn().map_err(|e| {

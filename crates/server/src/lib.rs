@@ -18,9 +18,10 @@ mod telemetry;
 mod up;
 
 pub use announce::Announcement;
-pub use forebay_client::Service;
+pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
-    GrantFigures, LedgerReport, Repaired, Timing, check_ledger, dump_ledger, measure_grants, repair_ledger,
+    GrantFigures, LedgerReport, NewToken, Repaired, Role, Timing, check_ledger, dump_ledger, measure_grants, new_token,
+    repair_ledger,
 };
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};

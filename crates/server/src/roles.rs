@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_client::{Remote, TlsFiles};
 use forebay_core::Result;
 use forebay_dispatcher::{Dispatcher, Timing};
 use forebay_worker::{Functions, Worker};
@@ -37,6 +38,10 @@ pub struct DispatcherConfig {
     pub advertise: Option<String>,
     /// A folder of blobs that several dispatchers share.
     pub blob_dir: Option<PathBuf>,
+    /// Its certificates. Default: none, in the clear.
+    pub tls: TlsFiles,
+    /// The file of tokens. Default: none, everybody may do everything.
+    pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
     /// How it relates to its parent.
@@ -46,8 +51,10 @@ pub struct DispatcherConfig {
 /// Settings of a worker's process.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The dispatcher: `forebay://host:port` or `host:port`; several of one service with commas between them.
-    pub dispatcher: String,
+    /// The dispatcher, or several of one service, and what to show them.
+    pub dispatcher: Remote,
+    /// The certificates that it listens with. Default: none, in the clear.
+    pub tls: TlsFiles,
     /// Where it serves chunks.
     pub listen: SocketAddr,
     /// `host:port` that consumers reach it at. Default: where it listens.
@@ -73,6 +80,8 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing) = (config.listen, config.timing);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
+        (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
+        warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let (address, dispatcher) = Dispatcher::bind(options).await?;
         settle(config.process, &address.to_string())?;
         dispatcher.run(stop).await
@@ -89,14 +98,17 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
     let runtime = runtime("forebay-worker")?;
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
+        let tls = config.tls.server()?;
+        warn_of(config.listen, tls.is_some(), config.dispatcher.credentials.token.is_some());
         let options = forebay_worker::Options {
+            dispatcher: config.dispatcher,
+            tls,
             listen: config.listen,
             advertise: config.advertise,
             threads: config.threads,
             slots: config.slots,
             lend: config.lend,
             functions,
-            ..forebay_worker::Options::new(config.dispatcher)
         };
         let worker = Worker::bind(options).await?;
         settle(config.process, worker.address())?;
@@ -104,6 +116,19 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
     });
     runtime.shutdown_background();
     served
+}
+
+/// Warns who can be reached from other machines and is open to them.
+fn warn_of(listen: SocketAddr, tls: bool, tokens: bool) {
+    if listen.ip().is_loopback() || (tls && tokens) {
+        return;
+    }
+    let open = match (tls, tokens) {
+        (false, false) => "whoever reaches it may read and write everything, and run code on the workers",
+        (false, true) => "tokens and data travel in the clear",
+        (true, _) => "whoever reaches it may use it, unless --tls-client-ca keeps strangers out",
+    };
+    tracing::warn!(%listen, "NOT SECURED: {open}; see docs/security.md");
 }
 
 fn settle(process: Process, address: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_client::Service;
+use forebay_client::{Remote, Service};
 use forebay_core::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 
@@ -176,7 +176,8 @@ impl Up {
         end: Instant,
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let service = Service::connect(&self.address, end.saturating_duration_since(Instant::now()), poll)?;
+        let service =
+            Service::connect(Remote::new(&*self.address), end.saturating_duration_since(Instant::now()), poll)?;
         loop {
             let live = service.workers(poll)?.iter().filter(|w| w.state == "idle" || w.state == "working").count();
             if live >= count {

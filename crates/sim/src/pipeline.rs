@@ -90,13 +90,16 @@ impl Pipeline {
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let stages = Arc::new(Stages::new(&graph)?);
         let index = forebay_io::index(graph.source(), stages.counted, None, 1, &|_, _| Ok(()))?;
-        let extent = forebay_exec::extent(graph.source(), Some(&index));
+        let extent = index.extent();
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
-        let even = Deal::choose(&stages, consumers, None).even && dice.percent(50);
-        let deal = Deal { consumers, even };
-        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))?);
+        let plan = EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing))?;
+        // Nothing can be dealt evenly to more consumers than there are units.
+        let enough = plan.units().is_none_or(|units| units >= u64::from(consumers));
+        let even = enough && Deal::choose(&stages, consumers, None).even && dice.percent(50);
+        let plan = EpochPlan::new(&stages, extent, Seed(seed), Deal { consumers, even }, Some(sizing))?;
+        let plan = Arc::new(plan);
         let functions = Arc::new(NoFunctions);
         let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
@@ -115,6 +118,7 @@ impl Pipeline {
                 sizing: serde_json::to_string(&sizing).map_err(json)?,
                 index: String::new(),
                 even,
+                ..JobDefinition::default()
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,

@@ -9,8 +9,7 @@ use std::sync::Mutex;
 use bytes::{Bytes, BytesMut};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
-use forebay_proto::{GetBlobRequest, attempt, client, to_error};
-use tonic::transport::Channel;
+use forebay_proto::{GetBlobRequest, Link, Remote, attempt, client, to_error};
 
 use crate::lock::lock;
 use crate::options::BLOB_CACHE_BYTES_MAX;
@@ -25,49 +24,50 @@ struct Cache {
 
 /// The dispatcher's blobs.
 pub(crate) struct BlobStore {
-    dispatcher: String,
+    dispatcher: Remote,
     /// To the one that leads, as long as it answers.
-    channel: Mutex<Option<Channel>>,
+    link: Mutex<Option<Link>>,
     cache: Mutex<Cache>,
 }
 
 impl BlobStore {
     /// Connects when the first blob is wanted.
-    pub(crate) fn new(dispatcher: &str) -> Self {
-        Self { dispatcher: dispatcher.to_owned(), channel: Mutex::default(), cache: Mutex::default() }
+    pub(crate) fn new(dispatcher: Remote) -> Self {
+        Self { dispatcher, link: Mutex::default(), cache: Mutex::default() }
     }
 
-    /// Returns a blob.
+    /// Returns a blob of a tenant. What is kept here may be another's of the same name, and so the same: the dispatcher, which
+    /// defined the job, has seen that this tenant has it.
     ///
     /// # Errors
     /// NotFound when the dispatcher has none of that name; Unavailable when it does not answer; Data when the bytes
     /// are not what the name says.
-    pub(crate) async fn get(&self, id: &BlobId) -> Result<Bytes> {
+    pub(crate) async fn get(&self, id: &BlobId, tenant: &str) -> Result<Bytes> {
         if let Some(bytes) = lock(&self.cache).blobs.get(id) {
             return Ok(bytes.clone());
         }
-        let fetched = self.fetch(id).await;
+        let fetched = self.fetch(id, tenant).await;
         if fetched.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable) {
-            *lock(&self.channel) = None;
+            *lock(&self.link) = None;
         }
         let bytes = fetched?;
         lock(&self.cache).keep(id, &bytes);
         Ok(bytes)
     }
 
-    async fn channel(&self) -> Result<Channel> {
-        let known = lock(&self.channel).clone();
-        let channel = match known {
-            Some(channel) => channel,
+    async fn link(&self) -> Result<Link> {
+        let known = lock(&self.link).clone();
+        let link = match known {
+            Some(link) => link,
             None => attempt(&self.dispatcher).await?,
         };
-        Ok(lock(&self.channel).get_or_insert(channel).clone())
+        Ok(lock(&self.link).get_or_insert(link).clone())
     }
 
-    async fn fetch(&self, id: &BlobId) -> Result<Bytes> {
-        let failed = |status: tonic::Status| to_error(&status, &self.dispatcher);
-        let request = GetBlobRequest { id: id.0.clone() };
-        let mut parts = client(self.channel().await?).get_blob(request).await.map_err(failed)?.into_inner();
+    async fn fetch(&self, id: &BlobId, tenant: &str) -> Result<Bytes> {
+        let failed = |status: tonic::Status| to_error(&status, &self.dispatcher.address);
+        let request = GetBlobRequest { id: id.0.clone(), tenant: tenant.to_owned() };
+        let mut parts = client(self.link().await?).get_blob(request).await.map_err(failed)?.into_inner();
         let mut bytes = BytesMut::new();
         while let Some(part) = parts.message().await.map_err(failed)? {
             bytes.extend_from_slice(&part.data);
@@ -75,7 +75,7 @@ impl BlobStore {
         let bytes = bytes.freeze();
         if BlobId::of(&bytes) != *id {
             return Err(Error::new(ErrorKind::Data, format!("blob {} arrived with other bytes", id.0))
-                .with("address", &self.dispatcher));
+                .with("address", &self.dispatcher.address));
         }
         Ok(bytes)
     }

@@ -3,7 +3,8 @@
 //!
 //! A stream is a schema, then the chunks from the one that was asked for on, each with its head (see `encode`). Its
 //! end with status OK means that the split is complete; a split that failed ends it with the split's own error, after
-//! every chunk before. Any Arrow Flight client can list the splits and read them; nothing can be written here.
+//! every chunk before. Any Arrow Flight client can list the splits and read them; nothing can be written here. Splits of a job
+//! that has a key are listed for, and found by, those who say it: in `Criteria`, and as the last part of a path.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use arrow_flight::{
 use arrow_ipc::writer::IpcWriteOptions;
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_proto::{Ticket, to_status};
+use forebay_proto::{JobKey, Ticket, to_status};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -34,7 +35,8 @@ const ENCODE_INLINE_MAX: usize = 256 << 10;
 /// The Flight service of one worker.
 pub(crate) struct Flight {
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) address: String,
+    /// Where any Arrow Flight client reaches it.
+    pub(crate) location: String,
     /// Cancelled when the worker ends: streams end with it, so that consumers go elsewhere at once.
     pub(crate) stop: CancellationToken,
 }
@@ -102,12 +104,14 @@ impl Flight {
             ordinal: key.ordinal,
             token: split.token(),
             from_chunk: 0,
+            key: JobKey::from_bytes(&job.definition.key),
         };
-        let path =
-            vec![job.definition.name.clone(), key.epoch.to_string(), key.consumer.to_string(), key.ordinal.to_string()];
+        let place = [key.epoch, key.consumer.into(), key.ordinal].map(|n| n.to_string());
+        let secret = (!ticket.key.is_none()).then(|| ticket.key.into());
+        let path = std::iter::once(job.definition.name.clone()).chain(place).chain(secret).collect();
         let endpoint = FlightEndpoint::new()
             .with_ticket(arrow_flight::Ticket::new(ticket.to_bytes()))
-            .with_location(format!("grpc://{}", self.address));
+            .with_location(&*self.location);
         let info = FlightInfo::new()
             .with_descriptor(FlightDescriptor::new_path(path))
             .with_endpoint(endpoint)
@@ -119,13 +123,22 @@ impl Flight {
 
     fn find(&self, descriptor: &FlightDescriptor) -> Result<(FlightInfo, Arc<Prepared>), Status> {
         let path = &descriptor.path;
-        let found = self.shelf.list().into_iter().find_map(|(split, job)| {
-            let info = self.describe(&split, &job)?;
-            let same = info.flight_descriptor.as_ref().is_some_and(|d| d.path == *path);
-            same.then(|| job.ready().map(|p| (info, p))).flatten()
-        });
+        let said = said_key(path.last().map(String::as_bytes).unwrap_or_default());
+        let found = self.shelf.list().into_iter().filter(|(_, job)| said.opens(&job.definition.key)).find_map(
+            |(split, job)| {
+                let info = self.describe(&split, &job)?;
+                let same = info.flight_descriptor.as_ref().is_some_and(|d| d.path == *path);
+                same.then(|| job.ready().map(|p| (info, p))).flatten()
+            },
+        );
         found.ok_or_else(|| to_status(&not_held()))
     }
+}
+
+/// Reads the key that somebody says; what is none opens what asks for none.
+fn said_key(text: &[u8]) -> JobKey {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    JobKey::try_from(text.to_owned()).unwrap_or_default()
 }
 
 type Out<T> = BoxStream<'static, Result<T, Status>>;
@@ -149,9 +162,10 @@ impl FlightService for Flight {
         stream.map(Response::new).map_err(|e| to_status(&e))
     }
 
-    async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let held = self.shelf.list();
-        let infos: Vec<_> = held.iter().filter_map(|(split, job)| self.describe(split, job)).map(Ok).collect();
+    async fn list_flights(&self, of: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let (said, held) = (said_key(&of.get_ref().expression), self.shelf.list());
+        let open = held.iter().filter(|(_, job)| said.opens(&job.definition.key));
+        let infos: Vec<_> = open.filter_map(|(split, job)| self.describe(split, job)).map(Ok).collect();
         Ok(Response::new(stream::iter(infos).boxed()))
     }
 

@@ -14,7 +14,7 @@ use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, panicked};
 use forebay_io::SourceIndex;
 use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
-use forebay_proto::JobDefinition;
+use forebay_proto::{JobDefinition, may_pass};
 use tokio::sync::Notify;
 
 use crate::blobs::{BlobStore, Fetched};
@@ -173,8 +173,8 @@ pub(crate) async fn prepare(
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
     let mut pause = RETRY_PAUSE;
     loop {
-        match store.get(id).await {
-            Err(e) if e.kind() == ErrorKind::Unavailable && !job.is_forgotten() => {
+        match store.get(id, &job.definition.tenant).await {
+            Err(e) if may_pass(&e) && !job.is_forgotten() => {
                 tracing::warn!(job = job.definition.name, error = e.message(), "waiting for a blob of the job");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(FETCH_PAUSE_MAX);

@@ -38,10 +38,17 @@ pub(crate) struct Lender {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     readers: HashMap<u64, Reader>,
     last_reader: u64,
+}
+
+impl State {
+    /// Readers are numbered from where no other worker does. One that was connected to the process that listened here
+    /// before has that one's memory, and must be a stranger to this one: it would take its offsets for its own.
+    fn of(worker: WorkerId) -> Self {
+        Self { readers: HashMap::new(), last_reader: worker.0 as u64 }
+    }
 }
 
 #[derive(Default)]
@@ -87,7 +94,7 @@ impl Lender {
         let listener = StdListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&socket)?)?;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let lender = Arc::new(Self { arena, socket, state: Mutex::default() });
+        let lender = Arc::new(Self { arena, socket, state: Mutex::new(State::of(worker)) });
         tokio::spawn(lender.clone().welcome(listener, stop));
         Ok(lender)
     }
@@ -165,7 +172,7 @@ impl Lender {
         if state.readers.len() >= READERS_MAX {
             return None;
         }
-        state.last_reader += 1;
+        state.last_reader = state.last_reader.wrapping_add(1);
         let number = state.last_reader;
         state.readers.insert(number, Reader::default());
         Some(number)
@@ -300,7 +307,8 @@ mod tests {
 
     fn lender() -> Arc<Lender> {
         let arena = Arena::shared().expect("a memfd");
-        Arc::new(Lender { arena, socket: String::new(), state: Mutex::default() })
+        let state = Mutex::new(State::of(WorkerId(uuid::Uuid::new_v4().as_u128())));
+        Arc::new(Lender { arena, socket: String::new(), state })
     }
 
     fn chunk(memory: &Memory) -> Chunk {
@@ -336,6 +344,15 @@ mod tests {
             assert_eq!((column.column, column.len), (1, 2 * LARGE_BYTES as u64));
         }
         assert!(stream(&lender, 99, 1).is_none());
+    }
+
+    #[test]
+    fn who_has_the_memory_of_another_process_is_not_known() {
+        let (before, after) = (lender(), lender());
+        let old = before.enter().expect("a reader");
+        let new = after.enter().expect("a reader");
+        assert!(stream(&before, old, 1).is_some() && stream(&after, new, 1).is_some());
+        assert!(stream(&after, old, 1).is_none(), "it is sent copies");
     }
 
     #[test]

@@ -48,5 +48,8 @@ mod turns;
 pub use options::Options;
 pub use service::Worker;
 
+/// Where its dispatcher is, and the certificates of both.
+pub use forebay_proto::{Credentials, Remote, TlsFiles};
+
 /// What a worker runs users' Python with.
 pub use forebay_exec::{Functions, NoFunctions};

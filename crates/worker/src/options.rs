@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_exec::{Functions, NoFunctions};
+use forebay_proto::{Remote, ServerTls};
 
 /// Chunks that a worker holds before it asks for no more splits. One split more than this may be held.
 pub(crate) const HELD_BYTES_MAX: usize = 1 << 30;
@@ -27,8 +28,8 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// How a worker runs.
 #[derive(Clone)]
 pub struct Options {
-    /// The dispatcher: `forebay://host:port` or `host:port`; several of one service with commas between them.
-    pub dispatcher: String,
+    /// The dispatcher, or several of one service, and what to show them.
+    pub dispatcher: Remote,
     /// Where it listens. Default: any free port of the loopback interface.
     pub listen: SocketAddr,
     /// `host:port` that consumers reach it at. Default: `listen`, or where that is every interface, the
@@ -40,6 +41,8 @@ pub struct Options {
     pub slots: usize,
     /// Whether readers on this machine may map the memory of chunks, instead of being sent copies. Default: true.
     pub lend: bool,
+    /// What it listens with. Default: none, in the clear.
+    pub tls: Option<ServerTls>,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
 }
@@ -48,12 +51,13 @@ impl Options {
     /// Returns the defaults, for the worker of a dispatcher.
     pub fn new(dispatcher: impl Into<String>) -> Self {
         Self {
-            dispatcher: dispatcher.into(),
+            dispatcher: Remote::new(dispatcher),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             advertise: None,
             threads: 0,
             slots: 0,
             lend: true,
+            tls: None,
             functions: Arc::new(NoFunctions),
         }
     }
@@ -82,6 +86,7 @@ impl std::fmt::Debug for Options {
             .field("threads", &self.threads)
             .field("slots", &self.slots)
             .field("lend", &self.lend)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
 use forebay_data::{Arena, Memory};
-use forebay_proto::{Address, addresses, reachable};
+use forebay_proto::{Address, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,7 @@ impl Worker {
     /// # Errors
     /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
-        let dispatchers = addresses(&options.dispatcher)?;
+        let dispatchers = options.dispatcher.addresses()?;
         let taken = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorKind::Conflict,
@@ -58,7 +58,7 @@ impl Worker {
             Some(advertise) => advertise.parse::<Address>()?.to_string(),
             None => dispatchers.first().map_or(listens, |first| reachable(listens, first)).to_string(),
         };
-        let blobs = BlobStore::new(&options.dispatcher);
+        let blobs = BlobStore::new(options.dispatcher.clone());
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
@@ -101,12 +101,14 @@ impl Worker {
             let lender = Lender::start(arena, self.id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
-        let flight = Flight { shelf: self.shelf.clone(), address: self.address.clone(), stop: stop.clone() };
+        let scheme = if self.options.tls.is_some() { "grpc+tls" } else { "grpc" };
+        let location = format!("{scheme}://{}", self.address);
+        let flight = Flight { shelf: self.shelf.clone(), location, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
-        let others = accept(self.listener, transfer, stop.clone());
+        let others = accept(self.listener, self.options.tls.as_ref(), transfer);
         let server = forebay_proto::server().add_service(flight).serve_with_incoming(others);
         let shelf = self.shelf;
         let leave_in_order = async move {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_core::{Clock, Error, Result, SystemClock};
 use forebay_proto::worker_message::Message;
-use forebay_proto::{WorkerEvent, WorkerMessage, attempt, client, to_error};
+use forebay_proto::{Remote, WorkerEvent, WorkerMessage, attempt, client, to_error};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -19,7 +19,7 @@ const WELCOME_MAX: Duration = Duration::from_secs(30);
 
 /// The session and what it speaks for.
 pub(crate) struct Session {
-    pub(crate) dispatcher: String,
+    pub(crate) dispatcher: Remote,
     pub(crate) talk: Talk,
     /// True once the worker leaves.
     pub(crate) leaving: watch::Receiver<bool>,
@@ -29,7 +29,7 @@ impl Session {
     /// Runs until it is dropped.
     ///
     /// # Errors
-    /// Version or Invalid: what trying again will not mend.
+    /// Version, Invalid or PermissionDenied: what trying again will not mend.
     ///
     /// # Cancel safety
     /// Safe: the dispatcher sees the connection end.
@@ -42,26 +42,26 @@ impl Session {
             };
             let (message, held) = (error.message().to_owned(), self.talk.shelf.leases().len());
             let pause = self.talk.broken(error)?;
-            tracing::warn!(dispatcher = self.dispatcher, error = message, held, "no session; trying again");
+            tracing::warn!(dispatcher = self.dispatcher.address, error = message, held, "no session; trying again");
             tokio::time::sleep(pause).await;
         }
     }
 
     async fn once(&mut self, clock: &SystemClock) -> Result<()> {
-        let channel = attempt(&self.dispatcher).await?;
+        let link = attempt(&self.dispatcher).await?;
         let (out, outbox) = mpsc::channel(OUTBOX_MAX);
         let out = Outbox(out);
         out.send(self.talk.hello())?;
-        let dispatcher = self.dispatcher.clone();
+        let dispatcher = self.dispatcher.address.clone();
         let failed = |status: tonic::Status| to_error(&status, &dispatcher);
-        let mut events = client(channel).work(ReceiverStream::new(outbox)).await.map_err(failed)?.into_inner();
+        let mut events = client(link).work(ReceiverStream::new(outbox)).await.map_err(failed)?.into_inner();
         let welcome = tokio::time::timeout(WELCOME_MAX, events.message()).await;
         let welcome =
             welcome.map_err(|_| Error::unavailable("the dispatcher accepted the session and said nothing"))?;
         let welcome = welcome.map_err(failed)?.and_then(|e| e.event);
         let every = self.talk.welcome(clock.now(), welcome)?;
         let worker = format!("{:032x}", self.talk.worker().0);
-        tracing::info!(dispatcher = self.dispatcher, worker, "session open");
+        tracing::info!(dispatcher = self.dispatcher.address, worker, "session open");
         self.serve(clock, &out, &mut events, every).await.map_err(|e| match e {
             Broken::Status(status) => failed(status),
             Broken::Error(error) => error,

@@ -198,12 +198,14 @@ impl<E: Engine> Shelf<E> {
         }
     }
 
-    /// As [`Shelf::find`], without waiting: `None` when the lease may be on its way.
+    /// As [`Shelf::find`], without waiting: `None` when the lease may be on its way. A ticket without the job's key finds
+    /// what one finds that names nothing.
     pub(crate) fn look(&self, ticket: &Ticket) -> Option<Option<Found<E::Prepared>>> {
         let key = Key { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
         let state = lock(&self.state);
         let split = state.splits.get(&key).filter(|s| s.token() == ticket.token);
-        match split.and_then(|split| Some((split.clone(), state.jobs.get(&ticket.job)?.clone()))) {
+        let job = state.jobs.get(&ticket.job).filter(|job| ticket.key.opens(&job.definition.key));
+        match split.and_then(|split| Some((split.clone(), job?.clone()))) {
             None if ticket.token > state.token_max => None,
             found => Some(found),
         }

@@ -134,9 +134,9 @@ impl<E: Engine> Talk<E> {
     /// A session ended, or could not begin. Returns the pause before the next one.
     ///
     /// # Errors
-    /// Version or Invalid: what trying again will not mend.
+    /// Version, Invalid or PermissionDenied: what trying again will not mend.
     pub(crate) fn broken(&mut self, error: Error) -> Result<Duration> {
-        if matches!(error.kind(), ErrorKind::Version | ErrorKind::Invalid) {
+        if matches!(error.kind(), ErrorKind::Version | ErrorKind::Invalid | ErrorKind::PermissionDenied) {
             return Err(error);
         }
         let pause = self.pause;

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from forebay import _native
-from forebay._src import arguments
+from forebay._src import arguments, security
+from forebay._src.security import Tls
 from forebay.errors import InvalidPipelineError
 
 
@@ -45,6 +46,9 @@ class JobStatus:
         epochs: How many it has; `None` is without end.
         seed: Its seed.
         consumers: Its readers.
+        tenant: Whose it is; empty where the service has no tokens.
+        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where nothing
+            is asked. A secret: it is not shown.
     """
 
     name: str
@@ -53,6 +57,8 @@ class JobStatus:
     epochs: int | None
     seed: int
     consumers: tuple[ConsumerStatus, ...]
+    tenant: str = ""
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -98,17 +104,24 @@ class Service:
     def jobs(self) -> list[JobStatus]:
         """Returns the jobs."""
         return [
-            JobStatus(name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers))
-            for name, dataset, state, epochs, seed, consumers in self._client.jobs()
+            JobStatus(
+                name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers), tenant, key
+            )
+            for name, dataset, state, epochs, seed, consumers, tenant, key in self._client.jobs()
         ]
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""
         return [WorkerStatus(*status) for status in self._client.workers()]
 
-    def cancel(self, job: str) -> None:
-        """Ends a job for good; its readers get a `ClosedError`."""
-        self._client.cancel(job)
+    def cancel(self, job: str, *, tenant: str | None = None) -> None:
+        """Ends a job for good; its readers get a `ClosedError`.
+
+        Args:
+            job: Its name.
+            tenant: Whose it is. Default: one's own; only an administrator may name another.
+        """
+        self._client.cancel(job, tenant)
 
     @property
     def worker_pids(self) -> list[int]:
@@ -159,24 +172,32 @@ class Service:
         return f"Service({self.address!r})"
 
 
-def connect(address: str | None = None, *, timeout: float = 10.0) -> Service:
+def connect(
+    address: str | None = None, *, timeout: float = 10.0, tls: Tls | None = None, token: str | None = None
+) -> Service:
     """Connects to a service.
 
     Args:
         address: Where its dispatcher is, `forebay://host:port`; of several, of which one leads, all of them with commas
             between: `forebay://a:7070,b:7070`. Default: `$FOREBAY_SERVICE`.
         timeout: Seconds to wait for an answer.
+        tls: The certificates to trust and to show. Default: those that `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME`
+            say; where there is no authority, the connection is in the clear.
+        token: Says who is asking. Default: `$FOREBAY_TOKEN`, or what is in the file `$FOREBAY_TOKEN_FILE`.
 
     Raises:
         UnavailableError: Nobody answers.
         VersionMismatchError: It is another version.
+        PermissionDeniedError: The certificate of one side is not trusted by the other, or the token is not known.
     """
     address = address or os.environ.get("FOREBAY_SERVICE")
     if not address:
         raise InvalidPipelineError(
             "connect: no address was given", {"hint": "give 'forebay://host:port', or set FOREBAY_SERVICE"}
         )
-    return Service(_native.ServiceClient.connect(address, arguments.number(timeout, "connect", "timeout")))
+    seconds = arguments.number(timeout, "connect", "timeout")
+    shown = security.credentials(tls, token)
+    return Service(_native.ServiceClient.connect(address, seconds, **shown))
 
 
 def up(workers: int = 2, *, threads: int = 0, state_dir: arguments.PathLike | None = None) -> Service:

@@ -17,6 +17,8 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         store: arguments.store,
         advertise: arguments.advertise,
         blob_dir: arguments.blob_dir,
+        tls: arguments.identity.into(),
+        tokens: arguments.tokens,
         timing: Timing { heartbeat, lease, ..Timing::default() },
         process: arguments.process.into(),
     })

@@ -10,6 +10,8 @@ use crate::output;
 
 #[derive(Serialize)]
 struct Job<'a> {
+    /// Empty where there are no tokens.
+    tenant: &'a str,
     name: &'a str,
     state: &'a str,
     dataset: &'a str,
@@ -46,6 +48,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         skipped: c.skipped,
     };
     Job {
+        tenant: &job.tenant,
         name: &job.name,
         state: &job.state,
         dataset: &job.dataset,
@@ -77,7 +80,10 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let epochs = job.epochs.map_or("endless".to_owned(), |n| n.to_string());
         let skipped = job.consumers.iter().map(|c| c.skipped).sum::<u64>().to_string();
         let consumers = format!("{attached}/{}", job.consumers.len());
-        [job.name.to_owned(), job.state.to_owned(), epochs, consumers, skipped, slowest]
+        // Whoever sees one tenant's jobs need not be told whose they are.
+        let of_several = jobs.iter().any(|j| j.tenant != job.tenant);
+        let name = if of_several { format!("{}/{}", job.tenant, job.name) } else { job.name.to_owned() };
+        [name, job.state.to_owned(), epochs, consumers, skipped, slowest]
     };
     output::table(["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "AT"], &jobs.iter().map(row).collect::<Vec<_>>())
 }

@@ -8,6 +8,7 @@ pub(crate) mod ledger;
 pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod selftest;
+pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod worker;
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_server::{Service, Up, UpOptions};
+use forebay_server::{Remote, Service, Up, UpOptions};
 use tempfile::TempDir;
 
 use crate::Progress;
@@ -35,7 +36,8 @@ fn go_on() -> Result<()> {
 fn connect(list: &List) -> Result<Service> {
     let deadline = Duration::try_from_secs_f64(list.timeout)
         .map_err(|_| Error::invalid(format!("--timeout {} is no number of seconds", list.timeout)))?;
-    Service::connect(&list.service, deadline, &mut go_on)
+    let dispatcher = Remote { address: list.service.clone(), credentials: list.access.credentials()? };
+    Service::connect(dispatcher, deadline, &mut go_on)
 }
 
 /// Makes a folder that is removed when it is dropped, in `dir` or where temporary files go.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_client::{JobSpec, OpenedJob, Service, ServiceStream, StreamOptions};
+use forebay_client::{JobSpec, OpenedJob, Remote, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     pub fn service(&self) -> Service {
-        Service::connect(&self.address.to_string(), DEADLINE, &mut patient()).expect("a service")
+        Service::connect(Remote::new(self.address.to_string()), DEADLINE, &mut patient()).expect("a service")
     }
 
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -156,7 +156,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let graph = &job.stages().graph;
     let stages = Arc::new(Stages::new(graph)?);
     let index = forebay_io::index(graph.source(), stages.counted, None, 1, &|_, _| Ok(()))?;
-    let extent = forebay_exec::extent(graph.source(), Some(&index));
+    let extent = index.extent();
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);
     let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default() };

@@ -9,12 +9,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::{first, refuse};
+use crate::access::Principal;
 use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::records::Position;
 use crate::state::{Input, SessionId};
+use crate::tenant::Tenant;
 
 pub(super) async fn begin(
     actor: &Handle,
+    principal: &Principal,
     mut inbound: Streaming<ConsumerMessage>,
 ) -> Result<ReceiverStream<Result<ConsumerEvent, Status>>, Status> {
     let Some(Message::Attach(attach)) = first(&mut inbound).await?.message else {
@@ -23,17 +26,18 @@ pub(super) async fn begin(
     check_version("this client", &attach.version).map_err(refuse)?;
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    let input = attached(session, attach);
+    let input = attached(session, principal.tenant.clone(), attach);
     let begin = Command::Begin { session, port: Port::Consumer(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
-    tokio::spawn(run(actor.clone(), session, inbound, ended));
+    tokio::spawn(run(actor.clone(), session, inbound, ended, principal.revoked.clone()));
     Ok(ReceiverStream::new(events))
 }
 
 /// Returns what the first message means.
-pub(crate) fn attached(session: SessionId, attach: Attach) -> Input {
+pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Input {
     Input::Attach {
         session,
+        tenant,
         consumer: (attach.job, attach.consumer),
         position: Position::new(attach.epoch, attach.ordinal),
         resume: attach.resume,
@@ -42,10 +46,18 @@ pub(crate) fn attached(session: SessionId, attach: Attach) -> Input {
     }
 }
 
-async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<ConsumerMessage>, ended: CancellationToken) {
+async fn run(
+    actor: Handle,
+    session: SessionId,
+    mut inbound: Streaming<ConsumerMessage>,
+    ended: CancellationToken,
+    revoked: CancellationToken,
+) {
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
+            // It is told why when it comes back.
+            () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };
         // A broken connection and an ended stream are the same here: the reader is gone.

@@ -1,4 +1,6 @@
 //! The gRPC service: checks what comes from outside, and hands it to the actor, the opener and the blob store.
+//!
+//! Invariant: each call begins by asking who calls, and what it does is done for that tenant.
 
 mod blobs;
 pub(crate) mod consume;
@@ -8,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::{Error, Result, VERSION};
+use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_proto::{
     BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, GetBlobRequest,
     GetVersionRequest, GetVersionResponse, ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse,
@@ -20,8 +22,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::access::{Principal, Role, caller};
 use crate::jobs::Opener;
 use crate::office::{Office, Seat};
+use crate::store::BlobStore;
+use crate::tenant::check_name;
 
 /// How long a session may take to say its first message.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
@@ -43,6 +48,10 @@ impl Service {
     fn seat(&self) -> Result<Arc<Seat>, Status> {
         self.office.seat().map_err(refuse)
     }
+
+    fn blobs(&self, tenant: &str) -> Result<BlobStore, Status> {
+        Ok(self.seat()?.blobs.of(tenant))
+    }
 }
 
 #[tonic::async_trait]
@@ -61,23 +70,29 @@ impl Dispatcher for Service {
         &self,
         request: Request<MissingBlobsRequest>,
     ) -> Result<Response<MissingBlobsResponse>, Status> {
-        let ids = request.into_inner().ids;
-        Ok(Response::new(MissingBlobsResponse { ids: blobs::missing(&self.seat()?.blobs, ids).await.map_err(refuse)? }))
+        let blobs = self.blobs(&caller(&request, Role::Client)?.tenant.name)?;
+        let ids = blobs::missing(&blobs, request.into_inner().ids).await;
+        Ok(Response::new(MissingBlobsResponse { ids: ids.map_err(refuse)? }))
     }
 
     async fn put_blob(&self, request: Request<Streaming<BlobPart>>) -> Result<Response<PutBlobResponse>, Status> {
-        blobs::put(&self.seat()?.blobs, request.into_inner()).await?;
+        let blobs = self.blobs(&caller(&request, Role::Client)?.tenant.name)?;
+        blobs::put(&blobs, request.into_inner()).await?;
         Ok(Response::new(PutBlobResponse {}))
     }
 
     async fn get_blob(&self, request: Request<GetBlobRequest>) -> Result<Response<Self::GetBlobStream>, Status> {
-        Ok(Response::new(Box::pin(blobs::get(&self.seat()?.blobs, request.into_inner().id))))
+        let principal = caller(&request, Role::Worker)?;
+        let GetBlobRequest { id, tenant } = request.into_inner();
+        let blobs = self.blobs(&whose(&principal, tenant).map_err(refuse)?)?;
+        Ok(Response::new(Box::pin(blobs::get(&blobs, id))))
     }
 
     async fn open_job(&self, request: Request<OpenJobRequest>) -> Result<Response<Self::OpenJobStream>, Status> {
+        let principal = caller(&request, Role::Client)?;
         let (events, stream) = mpsc::channel(PROGRESS_MAX);
         let opener = self.seat()?.opener.clone();
-        tokio::spawn(open(opener, request.into_inner(), events));
+        tokio::spawn(open(opener, principal, request.into_inner(), events));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
@@ -85,31 +100,47 @@ impl Dispatcher for Service {
         &self,
         request: Request<Streaming<ConsumerMessage>>,
     ) -> Result<Response<Self::ConsumeStream>, Status> {
-        Ok(Response::new(Box::pin(consume::begin(&self.seat()?.actor, request.into_inner()).await?)))
+        let principal = caller(&request, Role::Client)?;
+        Ok(Response::new(Box::pin(consume::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
-        Ok(Response::new(Box::pin(work::begin(&self.seat()?.actor, request.into_inner()).await?)))
+        let principal = caller(&request, Role::Worker)?;
+        Ok(Response::new(Box::pin(work::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
     }
 
-    async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
-        Ok(Response::new(ListJobsResponse { jobs: self.seat()?.actor.list_jobs().await.map_err(refuse)? }))
+    async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
+        let sees = caller(&request, Role::Client)?.sees();
+        Ok(Response::new(ListJobsResponse { jobs: self.seat()?.actor.list_jobs(sees).await.map_err(refuse)? }))
     }
 
-    async fn list_workers(&self, _: Request<ListWorkersRequest>) -> Result<Response<ListWorkersResponse>, Status> {
-        Ok(Response::new(ListWorkersResponse { workers: self.seat()?.actor.list_workers().await.map_err(refuse)? }))
+    async fn list_workers(
+        &self,
+        request: Request<ListWorkersRequest>,
+    ) -> Result<Response<ListWorkersResponse>, Status> {
+        let sees = caller(&request, Role::Client)?.sees();
+        Ok(Response::new(ListWorkersResponse { workers: self.seat()?.actor.list_workers(sees).await.map_err(refuse)? }))
     }
 
     async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
-        self.seat()?.actor.cancel(request.into_inner().name).await.map_err(refuse)?;
+        let principal = caller(&request, Role::Client)?;
+        let CancelJobRequest { name, tenant } = request.into_inner();
+        let tenant =
+            if tenant.is_empty() { principal.tenant.name.clone() } else { whose_job(&principal, &name, tenant)? };
+        self.seat()?.actor.cancel(tenant, name).await.map_err(refuse)?;
         Ok(Response::new(CancelJobResponse {}))
     }
 }
 
 /// Opens a job, and says how far it is as often as the client listens.
-async fn open(opener: Arc<Opener>, request: OpenJobRequest, events: mpsc::Sender<Result<OpenJobEvent, Status>>) {
+async fn open(
+    opener: Arc<Opener>,
+    principal: Arc<Principal>,
+    request: OpenJobRequest,
+    events: mpsc::Sender<Result<OpenJobEvent, Status>>,
+) {
     let (progress, mut steps) = mpsc::channel(1);
-    let opening = opener.open(request, progress);
+    let opening = opener.open(&principal.tenant, request, progress);
     tokio::pin!(opening);
     let event = |event| Ok(OpenJobEvent { event: Some(event) });
     let opened = loop {
@@ -129,6 +160,28 @@ async fn open(opener: Arc<Opener>, request: OpenJobRequest, events: mpsc::Sender
     };
     // A client that is gone does not mind.
     let _ = events.send(last).await;
+}
+
+/// Returns whose blobs a worker may have: those of the one that it serves, or of any where it serves everybody. Another's do
+/// not exist.
+///
+/// # Errors
+/// Invalid when it is no name; NotFound.
+fn whose(principal: &Principal, tenant: String) -> Result<Arc<str>> {
+    match principal.serves() {
+        Some(own) if *own != *tenant => Err(Error::new(ErrorKind::NotFound, "the dispatcher keeps no such blob")),
+        _ if tenant.is_empty() => Ok(principal.tenant.name.clone()),
+        _ => check_name(&tenant).map(|()| tenant.into()),
+    }
+}
+
+/// Returns the tenant of a job that somebody else names.
+///
+/// # Errors
+/// PermissionDenied for all but administrators.
+fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<str>, Status> {
+    principal.must_be(Role::Admin).map_err(|e| refuse(e.with("job", name)))?;
+    Ok(tenant.into())
 }
 
 fn refuse(error: Error) -> Status {

@@ -1,5 +1,7 @@
 //! A worker's session: messages to the actor, events back, until either side ends it.
 
+use std::sync::Arc;
+
 use forebay_core::{Error, Result, WorkerId};
 use forebay_proto::worker_message::Message;
 use forebay_proto::{Address, Hello, WorkerEvent, WorkerMessage, check_version};
@@ -9,11 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::{first, refuse};
+use crate::access::Principal;
 use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::state::{Input, SessionId};
 
 pub(super) async fn begin(
     actor: &Handle,
+    principal: &Principal,
     mut inbound: Streaming<WorkerMessage>,
 ) -> Result<ReceiverStream<Result<WorkerEvent, Status>>, Status> {
     let Some(Message::Hello(hello)) = first(&mut inbound).await?.message else {
@@ -21,10 +25,10 @@ pub(super) async fn begin(
     };
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
-    let input = arrived(session, hello).map_err(refuse)?;
+    let input = arrived(session, principal.serves(), hello).map_err(refuse)?;
     let begin = Command::Begin { session, port: Port::Worker(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
-    tokio::spawn(run(actor.clone(), session, inbound, ended));
+    tokio::spawn(run(actor.clone(), session, inbound, ended, principal.revoked.clone()));
     Ok(ReceiverStream::new(events))
 }
 
@@ -32,7 +36,7 @@ pub(super) async fn begin(
 ///
 /// # Errors
 /// Version; Invalid when its id or its address is none.
-pub(crate) fn arrived(session: SessionId, hello: Hello) -> Result<Input> {
+pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello) -> Result<Input> {
     check_version("this worker", &hello.version)?;
     let id: [u8; 16] = hello.worker.try_into().map_err(|_| Error::invalid("a worker's id has 16 bytes"))?;
     // Consumers are sent this address: what is none is refused here, where it can be mended.
@@ -43,13 +47,22 @@ pub(crate) fn arrived(session: SessionId, hello: Hello) -> Result<Input> {
         address: address.to_string().into(),
         threads: hello.threads,
         held: hello.held,
+        serves,
     })
 }
 
-async fn run(actor: Handle, session: SessionId, mut inbound: Streaming<WorkerMessage>, ended: CancellationToken) {
+async fn run(
+    actor: Handle,
+    session: SessionId,
+    mut inbound: Streaming<WorkerMessage>,
+    ended: CancellationToken,
+    revoked: CancellationToken,
+) {
     loop {
         let message = tokio::select! {
             () = ended.cancelled() => break,
+            // It is told why when it comes back.
+            () = revoked.cancelled() => break,
             message = inbound.message() => message,
         };
         // A broken connection and an ended stream are the same here: the worker is gone.

@@ -78,6 +78,8 @@ pub(super) struct Reader {
     pub(super) session: SessionId,
     pub(super) window: u32,
     pub(super) heard: Ticks,
+    /// How many workers may compute for its tenant.
+    pub(super) workers_max: Option<u32>,
 }
 
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@ use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, UNREACHE
 use super::consumer::Reader;
 use super::{Effect, SessionId, State, assigned_event};
 use crate::records::{ConsumerKey, Grant, Position, Update};
+use crate::tenant::Tenant;
 
 /// A split that could not be fetched this often is not tried again.
 const FAILURES_MAX: u32 = 4;
@@ -18,6 +19,7 @@ impl State {
         &mut self,
         now: Ticks,
         session: SessionId,
+        tenant: &Tenant,
         key: ConsumerKey,
         position: Position,
         resume: bool,
@@ -25,6 +27,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Result<()> {
         let silence_max = self.timing.lease;
+        self.check_readers(tenant, key)?;
         let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;
         let (name, finished) = (job.record.name.clone(), job.is_finished());
         if job.record.cancelled {
@@ -56,7 +59,7 @@ impl State {
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
         self.advance(key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
-        let dropped = consumer.attach(Reader { session, window, heard: now });
+        let dropped = consumer.attach(Reader { session, window, heard: now, workers_max: tenant.quota.workers });
         self.revoke_all(key, dropped, out);
         self.assign_again(key, out);
         self.end_at_poison(now, key, out);
@@ -169,6 +172,9 @@ impl State {
         let failures = trouble.failures;
         if error.get(UNREACHED).is_some() {
             consumer.set_unreached(now, holder.worker, lease);
+        }
+        if let Some(worker) = self.workers.get_mut(&holder.worker) {
+            worker.fail(now, holder.token, (key, position), lease);
         }
         self.revoke((key, position), holder, out);
         if failures >= FAILURES_MAX {

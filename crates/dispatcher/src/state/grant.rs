@@ -12,6 +12,7 @@ use forebay_core::{Ticks, WorkerId};
 use forebay_proto::{Lease, worker_event};
 
 use super::consumer::{Consumer, Holder, Trouble};
+use super::tenants::Team;
 use super::{Effect, State, assigned_event};
 use crate::records::{ConsumerKey, Grant, Position, Update};
 
@@ -73,13 +74,14 @@ impl State {
         room: &Room,
         reserved: &BTreeSet<WorkerId>,
     ) -> Option<(Position, (usize, WorkerId))> {
-        let consumer = self.consumer(key)?;
+        let (consumer, team) = (self.consumer(key)?, self.team(key));
         let reachable = |id: WorkerId| !consumer.is_unreached(now, id);
         // Where it can reach nobody, any may be worth a try.
-        let some = self.workers.iter().any(|(id, w)| w.is_live() && reachable(*id));
-        let room: Vec<_> = room.iter().filter(|(_, id)| reachable(*id) || !some).collect();
+        let some = self.workers.iter().any(|(id, w)| w.is_live() && team.has(*id, w) && reachable(*id));
+        let is_of_team = |id: &WorkerId| self.workers.get(id).is_some_and(|w| team.has(*id, w));
+        let room: Vec<_> = room.iter().filter(|(_, id)| is_of_team(id) && (reachable(*id) || !some)).collect();
         consumer.free().find_map(|p| {
-            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t));
+            let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &team));
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
             let fits = |id: WorkerId| Some(id) != avoided && self.may_take(id, is_suspect, reserved);
             room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
@@ -88,9 +90,9 @@ impl State {
 
     /// Returns the worker that must not get a split now, because it failed there: another may have room soon, or it may
     /// be better there after a pause.
-    fn avoided(&self, now: Ticks, trouble: &Trouble) -> Option<WorkerId> {
+    fn avoided(&self, now: Ticks, trouble: &Trouble, team: &Team<'_>) -> Option<WorkerId> {
         let (worker, at) = trouble.avoid?;
-        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live());
+        let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && team.has(*id, w));
         let pause = if others { self.timing.lease } else { PAUSE * 2u32.saturating_pow(trouble.failures) };
         (now - at < pause).then_some(worker)
     }

@@ -2,29 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use forebay_core::{Error, Result, Ticks};
+use forebay_core::{Error, Result, Ticks, WorkerId};
 use forebay_proto::{ConsumerStatus, JobStatus, WorkerStatus};
 
 use super::consumer::Trouble;
 use super::{Job, State};
-use crate::records::{ConsumerKey, Grant, Ledger, Position};
+use crate::records::{ConsumerKey, Grant, Ledger, Position, SplitKey};
 
 /// Beyond this many leases the state is not checked as a whole: it would take longer than a peer should wait.
 const CHECKED_MAX: usize = 4096;
 
 impl State {
-    /// Lists the jobs, the oldest first.
-    pub(crate) fn list_jobs(&self) -> Vec<JobStatus> {
-        self.jobs.values().map(|job| self.job_status(job)).collect()
+    /// Lists the jobs of a tenant, or of all, the oldest first. Keys are told to their tenant alone.
+    pub(crate) fn list_jobs(&self, tenant: Option<&str>) -> Vec<JobStatus> {
+        let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
+        self.jobs.values().filter(seen).map(|job| self.job_status(job, tenant.is_some())).collect()
     }
 
-    fn job_status(&self, job: &Job) -> JobStatus {
+    fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
         let read = |c: &super::Consumer| c.reader.is_some();
         let state = match job {
             _ if job.record.cancelled => "cancelled",
             _ if job.is_finished() => "finished",
             _ if !job.consumers.iter().any(read) => "no consumer",
-            _ if !self.workers.values().any(|w| w.session.is_some()) => "waiting for workers",
+            _ if !self.workers.values().any(|w| w.session.is_some() && w.serves(&job.record.tenant)) => {
+                "waiting for workers"
+            }
             _ => "running",
         };
         let consumer = |(i, c): (usize, &super::Consumer)| ConsumerStatus {
@@ -43,28 +46,36 @@ impl State {
             epochs: job.record.epochs,
             consumers: job.consumers.iter().enumerate().map(consumer).collect(),
             seed: job.record.seed,
+            tenant: job.record.tenant.clone(),
+            key: if with_key { job.record.key.to_vec() } else { Vec::new() },
         }
     }
 
-    /// Lists the workers.
-    pub(crate) fn list_workers(&self, now: Ticks) -> Vec<WorkerStatus> {
-        let status = |(id, w): (&forebay_core::WorkerId, &super::Worker)| WorkerStatus {
+    /// Lists the workers that compute for a tenant, or all. What a tenant sees of one that others use too says nothing of
+    /// them.
+    pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {
+        let is_own =
+            |key: &SplitKey| tenant.is_none_or(|t| self.jobs.get(&key.0.0).is_some_and(|j| j.record.tenant == t));
+        let leases = |w: &super::Worker| w.leases.values().filter(|key| is_own(key)).count();
+        let done = |w: &super::Worker, done: u64| if tenant.is_none() || w.serves.is_some() { done } else { 0 };
+        let status = |(id, w): (&WorkerId, &super::Worker)| WorkerStatus {
             worker: format!("{:032x}", id.0),
             address: w.address.to_string(),
             threads: w.threads,
             state: match w {
                 _ if w.session.is_none() => "lost",
                 _ if w.leaving => "leaving",
-                _ if w.leases.is_empty() => "idle",
+                _ if leases(w) == 0 => "idle",
                 _ => "working",
             }
             .to_owned(),
-            leases: w.leases.len() as u32,
-            splits_done: w.splits_done,
-            rows_done: w.rows_done,
+            leases: leases(w) as u32,
+            splits_done: done(w, w.splits_done),
+            rows_done: done(w, w.rows_done),
             silent_ms: (now - w.heard).as_millis() as u64,
         };
-        self.workers.iter().map(status).collect()
+        let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));
+        self.workers.iter().filter(|(_, w)| seen(w)).map(status).collect()
     }
 
     /// Checks the invariants of the module's documentation, where at most [`CHECKED_MAX`] splits are leased.
@@ -100,7 +111,13 @@ impl State {
                 ensure(inside, || format!("SP-4: {position} is leased beyond the window from {frontier}"))?;
             }
         }
-        ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())
+        ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())?;
+        let strays = |(id, w): (&WorkerId, &super::Worker)| {
+            // One that has not said hello since a restart has not said whom it serves.
+            w.session.and_then(|_| w.leases.values().find(|key| !self.may_hold(*id, key.0.0)).copied())
+        };
+        let stray = self.workers.iter().find_map(strays);
+        ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's worker"))
     }
 
     /// SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
@@ -110,10 +127,14 @@ impl State {
     /// Internal, naming a split that could be granted.
     pub(crate) fn check_progress(&self) -> Result<()> {
         let suspects = || self.consumers().any(|(_, c)| c.trouble.values().any(Trouble::is_suspect));
-        if !self.workers.values().any(|w| w.has_room()) || suspects() {
+        if suspects() {
             return Ok(());
         }
         for (key, consumer) in self.consumers().filter(|(_, c)| !c.waits_for_others(self.ticked)) {
+            let team = self.team(key);
+            if !self.workers.iter().any(|(id, w)| w.has_room() && team.has(*id, w)) {
+                continue;
+            }
             let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(|t| t.avoid.is_none()));
             ensure(waiting.is_none(), || format!("SP-5: {waiting:?} of {key:?} waits, and a worker has room"))?;
         }
@@ -154,7 +175,7 @@ impl State {
         ledger
     }
 
-    fn consumers(&self) -> impl Iterator<Item = (ConsumerKey, &super::Consumer)> {
+    pub(super) fn consumers(&self) -> impl Iterator<Item = (ConsumerKey, &super::Consumer)> {
         self.jobs.iter().flat_map(|(id, job)| (0..).zip(&job.consumers).map(|(i, consumer)| ((*id, i), consumer)))
     }
 }

@@ -10,27 +10,29 @@ use super::{Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
 impl State {
-    /// Returns the job of a name, unless it was cancelled: then the name is free.
-    pub(crate) fn job(&self, name: &str) -> Option<&Arc<JobRecord>> {
-        let record = &self.jobs.get(self.names.get(name)?)?.record;
+    /// Returns the job of a tenant's name, unless it was cancelled: then the name is free.
+    pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
+        let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
         (!record.cancelled).then_some(record)
     }
 
-    /// Begins a job with `splits` for each consumer's epoch; gives it its number.
+    /// Begins a job with `splits` for each consumer's epoch; gives it its number. Its tenant may have `jobs_max` that go on.
     ///
     /// # Errors
-    /// Conflict when the name is taken.
+    /// Conflict when the name is taken; Exhausted when it is one too many.
     pub(crate) fn create(
         &mut self,
         now: Ticks,
         mut record: JobRecord,
         splits: &[Option<u64>],
+        jobs_max: Option<u32>,
         out: &mut Vec<Effect>,
     ) -> Result<Arc<JobRecord>> {
-        if self.job(&record.name).is_some() {
+        if self.job(&record.tenant, &record.name).is_some() {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
-        if let Some(old) = self.names.remove(&record.name) {
+        self.check_jobs(&record.tenant, jobs_max)?;
+        if let Some(old) = self.names.remove(&whole(&record.tenant, &record.name)) {
             self.jobs.remove(&old);
             out.push(Effect::Persist(Update::JobGone(old)));
         }
@@ -44,7 +46,7 @@ impl State {
     pub(super) fn add(&mut self, now: Ticks, record: Arc<JobRecord>, splits: &[Option<u64>]) {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
-        self.names.insert(record.name.clone(), record.id);
+        self.names.insert(whole(&record.tenant, &record.name), record.id);
         self.jobs.insert(record.id, Job { record, consumers });
     }
 
@@ -52,11 +54,11 @@ impl State {
     ///
     /// # Errors
     /// NotFound when there is none of that name; Closed when it was cancelled before.
-    pub(crate) fn cancel(&mut self, now: Ticks, name: &str, out: &mut Vec<Effect>) -> Result<()> {
+    pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         self.changed = true;
         let missing =
             || Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`");
-        let id = *self.names.get(name).ok_or_else(missing)?;
+        let id = *self.names.get(&whole(tenant, name)).ok_or_else(missing)?;
         let job = self.jobs.get_mut(&id).ok_or_else(missing)?;
         if job.record.cancelled {
             return Err(cancelled(name));
@@ -74,4 +76,9 @@ impl State {
         self.forget(id, out);
         Ok(())
     }
+}
+
+/// The whole name of a job.
+fn whole(tenant: &str, name: &str) -> (String, String) {
+    (tenant.to_owned(), name.to_owned())
 }

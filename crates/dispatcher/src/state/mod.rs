@@ -2,7 +2,7 @@
 //!
 //! Effects are in order: what follows an [`Effect::Persist`] must not be seen by anyone before that update is durable.
 //!
-//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8), and after every step of
+//! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after every step of
 //! the property tests and of the simulation:
 //! SP-1 a split has at most one current token, and its worker knows it;
 //! SP-2 tokens rise, for ever;
@@ -11,7 +11,8 @@
 //! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
 //! SP-6 replaying what was persisted gives the same jobs, frontiers, leases and losses;
 //! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
-//! SP-8 a worker that says nothing is noticed when its lease ends.
+//! SP-8 a worker that says nothing is noticed when its lease ends;
+//! SP-9 a worker that serves one tenant holds nothing of another's.
 
 mod consumer;
 mod consumers;
@@ -21,6 +22,7 @@ mod jobs;
 mod lost;
 mod poison;
 mod recover;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -35,6 +37,7 @@ use forebay_proto::{Lease, LostSample, consumer_event, worker_event};
 
 use crate::options::Timing;
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
+use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
 use worker::Worker;
 
@@ -47,6 +50,7 @@ pub(crate) struct SessionId(pub(crate) u64);
 pub(crate) enum Input {
     Attach {
         session: SessionId,
+        tenant: Tenant,
         consumer: ConsumerKey,
         position: Position,
         resume: bool,
@@ -84,6 +88,8 @@ pub(crate) enum Input {
         address: Arc<str>,
         threads: u32,
         held: Vec<Lease>,
+        /// For whom it computes; `None` is for everybody.
+        serves: Option<Arc<str>>,
     },
     Want {
         session: SessionId,
@@ -137,7 +143,8 @@ impl Job {
 pub(crate) struct State {
     timing: Timing,
     jobs: BTreeMap<u64, Job>,
-    names: HashMap<String, u64>,
+    /// By tenant and name.
+    names: HashMap<(String, String), u64>,
     workers: BTreeMap<WorkerId, Worker>,
     readers: HashMap<SessionId, ConsumerKey>,
     sessions: HashMap<SessionId, WorkerId>,
@@ -155,9 +162,12 @@ impl State {
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
         self.changed |= !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. });
         match input {
-            Input::Attach { session, consumer, position, resume, window, lost } => {
-                self.record_lost(consumer, &lost, out);
-                if let Err(error) = self.attach(now, session, consumer, position, resume, window, out) {
+            Input::Attach { session, tenant, consumer, position, resume, window, lost } => {
+                let attached = self.check_owner(&tenant, consumer.0).and_then(|()| {
+                    self.record_lost(consumer, &lost, out);
+                    self.attach(now, session, &tenant, consumer, position, resume, window, out)
+                });
+                if let Err(error) = attached {
                     out.push(Effect::End(session, error));
                 }
             }
@@ -169,8 +179,8 @@ impl State {
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session } => self.consumer_heartbeat(now, session, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held } => {
-                self.hello(now, session, worker, address, threads, &held, out);
+            Input::Hello { session, worker, address, threads, held, serves } => {
+                self.hello(now, session, worker, address, threads, &held, serves, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, splits_done, rows_done, finished } => {

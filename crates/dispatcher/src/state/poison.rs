@@ -14,6 +14,7 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, Ticks, Wo
 use forebay_plan::{EpochPlan, Graph, Stages};
 
 use super::consumer::{Death, Trouble};
+use super::worker::Worker;
 use super::{Effect, State};
 use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
 
@@ -96,7 +97,6 @@ impl State {
         if !self.has_suspects() {
             return BTreeSet::new();
         }
-        let consumers = || self.jobs.values().flat_map(|j| &j.consumers).filter(|c| c.reader.is_some());
         let suspected = |key: &SplitKey| {
             let trouble = self.consumer(key.0).and_then(|c| c.trouble.get(&key.1));
             trouble.is_some_and(Trouble::is_suspect)
@@ -104,8 +104,10 @@ impl State {
         let mut reserved: BTreeSet<_> =
             self.workers.iter().filter(|(_, w)| w.under_way().any(suspected)).map(|(id, _)| *id).collect();
         let is_waiting = |c: &super::Consumer| c.free().any(|p| c.trouble.get(&p).is_some_and(Trouble::is_suspect));
-        if consumers().any(is_waiting) {
-            let others = self.workers.iter().filter(|(id, w)| w.is_live() && !reserved.contains(id));
+        let waiting = self.consumers().find(|(_, c)| c.reader.is_some() && is_waiting(c));
+        if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
+            let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
+            let others = self.workers.iter().filter(|(id, w)| fits(id, w));
             let least = others.min_by_key(|(id, w)| (w.under_way().count(), **id)).map(|(id, _)| *id);
             reserved.extend(least);
         }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
-use forebay_proto::{Lease, LostSample, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{JobKey, Lease, LostSample, UNREACHED, consumer_event, worker_event};
 use proptest::prelude::*;
 
 use super::{Effect, Input, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+use crate::tenant::{Quota, Tenant};
 
 const WORKERS: usize = 3;
 /// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
@@ -22,6 +23,11 @@ const JOBS: [(&[Option<u64>], u64); 4] = [(&[Some(3), Some(2)], 3), (&[None], 1)
 fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     Ok(JOBS[record.seed as usize].0.to_vec())
 }
+
+/// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each tenant.
+const TENANTS: [&str; 4] = ["a", "a", "b", "b"];
+const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
+const WORKERS_MAX: u32 = 1;
 
 fn record(job: usize) -> JobRecord {
     JobRecord {
@@ -37,6 +43,8 @@ fn record(job: usize) -> JobRecord {
         index: String::new(),
         even: false,
         cancelled: false,
+        tenant: String::new(),
+        key: JobKey::default(),
     }
 }
 
@@ -63,6 +71,8 @@ struct ReaderModel {
 struct World {
     state: State,
     now: Ticks,
+    /// Whether jobs and workers are of tenants.
+    tenants: bool,
     outbox: Outbox<Effect>,
     writing: VecDeque<crate::records::Batch>,
     disk: Ledger,
@@ -74,11 +84,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    fn with(tenants: bool) -> Self {
         let now = Ticks(1000);
         let state = State::recover(Timing::default(), now, &Ledger::default(), splits, &mut Vec::new()).expect("empty");
         let mut world = Self {
             state,
             now,
+            tenants,
             outbox: Outbox::default(),
             writing: VecDeque::new(),
             disk: Ledger::default(),
@@ -89,7 +104,9 @@ impl World {
         };
         for (job, (consumers, _)) in JOBS.iter().enumerate() {
             let mut out = Vec::new();
-            let id = world.state.create(now, record(job), consumers, &mut out).expect("a new name").id;
+            let tenant = world.tenant(job).name.to_string();
+            let record = JobRecord { tenant, ..record(job) };
+            let id = world.state.create(now, record, consumers, None, &mut out).expect("a new name").id;
             world.take(out);
             let reader = |i| ReaderModel {
                 key: (id, i as u32),
@@ -105,6 +122,15 @@ impl World {
         }
         world.flush();
         world
+    }
+
+    /// Whose a job is.
+    fn tenant(&self, job: usize) -> Tenant {
+        if !self.tenants {
+            return Tenant::default();
+        }
+        let quota = Quota { workers: Some(WORKERS_MAX), ..Quota::default() };
+        Tenant { name: TENANTS[job].into(), quota }
     }
 
     fn session(&mut self) -> SessionId {
@@ -215,7 +241,8 @@ impl World {
         self.workers[i].session = Some(session);
         let held = self.workers[i].held.values().cloned().collect();
         let address = Arc::from(format!("worker-{i}:1"));
-        self.input(Input::Hello { session, worker: WorkerId(i as u128 + 1), address, threads: 1, held });
+        let serves = SERVES[i].filter(|_| self.tenants).map(Arc::from);
+        self.input(Input::Hello { session, worker: WorkerId(i as u128 + 1), address, threads: 1, held, serves });
     }
 
     fn attach(&mut self, i: usize, back: u64, window: u32) {
@@ -228,7 +255,8 @@ impl World {
         reader.assigned.clear();
         (reader.session, reader.refused) = (Some(session), None);
         let (consumer, position) = (reader.key, reader.position);
-        self.input(Input::Attach { session, consumer, position, resume, window, lost: Vec::new() });
+        let (tenant, lost) = (self.tenant(consumer.0 as usize - 1), Vec::new());
+        self.input(Input::Attach { session, tenant, consumer, position, resume, window, lost });
     }
 
     /// A reader consumes the split at its position, if it was told who holds it.
@@ -362,7 +390,11 @@ impl World {
         for _ in 0..40 {
             for i in 0..WORKERS {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
-                self.input(Input::Want { session, splits: 2 });
+                // Where only one may compute for all readers of a tenant, it has to have the room.
+                self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
+                let (splits_done, rows_done) = (0, 0);
+                let finished = self.workers[i].held.keys().copied().collect();
+                self.input(Input::WorkerHeartbeat { session, splits_done, rows_done, finished });
             }
             self.flush();
             for i in 0..self.readers.len() {
@@ -393,8 +425,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_history_breaks_an_invariant(steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120)) {
-        let mut world = World::new();
+    fn no_history_breaks_an_invariant(
+        tenants: bool,
+        steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120),
+    ) {
+        let mut world = World::with(tenants);
         for step in steps {
             world.step(step);
         }
@@ -489,4 +524,94 @@ fn a_worker_that_comes_back_was_not_ended_by_a_split() {
     world.flush();
     assert!(world.readers[endless].refused.is_none());
     assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
+}
+
+#[test]
+fn a_death_counts_when_the_reader_has_noticed_it_first() {
+    let (mut world, endless) = (World::new(), 2);
+    world.attach(endless, 0, 1);
+    for i in 0..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.take().expect("said hello");
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        let (position, token) = world.readers[endless].assigned.pop_first().expect("the first split");
+        let (reader, error) = (world.readers[endless].session.expect("attached"), Error::unavailable("reset"));
+        world.input(Input::Unreachable { session: reader, position, token, error });
+        world.input(Input::WorkerGone { session });
+    }
+    world.pass(Duration::from_millis(5100), None);
+    world.flush();
+    let error = world.readers[endless].refused.clone().expect("it is given up");
+    assert_eq!(error.get("fault"), Some("poison"), "{error}");
+}
+
+#[test]
+fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
+    let mut world = World::with(true);
+    let mut attach = |key: ConsumerKey, name: &str| {
+        let (session, tenant) = (world.session(), Tenant { name: name.into(), ..Tenant::default() });
+        let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
+        let mut out = Vec::new();
+        let (position, resume, window) = (Position::default(), false, 1);
+        let input = Input::Attach { session, tenant, consumer: key, position, resume, window, lost };
+        world.state.handle(world.now, input, &mut out);
+        out
+    };
+    let (there, nowhere) = (attach((1, 0), "b"), attach((99, 0), "b"));
+    let [Effect::End(_, one), Effect::End(_, other)] = [&there[..], &nowhere[..]].map(|out| &out[0]) else {
+        panic!("{there:?} {nowhere:?}")
+    };
+    assert_eq!((there.len(), nowhere.len()), (1, 1), "nothing is written down either");
+    assert_eq!(one.to_json().replace("job 1", "job 99"), other.to_json());
+    assert!(attach((1, 0), "a").iter().any(|e| matches!(e, Effect::Consumer(..))));
+    let mut out = Vec::new();
+    let names = |tenant: Option<&str>| world.state.list_jobs(tenant).into_iter().map(|j| j.name).collect::<Vec<_>>();
+    assert_eq!((names(Some("a")).len(), names(Some("c")).len(), names(None).len()), (2, 0, 4));
+    let missing = world.state.cancel(world.now, "b", "job 1", &mut out).expect_err("another's");
+    let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");
+    assert_eq!(missing.to_json().replace("job 1", "job 9"), unknown.to_json());
+    let same = JobRecord { tenant: "b".to_owned(), ..record(0) };
+    assert!(world.state.create(world.now, same, &[None], None, &mut out).is_ok(), "names are each tenant's own");
+}
+
+#[test]
+fn a_tenant_gets_no_more_than_its_quota() {
+    let mut world = World::with(true);
+    let mut out = Vec::new();
+    let another = |name: &str| JobRecord { tenant: "a".to_owned(), name: name.to_owned(), ..record(3) };
+    let refused = world.state.create(world.now, another("x"), &[None], Some(2), &mut out).expect_err("it has two");
+    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("jobs that go on")));
+    world.state.cancel(world.now, "a", "job 0", &mut out).expect("cancelled");
+    assert!(world.state.create(world.now, another("x"), &[None], Some(2), &mut out).is_ok());
+    let quota = Quota { consumers: Some(1), ..Quota::default() };
+    let mut attach = |consumer: ConsumerKey| {
+        let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota });
+        let (position, resume, window, lost) = (Position::default(), false, 1, Vec::new());
+        let input = Input::Attach { session, tenant, consumer, position, resume, window, lost };
+        let mut out = Vec::new();
+        world.state.handle(world.now, input, &mut out);
+        out.into_iter().find_map(|e| if let Effect::End(_, error) = e { Some(error.kind()) } else { None })
+    };
+    assert_eq!(attach((4, 0)), None);
+    assert_eq!(attach((4, 0)), Some(ErrorKind::Conflict), "in its own place it is no other");
+    assert_eq!(attach((3, 0)), Some(ErrorKind::Exhausted));
+}
+
+#[test]
+fn a_worker_of_one_tenant_computes_for_no_other() {
+    let mut world = World::with(true);
+    (1..WORKERS).for_each(|i| world.hello(i));
+    let endless = 2;
+    world.attach(endless, 0, 4);
+    for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+        world.input(Input::Want { session, splits: 2 });
+    }
+    world.flush();
+    assert_eq!((world.workers[1].held.len(), world.workers[2].held.len()), (2, 0));
+    let (session, held) = (world.session(), world.workers[1].held.values().cloned().collect());
+    let (worker, address) = (WorkerId(2), Arc::from("elsewhere:1"));
+    world.input(Input::Hello { session, worker, address, threads: 1, held, serves: Some("b".into()) });
+    assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
+    assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
 }

@@ -34,6 +34,10 @@ pub(super) struct Worker {
     pub(super) rows_done: u64,
     /// Tokens of leases that it has said it does not work on any more.
     pub(super) finished: BTreeSet<u64>,
+    /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
+    failed: Vec<(SplitKey, Ticks)>,
+    /// The tenant that it computes for; `None` is for everybody.
+    pub(super) serves: Option<Arc<str>>,
 }
 
 impl Worker {
@@ -53,6 +57,8 @@ impl Worker {
             splits_done: 0,
             rows_done: 0,
             finished: BTreeSet::new(),
+            failed: Vec::new(),
+            serves: None,
         }
     }
 
@@ -70,6 +76,24 @@ impl Worker {
     /// Returns when it is lost, if nothing is heard of it until then.
     pub(super) fn expiry(&self, lease: Duration) -> Ticks {
         if self.session.is_some() { self.heard + lease } else { self.until }
+    }
+
+    /// Notes that a lease of it ended because its reader could not fetch the split. Readers often notice a death first.
+    pub(super) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) {
+        self.failed.retain(|(_, at)| now - *at <= lease);
+        if !self.finished.contains(&token) {
+            self.failed.push((key, now));
+        }
+    }
+
+    /// Returns the splits that it may have died of.
+    pub(super) fn suspects(&self, now: Ticks, lease: Duration) -> BTreeSet<SplitKey> {
+        let failed = self.failed.iter().filter(|(_, at)| now - *at <= lease).map(|(key, _)| key);
+        self.under_way().chain(failed).copied().collect()
+    }
+
+    pub(super) fn serves(&self, tenant: &str) -> bool {
+        self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
     pub(super) fn is_live(&self) -> bool {

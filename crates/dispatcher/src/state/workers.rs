@@ -24,9 +24,15 @@ impl State {
         address: Arc<str>,
         threads: u32,
         held: &[Lease],
+        serves: Option<Arc<str>>,
         out: &mut Vec<Effect>,
     ) {
         let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
+        if worker.session.is_some() && worker.serves != serves {
+            let error = Error::new(ErrorKind::PermissionDenied, "another worker has this id");
+            return out.push(Effect::End(session, error));
+        }
+        worker.serves = serves;
         if let Some(old) = worker.session {
             self.sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
@@ -48,7 +54,7 @@ impl State {
         let mut unknown = BTreeSet::new();
         for lease in held {
             match self.workers.get(&id).and_then(|w| w.leases.get(&lease.token)) {
-                Some(key) if *key == key_of(lease) => drop(kept.insert(lease.token)),
+                Some(key) if *key == key_of(lease) && self.may_hold(id, lease.job) => drop(kept.insert(lease.token)),
                 _ => out.push(Effect::Worker(session, revoke_event(lease.token))),
             }
             if self.jobs.get(&lease.job).is_none_or(|j| j.record.cancelled) && unknown.insert(lease.job) {
@@ -141,13 +147,14 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
-        let suspects: BTreeSet<_> = worker.under_way().copied().collect();
-        for key in worker.leases.into_values() {
-            out.push(Effect::Remember(Update::Released(key)));
-            let Some(consumer) = self.consumer_mut(key.0) else { continue };
-            consumer.release(key.1);
+        for key in worker.leases.values() {
+            out.push(Effect::Remember(Update::Released(*key)));
+            self.consumer_mut(key.0).map(|c| c.release(key.1));
+        }
+        let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
+        for key in suspects {
             // Without a reader nothing is granted, and nobody could be told.
-            if consumer.reader.is_some() && !worker.leaving && suspects.contains(&key) {
+            if self.consumer(key.0).is_some_and(|c| c.reader.is_some() && key.1 >= c.frontier()) {
                 self.accuse(key, Death { worker: id, address: worker.address.clone(), at: now });
             }
         }

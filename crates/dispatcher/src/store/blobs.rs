@@ -1,4 +1,5 @@
-//! Blobs: files named by the BLAKE3 hash of their content.
+//! Blobs: files named by the BLAKE3 hash of their content, in `blobs/` of the state folder, those of each tenant in a folder of
+//! its own: whoever knows the hash of another's does not have it.
 //!
 //! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
 //! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers share
@@ -32,12 +33,7 @@ impl BlobStore {
     pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
         let dir = state_dir.join("blobs");
         std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
-        for entry in std::fs::read_dir(&dir).map_err(|e| at(&dir, e))? {
-            let path = entry.map_err(|e| at(&dir, e))?.path();
-            if path.extension().is_some_and(|e| e == "part") {
-                std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
-            }
-        }
+        clean(&dir)?;
         Ok(Self { dir, bytes_max, etcd: None })
     }
 
@@ -56,6 +52,12 @@ impl BlobStore {
     /// What the disk says.
     pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
         Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
+    }
+
+    /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
+    pub(crate) fn of(&self, tenant: &str) -> Self {
+        let dir = if tenant.is_empty() { self.dir.clone() } else { self.dir.join(tenant) };
+        Self { dir, bytes_max: self.bytes_max, etcd: self.etcd.as_ref().map(|etcd| etcd.of(tenant)) }
     }
 
     /// Says whether a blob is kept.
@@ -103,6 +105,7 @@ impl BlobStore {
     /// Invalid when `id` is no hash; what the disk says.
     pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
         check(id)?;
+        std::fs::create_dir_all(&self.dir).map_err(|e| at(&self.dir, e))?;
         let part = self.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
         let file = File::create_new(&part).map_err(|e| at(&part, e))?;
         let store = self.clone();
@@ -227,6 +230,19 @@ impl Drop for Incoming {
     }
 }
 
+/// Removes what a crash left behind, in the folders of tenants too.
+fn clean(dir: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(dir).map_err(|e| at(dir, e))? {
+        let path = entry.map_err(|e| at(dir, e))?.path();
+        if path.is_dir() {
+            clean(&path)?;
+        } else if path.extension().is_some_and(|e| e == "part") {
+            std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+        }
+    }
+    Ok(())
+}
+
 /// An id from outside becomes a file name only when it is a hash.
 fn check(id: &str) -> Result<()> {
     if id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
@@ -277,6 +293,20 @@ mod tests {
         std::mem::forget(half);
         BlobStore::open(dir.path(), 1)?;
         assert_eq!(std::fs::read_dir(dir.path().join("blobs"))?.count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn what_one_tenant_has_another_has_not() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 1 << 20)?;
+        let [a, b] = ["a", "b"].map(|tenant| store.of(tenant));
+        let id = a.put(b"bytes")?;
+        assert!(a.has(&id)? && !b.has(&id)? && !store.has(&id)? && read(&b, &id).is_err());
+        std::mem::forget(b.receive(&id.0)?);
+        BlobStore::open(dir.path(), 1)?;
+        assert_eq!(read(&a, &id)?, b"bytes");
+        assert_eq!(std::fs::read_dir(dir.path().join("blobs/b"))?.count(), 0);
         Ok(())
     }
 

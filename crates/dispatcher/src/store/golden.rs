@@ -1,8 +1,8 @@
 //! Tests: what each format ever wrote is read, into the very same state.
 //!
-//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and in etcd (its keys), and
-//! the rows that both are. To make those of a new format: `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. What is there is never
-//! changed.
+//! `tests/golden/v<n>` has a ledger of format n as a file (its pages that are not empty, as text) and the rows that it is;
+//! `v<n>-<what>`, one of the same format whose rows have gained fields. To make a new one, name it in [`GOLDEN`]:
+//! `FOREBAY_WRITE_GOLDEN=1 cargo test golden`. What is there is never changed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,11 @@ use crate::records::{Batch, Grant, Ledger, Position, Update};
 
 const PAGE: usize = 4096;
 
-fn folder(format: u64) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{format}"))
+/// The folders and their formats. The last is what is written today.
+const GOLDEN: [(&str, u64); 3] = [("v1", 1), ("v2", 2), ("v2-tenants", 2)];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// What the golden files of each format are made of.
@@ -57,20 +60,32 @@ fn a_ledger_of_every_format_is_read_into_the_very_state() -> Result<()> {
     if std::env::var_os("FOREBAY_WRITE_GOLDEN").is_some() {
         write()?;
     }
-    for format in FORMAT_OLDEST..=FORMAT {
+    assert_eq!((GOLDEN[0].1, GOLDEN[GOLDEN.len() - 1].1), (FORMAT_OLDEST, FORMAT));
+    for (name, format) in GOLDEN {
         let dir = tempfile::tempdir()?;
-        let golden = folder(format);
+        let golden = folder(name);
         std::fs::write(dir.path().join(FILE), from_text(&std::fs::read_to_string(golden.join("ledger.pages"))?)?)?;
         let mut expected = Ledger::default();
         expected.apply(&rows::read(&std::fs::read(golden.join("ledger.jsonl"))?)?);
         for opened in ["first", "again"] {
-            assert_eq!(LedgerStore::open(dir.path())?.load()?, expected, "format {format}, {opened}");
+            assert_eq!(LedgerStore::open(dir.path())?.load()?, expected, "{name}, {opened}");
         }
         // It can be written to, and the file as it was is kept.
         LedgerStore::open(dir.path())?.commit(&Batch::default())?;
         let kept = dir.path().join(format!("ledger.redb.format-{format}"));
         assert_eq!(kept.exists(), format < FORMAT);
     }
+    Ok(())
+}
+
+/// Reading the same of a file and of rows would not show a field that both forget.
+#[test]
+fn what_is_written_today_is_written_as_before() -> Result<()> {
+    let mut ledger = Ledger::default();
+    batches().iter().for_each(|batch| ledger.apply(batch));
+    let golden = std::fs::read(folder(GOLDEN[GOLDEN.len() - 1].0).join("ledger.jsonl"))?;
+    assert_eq!(String::from_utf8_lossy(&rows::write(&ledger.to_batch())?), String::from_utf8_lossy(&golden));
+    assert!(golden.windows(8).any(|w| w == b"a-tenant"));
     Ok(())
 }
 
@@ -81,7 +96,7 @@ fn write() -> Result<()> {
         LedgerStore::open(dir.path())?.commit(&batch)?;
         ledger.apply(&batch);
     }
-    let golden = folder(FORMAT);
+    let golden = folder(GOLDEN[GOLDEN.len() - 1].0);
     if golden.join("ledger.pages").exists() {
         return Err(Error::internal(format!("{} was written by an earlier version: keep it", golden.display())));
     }

@@ -184,6 +184,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Batch> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use forebay_proto::JobKey;
 
     pub(crate) fn job(id: u64, name: &str) -> Arc<JobRecord> {
         Arc::new(JobRecord {
@@ -199,6 +200,8 @@ pub(crate) mod tests {
             index: "an index".to_owned(),
             even: true,
             cancelled: false,
+            tenant: "a-tenant".to_owned(),
+            key: JobKey::from_bytes(&[7; 16]),
         })
     }
 

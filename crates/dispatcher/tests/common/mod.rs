@@ -10,14 +10,13 @@ use forebay_dispatcher::{Dispatcher, Indexed, Indexer, Options};
 use forebay_plan::{Extent, Graph, Source};
 use forebay_proto::{
     Ack, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, DispatcherClient, Hello, JobDefinition, Lease,
-    OpenJobRequest, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event, consumer_message,
-    open_job_event, reach, to_error, worker_event, worker_message,
+    Link, OpenJobRequest, Remote, Want, WorkerEvent, WorkerHeartbeat, WorkerMessage, client, consumer_event,
+    consumer_message, open_job_event, reach, to_error, worker_event, worker_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -64,8 +63,8 @@ impl Running {
         }
     }
 
-    pub(crate) async fn client(&self) -> Result<DispatcherClient<Channel>> {
-        Ok(client(reach(&self.address, PATIENCE).await?))
+    pub(crate) async fn client(&self) -> Result<DispatcherClient<Link>> {
+        Ok(client(reach(&Remote::new(&*self.address), PATIENCE).await?))
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod table;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result, SampleId};
+use forebay_plan::Extent;
 
 use crate::store::Stat;
 pub(crate) use build::{build, check};
@@ -121,6 +122,11 @@ impl SourceIndex {
             Layout::Computed { rows, row_bytes } => rows.saturating_mul(row_bytes),
             _ => self.0.stats.iter().fold(0, |sum, s| sum.saturating_add(s.size)),
         }
+    }
+
+    /// Returns what a plan needs to know of the source.
+    pub fn extent(&self) -> Extent {
+        Extent { rows: self.rows(), blocks: self.blocks(), bytes: self.bytes() }
     }
 
     /// Returns the pinned files in order.

@@ -31,6 +31,9 @@ pub struct PutBlobResponse {}
 pub struct GetBlobRequest {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
+    /// Whose. Only a worker that serves every tenant names one; nobody else is asked.
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobRequest {
@@ -102,6 +105,12 @@ pub struct JobDefinition {
     pub index: ::prost::alloc::string::String,
     #[prost(bool, tag = "10")]
     pub even: bool,
+    /// Whose job it is; empty where the dispatcher asks for no tokens.
+    #[prost(string, tag = "11")]
+    pub tenant: ::prost::alloc::string::String,
+    /// 16 bytes that a ticket must carry, so that only the tenant's readers are served; empty asks for none.
+    #[prost(bytes = "vec", tag = "12")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
@@ -416,6 +425,11 @@ pub struct JobStatus {
     pub consumers: ::prost::alloc::vec::Vec<ConsumerStatus>,
     #[prost(uint64, tag = "6")]
     pub seed: u64,
+    #[prost(string, tag = "7")]
+    pub tenant: ::prost::alloc::string::String,
+    /// What tickets for its chunks carry. Told to its own tenant alone.
+    #[prost(bytes = "vec", tag = "8")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerStatus {
@@ -468,6 +482,9 @@ pub struct WorkerStatus {
 pub struct CancelJobRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+    /// Whose; empty is the caller's own. Only an administrator may name another.
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobResponse {}

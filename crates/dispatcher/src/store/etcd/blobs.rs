@@ -1,6 +1,7 @@
 //! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
 //!
-//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`).
+//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`). Those
+//! of each tenant lie under its name.
 
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use super::keys::Keys;
 pub(crate) struct EtcdBlobs {
     etcd: Arc<Etcd>,
     keys: Keys,
+    /// Whose they are; empty is nobody in particular.
+    tenant: String,
     runtime: tokio::runtime::Handle,
 }
 
@@ -28,7 +31,12 @@ impl std::fmt::Debug for EtcdBlobs {
 impl EtcdBlobs {
     /// Must be called within a runtime.
     pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys) -> Self {
-        Self { etcd, keys, runtime: tokio::runtime::Handle::current() }
+        Self { etcd, keys, tenant: String::new(), runtime: tokio::runtime::Handle::current() }
+    }
+
+    /// Returns those of a tenant, by its checked name.
+    pub(crate) fn of(&self, tenant: &str) -> Self {
+        Self { tenant: tenant.to_owned(), ..self.clone() }
     }
 
     /// Returns the number of bytes of a blob, if it is there.
@@ -36,7 +44,9 @@ impl EtcdBlobs {
     /// # Errors
     /// Unavailable when etcd does not answer; Data when it is no number.
     pub(crate) fn size(&self, id: &str) -> Result<Option<u64>> {
-        let Some(kv) = self.runtime.block_on(self.etcd.get(&self.keys.blob(id)))? else { return Ok(None) };
+        let Some(kv) = self.runtime.block_on(self.etcd.get(&self.keys.blob(&self.tenant, id)))? else {
+            return Ok(None);
+        };
         let size = std::str::from_utf8(&kv.value).ok().and_then(|text| text.parse().ok());
         size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
     }
@@ -47,9 +57,9 @@ impl EtcdBlobs {
     /// What etcd says; what `read` returns.
     pub(crate) fn write(&self, id: &str, bytes: u64, mut read: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<()> {
         for part in 0..parts(bytes) {
-            self.put(put(self.keys.blob_part(id, part), read(VALUE_BYTES_MAX)?, 0))?;
+            self.put(put(self.keys.blob_part(&self.tenant, id, part), read(VALUE_BYTES_MAX)?, 0))?;
         }
-        self.put(put(self.keys.blob(id), bytes.to_string().into_bytes(), 0))
+        self.put(put(self.keys.blob(&self.tenant, id), bytes.to_string().into_bytes(), 0))
     }
 
     /// Gives the parts of a blob to `see`.
@@ -58,7 +68,7 @@ impl EtcdBlobs {
     /// Data when one is missing; what etcd says; what `see` returns.
     pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
         for part in 0..parts(bytes) {
-            let kv = self.runtime.block_on(self.etcd.get(&self.keys.blob_part(id, part)))?;
+            let kv = self.runtime.block_on(self.etcd.get(&self.keys.blob_part(&self.tenant, id, part)))?;
             let kv = kv.ok_or_else(|| Error::data(format!("part {part} of blob {id} is missing in etcd")))?;
             see(Bytes::from(kv.value))?;
         }

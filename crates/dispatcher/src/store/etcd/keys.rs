@@ -51,14 +51,18 @@ impl Keys {
         format!("{}/state/{seq:016x}/", self.prefix).into_bytes()
     }
 
-    /// How large a blob is. It is there once this is.
-    pub(super) fn blob(&self, id: &str) -> Vec<u8> {
-        format!("{}/blobs/{id}", self.prefix).into_bytes()
+    /// How large a blob of a tenant is. It is there once this is. A tenant's name is shorter than any id, so that neither is
+    /// taken for the other.
+    pub(super) fn blob(&self, tenant: &str, id: &str) -> Vec<u8> {
+        match tenant {
+            "" => format!("{}/blobs/{id}", self.prefix).into_bytes(),
+            _ => format!("{}/blobs/{tenant}/{id}", self.prefix).into_bytes(),
+        }
     }
 
     /// A part of a blob.
-    pub(super) fn blob_part(&self, id: &str, part: usize) -> Vec<u8> {
-        part_of(&format!("{}/blobs/{id}/", self.prefix).into_bytes(), part)
+    pub(super) fn blob_part(&self, tenant: &str, id: &str, part: usize) -> Vec<u8> {
+        part_of(&[self.blob(tenant, id), vec![b'/']].concat(), part)
     }
 }
 

@@ -1,0 +1,329 @@
+//! Who calls: finds out whose token a call carries before a byte of it is read, and refuses who has none.
+//!
+//! Without a file of tokens everybody is everything, as on a machine of one's own. The file is looked at once a second; one that
+//! has changed is taken up, and whoever is no longer in it has its sessions ended. One that cannot be read changes nothing.
+//! Invariants: a token is compared by its hash, in the same time whoever it resembles; nothing of it is logged.
+
+mod bucket;
+mod file;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use forebay_core::{Clock, Error, ErrorKind, Result};
+use forebay_proto::{TOO_FAST, bearer, to_status};
+use subtle::ConstantTimeEq;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataMap;
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+
+pub use file::{NewToken, Role, new_token};
+
+use crate::tenant::Tenant;
+use bucket::Bucket;
+use file::{Digest, Entry, TokenFile};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Somebody who calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Principal {
+    pub(crate) tenant: Tenant,
+    role: Role,
+    /// Cancelled when its token is no longer good.
+    pub(crate) revoked: CancellationToken,
+}
+
+impl Principal {
+    fn anybody() -> Self {
+        Self { tenant: Tenant::default(), role: Role::Admin, revoked: CancellationToken::new() }
+    }
+
+    /// Refuses whoever may not do what takes this role.
+    ///
+    /// # Errors
+    /// PermissionDenied.
+    pub(crate) fn must_be(&self, role: Role) -> Result<()> {
+        if self.role == role || self.is_admin() {
+            return Ok(());
+        }
+        let message = format!("this takes the token of a {}, and this one is of a {}", name(role), name(self.role));
+        Err(Error::new(ErrorKind::PermissionDenied, message).hint("make another with `forebay token new --role`"))
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        self.role == Role::Admin
+    }
+
+    /// Returns whose jobs it may see; `None` is everybody's.
+    pub(crate) fn sees(&self) -> Option<Arc<str>> {
+        (!self.is_admin()).then(|| self.tenant.name.clone())
+    }
+
+    /// Returns for whom it computes; `None` is for everybody.
+    pub(crate) fn serves(&self) -> Option<Arc<str>> {
+        Some(self.tenant.name.clone()).filter(|name| self.role == Role::Worker && !name.is_empty())
+    }
+}
+
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Worker => "worker",
+        Role::Admin => "admin",
+    }
+}
+
+/// Tells callers apart.
+pub(crate) struct Access {
+    /// `None`: everybody is everything.
+    tokens: Option<Tokens>,
+    clock: Arc<dyn Clock>,
+}
+
+struct Tokens {
+    path: PathBuf,
+    /// What the file was when it was read first.
+    first: Stamp,
+    known: RwLock<HashMap<Entry, Arc<Principal>>>,
+    /// By tenant.
+    calls: Mutex<HashMap<Arc<str>, Bucket>>,
+    refused: AtomicU64,
+}
+
+/// What changes when a file does.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+impl Access {
+    /// Reads the file of tokens, if there is one.
+    ///
+    /// # Errors
+    /// What reading it gives.
+    pub(crate) fn open(path: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let tokens = |path: &Path| {
+            let (known, calls, refused) = (RwLock::default(), Mutex::default(), AtomicU64::new(0));
+            // Before it is read: one that changes meanwhile is read again.
+            let tokens = Tokens { path: path.to_owned(), first: stamp(path), known, calls, refused };
+            tokens.take_up(TokenFile::read(path)?);
+            Ok::<_, Error>(tokens)
+        };
+        Ok(Self { tokens: path.map(tokens).transpose()?, clock })
+    }
+
+    /// Says whether anybody is asked for a token.
+    pub(crate) fn asks(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    /// Finds out who calls, and counts the call.
+    ///
+    /// # Errors
+    /// PermissionDenied when there is no token, or none that is known; Exhausted, with the context [`TOO_FAST`], when its
+    /// tenant calls too often.
+    fn admit(&self, call: &MetadataMap) -> Result<Arc<Principal>> {
+        let Some(tokens) = &self.tokens else { return Ok(Arc::new(Principal::anybody())) };
+        let found = match bearer(call) {
+            None => {
+                Err(Error::new(ErrorKind::PermissionDenied, "the dispatcher asks for a token, and the call has none")
+                    .hint("set FOREBAY_TOKEN or FOREBAY_TOKEN_FILE, or give token=; `forebay token new` makes one"))
+            }
+            Some(token) => tokens.find(&Digest::of(token)).ok_or_else(|| {
+                Error::new(ErrorKind::PermissionDenied, "the dispatcher does not know this token, or not any more")
+                    .hint("ask for a new one: `forebay token new --tokens FILE` makes it")
+            }),
+        };
+        let found = found.inspect_err(|_| {
+            tokens.refused.fetch_add(1, Relaxed);
+        })?;
+        tokens.count(&found.tenant, self.clock.now())?;
+        Ok(found)
+    }
+
+    /// Looks after the file for ever.
+    pub(crate) async fn watch(&self) -> Infallible {
+        let Some(tokens) = &self.tokens else { return std::future::pending().await };
+        let mut seen = tokens.first;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let refused = tokens.refused.swap(0, Relaxed);
+            if refused > 0 {
+                tracing::warn!(refused, "calls without a token that is known");
+            }
+            let now = stamp(&tokens.path);
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match TokenFile::read(&tokens.path) {
+                Ok(file) => {
+                    tracing::info!(tokens = file.tokens.len(), "the file of tokens has changed and was taken up");
+                    tokens.take_up(file);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the file of tokens was not taken up; those from before stay good")
+                }
+            }
+        }
+    }
+}
+
+impl Tokens {
+    /// Compares with all of them: how long it takes says nothing of which is near.
+    fn find(&self, digest: &Digest) -> Option<Arc<Principal>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for (entry, principal) in &*known {
+            if bool::from(entry.sha256.0[..].ct_eq(&digest.0)) {
+                found = Some(principal.clone());
+            }
+        }
+        found
+    }
+
+    fn count(&self, tenant: &Tenant, now: forebay_core::Ticks) -> Result<()> {
+        let Some(rate) = tenant.quota.calls_per_second else { return Ok(()) };
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = calls.entry(tenant.name.clone()).or_insert_with(|| Bucket::new(now));
+        if bucket.take(now, rate) {
+            return Ok(());
+        }
+        let message =
+            format!("tenant {:?} calls the dispatcher more than {rate} times a second, its quota", tenant.name);
+        Err(Error::new(ErrorKind::Exhausted, message)
+            .with(TOO_FAST, rate)
+            .hint("open fewer jobs and readers at once, or ask for a larger quota"))
+    }
+
+    /// Takes what a file says. Whoever stays as it was keeps its sessions, with what its quota is from now on.
+    fn take_up(&self, file: TokenFile) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut old = std::mem::take(&mut *known);
+        for entry in file.tokens {
+            let quota = file.tenants.get(&entry.tenant).copied().unwrap_or_default();
+            let tenant = Tenant { name: entry.tenant.as_str().into(), quota };
+            let revoked = old.remove(&entry).map(|p| p.revoked.clone()).unwrap_or_default();
+            let principal = Arc::new(Principal { tenant, role: entry.role, revoked });
+            known.insert(entry, principal);
+        }
+        old.into_values().for_each(|gone| gone.revoked.cancel());
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len(), found.ino()))
+}
+
+/// Lets calls in that carry a token, and says to the service whose they are (see [`caller`]).
+#[derive(Clone)]
+pub(crate) struct Guard(pub(crate) Arc<Access>);
+
+impl Interceptor for Guard {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let principal = self.0.admit(request.metadata()).map_err(|e| to_status(&e))?;
+        request.extensions_mut().insert(principal);
+        Ok(request)
+    }
+}
+
+/// Returns who calls, if that takes no more than this role.
+///
+/// # Errors
+/// PermissionDenied.
+pub(crate) fn caller<T>(request: &Request<T>, role: Role) -> Result<Arc<Principal>, Status> {
+    let principal = request.extensions().get::<Arc<Principal>>();
+    let principal = principal.ok_or_else(|| to_status(&Error::internal("a call came past the guard")))?;
+    principal.must_be(role).map_err(|e| to_status(&e))?;
+    Ok(principal.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenant::Quota;
+    use forebay_core::SystemClock;
+
+    fn call(token: Option<&str>) -> MetadataMap {
+        let mut call = MetadataMap::new();
+        if let Some(token) = token {
+            call.insert("authorization", format!("Bearer {token}").parse().expect("a header"));
+        }
+        call
+    }
+
+    fn file(tokens: &[(&str, Role, &str)], quota: Quota) -> TokenFile {
+        let entry = |(token, role, tenant): &(&str, Role, &str)| Entry {
+            sha256: Digest::of(token),
+            role: *role,
+            tenant: (*tenant).to_owned(),
+        };
+        let tenants = [("a".to_owned(), quota)].into();
+        TokenFile { tokens: tokens.iter().map(entry).collect(), tenants }
+    }
+
+    fn access(file: TokenFile) -> Access {
+        let tokens = Tokens {
+            path: PathBuf::new(),
+            first: None,
+            known: RwLock::default(),
+            calls: Mutex::default(),
+            refused: AtomicU64::new(0),
+        };
+        tokens.take_up(file);
+        Access { tokens: Some(tokens), clock: Arc::new(SystemClock::default()) }
+    }
+
+    fn kind(result: Result<Arc<Principal>>) -> Option<ErrorKind> {
+        result.err().map(|e| e.kind())
+    }
+
+    #[test]
+    fn a_token_says_who_calls_and_no_other_word_does() -> Result<()> {
+        let tokens = [("one", Role::Client, "a"), ("two", Role::Worker, ""), ("three", Role::Admin, "")];
+        let access = access(file(&tokens, Quota::default()));
+        let of = |token| access.admit(&call(Some(token)));
+        assert_eq!((&*of("one")?.tenant.name, of("one")?.sees().as_deref()), ("a", Some("a")));
+        assert_eq!((of("two")?.serves(), of("three")?.sees()), (None, None));
+        for (token, may) in [("one", [true, false, false]), ("two", [false, true, false]), ("three", [true; 3])] {
+            let roles = [Role::Client, Role::Worker, Role::Admin];
+            assert_eq!(roles.map(|role| of(token).is_ok_and(|p| p.must_be(role).is_ok())), may, "{token}");
+        }
+        for wrong in [None, Some(""), Some("on"), Some("onee"), Some("One")] {
+            assert_eq!(kind(access.admit(&call(wrong))), Some(ErrorKind::PermissionDenied), "{wrong:?}");
+        }
+        let nobody = Access { tokens: None, clock: access.clock.clone() };
+        assert!(nobody.admit(&call(None))?.is_admin() && nobody.admit(&call(Some("any")))?.is_admin());
+        Ok(())
+    }
+
+    #[test]
+    fn a_token_that_is_gone_ends_its_sessions_and_no_others() -> Result<()> {
+        let both = [("one", Role::Client, "a"), ("two", Role::Client, "a")];
+        let access = access(file(&both, Quota::default()));
+        let [one, two] = ["one", "two"].map(|t| access.admit(&call(Some(t))));
+        let quota = Quota { jobs: Some(3), ..Quota::default() };
+        let Some(tokens) = &access.tokens else { panic!("it has some") };
+        tokens.take_up(file(&both[1..], quota));
+        assert!(one?.revoked.is_cancelled() && !two?.revoked.is_cancelled());
+        assert_eq!(kind(access.admit(&call(Some("one")))), Some(ErrorKind::PermissionDenied));
+        assert_eq!(access.admit(&call(Some("two")))?.tenant.quota, quota);
+        Ok(())
+    }
+
+    #[test]
+    fn a_tenant_that_calls_too_often_is_told_its_quota() {
+        let quota = Quota { calls_per_second: Some(2), ..Quota::default() };
+        let access = access(file(&[("one", Role::Client, "a"), ("two", Role::Client, "b")], quota));
+        let mut calls = (0..100).map(|_| access.admit(&call(Some("one"))));
+        let error = calls.find_map(Result::err).expect("too many");
+        assert_eq!((error.kind(), error.get(TOO_FAST)), (ErrorKind::Exhausted, Some("2")));
+        assert!((0..100).all(|_| access.admit(&call(Some("two"))).is_ok()), "others do not notice");
+    }
+}

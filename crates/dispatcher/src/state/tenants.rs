@@ -1,0 +1,81 @@
+//! What belongs to whom, and which workers may compute for whom.
+
+use std::collections::BTreeSet;
+
+use forebay_core::{Error, Result, WorkerId};
+
+use super::consumers::no_job;
+use super::worker::Worker;
+use super::{Job, State};
+use crate::records::ConsumerKey;
+use crate::tenant::{Tenant, check_quota};
+
+/// The workers that may be given splits of a consumer.
+pub(super) struct Team<'a> {
+    tenant: &'a str,
+    /// Where its tenant has as many as it may: those.
+    only: Option<BTreeSet<WorkerId>>,
+}
+
+impl Team<'_> {
+    pub(super) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
+        worker.serves(self.tenant) && self.only.as_ref().is_none_or(|only| only.contains(&id))
+    }
+}
+
+impl State {
+    /// Refuses a job that is another's as one that does not exist.
+    ///
+    /// # Errors
+    /// NotFound.
+    pub(super) fn check_owner(&self, tenant: &Tenant, job: u64) -> Result<(), Error> {
+        let owned = self.jobs.get(&job).is_some_and(|j| j.record.tenant == *tenant.name);
+        if owned { Ok(()) } else { Err(no_job(job)) }
+    }
+
+    /// Refuses one more job.
+    ///
+    /// # Errors
+    /// Exhausted.
+    pub(super) fn check_jobs(&self, tenant: &str, may: Option<u32>) -> Result<()> {
+        let goes_on = |j: &&Job| !j.record.cancelled && !j.is_finished();
+        let has = || self.of_tenant(tenant).filter(goes_on).count();
+        may.map_or(Ok(()), |_| check_quota(tenant, "jobs that go on", has(), may))
+    }
+
+    /// Refuses one more reader; one that takes the place of another is none.
+    ///
+    /// # Errors
+    /// Exhausted.
+    pub(super) fn check_readers(&self, tenant: &Tenant, key: ConsumerKey) -> Result<()> {
+        let may = tenant.quota.consumers;
+        if may.is_none() || self.consumer(key).is_some_and(|c| c.reader.is_some()) {
+            return Ok(());
+        }
+        let readers = self.of_tenant(&tenant.name).flat_map(|j| &j.consumers).filter(|c| c.reader.is_some());
+        check_quota(&tenant.name, "consumers that are attached", readers.count(), may)
+    }
+
+    /// Returns who may compute for a consumer.
+    pub(super) fn team(&self, key: ConsumerKey) -> Team<'_> {
+        let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
+        let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
+        let only = may.and_then(|may| {
+            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(Worker::is_live);
+            let leases = self.of_tenant(tenant).flat_map(|j| &j.consumers).flat_map(|c| c.leases().values());
+            let at_it: BTreeSet<_> = leases.map(|h| h.worker).filter(is_live).collect();
+            (at_it.len() >= may as usize).then_some(at_it)
+        });
+        Team { tenant, only }
+    }
+
+    /// Says whether a worker serves the tenant of a job.
+    pub(super) fn may_hold(&self, id: WorkerId, job: u64) -> bool {
+        let (worker, job) = (self.workers.get(&id), self.jobs.get(&job));
+        worker.zip(job).is_some_and(|(worker, job)| worker.serves(&job.record.tenant))
+    }
+
+    fn of_tenant<'a>(&'a self, tenant: &'a str) -> impl Iterator<Item = &'a Job> {
+        self.jobs.values().filter(move |j| j.record.tenant == tenant)
+    }
+}
