@@ -47,8 +47,8 @@ class JobStatus:
         seed: Its seed.
         consumers: Its readers.
         tenant: Whose it is; empty where the service has no tokens.
-        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where nothing
-            is asked. A secret: it is not shown.
+        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where
+            nothing is asked. A secret: it is not shown.
     """
 
     name: str
