@@ -89,7 +89,10 @@ def differ(got: dict[str, np.ndarray], want: dict[str, np.ndarray], key: str) ->
         return f"{got.get(key)!r:.200} and not {want.get(key)!r:.200}"
     rows = [i for i in range(len(want[key])) if not np.array_equal(got[key][i], want[key][i])]
     share = float(np.mean(got[key] != want[key]))
-    return f"rows {rows[:8]} of {len(want[key])}, {share:.1%} of the values; ids {got['id'].tolist() == want['id'].tolist()}"
+    same_ids = np.array_equal(got["id"], want["id"])
+    return (
+        f"rows {rows[:8]} of {len(want[key])}, {share:.1%} of the values; ids are {'' if same_ids else 'not '}the same"
+    )
 
 
 class Chaos:

@@ -3,7 +3,7 @@
 //! | column | array |
 //! |---|---|
 //! | numbers, tensors of one shape | an array of that dtype over the engine's memory |
-//! | tensors of different shapes | an object array of arrays over the engine's memory |
+//! | tensors of different shapes | an object array of arrays over the engine's memory; padded ones an array of that dtype |
 //! | bytes, strings | an object array of `bytes`, `str`; `None` where missing |
 //! | floats with missing values | NaN where missing |
 //! | other numbers that may be missing | `numpy.ma.MaskedArray` |
@@ -87,7 +87,12 @@ fn numbers(field: &Field, column: &ArrayRef) -> forebay_core::Result<Numbers> {
         let missing = if field.nullable { column.nulls().cloned() } else { None };
         return Ok(Numbers::Dense { buffer, dtype, shape, missing });
     }
-    let shapes = (0..column.len()).map(|i| tensor_shape_of_row(&field.kind, column, i)).collect::<Result<_, _>>()?;
+    let shapes = (0..column.len()).map(|i| tensor_shape_of_row(&field.kind, column, i));
+    let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+    if let Some(inner) = shapes.first().filter(|first| field.uniform && shapes.iter().all(|shape| shape == *first)) {
+        let shape = std::iter::once(column.len()).chain(inner.iter().copied()).collect();
+        return Ok(Numbers::Dense { buffer, dtype, shape, missing: None });
+    }
     Ok(Numbers::Ragged { buffer, dtype, shapes })
 }
 

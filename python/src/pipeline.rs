@@ -139,15 +139,22 @@ impl Pipeline {
     }
 
     /// The pipeline for people; with `plan`, also how an epoch is cut and dealt, which needs the files.
-    fn explain(&self, py: Python<'_>, plan: bool, consumers: u32, even: Option<bool>) -> PyResult<String> {
+    fn explain(
+        &self,
+        py: Python<'_>,
+        plan: bool,
+        consumers: u32,
+        even: Option<bool>,
+        coordinated: bool,
+    ) -> PyResult<String> {
         interruptible(py, |poll| {
             let stages = Stages::new(&self.graph)?;
             if !plan {
                 return Ok(forebay_plan::explain(&stages, None));
             }
             let index = index(&self.graph, stages.counted, poll)?;
-            let extent = index.extent();
-            let plan = EpochPlan::new(&stages, extent, Seed(0), Deal::choose(&stages, consumers, even), None)?;
+            let deal = Deal::choose(&stages, consumers, even, coordinated);
+            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
     }
@@ -194,7 +201,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, executor, budget, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, coordinated, executor, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -206,6 +213,7 @@ impl Pipeline {
         consumer: u32,
         consumers: u32,
         even: Option<bool>,
+        coordinated: bool,
         executor: &str,
         budget: ErrorBudget,
         state: Option<&str>,
@@ -216,7 +224,8 @@ impl Pipeline {
             let blobs = Arc::new(self.blobs.clone());
             let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
             let sizing = state.as_ref().and_then(|s| s.sizing);
-            let executable = prepare(&self.graph, Seed(seed), consumers, even, sizing, &environment, poll)?;
+            let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
+            let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
@@ -296,7 +305,7 @@ impl Pipeline {
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
         let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
-        let executable = prepare(&graph, Seed(0), 1, None, None, &environment, poll)?;
+        let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
             LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
@@ -319,7 +328,7 @@ impl Pipeline {
 
 fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
     let before = graph.nodes().iter().take_while(|n| !Arc::ptr_eq(n, node));
-    before.into_iter().any(|n| matches!(n.op, Op::Batch { .. }))
+    before.into_iter().any(|n| n.op.class() == Class::Group)
 }
 
 /// A function after batch sees columns.
@@ -335,16 +344,14 @@ fn as_batched(node: &Arc<Node>) -> Node {
 fn prepare(
     graph: &Graph,
     seed: Seed,
-    consumers: u32,
-    even: Option<bool>,
+    deal: impl Fn(&Stages) -> Deal,
     sizing: Option<Sizing>,
     environment: &Environment,
     poll: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Arc<Executable>> {
     let stages = Arc::new(Stages::new(graph)?);
     let index = index(graph, stages.counted, poll)?;
-    let extent = index.extent();
-    let plan = EpochPlan::new(&stages, extent, seed, Deal::choose(&stages, consumers, even), sizing)?;
+    let plan = EpochPlan::new(&stages, index.extent(), seed, deal(&stages), sizing)?;
     Executable::new(stages, Arc::new(plan), Some(index), environment)
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct ServiceClient {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-type JobRow = (String, String, String, u64, u64, Vec<ConsumerRow>, String, String);
+type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
@@ -60,7 +60,8 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, consumers (index, attached, epoch, split, splits, leased, skipped), tenant, key.
+    /// Name, dataset, state, epochs, seed, splits raced, consumers (index, attached, epoch, split, splits, leased, skipped),
+    /// tenant, key.
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
         Ok(jobs
@@ -70,7 +71,7 @@ impl ServiceClient {
                 let consumers =
                     consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
                 let key = j.key.iter().map(|b| format!("{b:02x}")).collect();
-                (j.name, j.dataset, j.state, j.epochs, j.seed, consumers.collect(), j.tenant, key)
+                (j.name, j.dataset, j.state, j.epochs, j.seed, j.raced, consumers.collect(), j.tenant, key)
             })
             .collect())
     }
@@ -90,7 +91,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, budget, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -102,6 +103,7 @@ impl ServiceClient {
         consumer: u32,
         consumers: u32,
         even: Option<bool>,
+        coordinated: bool,
         budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
@@ -111,7 +113,7 @@ impl ServiceClient {
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
-        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even };
+        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated };
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();

@@ -6,9 +6,10 @@ import io
 import json
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forebay as fb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,13 @@ def _cache(tmp_path_factory: pytest.TempPathFactory):
     patch.setenv("FOREBAY_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[fb.Service]:
+    """Two workers of one thread, for all tests of a file."""
+    with fb.up(workers=2, threads=1) as service:
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import random
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,11 @@ from pictures import encoded, picture
 
 PNGS = [encoded(picture(i, 12 + i % 5, 10 + i % 3), ["PNG", "JPEG", "WEBP"][i % 3]) for i in range(40)]
 WORDS = ["", "a", "naïve", "tide", "forebay", "Σ"]
+
+
+def name() -> str:
+    """A job's name that no other job has."""
+    return f"job-{uuid.uuid4().hex[:8]}"
 
 
 # Users' functions: of a sample, of columns, with and without a generator of their own.

@@ -19,12 +19,6 @@ import pyarrow as pa
 import pytest
 
 
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=2, threads=1) as service:
-        yield service
-
-
 def job() -> str:
     return f"job-{uuid.uuid4().hex[:8]}"
 

@@ -154,4 +154,4 @@ def test_missing_numbers_are_not_looked_at_and_integers_need_not_be():
     )
     with pytest.raises(E.DataError) as caught:
         list(ragged.check_finite())
-    assert (caught.value.context["sample"], caught.value.context["index"]) == ("0:1", "[1]")
+    assert (caught.value.context["sample"], caught.value.context["index"]) == ("row 1", "[1]")

@@ -11,12 +11,6 @@ import pytest
 from pipelines import fingerprint
 
 
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=2, threads=1) as service:
-        yield service
-
-
 def job() -> str:
     return f"job-{uuid.uuid4().hex[:8]}"
 

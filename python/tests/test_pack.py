@@ -147,12 +147,6 @@ def test_rows_of_one_document_draw_numbers_of_their_own():
     assert len(set(drawn)) == len(drawn)
 
 
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=2, threads=1) as service:
-        yield service
-
-
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_service_gives_the_same_rows(service, name):
     ds = PIPELINES[name]()

@@ -8,24 +8,13 @@ import random
 import subprocess
 import sys
 import textwrap
-import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
 import numpy as np
 import pytest
-from pipelines import fingerprint
-
-
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=2, threads=1) as service:
-        yield service
-
-
-def name() -> str:
-    return f"job-{uuid.uuid4().hex[:8]}"
+from pipelines import fingerprint, name
 
 
 def draw(row, rng):

@@ -9,24 +9,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
 import numpy as np
 import pyarrow.flight as flight
 import pytest
-from pipelines import fingerprint, make
-
-
-@pytest.fixture(scope="module")
-def service():
-    with fb.up(workers=2, threads=1) as service:
-        yield service
-
-
-def name() -> str:
-    return f"job-{uuid.uuid4().hex[:8]}"
+from pipelines import fingerprint, make, name
 
 
 def stream(ds, service, **options) -> list:

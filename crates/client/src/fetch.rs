@@ -118,7 +118,8 @@ impl Fetcher {
             }
             match self.link.update(|s| trial.after(s, ended)) {
                 After::Again => again = true,
-                After::Stop => return,
+                // Another worker may have been at it, too.
+                After::Stop => return self.link.room.notify_waiters(),
                 After::Complain => return self.link.to_say.notify_one(),
             }
         }

@@ -32,6 +32,8 @@ pub struct JobSpec {
     pub consumers: u32,
     /// Whether all readers get as much in every epoch; `None` is so where there are several and counts are known.
     pub even: Option<bool>,
+    /// Whether all readers get batches of the same bucket at each step. Default: false.
+    pub coordinated: bool,
 }
 
 /// A job that the dispatcher has recorded.
@@ -118,14 +120,14 @@ pub(crate) fn open(
         seed: spec.seed.0,
         epochs: spec.epochs.unwrap_or(0),
         consumers: spec.consumers,
-        even: Deal::choose(&stages, spec.consumers, spec.even).even,
+        even: Deal::choose(&stages, spec.consumers, spec.even, spec.coordinated).even,
+        coordinated: spec.coordinated,
     };
     let definition = ask_again(service, &request, progress, poll)?;
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
-    let deal = Deal { consumers: definition.consumers, even: definition.even };
-    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), deal, Some(sizing))?;
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     Ok(OpenedJob {
         dispatcher: service.leader().remote().clone(),
         definition,

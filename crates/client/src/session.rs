@@ -93,9 +93,9 @@ impl Session {
                     None => return Err(Error::unavailable("the dispatcher ended the session").into()),
                     Some(event) => {
                         let fetch = link.update(|s| self.talk.heard(link.now(), s, event.event));
+                        // Whoever fetches from a worker that is not wanted any more need not wait for it.
+                        link.room.notify_waiters();
                         if let Some(fetch) = fetch {
-                            // Whoever fetched it from another worker need not wait for that one any more.
-                            link.room.notify_waiters();
                             let fetcher = self.fetcher.clone();
                             fetches.spawn(async move { fetcher.fetch(fetch).await });
                         }

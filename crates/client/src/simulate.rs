@@ -193,8 +193,8 @@ impl Consumer {
         self.state.window.chunk(&trial.fetch, index, chunk, bytes)
     }
 
-    /// Returns the index of the chunk that a stream is to bring next.
-    pub fn next_index(&self, id: u64) -> Option<u64> {
+    /// Returns the index of the chunk that is wanted next, which a stream is then to bring.
+    pub fn next_index(&mut self, id: u64) -> Option<u64> {
         self.state.window.again(&self.trials.get(&id)?.fetch).map(|fetch| fetch.from_chunk)
     }
 

@@ -127,7 +127,7 @@ impl Talk {
             Event::Attached(_) | Event::Heartbeat(_) => return None,
         };
         let place = Place { epoch: assigned.epoch, ordinal: assigned.ordinal };
-        state.window.assign(place, assigned.token, &assigned.address)
+        state.window.assign(place, assigned.token, assigned.beside, &assigned.address)
     }
 
     /// Returns what there is to say, and whether it is the last word.

@@ -1,5 +1,6 @@
 //! Chunks by (epoch, split, index), whatever order they come in. Pure: no clock, no I/O.
 //!
+//! A split comes from one worker, or from two that race for it: then each chunk is taken from whoever brings it first.
 //! Invariants: a chunk is taken once, however many workers send it; the front split's chunks are given out in order; a
 //! split that was complete under one token is not fetched again under another.
 
@@ -24,15 +25,35 @@ pub(crate) struct Fetch {
     pub(crate) from_chunk: u64,
 }
 
+/// A worker that holds a split.
+#[derive(Debug)]
+struct Source {
+    token: u64,
+    /// Whether someone fetches from it.
+    fetching: bool,
+    /// The index of the next chunk to come from it: at most the split's own.
+    next: u64,
+}
+
 #[derive(Debug, Default)]
 struct Incoming {
-    token: u64,
-    /// Whether someone is at it.
-    fetching: bool,
-    /// The index of the next chunk to come.
+    sources: Vec<Source>,
+    /// The index of the next chunk that is wanted.
     next: u64,
     chunks: VecDeque<(Chunk, usize)>,
     end: Option<Result<()>>,
+}
+
+impl Incoming {
+    /// Returns the source that a fetch is of, for as long as it is wanted.
+    fn source(&mut self, of: &Fetch) -> Option<&mut Source> {
+        self.sources.iter_mut().find(|s| s.token == of.token)
+    }
+
+    fn finish(&mut self, end: Result<()>) {
+        self.end = Some(end);
+        self.sources.clear();
+    }
 }
 
 /// What the front split has to give.
@@ -68,60 +89,76 @@ impl Window {
         self.front
     }
 
-    /// A worker holds a split: returns what to fetch, unless it is here, or is being fetched under this token.
-    pub(crate) fn assign(&mut self, place: Place, token: u64, address: &str) -> Option<Fetch> {
+    /// A worker holds a split, and nobody else but the one with the token `beside`, if that is not 0. Returns what to
+    /// fetch, unless the split is here, or is being fetched under this token.
+    pub(crate) fn assign(&mut self, place: Place, token: u64, beside: u64, address: &str) -> Option<Fetch> {
         if place < self.front {
             return None;
         }
         let next = if place == self.front { self.skip } else { 0 };
         let split = self.splits.entry(place).or_insert_with(|| Incoming { next, ..Incoming::default() });
-        if split.end.is_some() || token < split.token || (split.fetching && token == split.token) {
+        if split.end.is_some() {
             return None;
         }
-        (split.token, split.fetching) = (token, true);
+        split.sources.retain(|s| s.token == token || s.token == beside);
+        if split.sources.iter().any(|s| s.token == token && s.fetching) {
+            return None;
+        }
+        split.sources.retain(|s| s.token != token);
+        split.sources.push(Source { token, fetching: true, next: split.next });
         Some(Fetch { place, token, address: address.to_owned(), from_chunk: split.next })
     }
 
-    /// Returns what to fetch after a broken stream, from where it broke; `None` when nobody wants it any more.
-    pub(crate) fn again(&self, fetch: &Fetch) -> Option<Fetch> {
-        let split = self.splits.get(&fetch.place).filter(|s| s.token == fetch.token && s.end.is_none())?;
-        Some(Fetch { from_chunk: split.next, ..fetch.clone() })
+    /// Returns what to fetch after a broken stream, from where it broke, or from where another worker has come to; `None`
+    /// when nobody wants it any more.
+    pub(crate) fn again(&mut self, fetch: &Fetch) -> Option<Fetch> {
+        let split = self.splits.get_mut(&fetch.place)?;
+        let next = split.next;
+        split.source(fetch)?.next = next;
+        Some(Fetch { from_chunk: next, ..fetch.clone() })
     }
 
     /// Says whether anybody still wants what is being fetched.
     pub(crate) fn is_wanted(&self, fetch: &Fetch) -> bool {
-        self.again(fetch).is_some()
+        self.splits.get(&fetch.place).is_some_and(|s| s.sources.iter().any(|s| s.token == fetch.token))
     }
 
-    /// Takes a chunk. Returns whether more of it is wanted.
+    /// Takes a chunk, unless another worker has brought it before. Returns whether more is wanted of this one.
     ///
     /// # Errors
     /// Data when it is not the next one.
     pub(crate) fn chunk(&mut self, of: &Fetch, index: u64, chunk: Chunk, bytes: usize) -> Result<bool> {
-        let Some(split) = self.splits.get_mut(&of.place).filter(|s| s.token == of.token && s.end.is_none()) else {
-            return Ok(false);
-        };
-        if index != split.next {
-            return Err(Error::data(format!("chunk {index} came where chunk {} was due", split.next)));
+        let Some(split) = self.splits.get_mut(&of.place) else { return Ok(false) };
+        let Some(source) = split.source(of) else { return Ok(false) };
+        if index != source.next {
+            return Err(Error::data(format!("chunk {index} came where chunk {} was due", source.next)));
         }
-        split.next += 1;
-        split.chunks.push_back((chunk, bytes));
-        self.bytes += bytes;
+        source.next += 1;
+        if index == split.next {
+            split.next += 1;
+            split.chunks.push_back((chunk, bytes));
+            self.bytes += bytes;
+        }
         Ok(true)
     }
 
     /// The split is complete, or failed after the chunks that came.
     pub(crate) fn end(&mut self, of: &Fetch, end: Result<()>) {
-        if let Some(split) = self.splits.get_mut(&of.place).filter(|s| s.token == of.token && s.end.is_none()) {
-            (split.end, split.fetching) = (Some(end), false);
+        let Some(split) = self.splits.get_mut(&of.place) else { return };
+        let (wanted, Some(source)) = (split.next, split.source(of)) else { return };
+        match (source.next == wanted, end) {
+            (true, end) => split.finish(end),
+            // Another worker got further: what failed here did not fail there.
+            (false, Err(_)) => source.fetching = false,
+            (false, Ok(())) => split.finish(Err(Error::data("two workers gave a split of different lengths"))),
         }
     }
 
-    /// The worker was lost. Returns whether another is needed.
+    /// The worker was lost. Returns whether that is worth a complaint.
     pub(crate) fn lost(&mut self, of: &Fetch) -> bool {
-        match self.splits.get_mut(&of.place).filter(|s| s.token == of.token && s.end.is_none()) {
-            Some(split) => {
-                split.fetching = false;
+        match self.splits.get_mut(&of.place).and_then(|split| split.source(of)) {
+            Some(source) => {
+                source.fetching = false;
                 true
             }
             None => false,
@@ -162,7 +199,7 @@ impl Window {
 
     /// Says whether the front split is on its way.
     pub(crate) fn is_coming(&self) -> bool {
-        self.splits.get(&self.front).is_some_and(|s| s.fetching)
+        self.splits.get(&self.front).is_some_and(|split| split.sources.iter().any(|s| s.fetching))
     }
 
     /// Checks the invariants, in time that follows the number of splits and chunks that wait.
@@ -175,7 +212,10 @@ impl Window {
             return Err(Error::internal(format!("C-3: {} bytes are counted, and {bytes} wait", self.bytes)));
         }
         let wrong = self.splits.iter().find(|(place, split)| {
-            **place < self.front || (split.chunks.len() as u64) > split.next || (split.fetching && split.end.is_some())
+            let sources = &split.sources;
+            let ahead = sources.len() > 2 || sources.iter().any(|s| s.next > split.next);
+            let ended = split.end.is_some() && !sources.is_empty();
+            **place < self.front || (split.chunks.len() as u64) > split.next || ahead || ended
         });
         wrong.map_or(Ok(()), |(place, _)| {
             Err(Error::internal(format!("C-1: what came of {place:?} contradicts itself")))
@@ -228,18 +268,18 @@ mod tests {
     #[test]
     fn chunks_come_out_in_order_whoever_sent_them_and_each_once() {
         let mut window = Window::new(at(0), 0);
-        let first = window.assign(at(0), 1, "a").expect("a fetch");
-        let second = window.assign(at(1), 2, "b").expect("a fetch");
+        let first = window.assign(at(0), 1, 0, "a").expect("a fetch");
+        let second = window.assign(at(1), 2, 0, "b").expect("a fetch");
         assert_eq!(window.chunk(&second, 0, chunk(10), 8), Ok(true));
         window.end(&second, Ok(()));
         assert_eq!(window.chunk(&first, 0, chunk(0), 8), Ok(true));
         assert_eq!(drain(&mut window), "0/0 ");
         // The worker dies: another one goes on after the chunk that came, and the first says nothing more.
         assert!(window.lost(&first));
-        let again = window.assign(at(0), 3, "b").expect("a fetch");
+        let again = window.assign(at(0), 3, 0, "b").expect("a fetch");
         assert_eq!(again.from_chunk, 1);
         assert_eq!(window.chunk(&first, 1, chunk(1), 8), Ok(false));
-        assert_eq!(window.assign(at(1), 4, "c"), None, "what is complete is not fetched again");
+        assert_eq!(window.assign(at(1), 4, 0, "c"), None, "what is complete is not fetched again");
         assert_eq!(window.chunk(&again, 1, chunk(1), 8), Ok(true));
         assert!(window.chunk(&again, 1, chunk(1), 8).is_err());
         window.end(&again, Ok(()));
@@ -248,13 +288,38 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_race_each_chunk_is_taken_from_whoever_brings_it_first() {
+        let mut window = Window::new(at(0), 0);
+        let slow = window.assign(at(0), 1, 0, "a").expect("a fetch");
+        assert_eq!(window.chunk(&slow, 0, chunk(0), 8), Ok(true));
+        let fast = window.assign(at(0), 2, 1, "b").expect("a fetch");
+        assert_eq!(fast.from_chunk, 1);
+        assert_eq!(window.assign(at(0), 1, 2, "a"), None, "the first goes on");
+        assert_eq!(window.chunk(&fast, 1, chunk(1), 8), Ok(true));
+        assert_eq!(window.chunk(&fast, 2, chunk(2), 8), Ok(true));
+        assert_eq!((window.chunk(&slow, 1, chunk(1), 8), window.bytes), (Ok(true), 24));
+        // What failed at the one that is behind did not fail at the other.
+        window.end(&slow, Err(Error::data("its disk is bad")));
+        assert!(window.chunk(&fast, 2, chunk(2), 8).is_err(), "one worker does not send twice");
+        window.end(&fast, Ok(()));
+        assert!(!window.is_wanted(&slow) && window.check().is_ok());
+        assert_eq!(drain(&mut window), "0/0 0/1 0/2 end ");
+        // The dispatcher takes one of them back: nobody wants that one any more.
+        let first = window.assign(at(1), 3, 0, "a").expect("a fetch");
+        let second = window.assign(at(1), 4, 3, "b").expect("a fetch");
+        assert_eq!(window.assign(at(1), 3, 0, "a"), None);
+        assert!(window.is_wanted(&first) && !window.is_wanted(&second));
+        assert_eq!(window.chunk(&second, 0, chunk(0), 8), Ok(false));
+    }
+
+    #[test]
     fn a_failure_waits_for_its_turn_and_a_resumed_front_begins_inside() {
         let mut window = Window::new(at(5), 2);
-        let failing = window.assign(at(6), 1, "a").expect("a fetch");
+        let failing = window.assign(at(6), 1, 0, "a").expect("a fetch");
         window.end(&failing, Err(Error::data("bad record")));
         assert_eq!(drain(&mut window), "");
         assert_eq!(window.missing(), at(5));
-        let front = window.assign(at(5), 2, "a").expect("a fetch");
+        let front = window.assign(at(5), 2, 0, "a").expect("a fetch");
         assert_eq!(front.from_chunk, 2);
         assert_eq!(window.chunk(&front, 2, chunk(0), 8), Ok(true));
         window.end(&front, Ok(()));
@@ -265,7 +330,7 @@ mod tests {
     #[test]
     fn the_front_always_has_room_and_the_rest_shares_the_budget() {
         let mut window = Window::new(at(0), 0);
-        let later = window.assign(at(1), 1, "a").expect("a fetch");
+        let later = window.assign(at(1), 1, 0, "a").expect("a fetch");
         assert!(window.has_room(at(1), 8));
         assert_eq!(window.chunk(&later, 0, chunk(0), 8), Ok(true));
         assert!(!window.has_room(at(1), 8) && window.has_room(at(0), 8));

@@ -181,7 +181,11 @@ impl From<std::io::Error> for Error {
             Io::ConnectionRefused | Io::ConnectionReset | Io::TimedOut | Io::BrokenPipe => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         };
-        Error::new(kind, e.to_string())
+        match kind {
+            ErrorKind::NotFound => Error::new(kind, "there is no such file or folder"),
+            ErrorKind::PermissionDenied => Error::new(kind, "the system does not permit it"),
+            _ => Error::new(kind, e.to_string()),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod ipc;
 mod lists;
 mod loss;
 mod memory;
+mod ragged;
 mod schema;
 mod tensor;
 
@@ -28,5 +29,6 @@ pub use ipc::{read_ipc, write_ipc};
 pub use lists::Int32Lists;
 pub use loss::Loss;
 pub use memory::{Bytes, Memory};
+pub use ragged::Ragged;
 pub use schema::{DType, Field, Kind, Schema};
 pub use tensor::{FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_shape_of_row, tensor_values};

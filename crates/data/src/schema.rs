@@ -244,12 +244,16 @@ pub struct Field {
     /// Whether a row may be missing. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nullable: bool,
+    /// Whether the rows of one batch have one shape, though those of another have another: they were padded. Default:
+    /// false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uniform: bool,
 }
 
 impl Field {
     /// Makes a field that is never null.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
-        Self { name: name.into(), kind, nullable: false }
+        Self { name: name.into(), kind, nullable: false, uniform: false }
     }
 
     /// Returns the Arrow field, with the extension type's name and metadata.

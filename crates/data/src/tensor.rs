@@ -104,7 +104,7 @@ impl<'a> Slots<'a> {
 }
 
 /// Makes a primitive array over a buffer of `len` numbers.
-fn primitive(dtype: DType, buffer: Buffer, len: usize) -> Result<ArrayRef> {
+pub(crate) fn primitive(dtype: DType, buffer: Buffer, len: usize) -> Result<ArrayRef> {
     let data = ArrayDataBuilder::new(dtype.arrow()).len(len).add_buffer(buffer).align_buffers(true).build();
     Ok(make_array(data.map_err(crate::chunk::arrow)?))
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
-use forebay_plan::{Deal, EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -123,7 +123,11 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
         .or_else(|| number("seed", request.seed, job.seed))
         .or_else(|| number("epochs", request.epochs, job.epochs))
         .or_else(|| number("consumers", request.consumers.into(), job.consumers.into()))
-        .or_else(|| (request.even != job.even).then(|| format!("even is {}, and was {}", request.even, job.even)));
+        .or_else(|| (request.even != job.even).then(|| format!("even is {}, and was {}", request.even, job.even)))
+        .or_else(|| {
+            let (is, was) = (request.coordinated, job.coordinated);
+            (is != was).then(|| format!("coordinated is {is}, and was {was}"))
+        });
     match difference {
         None => Ok(()),
         Some(difference) => Err(Error::new(
@@ -160,8 +164,7 @@ fn prepare(
     };
     let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
     let index = blobs.put(&bytes)?;
-    let deal = Deal { consumers: request.consumers, even: request.even };
-    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), deal, None)?.sizing();
+    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.deal(), None)?.sizing();
     let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
     let record = JobRecord {
         id: 0,
@@ -175,6 +178,7 @@ fn prepare(
         sizing: serde_json::to_string(&sizing).map_err(json)?,
         index: index.0,
         even: request.even,
+        coordinated: request.coordinated,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),
@@ -192,7 +196,6 @@ pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     let extent: Extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
     let sizing: Sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
     let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
-    let deal = Deal { consumers: record.consumers, even: record.even };
-    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), deal, Some(sizing))?;
+    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
     Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
 }

@@ -226,6 +226,7 @@ mod tests {
             sizing: text(),
             index: text(),
             even: false,
+            coordinated: false,
             cancelled: false,
             tenant: text(),
             key: JobKey::default(),

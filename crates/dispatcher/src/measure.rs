@@ -144,6 +144,7 @@ impl Running {
             epochs: 0,
             consumers: 1,
             even: false,
+            coordinated: false,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();

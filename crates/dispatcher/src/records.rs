@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
+use forebay_plan::{Deal, Sizing};
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,9 @@ pub(crate) struct JobRecord {
     /// Whether consumers get equal shares.
     #[serde(default)]
     pub(crate) even: bool,
+    /// Whether consumers get batches of the same bucket at each step.
+    #[serde(default)]
+    pub(crate) coordinated: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
     /// Whose it is.
@@ -63,6 +67,16 @@ pub(crate) struct JobRecord {
 }
 
 impl JobRecord {
+    /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
+    pub(crate) fn is_streamed(&self) -> bool {
+        serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
+    }
+
+    /// Returns how epochs are dealt to consumers.
+    pub(crate) fn deal(&self) -> Deal {
+        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    }
+
     pub(crate) fn definition(&self) -> JobDefinition {
         JobDefinition {
             job: self.id,
@@ -77,6 +91,7 @@ impl JobRecord {
             even: self.even,
             tenant: self.tenant.clone(),
             key: self.key.to_vec(),
+            coordinated: self.coordinated,
         }
     }
 }
@@ -100,6 +115,8 @@ pub(crate) enum Update {
     Frontier(ConsumerKey, Position),
     Grant(SplitKey, Grant),
     Released(SplitKey),
+    /// A token was given out that no grant remembers: that of the second lease of a race.
+    Token(u64),
     /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
     Lost(LostKey, Arc<str>),
 }
@@ -141,6 +158,7 @@ impl Batch {
             Update::Released(key) => {
                 self.grants.insert(key, None);
             }
+            Update::Token(token) => self.next_token = self.next_token.max(Some(token + 1)),
             Update::Lost(key, error) => {
                 self.lost.insert(key, error);
             }
@@ -148,7 +166,9 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty()
+        let records =
+            self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
+        records && self.next_token.is_none()
     }
 }
 

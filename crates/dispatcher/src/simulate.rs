@@ -148,6 +148,7 @@ impl Dispatcher {
             sizing: definition.sizing.clone(),
             index: definition.index.clone(),
             even: definition.even,
+            coordinated: definition.coordinated,
             cancelled: false,
             tenant: String::new(),
             key: JobKey::default(),

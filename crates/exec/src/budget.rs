@@ -11,7 +11,7 @@ pub enum Budget {
     /// So many.
     Count(u64),
     /// This share of the samples that the reader gets in an epoch, rounded up. Where nobody knows how many those are, of
-    /// those that it has got so far, taken to be [`SEEN_MIN`] at least.
+    /// those that it has got so far, taken to be `SEEN_MIN` at least.
     Share(f64),
 }
 

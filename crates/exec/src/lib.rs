@@ -10,6 +10,7 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod bucket;
 mod budget;
 mod crew;
 mod executable;

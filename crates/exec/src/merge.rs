@@ -3,7 +3,8 @@
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
 //! counters before that chunk; replaying from there gives exactly the rest. Where rows are packed, it names the first
-//! token that is held back instead, and how many rows of what comes out next were delivered.
+//! token that is held back instead, and how many rows of what comes out next were delivered. Where they are put into
+//! buckets, it names the first row that is held, and how many rows of each bucket have left from there on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use forebay_data::Chunk;
 use forebay_plan::{Batching, OnError, TailStep};
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::Bucketer;
 use crate::budget::{Budget, Losses, Lost, Tally};
 use crate::executable::Executable;
 use crate::isolate::Isolation;
@@ -38,6 +40,9 @@ pub struct Position {
     /// Where in that chunk packing begins; `None` is its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<Unpacked>,
+    /// For each bucket, how many of its rows from there on were delivered; empty is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bucketed: Vec<u64>,
     /// Rows that each counting op of the tail had seen before that chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<u64>,
@@ -92,6 +97,7 @@ pub struct Merge {
     between: Chain,
     after: Vec<Compiled>,
     batching: Option<Batching>,
+    bucketer: Option<Bucketer>,
     pending: VecDeque<Piece>,
     pending_rows: usize,
     ready: VecDeque<Delivery>,
@@ -114,6 +120,7 @@ impl Merge {
         let (mut before, mut between, mut after) = (Chain::default(), Chain::default(), Vec::new());
         let mut packer: Option<Packer> = None;
         let mut batching = stages.aligned;
+        let mut bucketer: Option<Bucketer> = None;
         let mut schema = executable.schema().clone();
         for step in &stages.tail {
             let chain = if packer.is_some() { &mut between } else { &mut before };
@@ -121,9 +128,9 @@ impl Merge {
                 TailStep::Work(work) => {
                     let compiled = Compiled::new(work, &schema, executable.plan().seed(), executable.environment())?;
                     schema = compiled.schema().clone();
-                    match batching {
-                        Some(_) => after.push(compiled),
-                        None => chain.steps.push(Passing::Work(Box::new(compiled))),
+                    match batching.is_some() || bucketer.is_some() {
+                        true => after.push(compiled),
+                        false => chain.steps.push(Passing::Work(Box::new(compiled))),
                     }
                 }
                 TailStep::Take(n) => chain.steps.push(Passing::Take(*n)),
@@ -134,6 +141,10 @@ impl Merge {
                 TailStep::Pack(step) => {
                     let made = packer.insert(Packer::new(step, from.unpacked)?);
                     schema = made.schema().clone();
+                }
+                TailStep::Bucket(step) => {
+                    bucketer = Some(Bucketer::new(step, executable.plan().deal(), consumer, &from.bucketed)?);
+                    schema = step.schema.clone();
                 }
                 TailStep::Batch(b) => batching = Some(*b),
             }
@@ -150,11 +161,18 @@ impl Merge {
             between,
             after,
             batching,
+            bucketer,
             pending: VecDeque::new(),
             pending_rows: 0,
             ready: VecDeque::new(),
             losses: Losses::new(from.tally),
-            next: Position { rows: 0, counters: Vec::new(), unpacked: None, tally: Tally::default(), ..from.clone() },
+            next: Position {
+                epoch: from.epoch,
+                split: from.split,
+                chunk: from.chunk,
+                phase: from.phase,
+                ..Position::default()
+            },
             discard: from.rows,
             satisfied: false,
             scratch: Scratch::default(),
@@ -204,7 +222,7 @@ impl Merge {
         let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
         losses.extend(isolation.into_losses());
         let plan = executable.plan();
-        let expected = plan.rows().map(|rows| rows.div_ceil(u64::from(plan.consumers())));
+        let expected = plan.rows().map(|rows| rows.div_ceil(plan.deal().parts()));
         // Positions of pipelines that lose nothing stay as short as they were.
         let rows = if executable.on_error().is_tolerant() { rows } else { 0 };
         self.losses.count(at, rows, losses, expected)?;
@@ -243,6 +261,9 @@ impl Merge {
             chunk = chunk.slice(discard as usize, chunk.num_rows() - discard as usize);
             start.rows = discard;
         }
+        if let Some(bucketer) = &mut self.bucketer {
+            return bucketer.hold(chunk, start);
+        }
         if chunk.num_rows() > 0 {
             self.pending_rows += chunk.num_rows();
             self.pending.push_back(Piece { chunk, start });
@@ -262,6 +283,7 @@ impl Merge {
         self.make_ready(true)?;
         self.pending.clear();
         self.pending_rows = 0;
+        self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
         self.before.counters.fill(0);
         self.between.counters.fill(0);
         self.losses.end_epoch();
@@ -308,6 +330,9 @@ impl Merge {
     }
 
     fn make_ready(&mut self, last: bool) -> Result<()> {
+        if self.bucketer.is_some() {
+            return self.deliver_buckets(last);
+        }
         match self.batching {
             None => {
                 while let Some(piece) = self.pending.pop_front() {
@@ -328,6 +353,16 @@ impl Merge {
         Ok(())
     }
 
+    fn deliver_buckets(&mut self, last: bool) -> Result<()> {
+        loop {
+            let start = self.first_pending();
+            let Some(batch) = self.bucketer.as_mut().map(|b| b.next(last)).transpose()?.flatten() else {
+                return Ok(());
+            };
+            self.finish_batch(batch, start)?;
+        }
+    }
+
     fn deliver_batch(&mut self, rows: usize) -> Result<()> {
         let start = self.first_pending();
         let mut parts = Vec::new();
@@ -346,7 +381,11 @@ impl Merge {
             }
         }
         self.pending_rows -= rows;
-        let mut batch = Chunk::concat(&parts)?;
+        self.finish_batch(Chunk::concat(&parts)?, start)
+    }
+
+    /// Runs the ops that see whole batches, and hands the batch out.
+    fn finish_batch(&mut self, mut batch: Chunk, start: Position) -> Result<()> {
         for work in &self.after {
             batch = work.run(&batch, None, &mut self.scratch).map_err(|e| self.executable.locate(e))?;
             let at = (Epoch(self.next.epoch), self.next.split);
@@ -363,6 +402,10 @@ impl Merge {
             (0, 0) => self.next.clone(),
             _ => Position { counters: self.counters_out(), tally: self.losses.tally, ..self.next.clone() },
         };
+        if let Some(bucketer) = &self.bucketer {
+            let (held, bucketed) = bucketer.start();
+            return Position { bucketed, ..held.unwrap_or_else(next) };
+        }
         let pending = self.pending.front().map(|p| p.start.clone());
         pending.or_else(|| self.held_from()).unwrap_or_else(next)
     }

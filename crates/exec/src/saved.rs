@@ -18,6 +18,9 @@ pub struct Saved {
     pub position: Position,
     /// Which of how many consumers.
     pub consumer: (u32, u32),
+    /// Whether its consumers were coordinated: wherever one was, all were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub coordinated: bool,
     /// How epochs were cut; `None` says that it had not begun.
     #[serde(default)]
     pub sizing: Option<Sizing>,
@@ -34,7 +37,8 @@ impl Saved {
     pub fn new(plan: &EpochPlan, consumer: ConsumerIndex, position: Position, mut left_out: Vec<LeftOut>) -> Self {
         left_out.retain(|l| l.epoch >= position.epoch);
         let consumer = (consumer.0, plan.consumers());
-        Self { position, consumer, sizing: Some(plan.sizing()), source: Some(plan.extent()), left_out }
+        let coordinated = plan.deal().coordinated;
+        Self { position, consumer, coordinated, sizing: Some(plan.sizing()), source: Some(plan.extent()), left_out }
     }
 
     /// Returns where a consumer of `plan` goes on.
@@ -45,7 +49,8 @@ impl Saved {
         self.check_source(plan)?;
         let begins = Position { epoch: self.position.epoch, ..Position::default() };
         let Some(sizing) = self.sizing else { return Ok(begins) };
-        let same = self.consumer == (consumer.0, plan.consumers());
+        let coordinated = plan.deal().coordinated;
+        let same = self.coordinated == coordinated && (coordinated || self.consumer == (consumer.0, plan.consumers()));
         if same && sizing == plan.sizing() || self.position == begins {
             return Ok(self.position.clone());
         }

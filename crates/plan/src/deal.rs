@@ -5,6 +5,9 @@
 //! begins at its first unit from there on. What the frontier is beyond a multiple of their number is the **phase**; it
 //! holds until the epoch ends.
 //!
+//! Consumers that are **coordinated** are dealt batches instead: lengths are known only where rows were computed, so each
+//! reads all units and takes its part of every `n` batches of one bucket. Wherever one of them is, all are.
+//!
 //! Invariants: in step `s` from frontier `g`, consumers take units `g + s * n .. g + (s + 1) * n`, one each; even shares
 //! end all of them after the same step, with fewer than `n` units left.
 
@@ -19,29 +22,44 @@ pub struct Deal {
     pub consumers: u32,
     /// Whether each consumer gets as many units as the others, in every epoch: what is left over is left out.
     pub even: bool,
+    /// Whether consumers are dealt batches of the same bucket, not units: each has all units, and takes its part of what
+    /// they come to.
+    pub coordinated: bool,
 }
 
 impl From<u32> for Deal {
     /// Everything is dealt, so some consumers may get one unit more than others.
     fn from(consumers: u32) -> Self {
-        Self { consumers, even: false }
+        Self { consumers, even: false, coordinated: false }
     }
 }
 
 impl Deal {
     /// Deals evenly as the user said; if nothing was said, where there are several consumers and the plan knows what
     /// each gets.
-    pub fn choose(stages: &Stages, consumers: u32, even: Option<bool>) -> Self {
-        Self { consumers, even: even.unwrap_or(consumers > 1 && stages.dealt) }
+    pub fn choose(stages: &Stages, consumers: u32, even: Option<bool>, coordinated: bool) -> Self {
+        // What is coordinated is even by itself.
+        let even = !coordinated && even.unwrap_or(consumers > 1 && stages.dealt);
+        Self { consumers, even, coordinated }
     }
 
     fn count(self) -> u64 {
         u64::from(self.consumers.max(1))
     }
 
+    /// Returns into how many parts the units of an epoch are dealt.
+    pub fn parts(self) -> u64 {
+        if self.coordinated { 1 } else { self.count() }
+    }
+
+    /// Returns which of these parts a consumer has.
+    pub fn part(self, consumer: ConsumerIndex) -> u64 {
+        if self.coordinated { 0 } else { u64::from(consumer.0) }
+    }
+
     /// Returns how many of an epoch's units belong to a consumer.
     pub fn dealt(self, consumer: ConsumerIndex, units: u64) -> u64 {
-        (units + self.count() - 1 - u64::from(consumer.0)) / self.count()
+        (units + self.parts() - 1 - self.part(consumer)) / self.parts()
     }
 
     /// Returns how many units of its own a consumer has passed when the last round that all consumers have ends.
@@ -83,7 +101,7 @@ mod tests {
         fn from_a_frontier_on_any_number_of_consumers_takes_the_rest(
             units in 0u64..200, frontier in 0u64..220, consumers in 1u32..9, even: bool,
         ) {
-            let deal = Deal { consumers, even };
+            let deal = Deal { even, ..Deal::from(consumers) };
             let each: Vec<_> = (0..consumers).map(|i| rest(deal, i, frontier, units)).collect();
             let mut all = each.concat();
             all.sort_unstable();

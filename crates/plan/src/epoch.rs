@@ -125,6 +125,20 @@ fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     schema.fields().iter().map(|f| column(&f.kind)).sum()
 }
 
+/// Consumers that take parts of batches of one bucket have to see the same rows.
+fn check_coordinated(stages: &Stages) -> Result<()> {
+    if !stages.is_bucketed() {
+        return Err(Error::invalid("coordinated=True, and batches are in no buckets")
+            .hint("use bucket_by_length; batches of one size step together without it"));
+    }
+    if stages.graph.on_error().is_tolerant() {
+        return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(
+            "a sample may fail at one reader alone, and the others would be in other batches: use on_error=\"raise\"",
+        ));
+    }
+    Ok(())
+}
+
 /// The part of a split that a thread computes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morsel {
@@ -186,7 +200,7 @@ impl EpochPlan {
         });
         let sizing = match sizing {
             Some(sizing) => sizing.check(stages, order.is_some())?,
-            None => Sizing::choose(stages, extent, places, deal.consumers)?,
+            None => Sizing::choose(stages, extent, places, deal.parts() as u32)?,
         };
         let dealt = stages.dealt && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
@@ -195,6 +209,9 @@ impl EpochPlan {
         let plan = Self { order, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
         if deal.even {
             plan.check_even(stages)?;
+        }
+        if deal.coordinated {
+            check_coordinated(stages)?;
         }
         Ok(plan)
     }
@@ -308,7 +325,7 @@ impl EpochPlan {
         let units = self.split_units(consumer, split);
         let size = self.sizing.morsel_units;
         let counted = self.order.is_some();
-        let (n, i) = (u64::from(self.deal.consumers), u64::from(consumer.0));
+        let (n, i) = (self.deal.parts(), self.deal.part(consumer));
         units.clone().step_by(size as usize).map(move |first| match counted {
             true => Morsel::Units { first, count: size.min(units.end - first) },
             false => Morsel::Block { block: first * n + i },
@@ -321,7 +338,7 @@ impl EpochPlan {
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
         for unit in first..first + count {
-            let global = unit * u64::from(self.deal.consumers) + u64::from(consumer.0);
+            let global = unit * self.deal.parts() + self.deal.part(consumer);
             let start = global * self.sizing.unit_rows;
             for place in start..(start + self.sizing.unit_rows).min(end) {
                 let (row, epoch) = at.at(place);

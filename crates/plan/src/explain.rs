@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use forebay_core::ConsumerIndex;
 
+use crate::bucket::PadTo;
 use crate::epoch::EpochPlan;
 use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
@@ -80,6 +81,15 @@ pub fn describe(op: &Op) -> String {
             };
             let eos = p.eos_id.map_or(String::new(), |id| format!(", eos_id={id}"));
             format!("{}, {}, {how}{eos}", p.column, p.length)
+        }
+        Op::BucketByLength(b) => {
+            let pad = match b.pad_to {
+                PadTo::Longest => String::new(),
+                PadTo::Boundary => ", pad_to=boundary".to_owned(),
+                PadTo::Length(length) => format!(", pad_to={length}"),
+            };
+            let drop = if b.drop_remainder { ", drop_remainder=True" } else { "" };
+            format!("{}, {:?}, {:?}{pad}{drop}", b.column, b.boundaries, b.batch_sizes)
         }
         Op::Shuffle {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
@@ -163,7 +173,7 @@ fn as_run(out: &mut String, stages: &Stages) {
             TailStep::Take(n) => format!("take({n})"),
             TailStep::Skip(n) => format!("skip({n})"),
             TailStep::Shard { count, index } => format!("shard({count}, {index})"),
-            TailStep::Pack(step) => describe(&step.node.op),
+            TailStep::Pack(step) | TailStep::Bucket(step) => describe(&step.node.op),
             TailStep::Batch(b) => format!("batch({})", b.size),
         };
         let _ = writeln!(out, "    {text}");
@@ -224,6 +234,13 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
 /// What each of several consumers gets.
 fn dealt(out: &mut String, unit: &str, plan: &EpochPlan) {
     let n = plan.consumers();
+    if plan.deal().coordinated {
+        let _ = writeln!(
+            out,
+            "  each of {n} consumers reads all of them, and takes its part of every {n} batches of one bucket"
+        );
+        return;
+    }
     let what = match (plan.is_dealt(), plan.deal().even, plan.units()) {
         (false, _, _) => "how much each gets is known only when it has run".to_owned(),
         (true, _, None) => "without end".to_owned(),

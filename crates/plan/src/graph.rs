@@ -159,9 +159,13 @@ impl Graph {
                     "batch: column {:?} is {}, and rows of different shapes make no batch",
                     field.name, field.kind
                 ))
-                .hint("resize or crop it to one shape first, or drop the column"));
+                .hint("resize or crop it to one shape first, use bucket_by_length, or drop the column"));
             }
             return Ok((schema, Some((size, drop_remainder))));
+        }
+        if let Op::BucketByLength(bucket) = &node.op {
+            let most = bucket.batch_sizes.iter().copied().max().unwrap_or(0);
+            return Ok((schema, Some((most, bucket.drop_remainder))));
         }
         if matches!(node.op.class(), Class::Order) {
             self.check_order(&node.op)?;
@@ -218,7 +222,8 @@ impl Graph {
         &self.schema
     }
 
-    /// Returns the batch size, and whether a short last one is dropped, if rows are in batches at the end.
+    /// Returns the size of (the largest) batches, and whether those that are not full are dropped, if rows are in batches
+    /// at the end.
     pub fn batch(&self) -> Option<(usize, bool)> {
         self.batch
     }

@@ -8,6 +8,7 @@
 //! Invariants: nothing here does I/O or holds a clock; every function gives the same answer on every machine;
 //! nothing depends on the number of workers or threads.
 
+mod bucket;
 mod cut;
 mod deal;
 mod epoch;
@@ -24,6 +25,7 @@ mod source;
 mod stages;
 mod text;
 
+pub use bucket::{Bucket, PadTo};
 pub use cut::Cut;
 pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};

@@ -10,6 +10,7 @@ mod facts;
 use forebay_data::{DType, Field};
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::Bucket;
 use crate::expr::Expr;
 use crate::text::{Pack, Tokenize};
 
@@ -240,6 +241,8 @@ pub enum Op {
     Tokenize(Tokenize),
     /// Token lists to rows of one length.
     Pack(Pack),
+    /// Rows of about the same length together.
+    BucketByLength(Bucket),
     /// A global permutation, another one each epoch.
     Shuffle {},
     /// The epoch's samples over again.

@@ -1,7 +1,7 @@
 //! Where each op runs: in the epoch plan, inside a split, or once after the merge.
 //!
 //! The rule: order ops move to the epoch plan as long as the number of rows is known; from the first op that needs
-//! the merged stream (`take` after a filter, `pack`, `batch` over an unknown count) on, everything is tail. Row ops of one
+//! the merged stream (`take` after a filter, `pack`, `bucket_by_length`, `batch` over an unknown count) on, everything is tail. Row ops of one
 //! image column are fused into one piece of work, which decodes only what it needs and writes its result once.
 //!
 //! Where samples that fail are left out, no count is known once rows have been read: batches are made after the merge,
@@ -82,6 +82,8 @@ pub enum TailStep {
     },
     /// Token lists to rows of one length; what follows sees those.
     Pack(Step),
+    /// Rows of about the same length together; what follows sees whole batches.
+    Bucket(Step),
     /// Rows together; what follows sees whole batches.
     Batch(Batching),
 }
@@ -174,6 +176,10 @@ impl Stages {
                     exact = false;
                     stages.tail.push(TailStep::Pack(step));
                 }
+                Op::BucketByLength(_) => {
+                    (exact, batched) = (false, true);
+                    stages.tail.push(TailStep::Bucket(step));
+                }
                 _ => {
                     check_random_groups(node, &step, batched)?;
                     exact &= !node.op.is_uncounted();
@@ -188,6 +194,11 @@ impl Stages {
         stages.tail.extend(late.map(TailStep::Batch));
         stages.dealt = exact;
         Ok(stages)
+    }
+
+    /// Says whether rows come in batches of about the same length.
+    pub fn is_bucketed(&self) -> bool {
+        self.tail.iter().any(|step| matches!(step, TailStep::Bucket(_)))
     }
 
     /// Returns the first op after which the plan does not know how many rows there are.

@@ -27,6 +27,8 @@ mod generated {
     include!("generated/forebay.v1.rs");
 }
 
+use forebay_plan::Deal;
+
 pub use address::{Address, PORT};
 pub use connect::{
     REQUEST_BYTES_MAX, TOO_FAST, attempt, client, innermost, may_pass, reach, server, service, unanswered,
@@ -51,6 +53,20 @@ pub use wire::Wire;
 
 /// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
 pub const UNREACHED: &str = "unreached";
+
+impl JobDefinition {
+    /// Returns how the job's epochs are dealt to its readers.
+    pub fn deal(&self) -> Deal {
+        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    }
+}
+
+impl OpenJobRequest {
+    /// Returns how epochs are to be dealt.
+    pub fn deal(&self) -> Deal {
+        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    }
+}
 
 /// The most bytes of a blob in one message.
 pub const BLOB_PART_BYTES_MAX: usize = 1 << 20;

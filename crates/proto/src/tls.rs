@@ -243,7 +243,7 @@ pub(crate) fn carrying(error: &Error) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error.to_json())
 }
 
-/// Returns the error that [`carrying`] put into a text.
+/// Returns the error that `carrying` put into a text.
 pub fn carried(text: &str) -> Option<Error> {
     text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
 }
@@ -344,7 +344,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 fn unreadable(file: &Path, what: &str, error: PemError) -> Error {
     let error = match error {
-        PemError::Io(e) => Error::from(e),
+        PemError::Io(e) => Error::from(e).hint(format!("it should hold {what}; docs/security.md says how to make one")),
         PemError::NoItemsFound => Error::invalid(format!("there is no PEM of {what} in the file")),
         other => Error::invalid(format!("the file is no PEM of {what}: {other}")),
     };

@@ -279,7 +279,9 @@ impl World<'_> {
             return;
         }
         consumer.taken.entry(place).or_default();
-        if self.planted == Some(Planted::DeduplicationOff) {
+        let is_raced = consumer.fetches.values().any(|stream| stream.place == place);
+        let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
+        if twice || self.planted == Some(Planted::DeduplicationOff) {
             ticket.from_chunk = 0;
         }
         let Some((worker, port)) = address(&fetching.address) else {
@@ -321,6 +323,8 @@ impl World<'_> {
         let mut changed = false;
         loop {
             let consumer = &mut self.consumers[i];
+            let place = consumer.fetches.get(&pipe).map(|stream| stream.place);
+            let is_raced = consumer.fetches.values().filter(|stream| Some(stream.place) == place).count() > 1;
             let (Some(machine), Some(stream)) = (&mut consumer.machine, consumer.fetches.get_mut(&pipe)) else {
                 return changed;
             };
@@ -340,7 +344,8 @@ impl World<'_> {
                 return self.fetch_ended(i, pipe, end);
             };
             let taken = consumer.taken.entry(stream.place).or_default();
-            if self.planted == Some(Planted::DeduplicationOff) {
+            let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
+            if twice || self.planted == Some(Planted::DeduplicationOff) {
                 index = machine.next_index(stream.id).unwrap_or(index);
             }
             *taken += 1;

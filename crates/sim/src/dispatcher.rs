@@ -196,6 +196,9 @@ impl World<'_> {
             Said::Consumer(id, event) => {
                 if let consumer_event::Event::Assigned(assigned) = &event {
                     self.check_durable(assigned.token);
+                    if assigned.beside > 0 {
+                        self.felt("splits raced");
+                    }
                 }
                 self.send(id, 1, Payload::ToConsumer(event));
             }

@@ -94,12 +94,13 @@ impl Pipeline {
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
-        let plan = EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing))?;
-        // Nothing can be dealt evenly to more consumers than there are units.
-        let enough = plan.units().is_none_or(|units| units >= u64::from(consumers));
-        let even = enough && Deal::choose(&stages, consumers, None).even && dice.percent(50);
-        let plan = EpochPlan::new(&stages, extent, Seed(seed), Deal { consumers, even }, Some(sizing))?;
-        let plan = Arc::new(plan);
+        let plan = |even| {
+            let deal = Deal { even, ..Deal::from(consumers) };
+            EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))
+        };
+        // Where there are fewer batches than consumers, none could have as many as the others.
+        let even = Deal::choose(&stages, consumers, None, false).even && plan(true).is_ok() && dice.percent(50);
+        let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
         let json = |e: serde_json::Error| Error::internal(e.to_string());

@@ -18,11 +18,13 @@ pub enum Planted {
     WrongBytes,
     /// A worker that is told to let go of a lease does not.
     RevokesIgnored,
+    /// Of a split that two workers race for, the chunks of both are taken.
+    BothDelivered,
 }
 
 impl Planted {
     /// Every one, with the name that it has on the command line.
-    pub const ALL: [(&str, Planted); 7] = [
+    pub const ALL: [(&str, Planted); 8] = [
         ("fencing-off", Self::FencingOff),
         ("replay-off", Self::ReplayOff),
         ("deduplication-off", Self::DeduplicationOff),
@@ -30,5 +32,6 @@ impl Planted {
         ("acks-forgotten", Self::AcksForgotten),
         ("wrong-bytes", Self::WrongBytes),
         ("revokes-ignored", Self::RevokesIgnored),
+        ("both-delivered", Self::BothDelivered),
     ];
 }

@@ -64,6 +64,15 @@ pub enum Fault {
         /// The other.
         b: Node,
     },
+    /// A worker computes this many times slower (its machine is busy, its disk is bad), for a while.
+    SlowWorker {
+        /// Which worker.
+        worker: usize,
+        /// How many times.
+        factor: u64,
+        /// For how long.
+        time: u64,
+    },
     /// Everything is late by up to `late`, for a while.
     Slow {
         /// How late at most.
@@ -105,6 +114,7 @@ impl Fault {
             Self::Leave { .. } => "leave",
             Self::Partition { .. } => "partition",
             Self::Reset { .. } => "reset",
+            Self::SlowWorker { .. } => "slow worker",
             Self::Slow { .. } => "slow",
             Self::DiskFull { .. } => "disk full",
             Self::DiskSlow { .. } => "disk slow",
@@ -113,7 +123,7 @@ impl Fault {
     }
 
     /// Every kind.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "kill dispatcher",
         "kill worker",
         "kill consumer",
@@ -123,6 +133,7 @@ impl Fault {
         "leave",
         "partition",
         "reset",
+        "slow worker",
         "slow",
         "disk full",
         "disk slow",
@@ -210,6 +221,11 @@ impl Scenario {
             let fault = scenario.fault(dice);
             scenario.faults.push((at, fault));
         }
+        // One machine that is slow all along is no accident but what fleets are like.
+        if faults > 0 && dice.percent(25) {
+            let (worker, factor) = (dice.index(scenario.workers.len()), dice.pick(&[4, 10, 40]));
+            scenario.faults.push((0, Fault::SlowWorker { worker, factor, time: heals }));
+        }
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
     }
@@ -231,8 +247,9 @@ impl Scenario {
             50..54 => Fault::Pause { node: consumer, time },
             54..60 => Fault::Leave { worker: dice.index(workers), down },
             60..72 => Fault::Partition { from, to, both: dice.percent(60), time },
-            72..82 => Fault::Reset { a, b },
-            82..87 => Fault::Slow { late: dice.pick(&[100, 500, 1_500]), time },
+            72..77 => Fault::Reset { a, b },
+            77..83 => Fault::SlowWorker { worker: dice.index(workers), factor: dice.pick(&[4, 10, 40]), time },
+            83..87 => Fault::Slow { late: dice.pick(&[100, 500, 1_500]), time },
             87..91 => Fault::DiskFull { time: time.min(6_000) },
             91..95 => Fault::DiskSlow { write: dice.pick(&[150, 600, 2_500]), time },
             _ => Fault::Store { fail: dice.pick(&[0, 10, 40]), time: time.min(6_000) },

@@ -63,6 +63,8 @@ pub(crate) struct WorkerNode {
     serving: BTreeMap<u64, Serving>,
     /// Since when it leaves, and how long another process takes to start in its place.
     leaving: Option<(u64, u64)>,
+    /// Until when it computes how many times slower. Of its machine: a process that starts in its place is as slow.
+    pub(crate) slow: (u64, u64),
     /// By token: what it was told that it holds. The simulation's own account.
     book: BTreeMap<u64, Place>,
 }
@@ -76,7 +78,7 @@ fn place(ticket: &Ticket) -> Place {
 
 impl WorkerNode {
     pub(crate) fn ended(&mut self) {
-        *self = Self { port: self.port, ..Self::default() };
+        *self = Self { port: self.port, slow: self.slow, ..Self::default() };
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
@@ -337,7 +339,14 @@ impl World<'_> {
     fn compute_one(&mut self, i: usize, entry: Entry, index: usize) {
         let (late, failed) = self.storage();
         let chunk = self.scenario.workers[i].chunk;
-        let time = self.dice.within(chunk..2 * chunk) + late;
+        let (until, factor) = self.workers[i].slow;
+        let factor = if self.now < until {
+            self.felt("slow worker");
+            factor
+        } else {
+            1
+        };
+        let time = self.dice.within(chunk..2 * chunk) * factor + late;
         self.worker_later(i, time, WorkerTimer::Computed(entry, index, failed));
     }
 

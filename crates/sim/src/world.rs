@@ -337,6 +337,7 @@ impl<'a> World<'a> {
                 }
             }
             Fault::Reset { a, b } => self.reset_between(a, b),
+            Fault::SlowWorker { worker, factor, time } => self.workers[worker].slow = (until(now, time), factor),
             Fault::Slow { late, time } => self.net.slow = (until(now, time), late),
             Fault::DiskFull { time } => self.dispatcher.full = until(now, time),
             Fault::DiskSlow { write, time } => self.dispatcher.slow = (until(now, time), write),

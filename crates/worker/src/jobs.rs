@@ -13,7 +13,7 @@ use forebay_core::{Error, ErrorKind, Result, Seed};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, panicked};
 use forebay_io::SourceIndex;
-use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
+use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
 use forebay_proto::{JobDefinition, may_pass};
 use tokio::sync::Notify;
 
@@ -155,8 +155,7 @@ pub(crate) async fn prepare(
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
     let stages = Arc::new(Stages::new(&graph)?);
-    let deal = Deal { consumers: definition.consumers, even: definition.even };
-    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), deal, Some(sizing))?;
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     let plan = Arc::new(plan);
     let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory };
     let mut pause = RETRY_PAUSE;

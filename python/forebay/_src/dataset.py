@@ -56,16 +56,19 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         """The name of what this dataset computes: the same pipeline has the same id on every machine."""
         return self._pipeline.dataset_id
 
-    def explain(self, *, splits: bool = True, consumers: int = 1, even: bool | None = None) -> str:
+    def explain(
+        self, *, splits: bool = True, consumers: int = 1, even: bool | None = None, coordinated: bool = False
+    ) -> str:
         """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
 
         Args:
             splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
             consumers: For how many readers.
             even: As for `iter`.
+            coordinated: As for `iter`.
         """
         count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
-        return self._pipeline.explain(splits, count, arguments.even(even))
+        return self._pipeline.explain(splits, count, arguments.even(even), bool(coordinated))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -90,6 +93,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         threads: int = 0,
         consumers: tuple[int, int] = (0, 1),
         even: bool | None = None,
+        coordinated: bool = False,
         executor: Literal["thread", "process"] = "thread",
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
@@ -107,6 +111,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
                 step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
                 epoch. Default: yes, wherever the numbers are known beforehand. With `False`, for evaluation, nothing is
                 left out.
+            coordinated: Whether the consumers get batches of the same bucket, padded to the same length, at each step;
+                for pipelines with `bucket_by_length`. Each consumer then reads all samples and keeps its part of them,
+                so they cost as much again for each; a state that one saved fits all, in any number.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
             on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
@@ -134,6 +141,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers(consumers),
             even=arguments.even(even),
+            coordinated=bool(coordinated),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
         )
@@ -152,6 +160,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         seed: int = 0,
         consumers: tuple[int, int] = (0, 1),
         even: bool | None = None,
+        coordinated: bool = False,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
@@ -165,6 +174,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             seed: What everything random follows from.
             consumers: Which of how many readers of the job this is, `(index, count)`.
             even: As for `iter`. It is part of the job, so all its readers say the same.
+            coordinated: As for `iter`. It is part of the job, too.
             on_error: What becomes of a sample that fails by itself, as for `iter`.
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
@@ -182,6 +192,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
             seed=arguments.seed(seed),
             consumers=arguments.consumers(consumers),
             even=arguments.even(even),
+            coordinated=bool(coordinated),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )
 

@@ -28,6 +28,7 @@ class Distributed:
         seed: int,
         consumers: tuple[int, int],
         even: bool | None,
+        coordinated: bool,
         tolerance: Tolerance,
     ) -> None:
         if not job:
@@ -35,6 +36,7 @@ class Distributed:
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
+        self.coordinated = coordinated
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -67,6 +69,7 @@ class ServiceIteration:
             consumer=index,
             consumers=count,
             even=self.job.even,
+            coordinated=self.job.coordinated,
             budget=self.job._tolerance.budget,
             state=state,
         )

@@ -214,6 +214,7 @@ class LocalIteration:
         threads: int,
         consumers: tuple[int, int],
         even: bool | None,
+        coordinated: bool,
         executor: str,
         tolerance: Tolerance,
     ) -> None:
@@ -221,6 +222,7 @@ class LocalIteration:
         self.budget, self.tolerance = tolerance.budget, tolerance
         self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
         self.threads, self._consumers, self.even, self.executor = threads, consumers, even, executor
+        self.coordinated = coordinated
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Starts threads."""
@@ -233,6 +235,7 @@ class LocalIteration:
             consumer=index,
             consumers=count,
             even=self.even,
+            coordinated=self.coordinated,
             executor=self.executor,
             budget=self.budget,
             state=state,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
+from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -68,6 +70,67 @@ class OrderOps(Base):
         """
         op = {"op": "batch", "size": arguments.whole(size, "batch", "size", 1), "drop_remainder": bool(drop_remainder)}
         return self._then(op, keep_position, name)
+
+    def bucket_by_length(
+        self,
+        column: str,
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        *,
+        pad_to: Literal["longest", "boundary"] | int = "longest",
+        padding: float | Mapping[str, float] = 0,
+        drop_remainder: bool = False,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Puts samples of about the same length together, padded to one, as tf.data's `bucket_by_sequence_length` does.
+
+        A sample belongs to the first bucket whose boundary its length is below; one bucket more holds what is longer. A
+        batch comes when its bucket is full. At the end of an epoch the rest comes, the shortest first. Every column
+        whose rows differ in their first dimension is padded behind.
+
+        Each of several consumers has buckets of its own, unless they are `coordinated` (see `iter`).
+
+        Args:
+            column: The column whose length counts: the first dimension of its rows.
+            boundaries: The first length that a bucket does not hold, rising.
+            batch_sizes: Samples in a batch, for each bucket: one more than boundaries.
+            pad_to: `"longest"`, as long as the longest of the batch, each column by itself; `"boundary"`, as long as
+                the longest that the bucket may hold; or a length. What is longer is an error.
+            padding: What fills rows: a number, or numbers by column (0 for others).
+            drop_remainder: Whether batches that are not full are left out.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb, numpy as np
+        >>> lists = lambda row: {"ids": np.arange(1, row["id"] + 1, dtype=np.int32)}
+        >>> ds = fb.range(1, 6).map(lists, schema={"ids": ("int32", (None,))})
+        >>> [batch["ids"].tolist() for batch in ds.bucket_by_length("ids", [3], [2, 2])]
+        [[[1, 0], [1, 2]], [[1, 2, 3, 0], [1, 2, 3, 4]], [[1, 2, 3, 4, 5]]]
+        """
+        what = "bucket_by_length"
+        if isinstance(pad_to, str) and pad_to not in ("longest", "boundary"):
+            raise InvalidPipelineError(
+                f"{what}: unknown pad_to {pad_to!r}", {"hint": "use 'longest', 'boundary' or a length"}
+            )
+        op: dict[str, Any] = {
+            "op": what,
+            "column": column,
+            "boundaries": [arguments.whole(b, what, "boundaries", 1) for b in boundaries],
+            "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes],
+            "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
+            "padding": self._padding(padding),
+            "drop_remainder": bool(drop_remainder),
+        }
+        return self._then(op, keep_position, name)
+
+    def _padding(self, padding: float | Mapping[str, float]) -> list[tuple[str, float]]:
+        number = arguments.number
+        if isinstance(padding, Mapping):
+            return [(column, number(value, "bucket_by_length", "padding")) for column, value in padding.items()]
+        value = number(padding, "bucket_by_length", "padding")
+        padded = (name for name, _, shape, _ in self._pipeline.schema if shape and shape[0] is None)
+        return [(column, value) for column in padded] if value else []
 
     def prefetch(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Lets `count` pieces of work be done ahead of the consumer. Without it, the engine decides."""

@@ -45,10 +45,11 @@ class JobStatus:
         state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
         epochs: How many it has; `None` is without end.
         seed: Its seed.
+        raced: The splits that were given to a second worker because the first was late.
         consumers: Its readers.
         tenant: Whose it is; empty where the service has no tokens.
-        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where
-            nothing is asked. A secret: it is not shown.
+        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
+            need say nothing. A secret: it is not shown.
     """
 
     name: str
@@ -56,6 +57,7 @@ class JobStatus:
     state: str
     epochs: int | None
     seed: int
+    raced: int
     consumers: tuple[ConsumerStatus, ...]
     tenant: str = ""
     key: str = field(default="", repr=False)
@@ -69,7 +71,7 @@ class WorkerStatus:
         worker: Its id; a restarted worker has a new one.
         address: Where it answers, for Arrow Flight clients too.
         threads: Its threads.
-        state: `working`, `idle`, `leaving` or `lost`.
+        state: `working`, `idle`, `slow` (it was late with a split, and is given one at a time), `leaving` or `lost`.
         leases: The splits that it holds.
         splits_done: The splits that it has computed.
         rows_done: The rows of those.
@@ -105,9 +107,9 @@ class Service:
         """Returns the jobs."""
         return [
             JobStatus(
-                name, dataset, state, epochs or None, seed, tuple(ConsumerStatus(*c) for c in consumers), tenant, key
+                name, dataset, state, epochs or None, seed, raced, tuple(ConsumerStatus(*c) for c in consumers), tenant, key
             )
-            for name, dataset, state, epochs, seed, consumers, tenant, key in self._client.jobs()
+            for name, dataset, state, epochs, seed, raced, consumers, tenant, key in self._client.jobs()
         ]
 
     def workers(self) -> list[WorkerStatus]:

@@ -19,6 +19,8 @@ struct Job<'a> {
     /// `null` is without end.
     epochs: Option<u64>,
     consumers: Vec<Consumer>,
+    /// Splits that were given to a second worker because the first was late.
+    raced: u64,
 }
 
 #[derive(Serialize)]
@@ -55,6 +57,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         seed: job.seed,
         epochs: some(job.epochs),
         consumers: job.consumers.iter().map(consumer).collect(),
+        raced: job.raced,
     }
 }
 
@@ -83,7 +86,8 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         // Whoever sees one tenant's jobs need not be told whose they are.
         let of_several = jobs.iter().any(|j| j.tenant != job.tenant);
         let name = if of_several { format!("{}/{}", job.tenant, job.name) } else { job.name.to_owned() };
-        [name, job.state.to_owned(), epochs, consumers, skipped, slowest]
+        [name, job.state.to_owned(), epochs, consumers, skipped, job.raced.to_string(), slowest]
     };
-    output::table(["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "AT"], &jobs.iter().map(row).collect::<Vec<_>>())
+    let headings = ["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "RACED", "AT"];
+    output::table(headings, &jobs.iter().map(row).collect::<Vec<_>>())
 }

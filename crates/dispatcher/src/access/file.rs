@@ -100,7 +100,8 @@ impl TokenFile {
     /// What the system says; Invalid, with the line, when it is no file of tokens.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let at = |e: Error| e.with("file", path.display());
-        let text = std::fs::read_to_string(path).map_err(|e| at(e.into()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| at(e.into()).hint("`forebay token new --tokens FILE` makes one"))?;
         Self::parse(&text).map_err(at)
     }
 

@@ -30,6 +30,17 @@ pub(super) struct Holder {
     pub(super) worker: WorkerId,
 }
 
+/// Who holds a split when one worker has let go of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It was not that worker's.
+    Nobody,
+    /// Nobody: it may be granted again.
+    Free,
+    /// The other one that raced for it.
+    With(Holder),
+}
+
 /// What went wrong with a split so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trouble {
@@ -90,6 +101,8 @@ pub(super) struct Consumer {
     epochs: u64,
     frontier: Position,
     leases: BTreeMap<Position, Holder>,
+    /// Of splits that are raced, the second lease.
+    races: BTreeMap<Position, Holder>,
     /// Epochs of which no more is needed.
     ended: BTreeSet<u64>,
     /// Every split from the frontier to here is leased.
@@ -110,6 +123,7 @@ impl Consumer {
             epochs,
             frontier,
             leases: BTreeMap::new(),
+            races: BTreeMap::new(),
             ended: BTreeSet::new(),
             cursor: frontier,
             trouble: BTreeMap::new(),
@@ -126,6 +140,22 @@ impl Consumer {
 
     pub(super) fn leases(&self) -> &BTreeMap<Position, Holder> {
         &self.leases
+    }
+
+    pub(super) fn races(&self) -> &BTreeMap<Position, Holder> {
+        &self.races
+    }
+
+    /// Returns who holds a split under a token.
+    pub(super) fn holder(&self, p: Position, token: u64) -> Option<Holder> {
+        let holders = [self.leases.get(&p), self.races.get(&p)];
+        holders.into_iter().flatten().find(|holder| holder.token == token).copied()
+    }
+
+    /// Returns who else holds a split that is held under a token.
+    pub(super) fn other(&self, p: Position, token: u64) -> Option<Holder> {
+        let (first, second) = (self.leases.get(&p)?, self.races.get(&p)?);
+        if first.token == token { Some(*second) } else { Some(*first).filter(|_| second.token == token) }
     }
 
     pub(super) fn lost(&self) -> &BTreeMap<LostSample, Arc<str>> {
@@ -232,10 +262,49 @@ impl Consumer {
         }
     }
 
-    pub(super) fn release(&mut self, p: Position) -> Option<Holder> {
-        let holder = self.leases.remove(&p)?;
+    /// Leases a split a second time.
+    pub(super) fn race(&mut self, p: Position, holder: Holder) {
+        self.races.insert(p, holder);
+    }
+
+    /// Lets go of a split; returns who held it.
+    pub(super) fn release(&mut self, p: Position) -> Vec<(Position, Holder)> {
+        let Some(first) = self.leases.remove(&p) else { return Vec::new() };
         self.cursor = self.cursor.min(p);
-        Some(holder)
+        std::iter::once(first).chain(self.races.remove(&p)).map(|holder| (p, holder)).collect()
+    }
+
+    /// Lets go of splits; returns who held them.
+    pub(super) fn release_all(&mut self, splits: impl IntoIterator<Item = Position>) -> Vec<(Position, Holder)> {
+        splits.into_iter().flat_map(|p| self.release(p)).collect()
+    }
+
+    /// Lets go of everything that is leased; returns who held it.
+    pub(super) fn release_everything(&mut self) -> Vec<(Position, Holder)> {
+        let places: Vec<_> = self.leases.keys().copied().collect();
+        self.release_all(places)
+    }
+
+    /// One worker lets go of a split.
+    pub(super) fn leave(&mut self, p: Position, token: u64) -> Left {
+        match (self.leases.get(&p).copied(), self.races.get(&p).copied()) {
+            (Some(first), Some(second)) if second.token == token => {
+                self.races.remove(&p);
+                Left::With(first)
+            }
+            (Some(first), second) if first.token == token => match second {
+                Some(second) => {
+                    self.races.remove(&p);
+                    self.leases.insert(p, second);
+                    Left::With(second)
+                }
+                None => {
+                    self.release(p);
+                    Left::Free
+                }
+            },
+            _ => Left::Nobody,
+        }
     }
 
     /// Moves the frontier; returns the leases that are no longer wanted: those before it.
@@ -244,9 +313,11 @@ impl Consumer {
         self.frontier = p;
         let kept = self.leases.split_off(&p);
         let dropped = std::mem::replace(&mut self.leases, kept);
+        let kept = self.races.split_off(&p);
+        let raced = std::mem::replace(&mut self.races, kept);
         self.trouble = self.trouble.split_off(&p);
         self.ended = self.ended.split_off(&p.epoch);
-        dropped.into_iter().collect()
+        dropped.into_iter().chain(raced).collect()
     }
 
     /// A reader begins, at the frontier; returns the leases outside of its window. What an earlier one said of epochs
@@ -258,7 +329,7 @@ impl Consumer {
         self.unreached.clear();
         self.cursor = self.frontier;
         let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
-        outside.into_iter().filter_map(|p| self.release(p).map(|h| (p, h))).collect()
+        self.release_all(outside)
     }
 
     /// The reader could not reach a worker: it is given none of its splits for a while, `first` and then twice as long
@@ -297,6 +368,6 @@ impl Consumer {
         self.ended.insert(epoch);
         let range = Position::new(epoch, 0)..Position::new(epoch + 1, 0);
         let places: Vec<_> = self.leases.range(range).map(|(p, _)| *p).collect();
-        places.into_iter().filter_map(|p| self.release(p).map(|h| (p, h))).collect()
+        self.release_all(places)
     }
 }

@@ -6,8 +6,8 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event};
 
 use super::consumer::Reader;
-use super::{Effect, SessionId, State, assigned_event};
-use crate::records::{ConsumerKey, Grant, Position, Update};
+use super::{Effect, SessionId, State};
+use crate::records::{ConsumerKey, Position, Update};
 use crate::tenant::Tenant;
 
 /// A split that could not be fetched this often is not tried again.
@@ -57,7 +57,7 @@ impl State {
         self.readers.insert(session, key);
         out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
-        self.advance(key, position, out);
+        self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let dropped = consumer.attach(Reader { session, window, heard: now, workers_max: tenant.quota.workers });
         self.revoke_all(key, dropped, out);
@@ -68,20 +68,22 @@ impl State {
 
     /// Tells a reader everything that is leased to it.
     fn assign_again(&self, key: ConsumerKey, out: &mut Vec<Effect>) {
-        let Some((consumer, reader)) = self.consumer(key).and_then(|c| Some((c, c.reader?))) else { return };
-        for (position, holder) in consumer.leases() {
-            let Some(worker) = self.workers.get(&holder.worker) else { continue };
-            let grant = Grant { token: holder.token, worker: holder.worker, address: worker.address.clone() };
-            out.push(Effect::Consumer(reader.session, assigned_event(*position, &grant)));
+        let Some(consumer) = self.consumer(key) else { return };
+        for position in consumer.leases().keys() {
+            self.tell((key, *position), out);
         }
     }
 
     /// Moves a frontier, forwards or backwards, and says so to the workers that held what is now consumed.
-    fn advance(&mut self, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
+    fn advance(&mut self, now: Ticks, key: ConsumerKey, to: Position, out: &mut Vec<Effect>) {
+        let heartbeat = self.timing.heartbeat;
         let Some(consumer) = self.consumer_mut(key) else { return };
         if consumer.frontier() == to {
             return;
         }
+        let forwards = to > consumer.frontier();
+        // Which of two has finished a split is not known here.
+        let raced: Vec<_> = consumer.races().keys().copied().collect();
         let consumed = consumer.move_to(to);
         let finished = consumer.is_finished();
         let mut holders = BTreeSet::new();
@@ -90,6 +92,13 @@ impl State {
             if let Some(worker) = self.workers.get_mut(&holder.worker) {
                 worker.leases.remove(&holder.token);
                 holders.extend(worker.session);
+                // What it has finished before was noted then.
+                let is_news = forwards && !worker.finished.contains(&holder.token) && !raced.contains(&position);
+                let begun = worker.begun.get(&holder.token).copied();
+                if is_news {
+                    // One that nobody saw it begin took less than a heartbeat.
+                    self.took((key, position), holder, begun.map_or(heartbeat, |begun| now - begun));
+                }
             }
         }
         let (epoch, ordinal) = (to.epoch, to.ordinal);
@@ -131,7 +140,7 @@ impl State {
         match consumer.check(position) {
             // An old ack says nothing new; only a new session moves back.
             Ok(position) if position > consumer.frontier() => {
-                self.advance(key, position, out);
+                self.advance(now, key, position, out);
                 self.end_at_poison(now, key, out);
             }
             Ok(_) => {}
@@ -157,13 +166,21 @@ impl State {
         let lease = self.timing.lease;
         let Some(key) = self.heard_reader(now, session) else { return };
         let Some(consumer) = self.consumer_mut(key) else { return };
-        let Some(holder) = consumer.leases().get(&position).copied() else { return };
-        if holder.token != token {
+        let Some(holder) = consumer.holder(position, token) else {
             // It speaks of an older lease: perhaps it never heard of this one.
-            let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
-            let grant = Grant { token: holder.token, worker: holder.worker, address };
-            out.push(Effect::Consumer(session, assigned_event(position, &grant)));
-            return;
+            return self.tell((key, position), out);
+        };
+        if let Some(worker) = self.workers.get_mut(&holder.worker) {
+            worker.fail(now, holder.token, (key, position), lease);
+        }
+        let Some(consumer) = self.consumer_mut(key) else { return };
+        if consumer.races().contains_key(&position) {
+            // The other worker has it, too.
+            if error.get(UNREACHED).is_some() {
+                consumer.set_unreached(now, holder.worker, lease);
+            }
+            self.leave((key, position), token, out);
+            return self.take_from(holder, out);
         }
         consumer.release(position);
         let trouble = consumer.trouble.entry(position).or_default();
@@ -172,9 +189,6 @@ impl State {
         let failures = trouble.failures;
         if error.get(UNREACHED).is_some() {
             consumer.set_unreached(now, holder.worker, lease);
-        }
-        if let Some(worker) = self.workers.get_mut(&holder.worker) {
-            worker.fail(now, holder.token, (key, position), lease);
         }
         self.revoke((key, position), holder, out);
         if failures >= FAILURES_MAX {

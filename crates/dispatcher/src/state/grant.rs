@@ -3,7 +3,7 @@
 //! Fair: of the readers that could use a split, the one with the fewest leases is served first, so a slow reader
 //! cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
 //! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
-//! for longer and longer, while there are others.
+//! for longer and longer, while there are others. One that is slow comes after all others (see `race`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl State {
             return;
         }
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
-        let mut room: Room = has_room.map(|(id, w)| (w.leases.len(), *id)).collect();
+        let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {
             return;
         }
@@ -42,7 +42,7 @@ impl State {
             if self.is_suspect(key, position) {
                 reserved.insert(worker.1);
             }
-            if self.grant(key, position, worker.1, out) {
+            if self.grant(now, key, position, worker.1, out) {
                 room.insert((worker.0 + 1, worker.1));
             }
             if room.is_empty() {
@@ -97,8 +97,15 @@ impl State {
         (now - at < pause).then_some(worker)
     }
 
-    /// Returns whether the worker has room for more.
-    fn grant(&mut self, key: ConsumerKey, position: Position, id: WorkerId, out: &mut Vec<Effect>) -> bool {
+    /// Leases a split; one that is leased already is raced. Returns whether the worker has room for more.
+    pub(super) fn grant(
+        &mut self,
+        now: Ticks,
+        key: ConsumerKey,
+        position: Position,
+        id: WorkerId,
+        out: &mut Vec<Effect>,
+    ) -> bool {
         let lease = Lease {
             job: key.0,
             epoch: position.epoch,
@@ -114,16 +121,27 @@ impl State {
         let token = self.next_token;
         self.next_token += 1;
         let grant = Grant { token, worker: id, address: worker.address.clone() };
-        consumer.lease(position, Holder { token, worker: id });
+        let holder = Holder { token, worker: id };
+        let first = consumer.leases().get(&position).map(|first| first.token);
+        match first {
+            None => consumer.lease(position, holder),
+            Some(_) => consumer.race(position, holder),
+        }
         worker.leases.insert(token, (key, position));
+        worker.note_begun(now);
         if worker.jobs.insert(key.0) {
             out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
         }
-        let assigned = consumer.reader.map(|r| Effect::Consumer(r.session, assigned_event(position, &grant)));
-        out.push(Effect::Persist(Update::Grant((key, position), grant)));
+        let event = assigned_event(position, &grant, first.unwrap_or(0));
+        let assigned = consumer.reader.map(|r| Effect::Consumer(r.session, event));
+        out.push(Effect::Persist(match first {
+            None => Update::Grant((key, position), grant),
+            Some(_) => Update::Token(token),
+        }));
         out.extend(lost.map(|lost| Effect::Worker(session, lost)));
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
-        worker.take_room()
+        worker.take_room();
+        worker.has_room()
     }
 }

@@ -48,6 +48,7 @@ impl State {
             seed: job.record.seed,
             tenant: job.record.tenant.clone(),
             key: if with_key { job.record.key.to_vec() } else { Vec::new() },
+            raced: job.raced,
         }
     }
 
@@ -65,6 +66,7 @@ impl State {
             state: match w {
                 _ if w.session.is_none() => "lost",
                 _ if w.leaving => "leaving",
+                _ if w.slow => "slow",
                 _ if leases(w) == 0 => "idle",
                 _ => "working",
             }
@@ -93,7 +95,14 @@ impl State {
         })?;
         let mut tokens = BTreeSet::new();
         for (key, consumer) in self.consumers() {
-            for (position, holder) in consumer.leases() {
+            let raced = consumer.races().iter();
+            for (position, second) in raced.clone() {
+                let first = consumer.leases().get(position);
+                ensure(first.is_some_and(|first| first.worker != second.worker), || {
+                    format!("SP-1: split {position} of {key:?} is raced by one worker alone")
+                })?;
+            }
+            for (position, holder) in consumer.leases().iter().chain(raced) {
                 let token = holder.token;
                 ensure(tokens.insert(token), || format!("SP-1: token {token} is current twice"))?;
                 let known = self.workers.get(&holder.worker).and_then(|w| w.leases.get(&token));

@@ -6,6 +6,7 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 
 use super::consumer::Consumer;
 use super::consumers::cancelled;
+use super::pace::Pace;
 use super::{Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
@@ -47,7 +48,8 @@ impl State {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(whole(&record.tenant, &record.name), record.id);
-        self.jobs.insert(record.id, Job { record, consumers });
+        let streamed = record.is_streamed();
+        self.jobs.insert(record.id, Job { record, consumers, streamed, pace: Pace::default(), raced: 0 });
     }
 
     /// Ends a job for good.
@@ -69,8 +71,7 @@ impl State {
             let key = (id, index);
             self.end_reader(now, key, cancelled(name), out);
             let Some(consumer) = self.consumer_mut(key) else { continue };
-            let places: Vec<_> = consumer.leases().keys().copied().collect();
-            let dropped = places.into_iter().filter_map(|p| consumer.release(p).map(|h| (p, h))).collect();
+            let dropped = consumer.release_everything();
             self.revoke_all(key, dropped, out);
         }
         self.forget(id, out);

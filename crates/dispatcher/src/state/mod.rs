@@ -4,12 +4,12 @@
 //!
 //! Invariants, checked once a second by a running dispatcher ([`State::check`]: SP-1 to SP-4, SP-8, SP-9), and after every step of
 //! the property tests and of the simulation:
-//! SP-1 a split has at most one current token, and its worker knows it;
+//! SP-1 a split has at most one current token, or two of two workers while it is raced, and its workers know them;
 //! SP-2 tokens rise, for ever;
 //! SP-3 nothing before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
-//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases and losses;
+//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race) and losses;
 //! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
 //! SP-8 a worker that says nothing is noticed when its lease ends;
 //! SP-9 a worker that serves one tenant holds nothing of another's.
@@ -20,7 +20,9 @@ mod grant;
 mod inspect;
 mod jobs;
 mod lost;
+mod pace;
 mod poison;
+mod race;
 mod recover;
 mod tenants;
 #[cfg(test)]
@@ -39,6 +41,7 @@ use crate::options::Timing;
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
+use pace::Pace;
 use worker::Worker;
 
 /// One connection of a consumer or a worker. Never used twice.
@@ -130,6 +133,11 @@ pub(crate) enum Effect {
 struct Job {
     record: Arc<JobRecord>,
     consumers: Vec<Consumer>,
+    /// Whether splits are of unknown length: computed as their reader takes them.
+    streamed: bool,
+    pace: Pace,
+    /// Splits that were raced, since this process began.
+    raced: u64,
 }
 
 impl Job {
@@ -151,6 +159,8 @@ pub(crate) struct State {
     next_token: u64,
     next_job: u64,
     ticked: Ticks,
+    /// When it was last looked for splits that are late.
+    looked: Ticks,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
@@ -203,11 +213,7 @@ impl State {
     /// Lets go of a lease that the consumer has already dropped, and takes it from its worker.
     fn revoke(&mut self, key: SplitKey, holder: Holder, out: &mut Vec<Effect>) {
         out.push(Effect::Remember(Update::Released(key)));
-        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
-        worker.leases.remove(&holder.token);
-        if let Some(session) = worker.session {
-            out.push(Effect::Worker(session, revoke_event(holder.token)));
-        }
+        self.take_from(holder, out);
     }
 
     fn revoke_all(&mut self, key: ConsumerKey, dropped: Vec<(Position, Holder)>, out: &mut Vec<Effect>) {
@@ -221,11 +227,13 @@ fn revoke_event(token: u64) -> worker_event::Event {
     worker_event::Event::Revoke(forebay_proto::Revoke { token })
 }
 
-fn assigned_event(position: Position, grant: &Grant) -> consumer_event::Event {
+/// `beside` is the token of the other lease of a split that is raced, or 0.
+fn assigned_event(position: Position, grant: &Grant, beside: u64) -> consumer_event::Event {
     consumer_event::Event::Assigned(forebay_proto::Assigned {
         epoch: position.epoch,
         ordinal: position.ordinal,
         token: grant.token,
         address: grant.address.to_string(),
+        beside,
     })
 }

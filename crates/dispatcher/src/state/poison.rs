@@ -128,7 +128,7 @@ fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
     let extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
     let sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
     let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
-    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.consumers, Some(sizing))?;
+    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
     let consumer = ConsumerIndex(key.1);
     let mut rows = Vec::new();
     for morsel in plan.morsels(consumer, Ordinal(at.ordinal)) {
@@ -137,7 +137,9 @@ fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
     let named: Vec<_> = rows.iter().take(NAMED_MAX).map(u64::to_string).collect();
     let more = rows.len().saturating_sub(NAMED_MAX);
     Ok(match (rows.len(), more) {
-        (0, _) => format!("those of source block {}", at.ordinal * u64::from(record.consumers) + u64::from(key.1)),
+        (0, _) => {
+            format!("those of source block {}", at.ordinal * record.deal().parts() + record.deal().part(consumer))
+        }
         (_, 0) => named.join(", "),
         _ => format!("{} and {more} more", named.join(", ")),
     })

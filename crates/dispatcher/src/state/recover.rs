@@ -1,7 +1,7 @@
 //! The state after a restart: what was written, and nobody connected.
 //!
 //! Workers may still hold their leases and consumers may still be fetching them, so leases stay as they are until
-//! their workers have had the time to say hello.
+//! their workers have had the time to say hello. Races are over: they were only a shortcut.
 
 use std::collections::HashMap;
 
@@ -37,6 +37,7 @@ impl State {
             next_token: ledger.next_token.max(1),
             next_job: ledger.next_job.max(1),
             ticked: now,
+            looked: now,
             expiry: now,
             changed: true,
         };

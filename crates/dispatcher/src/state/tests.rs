@@ -2,6 +2,10 @@
 //!
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
+mod poison;
+mod race;
+mod tenants;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +23,8 @@ use crate::tenant::{Quota, Tenant};
 const WORKERS: usize = 3;
 /// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
 const JOBS: [(&[Option<u64>], u64); 4] = [(&[Some(3), Some(2)], 3), (&[None], 1), (&[Some(0)], 2), (&[Some(1)], 0)];
+/// The reader of a job without end.
+const ENDLESS: usize = 2;
 
 fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     Ok(JOBS[record.seed as usize].0.to_vec())
@@ -42,6 +48,7 @@ fn record(job: usize) -> JobRecord {
         sizing: String::new(),
         index: String::new(),
         even: false,
+        coordinated: false,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),
@@ -311,7 +318,10 @@ impl World {
             self.now = self.now + Duration::from_millis(50);
             for i in (0..WORKERS).filter(|i| Some(*i) != silent) {
                 if let Some(session) = self.workers[i].session {
-                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished: Vec::new() });
+                    // One of them says which splits it has finished: the even ones.
+                    let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
+                    let finished = finished.collect();
+                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished });
                 }
             }
             for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
@@ -483,135 +493,4 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     world.pass(Duration::from_millis(500), None);
     go_on(&mut world);
     assert!(!held(&world).is_empty(), "there is no other");
-}
-
-/// Three workers, one after the other, take the first split of a reader and are lost.
-fn lose_three() -> (World, usize) {
-    let (mut world, endless) = (World::new(), 2);
-    world.attach(endless, 0, 1);
-    for i in 0..WORKERS {
-        world.hello(i);
-        let session = world.workers[i].session.take().expect("said hello");
-        world.input(Input::Want { session, splits: 1 });
-        world.flush();
-        world.input(Input::WorkerGone { session });
-    }
-    (world, endless)
-}
-
-#[test]
-fn a_split_that_ended_three_workers_is_given_up_when_they_have_stayed_away() {
-    let (mut world, endless) = lose_three();
-    world.pass(Duration::from_millis(4900), None);
-    assert!(world.readers[endless].refused.is_none(), "they may come back");
-    world.pass(Duration::from_millis(200), None);
-    world.flush();
-    let error = world.readers[endless].refused.clone().expect("it is given up");
-    assert_eq!((error.kind(), error.get("fault")), (ErrorKind::Data, Some("poison")), "{error}");
-    let dead: Vec<_> = (0..WORKERS).map(|i| format!("{:032x} at worker-{i}:1", i + 1)).collect();
-    assert_eq!(error.get("workers"), Some(&*dead.join(", ")));
-}
-
-#[test]
-fn a_worker_that_comes_back_was_not_ended_by_a_split() {
-    let (mut world, endless) = lose_three();
-    world.pass(Duration::from_secs(4), None);
-    world.workers[1].held.clear();
-    world.hello(1);
-    world.pass(Duration::from_secs(10), None);
-    let session = world.workers[1].session.expect("said hello");
-    world.input(Input::Want { session, splits: 1 });
-    world.flush();
-    assert!(world.readers[endless].refused.is_none());
-    assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
-}
-
-#[test]
-fn a_death_counts_when_the_reader_has_noticed_it_first() {
-    let (mut world, endless) = (World::new(), 2);
-    world.attach(endless, 0, 1);
-    for i in 0..WORKERS {
-        world.hello(i);
-        let session = world.workers[i].session.take().expect("said hello");
-        world.input(Input::Want { session, splits: 1 });
-        world.flush();
-        let (position, token) = world.readers[endless].assigned.pop_first().expect("the first split");
-        let (reader, error) = (world.readers[endless].session.expect("attached"), Error::unavailable("reset"));
-        world.input(Input::Unreachable { session: reader, position, token, error });
-        world.input(Input::WorkerGone { session });
-    }
-    world.pass(Duration::from_millis(5100), None);
-    world.flush();
-    let error = world.readers[endless].refused.clone().expect("it is given up");
-    assert_eq!(error.get("fault"), Some("poison"), "{error}");
-}
-
-#[test]
-fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
-    let mut world = World::with(true);
-    let mut attach = |key: ConsumerKey, name: &str| {
-        let (session, tenant) = (world.session(), Tenant { name: name.into(), ..Tenant::default() });
-        let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
-        let mut out = Vec::new();
-        let (position, resume, window) = (Position::default(), false, 1);
-        let input = Input::Attach { session, tenant, consumer: key, position, resume, window, lost };
-        world.state.handle(world.now, input, &mut out);
-        out
-    };
-    let (there, nowhere) = (attach((1, 0), "b"), attach((99, 0), "b"));
-    let [Effect::End(_, one), Effect::End(_, other)] = [&there[..], &nowhere[..]].map(|out| &out[0]) else {
-        panic!("{there:?} {nowhere:?}")
-    };
-    assert_eq!((there.len(), nowhere.len()), (1, 1), "nothing is written down either");
-    assert_eq!(one.to_json().replace("job 1", "job 99"), other.to_json());
-    assert!(attach((1, 0), "a").iter().any(|e| matches!(e, Effect::Consumer(..))));
-    let mut out = Vec::new();
-    let names = |tenant: Option<&str>| world.state.list_jobs(tenant).into_iter().map(|j| j.name).collect::<Vec<_>>();
-    assert_eq!((names(Some("a")).len(), names(Some("c")).len(), names(None).len()), (2, 0, 4));
-    let missing = world.state.cancel(world.now, "b", "job 1", &mut out).expect_err("another's");
-    let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");
-    assert_eq!(missing.to_json().replace("job 1", "job 9"), unknown.to_json());
-    let same = JobRecord { tenant: "b".to_owned(), ..record(0) };
-    assert!(world.state.create(world.now, same, &[None], None, &mut out).is_ok(), "names are each tenant's own");
-}
-
-#[test]
-fn a_tenant_gets_no_more_than_its_quota() {
-    let mut world = World::with(true);
-    let mut out = Vec::new();
-    let another = |name: &str| JobRecord { tenant: "a".to_owned(), name: name.to_owned(), ..record(3) };
-    let refused = world.state.create(world.now, another("x"), &[None], Some(2), &mut out).expect_err("it has two");
-    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("jobs that go on")));
-    world.state.cancel(world.now, "a", "job 0", &mut out).expect("cancelled");
-    assert!(world.state.create(world.now, another("x"), &[None], Some(2), &mut out).is_ok());
-    let quota = Quota { consumers: Some(1), ..Quota::default() };
-    let mut attach = |consumer: ConsumerKey| {
-        let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota });
-        let (position, resume, window, lost) = (Position::default(), false, 1, Vec::new());
-        let input = Input::Attach { session, tenant, consumer, position, resume, window, lost };
-        let mut out = Vec::new();
-        world.state.handle(world.now, input, &mut out);
-        out.into_iter().find_map(|e| if let Effect::End(_, error) = e { Some(error.kind()) } else { None })
-    };
-    assert_eq!(attach((4, 0)), None);
-    assert_eq!(attach((4, 0)), Some(ErrorKind::Conflict), "in its own place it is no other");
-    assert_eq!(attach((3, 0)), Some(ErrorKind::Exhausted));
-}
-
-#[test]
-fn a_worker_of_one_tenant_computes_for_no_other() {
-    let mut world = World::with(true);
-    (1..WORKERS).for_each(|i| world.hello(i));
-    let endless = 2;
-    world.attach(endless, 0, 4);
-    for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
-        world.input(Input::Want { session, splits: 2 });
-    }
-    world.flush();
-    assert_eq!((world.workers[1].held.len(), world.workers[2].held.len()), (2, 0));
-    let (session, held) = (world.session(), world.workers[1].held.values().cloned().collect());
-    let (worker, address) = (WorkerId(2), Arc::from("elsewhere:1"));
-    world.input(Input::Hello { session, worker, address, threads: 1, held, serves: Some("b".into()) });
-    assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
-    assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
 }

@@ -1,4 +1,4 @@
-//! What time alone brings about: silent workers, readers that do not come back.
+//! What time alone brings about: silent workers, readers that do not come back, splits that are late.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use super::{Effect, State};
 
 /// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
 const STALL: Duration = Duration::from_millis(500);
+/// How often it is looked for splits that are late.
+const RACE_EVERY: Duration = Duration::from_millis(200);
 
 impl State {
     pub(super) fn tick(&mut self, now: Ticks, out: &mut Vec<Effect>) {
@@ -15,6 +17,10 @@ impl State {
         self.ticked = now;
         if gap >= STALL {
             self.forgive(now, gap);
+        }
+        if now - self.looked >= RACE_EVERY {
+            self.looked = now;
+            self.race(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);
@@ -51,8 +57,7 @@ impl State {
                 }
                 None if !consumer.leases().is_empty() && now - consumer.gone >= timeout => {
                     // The workers' room goes to other jobs. When the reader returns, it is granted them again.
-                    let places: Vec<_> = consumer.leases().keys().copied().collect();
-                    let dropped = places.into_iter().filter_map(|p| consumer.release(p).map(|h| (p, h))).collect();
+                    let dropped = consumer.release_everything();
                     self.revoke_all(key, dropped, out);
                 }
                 _ => {}
@@ -65,6 +70,7 @@ impl State {
     fn forgive(&mut self, now: Ticks, gap: Duration) {
         for worker in self.workers.values_mut() {
             (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);
+            worker.begun.values_mut().for_each(|begun| *begun = (*begun + gap).min(now));
         }
         for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
             consumer.gone = (consumer.gone + gap).min(now);

@@ -11,6 +11,8 @@ use crate::records::SplitKey;
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;
+/// More leases than any worker holds.
+const SLOW_LOAD: usize = 1 << 32;
 
 #[derive(Debug, Clone)]
 pub(super) struct Worker {
@@ -28,6 +30,8 @@ pub(super) struct Worker {
     pub(super) leaving: bool,
     /// By token.
     pub(super) leases: BTreeMap<u64, SplitKey>,
+    /// When it began with the splits that it is at, by token: see [`Worker::note_begun`].
+    pub(super) begun: BTreeMap<u64, Ticks>,
     /// Jobs whose definition this session has been sent.
     pub(super) jobs: BTreeSet<u64>,
     pub(super) splits_done: u64,
@@ -38,6 +42,8 @@ pub(super) struct Worker {
     failed: Vec<(SplitKey, Ticks)>,
     /// The tenant that it computes for; `None` is for everybody.
     pub(super) serves: Option<Arc<str>>,
+    /// Whether it was late with a split, and has not finished one like the others since.
+    pub(super) slow: bool,
 }
 
 impl Worker {
@@ -53,12 +59,14 @@ impl Worker {
             credit: 0,
             leaving: false,
             leases: BTreeMap::new(),
+            begun: BTreeMap::new(),
             jobs: BTreeSet::new(),
             splits_done: 0,
             rows_done: 0,
             finished: BTreeSet::new(),
             failed: Vec::new(),
             serves: None,
+            slow: false,
         }
     }
 
@@ -96,20 +104,40 @@ impl Worker {
         self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
+    /// Notes the splits that it is at now: the oldest of its leases, as many as it has threads. Others wait.
+    pub(super) fn note_begun(&mut self, now: Ticks) {
+        let (leases, finished) = (&self.leases, &self.finished);
+        self.begun.retain(|token, _| leases.contains_key(token));
+        let under_way = leases.keys().filter(|token| !finished.contains(token));
+        for token in under_way.take(self.threads.max(1) as usize) {
+            self.begun.entry(*token).or_insert(now);
+        }
+    }
+
     pub(super) fn is_live(&self) -> bool {
         self.session.is_some() && !self.leaving
     }
 
+    /// Says whether it may be given a split. One that is slow has one at a time.
     pub(super) fn has_room(&self) -> bool {
-        self.is_live() && self.credit > 0
+        self.is_live() && self.credit > 0 && !(self.slow && self.under_way().next().is_some())
+    }
+
+    /// Splits that it has asked for and not been given.
+    pub(super) fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// Returns how much it holds, to give more to whoever holds least: one that is slow comes last.
+    pub(super) fn load(&self) -> usize {
+        self.leases.len() + if self.slow { SLOW_LOAD } else { 0 }
     }
 
     pub(super) fn want(&mut self, splits: u32) {
         self.credit = self.credit.saturating_add(splits).min(CREDIT_MAX);
     }
 
-    pub(super) fn take_room(&mut self) -> bool {
+    pub(super) fn take_room(&mut self) {
         self.credit = self.credit.saturating_sub(1);
-        self.credit > 0
     }
 }

@@ -1,7 +1,7 @@
 //! What workers say: that they are there, what they hold, how much room they have.
 //!
 //! A worker that was silent or lost is not trusted with what it held: whoever came back with a token that is not the
-//! current one is told so, lease by lease.
+//! a current one is told so, lease by lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
 
 use super::consumer::Death;
 use super::worker::Worker;
-use super::{Effect, SessionId, State, assigned_event, revoke_event};
+use super::{Effect, SessionId, State, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
 
 impl State {
@@ -71,16 +71,16 @@ impl State {
         let (same, lost): (Vec<_>, Vec<_>) =
             worker.leases.iter().map(|(t, k)| (*t, *k)).partition(|(t, _)| kept.contains(t));
         worker.leases.retain(|token, _| kept.contains(token));
-        for (_, key) in lost {
-            self.consumer_mut(key.0).map(|c| c.release(key.1));
-            out.push(Effect::Remember(Update::Released(key)));
+        for (token, key) in lost {
+            self.leave(key, token, out);
         }
         for (token, key) in same.into_iter().filter(|_| moved) {
-            let grant = Grant { token, worker: id, address: address.clone() };
-            if let Some(reader) = self.consumer(key.0).and_then(|c| c.reader) {
-                out.push(Effect::Consumer(reader.session, assigned_event(key.1, &grant)));
+            self.tell(key, out);
+            // The ledger knows of the first lease of a split only.
+            if self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).is_some_and(|first| first.token == token) {
+                let grant = Grant { token, worker: id, address: address.clone() };
+                out.push(Effect::Remember(Update::Grant(key, grant)));
             }
-            out.push(Effect::Remember(Update::Grant(key, grant)));
         }
     }
 
@@ -110,15 +110,20 @@ impl State {
         let answer_every = self.timing.lease / 3;
         let Some(worker) = self.heard_worker(now, session) else { return };
         (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
-        let finished = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
-        let has_changed = worker.finished != finished;
+        let finished: BTreeSet<_> = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
+        let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
+        let new: Vec<_> = finished.difference(&worker.finished).copied().collect();
         worker.finished = finished;
+        worker.note_begun(now);
         if now - worker.answered >= answer_every {
             worker.answered = now;
             out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
         }
-        // A suspect waits for a worker that has nothing else to do.
-        self.changed |= has_changed && self.has_suspects();
+        if let Some(id) = self.sessions.get(&session).copied() {
+            new.into_iter().for_each(|token| self.has_finished(now, id, token, out));
+        }
+        // A suspect waits for a worker that has nothing else to do; one that is slow has one split at a time.
+        self.changed |= has_changed && (was_slow || self.has_suspects());
     }
 
     pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
@@ -147,11 +152,10 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
-        for key in worker.leases.values() {
-            out.push(Effect::Remember(Update::Released(*key)));
-            self.consumer_mut(key.0).map(|c| c.release(key.1));
-        }
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
+        for (token, key) in worker.leases {
+            self.leave(key, token, out);
+        }
         for key in suspects {
             // Without a reader nothing is granted, and nobody could be told.
             if self.consumer(key.0).is_some_and(|c| c.reader.is_some() && key.1 >= c.frontier()) {

@@ -199,6 +199,7 @@ pub(crate) mod tests {
             sizing: "{}".to_owned(),
             index: "an index".to_owned(),
             even: true,
+            coordinated: true,
             cancelled: false,
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),

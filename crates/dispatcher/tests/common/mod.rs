@@ -89,6 +89,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         epochs,
         consumers,
         even: false,
+        coordinated: false,
     })
 }
 

@@ -300,7 +300,7 @@ impl Seen {
                 (Some(dtype), Some(n)) if n > 0 => Kind::fixed(dtype, &[n]),
                 (Some(dtype), _) => Kind::Tensor { dtype, shape: vec![None] },
             };
-            Ok(Field { name, kind, nullable: counts.len() < self.records })
+            Ok(Field { nullable: counts.len() < self.records, ..Field::new(name, kind) })
         };
         self.features.into_iter().map(field).collect()
     }

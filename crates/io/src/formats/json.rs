@@ -208,7 +208,7 @@ impl Seen {
                 }
                 Some(Shape::Text | Shape::Json) | None => Kind::Utf8,
             };
-            Field { name, kind, nullable: count < self.lines }
+            Field { nullable: count < self.lines, ..Field::new(name, kind) }
         };
         self.columns.into_iter().map(field).collect()
     }

@@ -52,6 +52,7 @@ impl Op {
             }
             Op::Tokenize(tokenize) => tokenize.apply(input),
             Op::Pack(pack) => pack.apply(input),
+            Op::BucketByLength(bucket) => bucket.apply(input),
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
             Op::Shard { count, index } if index >= count => {
                 Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))

@@ -6,7 +6,7 @@ use crate::source::BlobId;
 impl Op {
     /// Says whether the number of rows after it is known only when it has run.
     pub fn is_uncounted(&self) -> bool {
-        matches!(self.class(), Class::Filter | Class::Global)
+        matches!(self.class(), Class::Filter | Class::Global) || matches!(self, Op::BucketByLength(_))
     }
 
     /// Returns the name of the Python method that makes it.
@@ -36,6 +36,7 @@ impl Op {
             Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
             Op::Tokenize(_) => "tokenize",
             Op::Pack(_) => "pack",
+            Op::BucketByLength(_) => "bucket_by_length",
             Op::Shuffle {} => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
@@ -52,7 +53,7 @@ impl Op {
             Op::FilterFunction { .. } | Op::FilterExpr { .. } => Class::Filter,
             Op::Shuffle {} | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => Class::Order,
             Op::Pack(_) => Class::Global,
-            Op::Batch { .. } => Class::Group,
+            Op::Batch { .. } | Op::BucketByLength(_) => Class::Group,
             Op::Prefetch { .. } => Class::Hint,
             _ => Class::RowWise,
         }

@@ -55,6 +55,9 @@ pub struct OpenJobRequest {
     /// Whether each reader gets as many batches as the others, in every epoch.
     #[prost(bool, tag = "7")]
     pub even: bool,
+    /// Whether the readers get batches of the same bucket at each step.
+    #[prost(bool, tag = "8")]
+    pub coordinated: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -105,11 +108,13 @@ pub struct JobDefinition {
     pub index: ::prost::alloc::string::String,
     #[prost(bool, tag = "10")]
     pub even: bool,
+    #[prost(bool, tag = "11")]
+    pub coordinated: bool,
     /// Whose job it is; empty where the dispatcher asks for no tokens.
-    #[prost(string, tag = "11")]
+    #[prost(string, tag = "12")]
     pub tenant: ::prost::alloc::string::String,
     /// 16 bytes that a ticket must carry, so that only the tenant's readers are served; empty asks for none.
-    #[prost(bytes = "vec", tag = "12")]
+    #[prost(bytes = "vec", tag = "13")]
     pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -240,7 +245,8 @@ pub mod consumer_event {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {}
-/// This worker holds, or is computing, this split. A later token replaces an earlier one.
+/// This worker holds, or is computing, this split. What was said of the split before holds no more, but for the lease that
+/// is named as the other one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Assigned {
     #[prost(uint64, tag = "1")]
@@ -252,6 +258,9 @@ pub struct Assigned {
     /// host:port of its Flight service.
     #[prost(string, tag = "4")]
     pub address: ::prost::alloc::string::String,
+    /// Where two workers race for the split: the token of the other lease, which stays as good as this one; else 0.
+    #[prost(uint64, tag = "5")]
+    pub beside: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerHeartbeatReply {}
@@ -425,10 +434,13 @@ pub struct JobStatus {
     pub consumers: ::prost::alloc::vec::Vec<ConsumerStatus>,
     #[prost(uint64, tag = "6")]
     pub seed: u64,
-    #[prost(string, tag = "7")]
+    /// Splits that were given to a second worker because the first was late, since the dispatcher started.
+    #[prost(uint64, tag = "7")]
+    pub raced: u64,
+    #[prost(string, tag = "8")]
     pub tenant: ::prost::alloc::string::String,
     /// What tickets for its chunks carry. Told to its own tenant alone.
-    #[prost(bytes = "vec", tag = "8")]
+    #[prost(bytes = "vec", tag = "9")]
     pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -466,7 +478,7 @@ pub struct WorkerStatus {
     pub address: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]
     pub threads: u32,
-    /// "working", "idle", "leaving", "lost".
+    /// "working", "idle", "slow" (it was late with a split, and is given one at a time), "leaving", "lost".
     #[prost(string, tag = "4")]
     pub state: ::prost::alloc::string::String,
     #[prost(uint32, tag = "5")]

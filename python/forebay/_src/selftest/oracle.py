@@ -7,6 +7,7 @@ drawn numbers and the order against one thread in this process, which has no par
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -216,8 +217,8 @@ def _first_difference(a: Array, b: Array) -> int | None:
     return None if len(a) == len(b) else shorter
 
 
-def computed(expected: Expected, lines: Iterable[str], units_per_split: int) -> int:
-    """Counts the splits of which a part was computed more than once, from what the functions noted.
+def computed(expected: Expected, lines: Iterable[str], calls: Counter[str], units_per_split: int) -> int:
+    """Counts the splits of which a part was computed more often than `calls` says, from what the functions noted.
 
     Raises:
         AssertionError: A note is of rows that are no part of any epoch.
@@ -230,11 +231,11 @@ def computed(expected: Expected, lines: Iterable[str], units_per_split: int) -> 
         assert key not in places, f"two batches begin with the rows {key}: use another seed"
         places[key] = (epoch, units[epoch])
         units[epoch] += 1
-    times: dict[tuple[int, int], int] = {}
-    for line in lines:
+    again: set[tuple[int, int]] = set()
+    for line, times in Counter(lines).items():
         first, second, count = map(int, line.split())
         place = places.get((first, second, count))
         assert place is not None, f"the rows {line!r} were computed together, and are no batch"
-        times[place] = times.get(place, 0) + 1
-    again = [place for place, n in times.items() if n > 1]
+        if times > calls[line]:
+            again.add(place)
     return len({(epoch, unit // units_per_split) for epoch, unit in again})

@@ -134,7 +134,7 @@ def _judge(row: Row, case: Case, outcome: Outcome, log: list[str], timing: bool)
     row.samples, row.each_once = found.samples, found.each_once
     row.bytes, row.order = not found.changed, found.in_order
     row.problems += found.problems()
-    row.again = oracle.computed(case.workload.expected, log, case.workload.units_per_split)
+    row.again = oracle.computed(case.workload.expected, log, case.workload.calls, case.workload.units_per_split)
     row.again_max = outcome.allowed
     # A machine that stands still for the time of a lease makes splits be computed again, too.
     if timing and row.again > row.again_max:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ class Workload:
         seed: Of the order and of what is drawn.
         expected: What must come out.
         units_per_split: Batches in a split.
+        calls: What its function notes when nothing goes wrong, by line: some batches are computed twice, to see whether
+            they are the same.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Workload:
     seed: int
     expected: oracle.Expected
     units_per_split: int
+    calls: Counter[str]
 
     @property
     def batches(self) -> int:
@@ -68,7 +72,8 @@ def of_pictures(folder: Path, samples: int, seed: int) -> Workload:
 
 
 def _workload(name: str, folder: Path, samples: int, seed: int, truth: Any) -> Workload:
-    ds = dataset(name, folder, "", 0.0)
+    log = folder.with_name(f"{folder.name}-calls.txt")
+    ds = dataset(name, folder, str(log), 0.0)
     batches = ds.iter(seed=seed, epochs=EPOCHS, threads=1)
 
     def stream() -> Iterator[tuple[int, dict[str, Any]]]:
@@ -77,4 +82,5 @@ def _workload(name: str, folder: Path, samples: int, seed: int, truth: Any) -> W
 
     expected = oracle.expect(stream(), samples, truth)
     sizing = json.loads(batches.state_dict()["position"])["sizing"]
-    return Workload(name, folder, seed, expected, int(sizing["split_units"]))
+    calls = Counter(log.read_text().splitlines())
+    return Workload(name, folder, seed, expected, int(sizing["split_units"]), calls)

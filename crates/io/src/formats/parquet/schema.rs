@@ -21,7 +21,7 @@ fn flatten(field: &ArrowField, prefix: String, nullable: bool, found: &mut Vec<(
         return;
     }
     let field =
-        kind(field, field.data_type()).map(|kind| Field { name: name.clone(), kind, nullable }).ok_or_else(|| {
+        kind(field, field.data_type()).map(|kind| Field { nullable, ..Field::new(&name, kind) }).ok_or_else(|| {
             Error::invalid(format!("column {name:?} is {}, which cannot be read", field.data_type()))
                 .hint("name the columns to read, without this one; or write it as numbers, text or bytes")
         });

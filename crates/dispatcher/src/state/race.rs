@@ -1,0 +1,171 @@
+//! Races: a split that is late is given to a second worker, too, and the reader takes each chunk from whoever has it first.
+//!
+//! Both leases have tokens of their own, and both are good until one worker has finished, has let go, or the split is
+//! consumed. The first lease stays the one that the ledger knows: of a race only the token is durable, so a dispatcher
+//! that comes back has never heard of it, takes the second copy from its worker, and may begin another one. When to race
+//! is decided in `pace`.
+//!
+//! Whoever was late is slow until it finishes a split like the others: what waits there goes to the others at once, and
+//! it is given one split at a time, after all of them (`Worker::is_slow`).
+
+use std::time::Duration;
+
+use forebay_core::{Ticks, WorkerId};
+
+use super::consumer::{Holder, Left};
+use super::pace::{Runner, to_race};
+use super::{Effect, State, assigned_event, revoke_event};
+use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
+
+impl State {
+    /// Begins races for splits that are late. Called before anything is granted, so that the room that is left by then
+    /// is room that nothing else wants.
+    pub(super) fn race(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let mut idle: Vec<_> =
+            self.workers.iter().filter(|(_, w)| w.has_room() && !w.slow).map(|(id, _)| *id).collect();
+        if idle.is_empty() || self.workers.len() < 2 {
+            return;
+        }
+        let reserved = self.reserved();
+        idle.retain(|id| !reserved.contains(id));
+        // The one with the most room is likely to be the first to begin.
+        idle.sort_by_key(|id| std::cmp::Reverse(self.workers.get(id).map_or(0, |w| w.credit())));
+        let consumers = || self.jobs.values().flat_map(|j| &j.consumers);
+        let (leases, racing) =
+            (consumers().map(|c| c.leases().len()).sum(), consumers().map(|c| c.races().len()).sum());
+        for key in to_race(self.runners(now), racing, leases) {
+            let Some(place) = idle.iter().position(|id| self.may_race(now, key, *id)) else { continue };
+            let worker = idle.remove(place);
+            self.grant(now, key.0, key.1, worker, out);
+            if let Some(job) = self.jobs.get_mut(&key.0.0) {
+                job.raced += 1;
+            }
+            self.set_slow(key, out);
+        }
+    }
+
+    /// Returns the splits that are under way and may be raced.
+    fn runners(&self, now: Ticks) -> Vec<Runner<SplitKey>> {
+        let mut runners = Vec::new();
+        for (id, job) in &self.jobs {
+            // A split of unknown length is as slow as its reader.
+            let late_after = [false, true].map(|is_slow| job.pace.late_after(is_slow).filter(|_| !job.streamed));
+            let [Some(late), Some(late_if_slow)] = late_after else { continue };
+            for (i, consumer) in (0..).zip(&job.consumers) {
+                let Some(reader) = consumer.reader else { continue };
+                let key: ConsumerKey = (*id, i);
+                // One that was held when a worker was lost is not tried on two at a time.
+                let may = |p: &Position| {
+                    let lost = consumer.trouble.get(p).is_some_and(|t| !t.deaths.is_empty());
+                    !lost && !consumer.races().contains_key(p)
+                };
+                let leases = consumer.leases().iter().filter(|(p, _)| may(p));
+                runners.extend(leases.filter_map(|(p, holder)| {
+                    let worker = self.workers.get(&holder.worker)?;
+                    // One that waits behind others is not late by itself.
+                    let begun = worker.begun.get(&holder.token).filter(|_| !worker.finished.contains(&holder.token))?;
+                    Some(Runner {
+                        split: (key, *p),
+                        before: consumer.distance(*p),
+                        window: reader.window.into(),
+                        age: now - *begun,
+                        late_after: if worker.slow { late_if_slow } else { late },
+                    })
+                }));
+            }
+        }
+        runners
+    }
+
+    fn may_race(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
+        self.consumer(key.0).is_some_and(|consumer| {
+            let trouble = consumer.trouble.get(&key.1);
+            let avoided = trouble.and_then(|t| t.avoid).is_some_and(|(worker, _)| worker == id);
+            let first = consumer.leases().get(&key.1).map(|holder| holder.worker);
+            !avoided && first != Some(id) && !consumer.is_unreached(now, id)
+        })
+    }
+
+    /// The worker that is late with a split is slow: what it has not begun goes to others.
+    fn set_slow(&mut self, key: SplitKey, out: &mut Vec<Effect>) {
+        let Some(holder) = self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).copied() else { return };
+        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
+        worker.slow = true;
+        let waiting = worker.leases.iter().filter(|(token, _)| !worker.finished.contains(token));
+        let waiting = waiting.filter(|(token, _)| !worker.begun.contains_key(token));
+        let waiting: Vec<_> = waiting.map(|(token, key)| (*token, *key)).collect();
+        for (token, key) in waiting {
+            let Some(consumer) = self.consumer_mut(key.0) else { continue };
+            if consumer.races().contains_key(&key.1) || consumer.leases().get(&key.1).is_none_or(|h| h.token != token) {
+                continue;
+            }
+            let dropped = consumer.release(key.1);
+            self.revoke_all(key.0, dropped, out);
+        }
+    }
+
+    /// A worker has finished a split: that ends its race, and says how fast splits are.
+    pub(super) fn has_finished(&mut self, now: Ticks, id: WorkerId, token: u64, out: &mut Vec<Effect>) {
+        let Some(key) = self.workers.get(&id).and_then(|w| w.leases.get(&token)).copied() else { return };
+        let Some(holder) = self.consumer(key.0).and_then(|c| c.holder(key.1, token)) else { return };
+        // One that nobody saw it begin took less than a heartbeat.
+        let begun = self.workers.get(&id).and_then(|w| w.begun.get(&token)).copied();
+        self.took(key, holder, begun.map_or(self.timing.heartbeat, |begun| now - begun));
+        let loser = self.consumer(key.0).and_then(|c| c.other(key.1, token));
+        if let Some(loser) = loser {
+            // Whoever lost may have room now.
+            self.changed = true;
+            self.leave(key, loser.token, out);
+            self.take_from(loser, out);
+        }
+    }
+
+    /// Notes how long a split took.
+    pub(super) fn took(&mut self, key: SplitKey, holder: Holder, took: Duration) {
+        let Some(job) = self.jobs.get_mut(&key.0.0) else { return };
+        if let Some(worker) = self.workers.get_mut(&holder.worker)
+            && worker.slow
+            && job.pace.is_usual(took)
+        {
+            worker.slow = false;
+        }
+        job.pace.note(took);
+    }
+
+    /// A worker does not hold a split any more: another one does where it was raced, and else it is free.
+    pub(super) fn leave(&mut self, key: SplitKey, token: u64, out: &mut Vec<Effect>) {
+        match self.consumer_mut(key.0).map_or(Left::Nobody, |c| c.leave(key.1, token)) {
+            Left::Nobody => {}
+            Left::Free => out.push(Effect::Remember(Update::Released(key))),
+            Left::With(holder) => {
+                out.push(Effect::Remember(Update::Grant(key, self.grant_of(holder))));
+                self.tell(key, out);
+            }
+        }
+    }
+
+    /// Takes a lease from its worker.
+    pub(super) fn take_from(&mut self, holder: Holder, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
+        worker.leases.remove(&holder.token);
+        if let Some(session) = worker.session {
+            out.push(Effect::Worker(session, revoke_event(holder.token)));
+        }
+    }
+
+    /// Tells a reader who holds a split.
+    pub(super) fn tell(&self, key: SplitKey, out: &mut Vec<Effect>) {
+        let Some((consumer, reader)) = self.consumer(key.0).and_then(|c| Some((c, c.reader?))) else { return };
+        let Some(first) = consumer.leases().get(&key.1).copied() else { return };
+        let second = consumer.races().get(&key.1).copied();
+        let told = std::iter::once((first, second.map_or(0, |s| s.token)));
+        for (holder, beside) in told.chain(second.map(|second| (second, first.token))) {
+            out.push(Effect::Consumer(reader.session, assigned_event(key.1, &self.grant_of(holder), beside)));
+        }
+    }
+
+    pub(super) fn grant_of(&self, holder: Holder) -> Grant {
+        let address = self.workers.get(&holder.worker).map(|w| w.address.clone()).unwrap_or_default();
+        Grant { token: holder.token, worker: holder.worker, address }
+    }
+}

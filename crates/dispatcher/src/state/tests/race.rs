@@ -1,0 +1,96 @@
+//! Splits that are late are raced by a second worker, and the first that has finished is heard.
+
+use super::*;
+
+/// A reader of the endless job that has seen splits end in `took`, and two workers without leases.
+fn paced(took: Duration, window: u32) -> (World, ConsumerKey) {
+    let mut world = World::new();
+    (0..2).for_each(|i| world.hello(i));
+    world.attach(ENDLESS, 0, window);
+    for _ in 0..6 {
+        want(&mut world, 1, 1);
+        world.pass(took, None);
+        world.consume(ENDLESS);
+        world.flush();
+    }
+    let key = world.readers[ENDLESS].key;
+    (world, key)
+}
+
+fn want(world: &mut World, worker: usize, splits: u32) {
+    let session = world.workers[worker].session.expect("connected");
+    world.input(Input::Want { session, splits });
+    world.flush();
+}
+
+fn holders(world: &World, key: ConsumerKey) -> (Vec<u128>, Vec<u128>) {
+    let consumer = world.state.consumer(key).expect("the reader's");
+    let workers = |leases: &BTreeMap<Position, super::super::Holder>| leases.values().map(|h| h.worker.0).collect();
+    (workers(consumer.leases()), workers(consumer.races()))
+}
+
+#[test]
+fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
+    let (mut world, key) = paced(Duration::from_millis(200), 4);
+    want(&mut world, 0, 4);
+    assert_eq!(holders(&world, key), (vec![1; 4], vec![]));
+    world.pass(Duration::from_secs(3), None);
+    assert_eq!(holders(&world, key), (vec![1; 4], vec![]), "nobody has room");
+    // The first is raced; what waits behind it goes to whoever has room, but for what one thread may be at.
+    want(&mut world, 1, 2);
+    world.pass(Duration::from_millis(250), None);
+    assert_eq!(holders(&world, key), (vec![1, 2], vec![2]));
+    assert_eq!(world.state.list_workers(world.now, None)[0].state, "slow");
+    // No other race begins while this one runs, and who is slow is given nothing more.
+    want(&mut world, 0, 4);
+    world.pass(Duration::from_secs(3), None);
+    assert_eq!(holders(&world, key).1.len(), 1);
+    // The reader consumes it: both let go, and one that is slow may try again.
+    let seen = world.readers[ENDLESS].position;
+    world.consume(ENDLESS);
+    world.flush();
+    assert!(world.readers[ENDLESS].position > seen && holders(&world, key).1.is_empty());
+    assert!(holders(&world, key).0.contains(&1));
+    world.check_replay();
+}
+
+#[test]
+fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
+    let raced = || {
+        let (mut world, key) = paced(Duration::from_millis(200), 1);
+        want(&mut world, 0, 1);
+        world.pass(Duration::from_secs(3), None);
+        want(&mut world, 1, 1);
+        world.pass(Duration::from_millis(250), None);
+        world.flush();
+        assert_eq!(holders(&world, key), (vec![1], vec![2]));
+        (world, key)
+    };
+    let finishes = |world: &mut World, i: usize| {
+        let session = world.workers[i].session.expect("connected");
+        let finished = world.workers[i].held.keys().copied().collect();
+        world.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished });
+        world.flush();
+    };
+    for winner in 0..2 {
+        let (mut world, key) = raced();
+        finishes(&mut world, winner);
+        assert_eq!(holders(&world, key), (vec![winner as u128 + 1], vec![]));
+        assert!(world.workers[1 - winner].held.is_empty(), "the slower one is told to stop");
+        world.check_replay();
+    }
+    for lost in 0..2 {
+        let (mut world, key) = raced();
+        let session = world.workers[lost].session.take().expect("connected");
+        world.input(Input::WorkerGone { session });
+        assert_eq!(holders(&world, key), (vec![2 - lost as u128], vec![]));
+        world.check_replay();
+    }
+    // A dispatcher that comes back has not heard of the race: it takes the second copy back.
+    let (mut world, key) = raced();
+    world.crash();
+    (0..2).for_each(|i| world.hello(i));
+    world.flush();
+    assert_eq!(holders(&world, key), (vec![1], vec![]));
+    assert!(world.workers[1].held.is_empty());
+}

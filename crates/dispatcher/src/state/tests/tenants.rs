@@ -1,0 +1,73 @@
+//! Tenants: what is another's does not exist, quotas, workers of one tenant.
+
+use super::*;
+
+#[test]
+fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
+    let mut world = World::with(true);
+    let mut attach = |key: ConsumerKey, name: &str| {
+        let (session, tenant) = (world.session(), Tenant { name: name.into(), ..Tenant::default() });
+        let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
+        let mut out = Vec::new();
+        let (position, resume, window) = (Position::default(), false, 1);
+        let input = Input::Attach { session, tenant, consumer: key, position, resume, window, lost };
+        world.state.handle(world.now, input, &mut out);
+        out
+    };
+    let (there, nowhere) = (attach((1, 0), "b"), attach((99, 0), "b"));
+    let [Effect::End(_, one), Effect::End(_, other)] = [&there[..], &nowhere[..]].map(|out| &out[0]) else {
+        panic!("{there:?} {nowhere:?}")
+    };
+    assert_eq!((there.len(), nowhere.len()), (1, 1), "nothing is written down either");
+    assert_eq!(one.to_json().replace("job 1", "job 99"), other.to_json());
+    assert!(attach((1, 0), "a").iter().any(|e| matches!(e, Effect::Consumer(..))));
+    let mut out = Vec::new();
+    let names = |tenant: Option<&str>| world.state.list_jobs(tenant).into_iter().map(|j| j.name).collect::<Vec<_>>();
+    assert_eq!((names(Some("a")).len(), names(Some("c")).len(), names(None).len()), (2, 0, 4));
+    let missing = world.state.cancel(world.now, "b", "job 1", &mut out).expect_err("another's");
+    let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");
+    assert_eq!(missing.to_json().replace("job 1", "job 9"), unknown.to_json());
+    let same = JobRecord { tenant: "b".to_owned(), ..record(0) };
+    assert!(world.state.create(world.now, same, &[None], None, &mut out).is_ok(), "names are each tenant's own");
+}
+
+#[test]
+fn a_tenant_gets_no_more_than_its_quota() {
+    let mut world = World::with(true);
+    let mut out = Vec::new();
+    let another = |name: &str| JobRecord { tenant: "a".to_owned(), name: name.to_owned(), ..record(3) };
+    let refused = world.state.create(world.now, another("x"), &[None], Some(2), &mut out).expect_err("it has two");
+    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("jobs that go on")));
+    world.state.cancel(world.now, "a", "job 0", &mut out).expect("cancelled");
+    assert!(world.state.create(world.now, another("x"), &[None], Some(2), &mut out).is_ok());
+    let quota = Quota { consumers: Some(1), ..Quota::default() };
+    let mut attach = |consumer: ConsumerKey| {
+        let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota });
+        let (position, resume, window, lost) = (Position::default(), false, 1, Vec::new());
+        let input = Input::Attach { session, tenant, consumer, position, resume, window, lost };
+        let mut out = Vec::new();
+        world.state.handle(world.now, input, &mut out);
+        out.into_iter().find_map(|e| if let Effect::End(_, error) = e { Some(error.kind()) } else { None })
+    };
+    assert_eq!(attach((4, 0)), None);
+    assert_eq!(attach((4, 0)), Some(ErrorKind::Conflict), "in its own place it is no other");
+    assert_eq!(attach((3, 0)), Some(ErrorKind::Exhausted));
+}
+
+#[test]
+fn a_worker_of_one_tenant_computes_for_no_other() {
+    let mut world = World::with(true);
+    (1..WORKERS).for_each(|i| world.hello(i));
+    let endless = 2;
+    world.attach(endless, 0, 4);
+    for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+        world.input(Input::Want { session, splits: 2 });
+    }
+    world.flush();
+    assert_eq!((world.workers[1].held.len(), world.workers[2].held.len()), (2, 0));
+    let (session, held) = (world.session(), world.workers[1].held.values().cloned().collect());
+    let (worker, address) = (WorkerId(2), Arc::from("elsewhere:1"));
+    world.input(Input::Hello { session, worker, address, threads: 1, held, serves: Some("b".into()) });
+    assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
+    assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
+}

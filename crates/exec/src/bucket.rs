@@ -1,0 +1,325 @@
+//! Rows of about the same length together, over the ordered stream of one consumer.
+//!
+//! A bucket whose last row for a batch has come gives that batch, so what comes out depends on the order of rows alone,
+//! never on where chunks begin. Consumers that are coordinated see the same stream: a bucket waits for a batch of each,
+//! all are padded to one length, and each takes its own.
+//!
+//! Invariants: of one bucket, rows leave in their order. So the place of the first row that is held, and for each bucket
+//! how many of the rows from there on have left, say all that is needed to go on ([`Bucketer::start`]); no row is ever
+//! written down. What is held: the rows of unfinished batches, and two bytes for each row that came after the first.
+
+use std::collections::VecDeque;
+
+use arrow_array::{Array, ArrayRef};
+use forebay_core::{ConsumerIndex, Error, Result};
+use forebay_data::{Chunk, Kind, Ragged, RowId};
+use forebay_plan::{Bucket, Deal, Op, Step};
+
+use crate::merge::Position;
+
+/// Rows that came together.
+struct Piece {
+    chunk: Chunk,
+    start: Position,
+    /// The bucket of each row.
+    buckets: Vec<u16>,
+    /// The columns that are padded, by place in the schema.
+    ragged: Vec<(usize, Ragged)>,
+}
+
+/// A row: its piece, counted from the first of all, and its place there.
+type Row = (u64, u32);
+
+/// Makes batches of rows of about the same length.
+pub(crate) struct Bucketer {
+    step: Step,
+    spec: Bucket,
+    /// How many consumers take a part of each bucket's rows, and which this is.
+    parts: usize,
+    part: usize,
+    pieces: VecDeque<Piece>,
+    /// The number of the first piece, and the first row of it that is held.
+    first: (u64, usize),
+    /// Rows that are held, for each bucket.
+    held: Vec<VecDeque<Row>>,
+    /// Of each bucket, the rows from the first held one on that have left; and those still to come that had left when
+    /// this one began.
+    left: Vec<u64>,
+    passed: Vec<u64>,
+    /// Buckets that are full, in the order in which they were filled.
+    full: VecDeque<usize>,
+}
+
+impl Bucketer {
+    /// Goes on where for each bucket so many of the next rows have left.
+    pub(crate) fn new(step: &Step, deal: Deal, consumer: ConsumerIndex, passed: &[u64]) -> Result<Self> {
+        let Op::BucketByLength(spec) = &step.node.op else { return Err(Error::internal("no bucket_by_length")) };
+        let (parts, part) = match deal.coordinated {
+            true => (deal.consumers.max(1) as usize, consumer.0 as usize),
+            false => (1, 0),
+        };
+        let buckets = spec.batch_sizes.len();
+        let mut passed = passed.to_vec();
+        passed.resize(buckets, 0);
+        Ok(Self {
+            step: step.clone(),
+            spec: spec.clone(),
+            parts,
+            part,
+            pieces: VecDeque::new(),
+            first: (0, 0),
+            held: vec![VecDeque::new(); buckets],
+            left: vec![0; buckets],
+            passed,
+            full: VecDeque::new(),
+        })
+    }
+
+    /// Takes the rows that begin at `start`.
+    pub(crate) fn hold(&mut self, chunk: Chunk, start: Position) -> Result<()> {
+        let fields = chunk.schema().fields().iter().zip(chunk.columns()).enumerate();
+        let ragged = fields.filter(|(_, (field, _))| Ragged::inner(&field.kind).is_some());
+        let ragged = ragged.map(|(i, (field, column))| Ok((i, Ragged::of(&field.kind, column)?)));
+        let ragged = ragged.collect::<Result<Vec<_>>>().map_err(|e| self.step.node.blame(e))?;
+        let place = chunk.schema().position(&self.spec.column);
+        let lengths = ragged.iter().find(|(i, _)| Some(*i) == place).map(|(_, lengths)| lengths);
+        let lengths = lengths.ok_or_else(|| Error::internal("the column of lengths is gone"))?;
+        let number = self.first.0 + self.pieces.len() as u64;
+        let mut buckets = Vec::with_capacity(chunk.num_rows());
+        for row in 0..chunk.num_rows() {
+            let bucket = self.spec.bucket_of(lengths.len_of(row));
+            buckets.push(bucket as u16);
+            if self.passed[bucket] > 0 {
+                (self.passed[bucket], self.left[bucket]) = (self.passed[bucket] - 1, self.left[bucket] + 1);
+                continue;
+            }
+            self.held[bucket].push_back((number, row as u32));
+            if self.held[bucket].len().is_multiple_of(self.parts * self.spec.batch_sizes[bucket]) {
+                self.full.push_back(bucket);
+            }
+        }
+        self.pieces.push_back(Piece { chunk, start, buckets, ragged });
+        self.settle();
+        Ok(())
+    }
+
+    /// Returns where to go on: the place of the first row that is held, if there is one, and for each bucket how many of
+    /// the rows from there on have left.
+    pub(crate) fn start(&self) -> (Option<Position>, Vec<u64>) {
+        let mut left: Vec<u64> = self.left.iter().zip(&self.passed).map(|(left, passed)| left + passed).collect();
+        if left.iter().all(|left| *left == 0) {
+            left.clear();
+        }
+        let first = self.pieces.front();
+        let at = first.map(|p| Position { rows: p.start.rows + self.first.1 as u64, ..p.start.clone() });
+        (at, left)
+    }
+
+    /// Returns the next batch; with `last`, also those that will never be full. It is made of one bucket's first rows.
+    pub(crate) fn next(&mut self, last: bool) -> Result<Option<Chunk>> {
+        let (bucket, rows) = match self.full.pop_front() {
+            Some(bucket) => (bucket, self.spec.batch_sizes[bucket]),
+            None if last && !self.spec.drop_remainder => {
+                // With several consumers, what does not go round is left out.
+                let rest = |bucket: &usize| self.held[*bucket].len() / self.parts;
+                let Some(bucket) = (0..self.held.len()).find(|bucket| rest(bucket) > 0) else { return Ok(None) };
+                (bucket, rest(&bucket))
+            }
+            None => return Ok(None),
+        };
+        let rows: Vec<Row> = self.held[bucket].drain(..rows * self.parts).collect();
+        let batch = self.batch(bucket, &rows).map_err(|e| self.step.node.blame(e))?;
+        self.left[bucket] += rows.len() as u64;
+        self.settle();
+        Ok(Some(batch))
+    }
+
+    /// The epoch is over: what is held is left out.
+    pub(crate) fn end_epoch(&mut self) {
+        self.pieces.clear();
+        self.first = (0, 0);
+        self.held.iter_mut().for_each(VecDeque::clear);
+        self.left.fill(0);
+        self.passed.fill(0);
+        self.full.clear();
+    }
+
+    /// Lets go of rows before the first that is held: of each bucket, those that have left are its first ones.
+    fn settle(&mut self) {
+        while let Some(piece) = self.pieces.front() {
+            match piece.buckets.get(self.first.1).map(|bucket| &mut self.left[usize::from(*bucket)]) {
+                Some(0) => return,
+                Some(left) => {
+                    *left -= 1;
+                    self.first.1 += 1;
+                }
+                None => {
+                    self.pieces.pop_front();
+                    self.first = (self.first.0 + 1, 0);
+                }
+            }
+        }
+    }
+
+    fn piece(&self, row: Row) -> &Piece {
+        &self.pieces[(row.0 - self.first.0) as usize]
+    }
+
+    /// Makes this consumer's batch of rows of a bucket.
+    fn batch(&self, bucket: usize, rows: &[Row]) -> Result<Chunk> {
+        let size = rows.len() / self.parts;
+        let ours = &rows[self.part * size..(self.part + 1) * size];
+        let schema = &self.step.schema;
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (i, field) in schema.fields().iter().enumerate() {
+            columns.push(match field.uniform && Ragged::inner(&field.kind).is_some() {
+                true => self.padded(bucket, i, rows, ours)?,
+                false => self.gathered(i, ours)?,
+            });
+        }
+        let id = |row: &Row| self.piece(*row).chunk.ids()[row.1 as usize];
+        let ids: Vec<RowId> = ours.iter().map(id).collect();
+        Chunk::new(schema.clone(), columns, ids.into())
+    }
+
+    /// Returns a column of our rows, as long as the longest of all consumers' rows, or as was asked for.
+    fn padded(&self, bucket: usize, column: usize, rows: &[Row], ours: &[Row]) -> Result<ArrayRef> {
+        let field = &self.step.schema.fields()[column];
+        let of = |row: &Row| {
+            let ragged = self.piece(*row).ragged.iter().find(|(i, _)| *i == column);
+            ragged.map(|(_, ragged)| (ragged, row.1 as usize)).ok_or_else(|| Error::internal("a column is gone"))
+        };
+        let lengths = rows.iter().map(|row| of(row).map(|(ragged, row)| ragged.len_of(row)));
+        let longest = lengths.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
+        let length = self.spec.padded_length(bucket)?.unwrap_or(longest);
+        if longest > length {
+            return Err(too_long(&field.name, &field.kind, longest, length));
+        }
+        let bytes = ours.iter().map(|row| of(row).map(|(ragged, row)| ragged.get(row))).collect::<Result<Vec<_>>>()?;
+        Ragged::padded(&field.kind, &bytes, length, &self.spec.pad_of(field)?)
+    }
+
+    fn gathered(&self, column: usize, ours: &[Row]) -> Result<ArrayRef> {
+        let arrays: Vec<&dyn Array> = self.pieces.iter().map(|p| p.chunk.columns()[column].as_ref()).collect();
+        let places: Vec<_> = ours.iter().map(|row| ((row.0 - self.first.0) as usize, row.1 as usize)).collect();
+        arrow_select::interleave::interleave(&arrays, &places).map_err(|e| Error::internal(format!("arrow: {e}")))
+    }
+}
+
+fn too_long(column: &str, kind: &Kind, longest: usize, length: usize) -> Error {
+    Error::data(format!("a row of column {column:?} ({kind}) has length {longest}, and rows are padded to {length}"))
+        .hint("pad to more, cut the rows, or leave them out with filter")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::{Epoch, SampleId};
+    use forebay_data::{DType, Field, Int32Lists, Schema, tensor_shape_of_row};
+    use forebay_plan::{Node, PadTo};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIZES: [usize; 3] = [3, 2, 1];
+
+    fn step() -> Step {
+        let (column, boundaries, batch_sizes) = ("ids".to_owned(), vec![2, 5], SIZES.to_vec());
+        let (pad_to, padding, drop_remainder) = (PadTo::Longest, Vec::new(), false);
+        let spec = Bucket { column, boundaries, batch_sizes, pad_to, padding, drop_remainder };
+        let node = Arc::new(Node::new(Op::BucketByLength(spec)));
+        let fields = vec![Field::new("ids", Int32Lists::kind()), Field::new("n", Kind::scalar(DType::Int32))];
+        let schema = node.op.apply(&Schema::new(fields).expect("names differ")).expect("it has a length");
+        Step { node, random: 0, schema: Arc::new(schema), per_batch: false }
+    }
+
+    /// Rows of these lengths, numbered from `first`.
+    fn chunk(lengths: &[usize], first: usize) -> Chunk {
+        let ends = lengths.iter().scan(0, |end, n| {
+            *end += *n as i32;
+            Some(*end)
+        });
+        let ends: Vec<i32> = ends.collect();
+        let numbers = (first..first + lengths.len()).map(|n| n as i32);
+        let values = numbers.clone().zip(lengths).flat_map(|(n, len)| std::iter::repeat_n(n, *len)).collect();
+        let lists = Int32Lists::column(values, &ends).expect("valid");
+        let ids = numbers.clone().map(|n| RowId { sample: SampleId(n as u64), epoch: Epoch(0) }).collect();
+        let numbers: ArrayRef = Arc::new(arrow_array::Int32Array::from_iter_values(numbers));
+        Chunk::new(step().schema, vec![lists, numbers], ids).expect("a chunk")
+    }
+
+    /// What comes out of rows that come in runs of `run`, from a place on: the rows of each batch, their length, and where
+    /// to go on after it.
+    fn batches(
+        lengths: &[usize],
+        run: usize,
+        deal: Deal,
+        rank: u32,
+        from: &Position,
+    ) -> Vec<(Vec<u64>, usize, Position)> {
+        let mut bucketer = Bucketer::new(&step(), deal, ConsumerIndex(rank), &from.bucketed).expect("made");
+        let (mut out, mut next, mut skip) = (Vec::new(), from.chunk, from.rows as usize);
+        let mut take = |bucketer: &mut Bucketer, next: u64, last: bool| {
+            while let Some(batch) = bucketer.next(last).expect("fits") {
+                let rows: Vec<u64> = batch.ids().iter().map(|id| id.sample.0).collect();
+                let ids = &batch.schema().fields()[0];
+                let shape = tensor_shape_of_row(&ids.kind, &batch.columns()[0], 0).expect("a tensor");
+                let (at, bucketed) = bucketer.start();
+                let end = Position { chunk: next, ..Position::default() };
+                out.push((rows, shape[0], Position { bucketed, ..at.unwrap_or(end) }));
+            }
+        };
+        for (i, lengths) in lengths.chunks(run).enumerate().skip(from.chunk as usize) {
+            let here = chunk(lengths, i * run);
+            let at = Position { chunk: i as u64, rows: skip as u64, ..Position::default() };
+            next = i as u64 + 1;
+            bucketer.hold(here.slice(skip, lengths.len() - skip), at).expect("held");
+            skip = 0;
+            take(&mut bucketer, next, false);
+        }
+        take(&mut bucketer, next, true);
+        out
+    }
+
+    /// The same, row by row, as one would write it down.
+    fn reference(lengths: &[usize], parts: usize) -> Vec<Vec<u64>> {
+        let mut held = [Vec::new(), Vec::new(), Vec::new()];
+        let mut out = Vec::new();
+        for (row, length) in (0..).zip(lengths) {
+            let bucket = usize::from(*length >= 2) + usize::from(*length >= 5);
+            held[bucket].push(row);
+            if held[bucket].len() == SIZES[bucket] * parts {
+                out.push(std::mem::take(&mut held[bucket]));
+            }
+        }
+        out.extend(held.into_iter().map(|rows| rows[..rows.len() / parts * parts].to_vec()).filter(|r| !r.is_empty()));
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_share_what_row_by_row_gives_wherever_chunks_begin_and_from_any_place(
+            lengths in prop::collection::vec(0usize..9, 0..60), run in 1usize..9, parts in 1u32..4, cut: prop::sample::Index,
+        ) {
+            let deal = Deal { coordinated: true, ..Deal::from(parts) };
+            let want = reference(&lengths, parts as usize);
+            let ranks: Vec<_> = (0..parts).map(|r| batches(&lengths, run, deal, r, &Position::default())).collect();
+            for (i, want) in want.iter().enumerate() {
+                let rows: Vec<u64> = ranks.iter().flat_map(|rank| rank[i].0.clone()).collect();
+                prop_assert_eq!(&rows, want);
+                let longest = want.iter().map(|row| lengths[*row as usize]).max();
+                prop_assert!(ranks.iter().all(|rank| Some(rank[i].1) == longest && rank[i].2 == ranks[0][i].2));
+            }
+            prop_assert!(ranks.iter().all(|rank| rank.len() == want.len()));
+            if !want.is_empty() {
+                let cut = cut.index(want.len());
+                let rest = batches(&lengths, run, deal, 0, &ranks[0][cut].2);
+                prop_assert_eq!(rest.len(), ranks[0].len() - cut - 1);
+                for (rest, whole) in rest.iter().zip(&ranks[0][cut + 1..]) {
+                    prop_assert_eq!((&rest.0, rest.1), (&whole.0, whole.1));
+                }
+            }
+        }
+    }
+}
