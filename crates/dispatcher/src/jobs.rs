@@ -11,7 +11,7 @@ use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::actor::Handle;
+use crate::handle::Handle;
 use crate::indexer::{Indexed, Indexer};
 use crate::records::JobRecord;
 use crate::store::BlobStore;

@@ -17,6 +17,7 @@ mod actor;
 mod dispatcher;
 mod elected;
 mod election;
+mod handle;
 mod indexer;
 mod jobs;
 mod machine;

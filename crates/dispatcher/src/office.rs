@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use forebay_core::Result;
 use forebay_proto::not_leader;
 
-use crate::actor::Handle;
+use crate::handle::Handle;
 use crate::jobs::Opener;
 use crate::store::BlobStore;
 use crate::term::Term;

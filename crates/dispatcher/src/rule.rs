@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use forebay_core::{Clock, Result};
 
-use crate::actor::{Actor, Handle};
+use crate::actor::Actor;
+use crate::handle::Handle;
 use crate::indexer::Indexer;
 use crate::jobs::{Opener, splits};
 use crate::office::Seat;
