@@ -6,7 +6,7 @@
 //! them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -15,14 +15,15 @@ use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
 use super::etcd::EtcdBlobs;
+use super::incoming::Incoming;
 
 /// The folder of the blobs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
-    dir: PathBuf,
-    bytes_max: u64,
+    pub(super) dir: PathBuf,
+    pub(super) bytes_max: u64,
     /// Where they are, too, for other dispatchers.
-    etcd: Option<EtcdBlobs>,
+    pub(super) etcd: Option<EtcdBlobs>,
 }
 
 impl BlobStore {
@@ -105,11 +106,7 @@ impl BlobStore {
     /// Invalid when `id` is no hash; what the disk says.
     pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
         check(id)?;
-        std::fs::create_dir_all(&self.dir).map_err(|e| at(&self.dir, e))?;
-        let part = self.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
-        let file = File::create_new(&part).map_err(|e| at(&part, e))?;
-        let store = self.clone();
-        Ok(Incoming { store, id: BlobId(id.to_owned()), part, file, hasher: blake3::Hasher::new(), bytes: 0 })
+        Incoming::new(self.clone(), BlobId(id.to_owned()))
     }
 
     /// Calls `see` with the parts of a blob, until it says false.
@@ -158,75 +155,8 @@ impl BlobStore {
         incoming.finish()
     }
 
-    fn path(&self, id: &BlobId) -> PathBuf {
+    pub(super) fn path(&self, id: &BlobId) -> PathBuf {
         self.dir.join(&id.0)
-    }
-}
-
-/// A blob on its way in. Dropped before its end, it leaves nothing behind.
-pub(crate) struct Incoming {
-    store: BlobStore,
-    id: BlobId,
-    part: PathBuf,
-    file: File,
-    hasher: blake3::Hasher,
-    bytes: u64,
-}
-
-impl Incoming {
-    /// Takes the next part.
-    ///
-    /// # Errors
-    /// Exhausted when the blob is too large; what the disk says.
-    pub(crate) fn write(&mut self, part: &[u8]) -> Result<()> {
-        self.bytes += part.len() as u64;
-        if self.bytes > self.store.bytes_max {
-            let max = self.store.bytes_max;
-            return Err(Error::new(ErrorKind::Exhausted, format!("a blob is larger than {max} bytes")).hint(
-                "put the data in files that every worker can read; with etcd, larger blobs need --blob-dir, a folder that all \
-                 dispatchers share",
-            ));
-        }
-        self.hasher.update(part);
-        self.file.write_all(part).map_err(|e| at(&self.part, e))
-    }
-
-    /// Puts the blob in its place.
-    ///
-    /// # Errors
-    /// Data when the bytes are not what the id says; what the disk says.
-    pub(crate) fn finish(self) -> Result<()> {
-        let hash = self.hasher.finalize().to_hex();
-        if hash.as_str() != self.id.0 {
-            return Err(Error::data(format!("the bytes of blob {} have the hash {hash}", self.id.0))
-                .hint("they were changed on the way: try again"));
-        }
-        let path = self.store.path(&self.id);
-        self.file.sync_all().map_err(|e| at(&self.part, e))?;
-        self.replicate()?;
-        let save = || {
-            std::fs::rename(&self.part, &path)?;
-            File::open(&self.store.dir)?.sync_all()
-        };
-        save().map_err(|e| at(&path, e))
-    }
-
-    /// Writes the blob to etcd, too.
-    fn replicate(&self) -> Result<()> {
-        let Some(etcd) = &self.store.etcd else { return Ok(()) };
-        let mut file = File::open(&self.part).map_err(|e| at(&self.part, e))?;
-        etcd.write(&self.id.0, self.bytes, |most| {
-            let mut part = Vec::with_capacity(most);
-            (&mut file).take(most as u64).read_to_end(&mut part).map_err(|e| at(&self.part, e))?;
-            Ok(part)
-        })
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        // After a rename there is nothing here to remove.
-        let _ = std::fs::remove_file(&self.part);
     }
 }
 
@@ -255,7 +185,7 @@ fn missing(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("the dispatcher keeps no blob {id}"))
 }
 
-fn at(path: &Path, e: std::io::Error) -> Error {
+pub(super) fn at(path: &Path, e: std::io::Error) -> Error {
     let message = format!("cannot write or read a blob: {e}");
     Error::new(Error::from(e).kind(), message).with("file", path.display())
 }

@@ -11,9 +11,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::Result;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
+use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
 use super::rows::Row;
 use super::witness::Witness;
 use super::{sealed, v1};
@@ -66,7 +67,7 @@ impl LedgerStore {
             std::fs::File::open(state_dir).and_then(|d| d.sync_all()).map_err(|e| disk(&store.path, e))?;
         }
         store.check_format()?;
-        store.batches = store.found()?.batches;
+        store.batches = store.read(batches)?;
         store.witness.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
         Ok(store)
     }
@@ -82,14 +83,14 @@ impl LedgerStore {
                 Ok(Ok(()))
             }),
             Some(1) => self.upgrade(),
-            Some(other) => Err(refused(other, &self.path)),
+            Some(other) => Err(another_format(other, &self.path)),
         }
     }
 
     /// Writes a ledger of format 1 anew. The file as it was is kept beside, for the version that wrote it.
     fn upgrade(&self) -> Result<()> {
         let kept = self.path.with_extension("redb.format-1");
-        std::fs::copy(&self.path, &kept).map_err(|e| disk(&kept, e))?;
+        keep(&self.path, &kept)?;
         self.write(|tx| {
             let ledger = match v1::take(tx)? {
                 Ok(ledger) => ledger,
@@ -107,17 +108,13 @@ impl LedgerStore {
     /// # Errors
     /// Data when a row cannot be read.
     pub(crate) fn load(&self) -> Result<Ledger> {
-        let found = self.found()?;
+        let found = self.read(find)?;
         if let Some(what) = found.unreadable.first() {
             return Err(corrupt(&self.path, what.clone()));
         }
         let mut ledger = Ledger::default();
         ledger.apply(&Batch::from_rows(found.rows)?);
         Ok(ledger)
-    }
-
-    fn found(&self) -> Result<Found> {
-        self.read(find)
     }
 
     /// As if so many batches had been written.
@@ -173,6 +170,15 @@ pub(super) fn open_whole(path: &Path) -> Result<Database> {
     }
 }
 
+/// Copies a file, durably.
+pub(super) fn keep(file: &Path, beside: &Path) -> Result<()> {
+    let copy = || {
+        std::fs::copy(file, beside)?;
+        std::fs::File::open(beside)?.sync_all()
+    };
+    copy().map_err(|e| disk(beside, e))
+}
+
 /// Reads the format; `None` of a ledger that was just made.
 fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
     match tx.open_table(META) {
@@ -182,9 +188,14 @@ fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
     }
 }
 
+/// Reads how many batches were ever written.
+fn batches(tx: &redb::ReadTransaction) -> Result<u64, redb::Error> {
+    Ok(tx.open_table(META)?.get("batches")?.map_or(0, |v| v.value()))
+}
+
 /// Reads all that there is.
 pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
-    let batches = tx.open_table(META)?.get("batches")?.map_or(0, |v| v.value());
+    let batches = batches(tx)?;
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
     for row in tx.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
@@ -217,58 +228,9 @@ fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, 
     Ok(Ok(()))
 }
 
-fn refused(format: u64, path: &Path) -> Error {
-    let what =
-        format!("the dispatcher's ledger has format {format}, and this version reads {FORMAT_OLDEST} to {FORMAT}");
-    Error::new(ErrorKind::Version, what).with("file", path.display()).hint(match format < FORMAT_OLDEST {
-        true => "run a version of forebay between the two once, which writes it anew; or use another state folder",
-        false => "run the version of forebay that wrote it, or use another state folder",
-    })
-}
-
-fn cannot_open(path: &Path, e: DatabaseError) -> Error {
-    match e {
-        DatabaseError::DatabaseAlreadyOpen => {
-            Error::new(ErrorKind::Conflict, "another dispatcher runs on this state folder")
-                .with("file", path.display())
-                .hint("end it, or give this one another state folder")
-        }
-        DatabaseError::UpgradeRequired(found) => {
-            Error::new(ErrorKind::Version, format!("the dispatcher's ledger is a redb file of version {found}"))
-                .with("file", path.display())
-                .hint("run the version of forebay that wrote it, or use another state folder")
-        }
-        e => cannot(path, e.into()),
-    }
-}
-
-fn cannot(path: &Path, e: redb::Error) -> Error {
-    match e {
-        redb::Error::Io(e)
-            if !matches!(e.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
-        {
-            disk(path, e)
-        }
-        redb::Error::PreviousIo => disk(path, std::io::Error::other("an earlier write failed")),
-        e => corrupt(path, e.to_string()),
-    }
-}
-
-pub(super) fn disk(path: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot write the dispatcher's ledger: {e}");
-    Error::new(Error::from(e).kind(), message).with("file", path.display())
-}
-
-pub(super) fn corrupt(path: &Path, what: String) -> Error {
-    Error::data(format!("the dispatcher's ledger is corrupt: {what}")).with("file", path.display()).hint(
-        "`forebay ledger repair` keeps what can be read of it; or restore it from a copy; or move it away to start with an \
-         empty ledger: jobs then begin anew, and readers that resume from a saved state continue exactly where they were",
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use forebay_core::WorkerId;
+    use forebay_core::{ErrorKind, WorkerId};
 
     use super::*;
     use crate::records::{Grant, Position, Update};

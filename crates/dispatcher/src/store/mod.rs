@@ -6,8 +6,10 @@ mod committer;
 #[cfg(test)]
 mod damage;
 mod etcd;
+mod failure;
 #[cfg(test)]
 mod golden;
+mod incoming;
 mod ledger;
 mod repair;
 mod rows;
@@ -15,8 +17,9 @@ mod sealed;
 mod v1;
 mod witness;
 
-pub(crate) use blobs::{BlobStore, Incoming};
+pub(crate) use blobs::BlobStore;
 pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
+pub(crate) use incoming::Incoming;
 pub(crate) use ledger::LedgerStore;
 pub use repair::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};

@@ -11,7 +11,8 @@ use forebay_core::{Error, ErrorKind, Result};
 use redb::ReadableDatabase;
 use serde::Serialize;
 
-use super::ledger::{FILE, LedgerStore, corrupt, disk, find, open_whole};
+use super::failure::{corrupt, disk};
+use super::ledger::{FILE, LedgerStore, find, keep, open_whole};
 use super::rows::{self, Row};
 use super::sealed;
 use super::witness::{FILE as WITNESS, Witness};
@@ -82,7 +83,7 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
     }
     // The first look has changed the copy.
     let salvaged = Salvaged::from(&Copied::of(&file)?, &file)?;
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let folder = folder_of(&file);
     let mut dropped = salvaged.unreadable;
     let seen = Witness::open(folder)?.seen();
     if seen > salvaged.batches {
@@ -98,13 +99,14 @@ pub fn repair_ledger(path: &Path) -> Result<Repaired> {
 
 /// Writes a ledger beside the file and puts it in its place; returns where the old one is.
 fn replace(file: &Path, ledger: &Ledger, batches: u64) -> Result<PathBuf> {
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let folder = folder_of(file);
     let new = Temporary::within(folder)?;
     LedgerStore::open(&new.0)?.begin_at(batches).commit(&ledger.to_batch())?;
     let free = (1..).map(|n| file.with_extension(format!("redb.damaged-{n}"))).find(|kept| !kept.exists());
     let kept = free.unwrap_or_else(|| file.with_extension("redb.damaged"));
+    // At no moment is there no ledger: a dispatcher that starts then would begin with none.
+    keep(file, &kept)?;
     let moved = || {
-        std::fs::rename(file, &kept)?;
         std::fs::rename(new.0.join(FILE), file)?;
         std::fs::rename(new.0.join(WITNESS), file.with_file_name(WITNESS))?;
         File::open(folder)?.sync_all()
@@ -115,6 +117,11 @@ fn replace(file: &Path, ledger: &Ledger, batches: u64) -> Result<PathBuf> {
 
 fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE) } else { path.to_owned() }
+}
+
+/// Of a file that is named without one, the folder we are in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
@@ -161,10 +168,11 @@ impl Salvaged {
     }
 }
 
-/// A copy of a ledger and of its witness, in a folder that goes with it.
+/// A copy of a ledger and of its witness, in a folder that goes with it. While it is here no dispatcher starts on the original.
 struct Copied {
     folder: Temporary,
     file: PathBuf,
+    _original: File,
 }
 
 impl Copied {
@@ -189,7 +197,7 @@ impl Copied {
         if beside.exists() {
             std::fs::copy(beside, folder.0.join(WITNESS)).map_err(cannot)?;
         }
-        Ok(Self { folder, file: file.to_owned() })
+        Ok(Self { folder, file: file.to_owned(), _original: original })
     }
 
     fn load(&self) -> Result<Ledger> {
