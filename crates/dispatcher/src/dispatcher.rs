@@ -14,7 +14,7 @@ use tonic::codegen::InterceptedService;
 use crate::access::{Access, Guard};
 use crate::actor::Actor;
 use crate::elected::Elected;
-use crate::election::Candidate;
+use crate::election::{Candidate, LEASE};
 use crate::indexer::{FileIndexer, Indexer};
 use crate::office::Office;
 use crate::options::Options;
@@ -136,7 +136,7 @@ fn elected(options: &Options, url: EtcdUrl, rule: Rule, listens: SocketAddr) -> 
         None => url.members.first().map_or(listens, |member| reachable(listens, member)).to_string(),
     };
     let (etcd, keys) = (Arc::new(Etcd::new(&url)?), Keys::new(&url.prefix));
-    let candidate = Candidate::new(etcd.clone(), keys.clone(), rule.clock.clone(), address);
+    let candidate = Candidate::new(etcd.clone(), keys.clone(), rule.clock.clone(), LEASE, address);
     Ok(Elected {
         etcd,
         keys,

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::store::{Etcd, KeyValue, Keys, made_at, put, request};
 use crate::term::Term;
 
-/// How long a lease lasts: the least that etcd gives with its usual timing.
-const TTL: Duration = Duration::from_secs(2);
+/// How long a leader's lease lasts: the least that etcd gives with its usual timing.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// How often it is renewed.
 const RENEW_EVERY: Duration = Duration::from_millis(400);
 /// How often one that waits looks who leads. A look is a read, and costs etcd no write.
@@ -34,14 +34,16 @@ pub(crate) struct Candidate {
     etcd: Arc<Etcd>,
     keys: Keys,
     clock: Arc<dyn Clock>,
+    lease: Duration,
     leader: Leader,
 }
 
 impl Candidate {
-    /// `address` is where others reach it.
-    pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys, clock: Arc<dyn Clock>, address: String) -> Self {
+    /// `lease` is how long it leads without being heard of, in whole seconds (see [`LEASE`]); `address` is where others
+    /// reach it.
+    pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys, clock: Arc<dyn Clock>, lease: Duration, address: String) -> Self {
         let process = uuid::Uuid::new_v4().simple().to_string();
-        Self { etcd, keys, clock, leader: Leader { address, process } }
+        Self { etcd, keys, clock, lease, leader: Leader { address, process } }
     }
 
     /// Waits until this process leads; meanwhile tells `see` where the one is that does, if that is known.
@@ -81,7 +83,7 @@ impl Candidate {
     /// Tries to be elected: whoever makes the key first is.
     async fn stand(&self) -> Result<Option<Term>> {
         let asked = self.clock.now();
-        let (lease, ttl) = self.etcd.grant_lease(TTL).await?;
+        let (lease, ttl) = self.etcd.grant_lease(self.lease).await?;
         let key = self.keys.leader();
         let value = serde_json::to_vec(&self.leader).unwrap_or_default();
         let elected = self.etcd.txn(request(vec![made_at(&key, 0)], vec![put(key, value, lease)])).await;
@@ -103,7 +105,10 @@ impl Candidate {
         let (etcd, clock) = (self.etcd.clone(), self.clock.clone());
         async move {
             while term.holds() {
-                tokio::time::sleep(RENEW_EVERY).await;
+                tokio::select! {
+                    () = term.ended() => return,
+                    () = tokio::time::sleep(RENEW_EVERY) => {}
+                }
                 let asked = clock.now();
                 match etcd.keep_alive(term.lease()).await {
                     Ok(Some(ttl)) => term.renew(asked, ttl),

@@ -3,7 +3,8 @@
 //! A dispatcher whose ledger is a file leads for as long as it lives. One whose ledger is in etcd leads while its lease
 //! lasts there. Invariant: [`Term::holds`] is false before etcd could give the lease up, because time is counted from
 //! before a renewal was sent, and a tenth less than was granted, which is more than clocks differ by. So a process that was
-//! stopped, or cut off, says nothing as a leader once it goes on.
+//! stopped, or cut off, says nothing as a leader once it goes on. Where the clock itself stood still, as that of a virtual machine
+//! that was suspended, the fence is left: etcd writes nothing of a leader that was followed (see `store::etcd::ledger`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -34,6 +34,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(2);
 /// One attempt: to connect, and to be answered.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// Dispatchers that nobody named but another dispatcher, in one attempt.
+const REDIRECTS_MAX: usize = 3;
 /// The context of an error of a tenant that makes more calls than it may for the moment.
 pub const TOO_FAST: &str = "calls per second";
 /// The pauses between attempts double from the first to the last of these.
@@ -91,6 +93,7 @@ pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
 /// Safe: a dropped attempt leaves nothing behind.
 pub async fn attempt(to: &Remote) -> Result<Link> {
     let mut asked = to.addresses()?;
+    let told = asked.len();
     let mut attempts: JoinSet<_> = asked.iter().cloned().map(|address| attempt_one(to.clone(), address)).collect();
     let mut refusal: Option<Error> = None;
     while let Some(outcome) = attempts.join_next().await {
@@ -99,7 +102,8 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
             Err(error) => error,
         };
         // It may lead from where nobody told us.
-        if let Some(address) = leader(&error).flatten().filter(|a| !asked.contains(a)) {
+        let elsewhere = leader(&error).flatten().filter(|a| !asked.contains(a));
+        if let Some(address) = elsewhere.filter(|_| asked.len() < told + REDIRECTS_MAX) {
             asked.push(address.clone());
             attempts.spawn(attempt_one(to.clone(), address));
         }

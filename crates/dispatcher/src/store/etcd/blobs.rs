@@ -1,16 +1,23 @@
 //! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
 //!
 //! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`). Those
-//! of each tenant lie under its name.
+//! of each tenant lie under its name. An etcd that is silent for a moment is asked again: whoever opens a job would be told
+//! otherwise that it failed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
+use tokio::time::{Instant, sleep};
 
 use super::client::{Etcd, VALUE_BYTES_MAX, put};
-use super::generated::{RequestOp, TxnRequest};
+use super::generated::{KeyValue, RequestOp, TxnRequest};
 use super::keys::Keys;
+
+/// How long etcd may be silent: longer than its members take to elect a leader of theirs.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The blobs that all dispatchers share. Cheap to clone; to be called on threads that may block.
 #[derive(Clone)]
@@ -44,9 +51,7 @@ impl EtcdBlobs {
     /// # Errors
     /// Unavailable when etcd does not answer; Data when it is no number.
     pub(crate) fn size(&self, id: &str) -> Result<Option<u64>> {
-        let Some(kv) = self.runtime.block_on(self.etcd.get(&self.keys.blob(&self.tenant, id)))? else {
-            return Ok(None);
-        };
+        let Some(kv) = self.get(&self.keys.blob(&self.tenant, id))? else { return Ok(None) };
         let size = std::str::from_utf8(&kv.value).ok().and_then(|text| text.parse().ok());
         size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
     }
@@ -68,16 +73,33 @@ impl EtcdBlobs {
     /// Data when one is missing; what etcd says; what `see` returns.
     pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
         for part in 0..parts(bytes) {
-            let kv = self.runtime.block_on(self.etcd.get(&self.keys.blob_part(&self.tenant, id, part)))?;
+            let kv = self.get(&self.keys.blob_part(&self.tenant, id, part))?;
             let kv = kv.ok_or_else(|| Error::data(format!("part {part} of blob {id} is missing in etcd")))?;
             see(Bytes::from(kv.value))?;
         }
         Ok(())
     }
 
+    fn get(&self, key: &[u8]) -> Result<Option<KeyValue>> {
+        self.ask(async || self.etcd.get(key).await)
+    }
+
     fn put(&self, op: RequestOp) -> Result<()> {
         let txn = TxnRequest { success: vec![op], ..TxnRequest::default() };
-        self.runtime.block_on(self.etcd.txn(txn)).map(drop)
+        self.ask(async || self.etcd.txn(txn.clone()).await).map(drop)
+    }
+
+    /// Asks until etcd answers, within bounds. What is asked may be done twice.
+    fn ask<T>(&self, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+        self.runtime.block_on(async {
+            let end = Instant::now() + SILENT_MAX;
+            loop {
+                match ask().await {
+                    Err(e) if e.kind() == ErrorKind::Unavailable && Instant::now() < end => sleep(PAUSE).await,
+                    answer => return answer,
+                }
+            }
+        })
     }
 }
 

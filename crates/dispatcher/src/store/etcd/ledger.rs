@@ -17,20 +17,17 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize};
+use forebay_core::{Error, Result};
 
 use super::client::{Etcd, VALUE_BYTES_MAX, changed_at, delete, get, made_at, put};
 use super::generated::response_op::Response as Answer;
 use super::generated::{Compare, KeyValue, RequestOp, TxnRequest, TxnResponse};
 use super::keys::{Keys, behind, part_of};
+use super::replay::{FORMAT, Meta, check_format, read_meta, replay};
 use crate::records::{Batch, Ledger};
 use crate::store::rows;
 use crate::term::Term;
 
-/// The format of all of this, and the oldest that is read.
-pub(super) const FORMAT: u64 = 1;
-const FORMAT_OLDEST: u64 = 1;
 /// The state is written anew after so many batches, or when the log is larger than it, and than this many bytes.
 const LOG_BATCHES_MAX: u64 = 1000;
 const LOG_BYTES_MIN: usize = 1 << 20;
@@ -48,15 +45,6 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Meta {
-    pub(super) format: u64,
-    /// The last batch; 0 when there is none.
-    pub(super) seq: u64,
-    /// The batch after which the state was written; 0 when it was not, and is empty.
-    pub(super) state: u64,
 }
 
 /// The ledger, as its only writer has it.
@@ -129,10 +117,9 @@ impl EtcdLedger {
 
     /// Writes a batch; it is durable when this returns. After [`Refusal::Failed`] the same batch must be given again.
     pub(crate) async fn commit(&mut self, batch: &Batch) -> Result<(), Refusal> {
-        if std::mem::replace(&mut self.unsure, true) {
+        if self.unsure {
             self.look().await?;
         }
-        self.unsure = false;
         let seq = self.meta.seq + 1;
         let text = rows::write(batch)?;
         let last = self.write_parts(&self.keys.log(seq), &text).await?;
@@ -171,11 +158,12 @@ impl EtcdLedger {
         Ok(())
     }
 
-    /// Finds out what `meta` is.
+    /// Finds out what `meta` is, and so whether a state is there.
     async fn look(&mut self) -> Result<(), Refusal> {
         if let Some(kv) = self.etcd.get(&self.keys.meta()).await? {
             (self.meta, self.moved) = (read_meta(&kv)?, kv.mod_revision);
         }
+        self.unsure = false;
         Ok(())
     }
 
@@ -237,7 +225,7 @@ impl EtcdLedger {
 
     fn contradicted(&self, answer: &TxnResponse) -> Refusal {
         Refusal::Deposed(match self.found(answer).0 {
-            true => "the ledger was changed by somebody who does not lead".to_owned(),
+            true => "the ledger is not what this dispatcher wrote last".to_owned(),
             false => "another dispatcher leads".to_owned(),
         })
     }
@@ -254,53 +242,4 @@ impl EtcdLedger {
     pub(super) fn forget_answer(&mut self, (seq, moved): (u64, i64)) {
         (self.meta.seq, self.moved) = (seq, moved);
     }
-}
-
-pub(super) fn check_format(found: u64, keys: &Keys) -> Result<()> {
-    let what = format!("the ledger in etcd has format {found}, and this version reads {FORMAT_OLDEST} to {FORMAT}");
-    let error = Error::new(ErrorKind::Version, what).with("key", String::from_utf8_lossy(&keys.meta()));
-    match found {
-        FORMAT_OLDEST..=FORMAT => Ok(()),
-        0..FORMAT_OLDEST => Err(error.hint("run a version of forebay between the two first, which rewrites it")),
-        _ => Err(error.hint("run the version of forebay that wrote it, or use another prefix")),
-    }
-}
-
-fn read_meta(kv: &KeyValue) -> Result<Meta> {
-    serde_json::from_slice(&kv.value).map_err(|e| unreadable(&kv.key, &e.to_string()))
-}
-
-/// Returns the ledger after all batches that are there.
-pub(super) fn replay(meta: &Meta, keys: &Keys, state: &[KeyValue], log: &[KeyValue]) -> Result<Ledger> {
-    let mut ledger = Ledger::default();
-    if meta.state > 0 {
-        ledger.apply(&document(&keys.state(meta.state), state)?);
-    }
-    for seq in meta.state + 1..=meta.seq {
-        let at = keys.log(seq);
-        // Both are in the order of their keys.
-        let start = log.partition_point(|kv| kv.key < at);
-        let parts = log[start..].iter().take_while(|kv| kv.key.starts_with(&at)).count();
-        ledger.apply(&document(&at, &log[start..start + parts])?);
-    }
-    Ok(ledger)
-}
-
-/// Reads the parts at a key as one document.
-fn document(at: &[u8], parts: &[KeyValue]) -> Result<Batch> {
-    let gap = parts.iter().enumerate().find(|(number, part)| part.key != part_of(at, *number));
-    if let Some(number) = gap.map(|(number, _)| number).or(parts.is_empty().then_some(0)) {
-        return Err(unreadable(&part_of(at, number), "it is missing"));
-    }
-    let text: Vec<u8> = parts.iter().flat_map(|part| part.value.iter().copied()).collect();
-    rows::read(&text).map_err(|e| unreadable(at, e.message()))
-}
-
-fn unreadable(key: &[u8], why: &str) -> Error {
-    Error::data(format!("the dispatcher's ledger in etcd is corrupt: {why}"))
-        .with("key", String::from_utf8_lossy(key))
-        .hint(
-            "restore etcd from a snapshot; or use another prefix to start with an empty ledger: jobs then begin anew, and \
-             readers that resume from a saved state continue exactly where they were",
-        )
 }
