@@ -361,7 +361,7 @@ pub(crate) struct Ledger {
 pub(crate) enum LedgerAction {
     /// Say what it has, or what is wrong with it
     Check,
-    /// Every row of it, as a line of JSON
+    /// Every row of it, as a line of JSON; the keys of jobs are among them
     Dump,
     /// Keep what can be read of one that is corrupt, and the old file beside
     Repair,
