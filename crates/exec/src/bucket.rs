@@ -6,7 +6,8 @@
 //!
 //! Invariants: of one bucket, rows leave in their order. So the place of the first row that is held, and for each bucket
 //! how many of the rows from there on have left, say all that is needed to go on ([`Bucketer::start`]); no row is ever
-//! written down. What is held: the rows of unfinished batches, and two bytes for each row that came after the first.
+//! written down. What is held: at most [`THIN`] rows for each row of an unfinished batch, and two bytes for each row that
+//! came after the first.
 
 use std::collections::VecDeque;
 
@@ -17,14 +18,45 @@ use forebay_plan::{Bucket, Deal, Op, Step};
 
 use crate::merge::Position;
 
+/// Rows that came together are copied apart from those that have left once only one in so many of them is still held: a
+/// bucket that is seldom full would keep an epoch in memory otherwise.
+const THIN: usize = 4;
+
 /// Rows that came together.
 struct Piece {
-    chunk: Chunk,
     start: Position,
     /// The bucket of each row.
     buckets: Vec<u16>,
+    /// Those rows that are still here, rising, and their columns.
+    rows: Vec<u32>,
+    chunk: Chunk,
     /// The columns that are padded, by place in the schema.
     ragged: Vec<(usize, Ragged)>,
+    /// How many of them are held.
+    held: usize,
+}
+
+impl Piece {
+    /// Returns where a row that is held is in the columns.
+    fn place(&self, row: u32) -> Result<usize> {
+        self.rows.binary_search(&row).map_err(|_| Error::internal("a row of a bucket is gone"))
+    }
+
+    /// Keeps these rows alone; they are held.
+    fn keep(&mut self, rows: Vec<u32>) -> Result<()> {
+        let places = rows.iter().map(|row| self.place(*row).map(|place| place as u32)).collect::<Result<Vec<_>>>()?;
+        self.chunk = self.chunk.take(&places)?;
+        self.ragged = ragged(&self.chunk)?;
+        self.rows = rows;
+        Ok(())
+    }
+}
+
+/// Returns the columns whose rows have a length, by place in the schema.
+fn ragged(chunk: &Chunk) -> Result<Vec<(usize, Ragged)>> {
+    let fields = chunk.schema().fields().iter().zip(chunk.columns()).enumerate();
+    let fields = fields.filter(|(_, (field, _))| Ragged::inner(&field.kind).is_some());
+    fields.map(|(i, (field, column))| Ok((i, Ragged::of(&field.kind, column)?))).collect()
 }
 
 /// A row: its piece, counted from the first of all, and its place there.
@@ -77,15 +109,13 @@ impl Bucketer {
 
     /// Takes the rows that begin at `start`.
     pub(crate) fn hold(&mut self, chunk: Chunk, start: Position) -> Result<()> {
-        let fields = chunk.schema().fields().iter().zip(chunk.columns()).enumerate();
-        let ragged = fields.filter(|(_, (field, _))| Ragged::inner(&field.kind).is_some());
-        let ragged = ragged.map(|(i, (field, column))| Ok((i, Ragged::of(&field.kind, column)?)));
-        let ragged = ragged.collect::<Result<Vec<_>>>().map_err(|e| self.step.node.blame(e))?;
+        let ragged = ragged(&chunk).map_err(|e| self.step.node.blame(e))?;
         let place = chunk.schema().position(&self.spec.column);
         let lengths = ragged.iter().find(|(i, _)| Some(*i) == place).map(|(_, lengths)| lengths);
         let lengths = lengths.ok_or_else(|| Error::internal("the column of lengths is gone"))?;
         let number = self.first.0 + self.pieces.len() as u64;
         let mut buckets = Vec::with_capacity(chunk.num_rows());
+        let mut held = 0;
         for row in 0..chunk.num_rows() {
             let bucket = self.spec.bucket_of(lengths.len_of(row));
             buckets.push(bucket as u16);
@@ -93,14 +123,16 @@ impl Bucketer {
                 (self.passed[bucket], self.left[bucket]) = (self.passed[bucket] - 1, self.left[bucket] + 1);
                 continue;
             }
+            held += 1;
             self.held[bucket].push_back((number, row as u32));
             if self.held[bucket].len().is_multiple_of(self.parts * self.spec.batch_sizes[bucket]) {
                 self.full.push_back(bucket);
             }
         }
-        self.pieces.push_back(Piece { chunk, start, buckets, ragged });
+        let rows = (0..chunk.num_rows() as u32).collect();
+        self.pieces.push_back(Piece { start, buckets, rows, chunk, ragged, held });
         self.settle();
-        Ok(())
+        self.thin(&[number])
     }
 
     /// Returns where to go on: the place of the first row that is held, if there is one, and for each bucket how many of
@@ -130,8 +162,34 @@ impl Bucketer {
         let rows: Vec<Row> = self.held[bucket].drain(..rows * self.parts).collect();
         let batch = self.batch(bucket, &rows).map_err(|e| self.step.node.blame(e))?;
         self.left[bucket] += rows.len() as u64;
+        let mut pieces: Vec<u64> = rows.iter().map(|row| row.0).collect();
+        for number in &pieces {
+            self.pieces[(number - self.first.0) as usize].held -= 1;
+        }
+        pieces.dedup();
         self.settle();
+        self.thin(&pieces)?;
         Ok(Some(batch))
+    }
+
+    /// Lets go of rows that have left, where most of those that came together have.
+    fn thin(&mut self, pieces: &[u64]) -> Result<()> {
+        for number in pieces {
+            let place = number.checked_sub(self.first.0).and_then(|place| usize::try_from(place).ok());
+            let Some(piece) = place.and_then(|place| self.pieces.get_mut(place)) else { continue };
+            if piece.rows.len() <= piece.held * THIN {
+                continue;
+            }
+            // Rows of a bucket are held in their order.
+            let mut rows: Vec<u32> = Vec::with_capacity(piece.held);
+            for held in &self.held {
+                let first = held.partition_point(|row| row.0 < *number);
+                rows.extend(held.range(first..).take_while(|row| row.0 == *number).map(|row| row.1));
+            }
+            rows.sort_unstable();
+            piece.keep(rows).map_err(|e| self.step.node.blame(e))?;
+        }
+        Ok(())
     }
 
     /// The epoch is over: what is held is left out.
@@ -161,8 +219,10 @@ impl Bucketer {
         }
     }
 
-    fn piece(&self, row: Row) -> &Piece {
-        &self.pieces[(row.0 - self.first.0) as usize]
+    /// Returns the piece of a row that is held, and its place there.
+    fn find(&self, row: &Row) -> Result<(&Piece, usize)> {
+        let piece = &self.pieces[(row.0 - self.first.0) as usize];
+        Ok((piece, piece.place(row.1)?))
     }
 
     /// Makes this consumer's batch of rows of a bucket.
@@ -177,8 +237,8 @@ impl Bucketer {
                 false => self.gathered(i, ours)?,
             });
         }
-        let id = |row: &Row| self.piece(*row).chunk.ids()[row.1 as usize];
-        let ids: Vec<RowId> = ours.iter().map(id).collect();
+        let id = |row: &Row| self.find(row).map(|(piece, place)| piece.chunk.ids()[place]);
+        let ids: Vec<RowId> = ours.iter().map(id).collect::<Result<_>>()?;
         Chunk::new(schema.clone(), columns, ids.into())
     }
 
@@ -186,8 +246,9 @@ impl Bucketer {
     fn padded(&self, bucket: usize, column: usize, rows: &[Row], ours: &[Row]) -> Result<ArrayRef> {
         let field = &self.step.schema.fields()[column];
         let of = |row: &Row| {
-            let ragged = self.piece(*row).ragged.iter().find(|(i, _)| *i == column);
-            ragged.map(|(_, ragged)| (ragged, row.1 as usize)).ok_or_else(|| Error::internal("a column is gone"))
+            let (piece, place) = self.find(row)?;
+            let ragged = piece.ragged.iter().find(|(i, _)| *i == column);
+            ragged.map(|(_, ragged)| (ragged, place)).ok_or_else(|| Error::internal("a column is gone"))
         };
         let lengths = rows.iter().map(|row| of(row).map(|(ragged, row)| ragged.len_of(row)));
         let longest = lengths.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
@@ -200,8 +261,15 @@ impl Bucketer {
     }
 
     fn gathered(&self, column: usize, ours: &[Row]) -> Result<ArrayRef> {
-        let arrays: Vec<&dyn Array> = self.pieces.iter().map(|p| p.chunk.columns()[column].as_ref()).collect();
-        let places: Vec<_> = ours.iter().map(|row| ((row.0 - self.first.0) as usize, row.1 as usize)).collect();
+        // Rows of a bucket are in order, so those of one piece are next to each other.
+        let (mut arrays, mut places, mut last) = (Vec::<&dyn Array>::new(), Vec::with_capacity(ours.len()), None);
+        for row in ours {
+            let (piece, place) = self.find(row)?;
+            if last.replace(row.0) != Some(row.0) {
+                arrays.push(piece.chunk.columns()[column].as_ref());
+            }
+            places.push((arrays.len() - 1, place));
+        }
         arrow_select::interleave::interleave(&arrays, &places).map_err(|e| Error::internal(format!("arrow: {e}")))
     }
 }
@@ -262,6 +330,9 @@ mod tests {
         let (mut out, mut next, mut skip) = (Vec::new(), from.chunk, from.rows as usize);
         let mut take = |bucketer: &mut Bucketer, next: u64, last: bool| {
             while let Some(batch) = bucketer.next(last).expect("fits") {
+                let here: usize = bucketer.pieces.iter().map(|piece| piece.chunk.num_rows()).sum();
+                let held: usize = bucketer.held.iter().map(VecDeque::len).sum();
+                assert!(here <= held * THIN, "{here} rows are kept for {held} that are held");
                 let rows: Vec<u64> = batch.ids().iter().map(|id| id.sample.0).collect();
                 let ids = &batch.schema().fields()[0];
                 let shape = tensor_shape_of_row(&ids.kind, &batch.columns()[0], 0).expect("a tensor");

@@ -78,12 +78,14 @@ impl State {
     }
 
     fn may_race(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
-        self.consumer(key.0).is_some_and(|consumer| {
-            let trouble = consumer.trouble.get(&key.1);
-            let avoided = trouble.and_then(|t| t.avoid).is_some_and(|(worker, _)| worker == id);
-            let first = consumer.leases().get(&key.1).map(|holder| holder.worker);
-            !avoided && first != Some(id) && !consumer.is_unreached(now, id)
-        })
+        let is_of_team = self.workers.get(&id).is_some_and(|worker| self.team(key.0).has(id, worker));
+        is_of_team
+            && self.consumer(key.0).is_some_and(|consumer| {
+                let trouble = consumer.trouble.get(&key.1);
+                let avoided = trouble.and_then(|t| t.avoid).is_some_and(|(worker, _)| worker == id);
+                let first = consumer.leases().get(&key.1).map(|holder| holder.worker);
+                !avoided && first != Some(id) && !consumer.is_unreached(now, id)
+            })
     }
 
     /// The worker that is late with a split is slow: what it has not begun goes to others.

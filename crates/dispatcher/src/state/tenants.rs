@@ -62,8 +62,9 @@ impl State {
         let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
         let only = may.and_then(|may| {
             let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(Worker::is_live);
-            let leases = self.of_tenant(tenant).flat_map(|j| &j.consumers).flat_map(|c| c.leases().values());
-            let at_it: BTreeSet<_> = leases.map(|h| h.worker).filter(is_live).collect();
+            let consumers = self.of_tenant(tenant).flat_map(|j| &j.consumers);
+            let holders = consumers.flat_map(|c| c.leases().values().chain(c.races().values()));
+            let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });
         Team { tenant, only }
