@@ -63,7 +63,7 @@ impl Etcd {
     {
         let mut silent = Vec::new();
         for _ in 0..self.members.len() {
-            let current = self.current.load(Ordering::Relaxed) % self.members.len();
+            let current = self.current.load(Ordering::Relaxed);
             let (address, channel) = &self.members[current];
             let why = match tokio::time::timeout(ANSWER_MAX, call(channel.clone())).await {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
@@ -73,7 +73,8 @@ impl Etcd {
             };
             silent.push(format!("{address}: {why}"));
             // Others may have gone on to the next one meanwhile.
-            let _ = self.current.compare_exchange(current, current + 1, Ordering::Relaxed, Ordering::Relaxed);
+            let next = (current + 1) % self.members.len();
+            let _ = self.current.compare_exchange(current, next, Ordering::Relaxed, Ordering::Relaxed);
         }
         Err(Error::unavailable("etcd does not answer").with("members", silent.join("; ")))
     }
@@ -242,4 +243,23 @@ pub(super) fn get(key: Vec<u8>) -> RequestOp {
 /// Does all of `success` if all of `compare` holds.
 pub(crate) fn request(compare: Vec<Compare>, success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest { compare, success, failure: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_member_is_asked_each_time() -> Result<()> {
+        // Nobody listens there.
+        let members = [1, 2, 3].map(|port| format!("127.0.0.1:{port}"));
+        let etcd = Etcd::new(&format!("etcd://{}", members.join(",")).parse()?)?;
+        for time in 0..4 {
+            let error = etcd.get(b"any").await.expect_err("there is none");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            let asked = error.get("members").unwrap_or_default();
+            assert!(members.iter().all(|member| asked.contains(member)), "{time}: {asked}");
+        }
+        Ok(())
+    }
 }
