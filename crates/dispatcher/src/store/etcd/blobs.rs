@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_proto::not_leader;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Etcd, VALUE_BYTES_MAX, put};
@@ -95,7 +96,10 @@ impl EtcdBlobs {
             let end = Instant::now() + SILENT_MAX;
             loop {
                 match ask().await {
-                    Err(e) if e.kind() == ErrorKind::Unavailable && Instant::now() < end => sleep(PAUSE).await,
+                    Err(e) if e.kind() != ErrorKind::Unavailable => return Err(e),
+                    Err(_) if Instant::now() < end => sleep(PAUSE).await,
+                    // A term is shorter: whoever asked is to ask another, or this one once it leads again.
+                    Err(e) => return Err(not_leader(e.message(), "")),
                     answer => return answer,
                 }
             }
