@@ -95,9 +95,9 @@ fn expression(rounds: u64) -> Result<()> {
 fn shuffle(rounds: u64) -> Result<()> {
     for round in 0..rounds {
         let permutation = Permutation::new(10_000_000_000, round);
-        (0..65_536).for_each(|place| {
-            black_box(permutation.at(place));
-        });
+        let mut places: Vec<u64> = (0..65_536).collect();
+        permutation.map(&mut places);
+        black_box(places);
     }
     Ok(())
 }

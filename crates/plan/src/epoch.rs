@@ -340,10 +340,7 @@ impl EpochPlan {
         for unit in first..first + count {
             let global = unit * self.deal.parts() + self.deal.part(consumer);
             let start = global * self.sizing.unit_rows;
-            for place in start..(start + self.sizing.unit_rows).min(end) {
-                let (row, epoch) = at.at(place);
-                see(row, epoch);
-            }
+            at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut see);
         }
     }
 

@@ -4,6 +4,8 @@
 //! tells which time round a place is in, and that keys all randomness before it: shuffles and augmentations differ
 //! from one repetition to the next exactly as they do between epochs.
 
+use std::ops::Range;
+
 use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
 
 use crate::op::Op;
@@ -11,6 +13,8 @@ use crate::permute::Permutation;
 
 /// How an infinite repeat counts in the numbering of repetitions.
 const FOREVER: u64 = 1 << 32;
+/// Places that go through all steps together.
+const BLOCK: usize = 256;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -99,31 +103,67 @@ pub struct EpochOrder<'a> {
 }
 
 impl EpochOrder<'_> {
-    /// Returns the source row at `place`, and the epoch that keys its randomness.
-    pub fn at(&mut self, mut place: u64) -> (u64, Epoch) {
+    /// Calls `see` with the source row at each of these places, and the epoch that keys its randomness.
+    pub fn for_each(&mut self, places: Range<u64>, mut see: impl FnMut(u64, Epoch)) {
         let base = self.epoch.0.wrapping_mul(self.order.repetitions);
-        let mut repetition = 0u64;
+        let (mut rows, mut repetitions) = ([0; BLOCK], [0; BLOCK]);
+        for start in places.clone().step_by(BLOCK) {
+            let count = (places.end - start).min(BLOCK as u64) as usize;
+            let (rows, repetitions) = (&mut rows[..count], &mut repetitions[..count]);
+            rows.iter_mut().zip(start..).for_each(|(row, place)| *row = place);
+            repetitions.fill(0);
+            self.map(base, rows, repetitions);
+            rows.iter().zip(&*repetitions).for_each(|(row, n)| see(*row, Epoch(base.wrapping_add(*n))));
+        }
+    }
+
+    /// Takes places and the repetitions that they are in back through all steps.
+    fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
         for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
             match *step {
                 Step::Shuffle { random, len } => {
-                    let epoch = Epoch(base.wrapping_add(repetition));
-                    let fresh = kept.as_ref().is_none_or(|(e, _)| *e != epoch);
-                    if fresh {
-                        *kept = Some((epoch, Permutation::new(len, op_key(self.seed, epoch, random))));
-                    }
-                    if let Some((_, permutation)) = kept {
-                        place = permutation.at(place);
+                    let mut rest = &mut *places;
+                    for run in repetitions.chunk_by(|a, b| a == b) {
+                        let (of_run, after) = rest.split_at_mut(run.len());
+                        rest = after;
+                        let epoch = Epoch(base.wrapping_add(run[0]));
+                        if kept.as_ref().is_none_or(|(e, _)| *e != epoch) {
+                            *kept = Some((epoch, Permutation::new(len, op_key(self.seed, epoch, random))));
+                        }
+                        if let Some((_, permutation)) = kept {
+                            permutation.map(of_run);
+                        }
                     }
                 }
                 Step::Repeat { count, len } => {
-                    repetition = repetition.wrapping_mul(count).wrapping_add(place / len);
-                    place %= len;
+                    let mut time = Time { number: 0, first: 0, len };
+                    for (place, repetition) in places.iter_mut().zip(&mut *repetitions) {
+                        time.find(*place);
+                        *place -= time.first;
+                        *repetition = repetition.wrapping_mul(count).wrapping_add(time.number);
+                    }
                 }
-                Step::Skip { count } => place += count,
-                Step::Shard { count, index } => place = place * count + index,
+                Step::Skip { count } => places.iter_mut().for_each(|place| *place += count),
+                Step::Shard { count, index } => places.iter_mut().for_each(|place| *place = *place * count + index),
             }
         }
-        (place, Epoch(base.wrapping_add(repetition)))
+    }
+}
+
+/// One time round of a repeat: its number, and the first of its places. Neighbours are mostly in the same, so that a
+/// division is rare.
+struct Time {
+    number: u64,
+    first: u64,
+    len: u64,
+}
+
+impl Time {
+    fn find(&mut self, place: u64) {
+        if place.wrapping_sub(self.first) >= self.len {
+            self.number = place / self.len;
+            self.first = self.number * self.len;
+        }
     }
 }
 
@@ -134,8 +174,9 @@ mod tests {
 
     fn rows(n: u64, ops: &[Op], seed: u64, epoch: u64) -> Vec<u64> {
         let order = Order::new(n, ops.iter().zip(0..)).expect("legal");
-        let mut at = order.of_epoch(Seed(seed), Epoch(epoch));
-        (0..order.len().expect("finite")).map(|p| at.at(p).0).collect()
+        let mut rows = Vec::new();
+        order.of_epoch(Seed(seed), Epoch(epoch)).for_each(0..order.len().expect("finite"), |row, _| rows.push(row));
+        rows
     }
 
     /// What the ops mean, on lists.
@@ -172,6 +213,26 @@ mod tests {
             got.sort_unstable();
             want.sort_unstable();
             prop_assert_eq!(got, want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_which_places_are_asked_for_together(
+            n in 1u64..300, ops in prop::collection::vec(prop_oneof![op(), Just(Op::Shuffle {})], 0..5), cuts in prop::collection::vec(0u64..2000, 0..5),
+        ) {
+            let order = Order::new(n, ops.iter().zip(0..)).expect("legal");
+            let end = order.len().expect("finite");
+            let seen = |mut cuts: Vec<u64>| {
+                cuts.extend([0, end]);
+                cuts.sort_unstable();
+                let mut seen = Vec::new();
+                let mut at = order.of_epoch(Seed(5), Epoch(6));
+                cuts.windows(2).for_each(|w| at.for_each(w[0]..w[1], |row, epoch| seen.push((row, epoch))));
+                seen
+            };
+            let cuts = cuts.into_iter().map(|cut| cut.min(end)).collect();
+            prop_assert_eq!(seen(cuts), seen((0..end).collect()));
         }
     }
 

@@ -10,6 +10,10 @@ use forebay_core::rng::mix64;
 const ROUNDS: usize = 8;
 /// The smallest domain in bits: a walk from 64 down to a tiny `n` is still short, and tiny domains mix badly.
 const BITS_MIN: u32 = 6;
+/// Numbers that go through the network side by side, in the lanes of vector registers.
+const LANES: usize = 8;
+/// Numbers that are walked together.
+const BLOCK: usize = 256;
 
 /// A permutation of `0..n`, named by a key.
 #[derive(Debug, Clone)]
@@ -17,7 +21,7 @@ pub struct Permutation {
     n: u64,
     left_bits: u32,
     right_bits: u32,
-    keys: [u64; ROUNDS],
+    keys: [u32; ROUNDS],
 }
 
 impl Permutation {
@@ -26,42 +30,93 @@ impl Permutation {
         let bits = (64 - n.saturating_sub(1).leading_zeros()).max(BITS_MIN);
         let mut keys = [0; ROUNDS];
         for (round, slot) in keys.iter_mut().enumerate() {
-            *slot = mix64(key ^ mix64(round as u64 + 1));
+            *slot = (mix64(key ^ mix64(round as u64 + 1)) >> 32) as u32;
         }
         Self { n, left_bits: bits / 2, right_bits: bits - bits / 2, keys }
     }
 
-    /// Returns where `i` goes. `i` must be below `n`.
-    #[inline]
-    pub fn at(&self, i: u64) -> u64 {
-        debug_assert!(i < self.n);
-        let mut x = self.once(i);
-        while x >= self.n {
-            x = self.once(x);
-        }
-        x
+    /// Replaces each of these numbers, which must be below `n`, by where it goes.
+    pub fn map(&self, places: &mut [u64]) {
+        places.chunks_mut(BLOCK).for_each(|block| self.walk(block));
     }
 
-    #[inline]
-    fn once(&self, x: u64) -> u64 {
-        let (mut left, mut right) = (x >> self.right_bits, x & low(self.right_bits));
+    /// Goes through the network until each number is below `n`.
+    fn walk(&self, block: &mut [u64]) {
+        debug_assert!(block.iter().all(|i| *i < self.n));
+        self.once(block);
+        let (mut outside, mut at) = ([0; BLOCK], [0; BLOCK]);
+        loop {
+            let mut count = 0;
+            for (i, x) in block.iter().enumerate().filter(|(_, x)| **x >= self.n) {
+                (outside[count], at[count]) = (*x, i);
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            self.once(&mut outside[..count]);
+            at[..count].iter().zip(&outside).for_each(|(i, x)| block[*i] = *x);
+        }
+    }
+
+    fn once(&self, numbers: &mut [u64]) {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { self.avx2(numbers) };
+        }
+        self.portable(numbers);
+    }
+
+    /// The same, in wider registers.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn avx2(&self, numbers: &mut [u64]) {
+        self.portable(numbers);
+    }
+
+    #[inline(always)]
+    fn portable(&self, numbers: &mut [u64]) {
+        let (groups, rest) = numbers.as_chunks_mut::<LANES>();
+        for group in groups {
+            self.side_by_side(group);
+        }
+        let mut group = [0; LANES];
+        group[..rest.len()].copy_from_slice(rest);
+        self.side_by_side(&mut group);
+        rest.copy_from_slice(&group[..rest.len()]);
+    }
+
+    #[inline(always)]
+    fn side_by_side(&self, numbers: &mut [u64; LANES]) {
+        let (mut left, mut right) = ([0; LANES], [0; LANES]);
+        for ((x, left), right) in numbers.iter().zip(&mut left).zip(&mut right) {
+            (*left, *right) = ((x >> self.right_bits) as u32, *x as u32 & low(self.right_bits));
+        }
         for pair in self.keys.chunks_exact(2) {
-            left ^= round(right, pair[0]) >> (64 - self.left_bits);
-            right ^= round(left, pair[1]) >> (64 - self.right_bits);
+            for (left, right) in left.iter_mut().zip(&right) {
+                *left ^= round(*right, pair[0]) >> (32 - self.left_bits);
+            }
+            for (left, right) in left.iter().zip(&mut right) {
+                *right ^= round(*left, pair[1]) >> (32 - self.right_bits);
+            }
         }
-        left << self.right_bits | right
+        for ((x, left), right) in numbers.iter_mut().zip(left).zip(right) {
+            *x = u64::from(left) << self.right_bits | u64::from(right);
+        }
     }
 }
 
-#[inline]
-fn low(bits: u32) -> u64 {
-    (1 << bits) - 1
+#[inline(always)]
+fn low(bits: u32) -> u32 {
+    u32::MAX >> (32 - bits)
 }
 
-#[inline]
-fn round(x: u64, key: u64) -> u64 {
-    let h = x.wrapping_add(key).wrapping_mul(0x9FB2_1C65_1E98_DF25);
-    (h ^ (h >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+/// The finaliser of MurmurHash3 (Appleby, 2011), keyed; its upper bits are used. Halves have 32 bits at most.
+#[inline(always)]
+fn round(x: u32, key: u32) -> u32 {
+    let h = (x ^ key).wrapping_mul(0x85EB_CA6B);
+    (h ^ (h >> 13)).wrapping_mul(0xC2B2_AE35)
 }
 
 #[cfg(test)]
@@ -69,17 +124,45 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl Permutation {
+        /// The same, one number at a time, as the papers have it.
+        fn at(&self, i: u64) -> u64 {
+            let mut x = i;
+            loop {
+                let (mut left, mut right) = ((x >> self.right_bits) as u32, x as u32 & low(self.right_bits));
+                for pair in self.keys.chunks_exact(2) {
+                    left ^= round(right, pair[0]) >> (32 - self.left_bits);
+                    right ^= round(left, pair[1]) >> (32 - self.right_bits);
+                }
+                x = u64::from(left) << self.right_bits | u64::from(right);
+                if x < self.n {
+                    return x;
+                }
+            }
+        }
+    }
+
     #[test]
     fn small_sizes_are_permutations() {
         for n in (0..70).chain([97, 1009, 65_537]) {
             let p = Permutation::new(n, 7);
-            let mut seen: Vec<u64> = (0..n).map(|i| p.at(i)).collect();
+            let mut seen: Vec<u64> = (0..n).collect();
+            p.map(&mut seen);
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..n), "size {n}");
         }
     }
 
     proptest! {
+        #[test]
+        fn many_numbers_go_where_each_goes(n in 1u64..1 << 40, places in prop::collection::vec(any::<u64>(), 0..600), key: u64) {
+            let p = Permutation::new(n, key);
+            let mut places: Vec<u64> = places.into_iter().map(|i| i % n).collect();
+            let want: Vec<u64> = places.iter().map(|i| p.at(*i)).collect();
+            p.map(&mut places);
+            prop_assert_eq!(places, want);
+        }
+
         /// At sizes that no test can enumerate: in range, and different places for different inputs.
         #[test]
         fn large_sizes_are_injective(n in prop::sample::select(vec![1u64 << 31, (1 << 31) + 1, 1_000_000_000_000, u64::MAX >> 1]), key: u64, start: u64) {

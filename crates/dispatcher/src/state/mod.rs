@@ -23,6 +23,7 @@ mod lost;
 mod pace;
 mod poison;
 mod race;
+mod rebalance;
 mod recover;
 mod tenants;
 #[cfg(test)]

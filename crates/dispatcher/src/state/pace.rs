@@ -18,12 +18,13 @@ use std::time::Duration;
 const REMEMBERED: usize = 64;
 /// Splits that must have ended before any is called late.
 const KNOWN_MIN: usize = 4;
-/// A split is late after so many times the median.
-const LATE_FACTOR: u32 = 3;
-/// Up to so many times the median is nothing to speak of.
-const USUAL_FACTOR: u32 = 2;
+/// A split is late after so many times the median; up to there it took as long as others do. Low, because only a worker
+/// that has nothing else to do races.
+const LATE_FACTOR: u32 = 2;
 /// A split is not late sooner: what is shorter may be a pause of anything.
 const LATE_MIN: Duration = Duration::from_secs(1);
+/// A split that waits longer than this goes to a worker that has nothing to do.
+const WAIT_MAX: Duration = Duration::from_millis(500);
 /// One race at a time for so many leases, and one in any case.
 const LEASES_FOR_A_RACE: usize = 10;
 
@@ -53,7 +54,12 @@ impl Pace {
 
     /// Says whether a split took about as long as others do.
     pub(super) fn is_usual(&self, took: Duration) -> bool {
-        self.median().is_none_or(|median| took <= median * USUAL_FACTOR)
+        self.median().is_none_or(|median| took <= median * LATE_FACTOR)
+    }
+
+    /// Says whether a split that waits for `rounds` others is better off at a worker that has nothing to do.
+    pub(super) fn is_worth_moving(&self, rounds: u32) -> bool {
+        self.median().is_some_and(|median| median * rounds >= WAIT_MAX)
     }
 
     /// Returns the age from which a split is late. Who is known to be slow has no benefit of the doubt.
@@ -107,7 +113,7 @@ mod tests {
         assert_eq!(pace.late_after(false), None, "too little is known");
         // One that took very long does not move the mark.
         pace.note(ms(60_000));
-        assert_eq!(pace.late_after(false), Some(ms(2400)));
+        assert_eq!(pace.late_after(false), Some(ms(1600)));
         assert_eq!(pace.late_after(true), Some(ms(800)));
         (0..REMEMBERED).for_each(|_| pace.note(ms(20)));
         assert_eq!(pace.late_after(false), Some(LATE_MIN));

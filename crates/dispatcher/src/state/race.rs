@@ -77,7 +77,8 @@ impl State {
         runners
     }
 
-    fn may_race(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
+    /// Says whether a worker may be given a split that another one has.
+    pub(super) fn may_race(&self, now: Ticks, key: SplitKey, id: WorkerId) -> bool {
         let is_of_team = self.workers.get(&id).is_some_and(|worker| self.team(key.0).has(id, worker));
         is_of_team
             && self.consumer(key.0).is_some_and(|consumer| {

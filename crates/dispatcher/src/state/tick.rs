@@ -8,8 +8,8 @@ use super::{Effect, State};
 
 /// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
 const STALL: Duration = Duration::from_millis(500);
-/// How often it is looked for splits that are late.
-const RACE_EVERY: Duration = Duration::from_millis(200);
+/// How often it is looked for splits that are late, and for those that wait where others have nothing to do.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl State {
     pub(super) fn tick(&mut self, now: Ticks, out: &mut Vec<Effect>) {
@@ -18,9 +18,10 @@ impl State {
         if gap >= STALL {
             self.forgive(now, gap);
         }
-        if now - self.looked >= RACE_EVERY {
+        if now - self.looked >= LOOK_EVERY {
             self.looked = now;
             self.race(now, out);
+            self.rebalance(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);

@@ -1,4 +1,4 @@
-//! Splits that are late are raced by a second worker, and the first that has finished is heard.
+//! Splits that are late are raced by a second worker, and those that wait go to whoever has nothing to do.
 
 use super::*;
 
@@ -52,6 +52,23 @@ fn what_is_late_is_raced_once_and_only_by_a_worker_with_room() {
     assert!(world.readers[ENDLESS].position > seen && holders(&world, key).1.is_empty());
     assert!(holders(&world, key).0.contains(&1));
     world.check_replay();
+}
+
+#[test]
+fn what_waits_goes_to_a_worker_that_has_nothing_to_do_if_it_waits_long() {
+    let moved = |took: u64| {
+        let (mut world, key) = paced(Duration::from_millis(took), 3);
+        want(&mut world, 0, 3);
+        assert_eq!(holders(&world, key), (vec![1; 3], vec![]));
+        want(&mut world, 1, 3);
+        (0..8).for_each(|_| world.pass(Duration::from_millis(50), None));
+        world.flush();
+        world.check_replay();
+        holders(&world, key)
+    };
+    assert_eq!(moved(400), (vec![1, 1, 2], vec![]), "one goes; what waits behind a single split stays");
+    assert_eq!(moved(600), (vec![1, 1, 2], vec![]), "whoever has one to do takes no more");
+    assert_eq!(moved(100), (vec![1; 3], vec![]), "short splits stay");
 }
 
 #[test]

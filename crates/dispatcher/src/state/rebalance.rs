@@ -1,0 +1,46 @@
+//! Splits that wait at one worker while another has nothing to do go to that one.
+//!
+//! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds that
+//! leaves the end of an epoch uneven: one worker has three to go, and others are done. A split moves when the wait that
+//! it is spared is worth it (see `pace`); short splits never move.
+//!
+//! Invariants: what a worker is at stays there, as far as heartbeats tell; a worker that takes a split had none to work
+//! on, so a split cannot go back and forth.
+
+use forebay_core::Ticks;
+
+use super::{Effect, State};
+use crate::records::SplitKey;
+
+impl State {
+    /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted.
+    pub(super) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
+        let is_idle = |w: &super::Worker| w.has_room() && !w.slow && w.under_way().next().is_none();
+        let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
+        if idle.is_empty() || idle.len() == self.workers.len() || self.workers.values().all(|w| self.waits(w).is_none())
+        {
+            return;
+        }
+        let reserved = self.reserved();
+        idle.retain(|id| !reserved.contains(id));
+        for id in idle {
+            let longest = self.workers.values().filter_map(|w| self.waits(w)).filter(|w| self.may_race(now, w.1, id));
+            let Some((_, key)) = longest.max_by_key(|(rounds, key)| (*rounds, *key)) else { continue };
+            let dropped = self.consumer_mut(key.0).map(|c| c.release(key.1)).unwrap_or_default();
+            self.revoke_all(key.0, dropped, out);
+            self.grant(now, key.0, key.1, id, out);
+        }
+    }
+
+    /// Returns the last split that waits at a worker, and how many others each of its threads has before it, if that
+    /// takes long.
+    fn waits(&self, worker: &super::Worker) -> Option<(u32, SplitKey)> {
+        let (place, token) =
+            worker.leases.keys().filter(|token| !worker.finished.contains(token)).enumerate().last()?;
+        let (key, rounds) = (*worker.leases.get(token)?, place as u32 / worker.threads.max(1));
+        let (job, consumer) = (self.jobs.get(&key.0.0)?, self.consumer(key.0)?);
+        let alone = !worker.begun.contains_key(token) && !consumer.races().contains_key(&key.1);
+        let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.reader.is_some() && !job.streamed;
+        (alone && untroubled && job.pace.is_worth_moving(rounds)).then_some((rounds, key))
+    }
+}
