@@ -77,6 +77,15 @@ def test_a_leader_that_is_killed_is_followed_and_the_stream_does_not_change(flee
     until(lambda: any(w.address == new and w.splits_done > 0 for w in fleet.service.workers()))
 
 
+def test_the_last_word_of_a_reader_waits_for_the_next_leader(fleet):
+    def kill():
+        fleet.dispatchers[fleet.leader()].kill()
+
+    batches = local(1)
+    assert read(fleet, {len(batches): kill}, epochs=1) == batches
+    assert [(job.state, [c.leased for c in job.consumers]) for job in fleet.service.jobs()] == [("finished", [0])]
+
+
 def test_a_leader_that_stood_still_says_nothing_as_one_once_it_goes_on(fleet, until):
     stopped = fleet.leader()
 
