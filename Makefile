@@ -17,11 +17,13 @@ help:
 
 setup: $(VENV)/.ready ## a venv in the tree with what building and testing need
 
-# libjpeg-turbo is built from source: cmake comes from PyPI; nasm, which only makes it faster, from the system.
+# libjpeg-turbo is built from source: cmake comes from PyPI; nasm, which only makes it faster, from the system. So does
+# etcd, for the tests of several dispatchers.
 $(VENV)/.ready: requirements-dev.txt
 	@command -v cargo >/dev/null || { echo "forebay needs Rust: https://rustup.rs" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forebay needs Python 3.11 or later" >&2; exit 1; }
 	@command -v nasm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update && apt-get -qq install -y nasm >/dev/null; } || echo "no nasm: JPEG decoding will be slower" >&2
+	@command -v etcd >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update && apt-get -qq install -y --no-install-recommends etcd-server >/dev/null; } || echo "no etcd: several dispatchers will not be tested" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

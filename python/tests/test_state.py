@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import forebay as fb
 import numpy as np
@@ -111,3 +113,39 @@ def test_iterators_are_context_managers():
         next(it)
     with pytest.raises(fb.errors.ClosedError):
         next(it)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+#: What the golden states were saved of: nothing that depends on the machine.
+SAVED = {
+    "batches": lambda: fb.range(250).shuffle().batch(16),
+    "filtered": lambda: fb.range(300).shuffle().filter(fb.col("id") % 3 == 0).batch(16),
+    "tail": lambda: fb.range(400).filter(fb.col("id") % 3 != 0).skip(11).shard(2, 1).take(90).batch(7),
+    "repeat": lambda: fb.range(40).shuffle().repeat(3).batch(9),
+}
+
+
+def save(name: str) -> dict:
+    """A state of this version, and the rows that come after it."""
+    options = {"seed": 9, "epochs": 2, "consumers": (1, 3)}
+    it = SAVED[name]().iter(**options)
+    for _ in range(2):
+        next(it)
+    state = it.state_dict()
+    return {"options": options, "state": state, "rest": [b["id"].tolist() for b in it]}
+
+
+def test_states_that_any_version_saved_give_the_rows_that_they_gave_there():
+    """To write those of a new version of states: FOREBAY_WRITE_GOLDEN=1. What is there is never changed."""
+    version = fb.range(1).iter().state_dict()["version"]
+    ours = GOLDEN / f"states-v{version}.json"
+    if "FOREBAY_WRITE_GOLDEN" in os.environ and not ours.exists():
+        GOLDEN.mkdir(exist_ok=True)
+        ours.write_text(json.dumps({name: save(name) for name in SAVED}, indent=1) + "\n")
+    assert ours.exists()
+    for file in sorted(GOLDEN.glob("states-v*.json")):
+        for name, saved in json.loads(file.read_text()).items():
+            options = {**saved["options"], "consumers": tuple(saved["options"]["consumers"])}
+            it = SAVED[name]().iter(**options)
+            it.load_state_dict(saved["state"])
+            assert [b["id"].tolist() for b in it] == saved["rest"], (file.name, name)

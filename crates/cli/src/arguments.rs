@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// List, show and retry the samples that were put in quarantine
     Quarantine(Quarantine),
+    /// Check, print or repair the state of a dispatcher that does not run
+    Ledger(Ledger),
     /// Measure this machine, beside the rivals that are installed
     Bench(Bench),
     /// Prove on this machine what is promised
@@ -87,7 +89,11 @@ const DISPATCHER_EXAMPLES: &str = "\
 Examples:
   forebay dispatcher --state-dir /var/lib/forebay
   forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state \\
-    --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json";
+    --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json
+  forebay dispatcher --listen 0.0.0.0:7070 --store etcd://e1:2379,e2:2379,e3:2379/forebay
+
+With --store, start two or three: one leads, the others wait to take over. Workers and clients are given the addresses
+of all of them, with commas between: docs/operations.md.";
 
 #[derive(Debug, Args)]
 #[command(after_help = DISPATCHER_EXAMPLES)]
@@ -98,6 +104,15 @@ pub(crate) struct Dispatcher {
     /// Folder of its state; one dispatcher at a time
     #[arg(long, env = "FOREBAY_STATE_DIR", default_value = "forebay-state")]
     pub(crate) state_dir: PathBuf,
+    /// Keep the state in etcd instead, for several dispatchers; the folder is then a cache of this one's own
+    #[arg(long, env = "FOREBAY_STORE", value_name = "etcd://HOST:PORT,.../PREFIX")]
+    pub(crate) store: Option<String>,
+    /// With --store, what clients and workers are told to connect to [default: where it listens]
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// Folder of the jobs' functions and arrays, shared by all dispatchers [default: in etcd, up to 64 MiB each]
+    #[arg(long, env = "FOREBAY_BLOB_DIR")]
+    pub(crate) blob_dir: Option<PathBuf>,
     /// Silence, in milliseconds, after which a worker's splits go to others
     #[arg(long, env = "FOREBAY_LEASE_MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub(crate) lease_ms: u64,
@@ -121,7 +136,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = WORKER_EXAMPLES)]
 pub(crate) struct Worker {
-    /// The dispatcher: forebay://host:port or host:port
+    /// The dispatcher: forebay://host:port or host:port; several of one service with commas between them
     #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     /// Where it serves chunks; port 0 takes any free one
@@ -236,7 +251,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct List {
-    /// The service: forebay://host:port or host:port
+    /// The service: forebay://host:port or host:port; several dispatchers with commas between them
     #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS")]
     pub(crate) service: String,
     /// How long to wait for it, in seconds
@@ -321,6 +336,35 @@ pub(crate) enum QuarantineAction {
     Show,
     /// Try them again
     Retry,
+}
+
+const LEDGER_EXAMPLES: &str = "\
+Examples:
+  forebay ledger check /var/lib/forebay
+  forebay ledger dump /var/lib/forebay | grep '\"job\"'
+  forebay ledger repair /var/lib/forebay";
+
+#[derive(Debug, Args)]
+#[command(after_help = LEDGER_EXAMPLES)]
+pub(crate) struct Ledger {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) action: LedgerAction,
+    /// The state folder, or the ledger's file in it
+    pub(crate) path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum LedgerAction {
+    /// Say what it has, or what is wrong with it
+    Check,
+    /// Every row of it, as a line of JSON; the keys of jobs are among them
+    Dump,
+    /// Keep what can be read of one that is corrupt, and the old file beside
+    Repair,
 }
 
 const BENCH_EXAMPLES: &str = "\

@@ -43,6 +43,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
         Command::Quarantine(of) => return commands::quarantine::run(&of, host).unwrap_or_else(|e| exit::report(&e)),
+        Command::Ledger(ledger) => commands::ledger::run(&ledger),
         Command::Bench(bench) => commands::bench::run(&bench, host),
         Command::Selftest(selftest) => commands::selftest::run(&selftest, host),
         Command::Token(token) => commands::token::run(&token),

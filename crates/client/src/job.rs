@@ -10,7 +10,7 @@ use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
 use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
-use forebay_proto::{JobDefinition, JobKey, OpenJobRequest, Remote, client, may_pass, to_error};
+use forebay_proto::{JobDefinition, JobKey, OpenJobRequest, Remote, client, leader, may_pass, to_error};
 
 use crate::blobs::{TailBlobs, upload};
 use crate::options::POLL;
@@ -128,7 +128,13 @@ pub(crate) fn open(
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
-    Ok(OpenedJob { dispatcher: service.dispatcher().clone(), definition, stages, plan: Arc::new(plan), blobs: tail })
+    Ok(OpenedJob {
+        dispatcher: service.leader().remote().clone(),
+        definition,
+        stages,
+        plan: Arc::new(plan),
+        blobs: tail,
+    })
 }
 
 /// Opening is idempotent, so a dispatcher that restarts meanwhile is simply asked again.
@@ -142,6 +148,7 @@ fn ask_again(
     loop {
         match ask(service, request.clone(), progress, poll) {
             Err(e) if is_broken(&e, service) && start.elapsed() < service.deadline() => {
+                service.leader().failed(&e);
                 poll()?;
                 std::thread::sleep(POLL);
             }
@@ -152,8 +159,8 @@ fn ask_again(
 
 /// A storage that does not answer the dispatcher is Unavailable too, but names no dispatcher.
 fn is_broken(error: &Error, service: &Service) -> bool {
-    let is_of_it = error.kind() != ErrorKind::Unavailable || error.get("address") == Some(service.address());
-    may_pass(error) && is_of_it
+    let ours = error.get("address") == Some(service.address()) || leader(error).is_some();
+    may_pass(error) && (ours || error.kind() != ErrorKind::Unavailable)
 }
 
 fn ask(
@@ -162,13 +169,13 @@ fn ask(
     progress: &mut dyn FnMut(u64, u64),
     poll: &mut dyn FnMut() -> Result<()>,
 ) -> Result<JobDefinition> {
-    let (link, address) = (service.link()?, service.address().to_owned());
+    let dispatcher = service.leader().clone();
     // Progress is sent at a person's pace; the channel holds what one slow callback lets pile up.
     let (tell, news) = mpsc::channel();
     let task = runtime()?.spawn(async move {
-        let failed = |status: tonic::Status| to_error(&status, &address);
+        let failed = |status: tonic::Status| to_error(&status, dispatcher.addresses());
         let opened = async {
-            let mut events = client(link).open_job(request).await.map_err(failed)?.into_inner();
+            let mut events = client(dispatcher.link().await?).open_job(request).await.map_err(failed)?.into_inner();
             while let Some(event) = events.message().await.map_err(failed)? {
                 match event.event {
                     Some(Event::Progress(p)) => drop(tell.send(News::Progress(p.done, p.total))),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Service        a dispatcher: open_job, jobs, workers, cancel
+//!   leader       the connection to it; of several, to the one that leads
 //! ServiceStream  one consumer of a job: next() gives the same deliveries as a stream in this process
 //!   session      the Consume stream to the dispatcher: who holds what comes in, what was consumed goes out
 //!   talk         what is said in it, without I/O
@@ -25,6 +26,7 @@ mod connection;
 mod decode;
 mod fetch;
 mod job;
+mod leader;
 mod link;
 mod lock;
 mod options;

@@ -1,52 +1,53 @@
 //! A dispatcher, as a user sees it.
 
 use std::future::Future;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::Result;
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
     CancelJobRequest, DispatcherClient, JobStatus, Link, ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus,
-    client, may_pass, reach, to_error, unanswered,
+    client, may_pass, to_error, unanswered,
 };
 use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
-use crate::lock::lock;
-use crate::runtime::{Owner, runtime, wait};
+use crate::leader::Leader;
+use crate::runtime::wait;
 
 /// The pause before a call that was not answered is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A service: the address of a dispatcher that has answered. Cheap to keep; works on both sides of a fork.
+/// A service: the addresses of its dispatchers, one of which has answered. Cheap to keep; works on both sides of a fork.
 pub struct Service {
-    dispatcher: Remote,
     deadline: Duration,
-    link: Mutex<Option<(Owner, Link)>>,
+    leader: Arc<Leader>,
 }
 
 impl Service {
-    /// Connects to a dispatcher, and waits up to `deadline` for it to answer. Every later call waits as long for one that is
-    /// restarting.
+    /// Connects to a dispatcher, or to the one of several that leads, and waits up to `deadline` for an answer. Every later call
+    /// waits as long for a dispatcher that is restarting, or for another to lead.
     ///
     /// # Errors
     /// Invalid when it is no address; Unavailable when nobody answers in time; Version when it is another version;
     /// PermissionDenied when one side does not trust the other; what `poll` returns.
     pub fn connect(dispatcher: Remote, deadline: Duration, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
-        let to = dispatcher.clone();
-        wait(async move { reach(&to, deadline).await.map(drop) }, poll)?;
-        Ok(Self { dispatcher, deadline, link: Mutex::new(None) })
+        let leader = Arc::new(Leader::new(dispatcher));
+        let first = leader.clone();
+        wait(async move { first.reach(deadline).await }, poll)?;
+        Ok(Self { deadline, leader })
     }
 
     /// Returns the address as it was given.
     pub fn address(&self) -> &str {
-        &self.dispatcher.address
+        self.leader.addresses()
     }
 
-    pub(crate) fn dispatcher(&self) -> &Remote {
-        &self.dispatcher
+    /// Returns the connection that its parts share.
+    pub(crate) fn leader(&self) -> &Arc<Leader> {
+        &self.leader
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -111,45 +112,36 @@ impl Service {
         T: Send + 'static,
         F: Future<Output = Result<Response<T>, Status>> + Send + 'static,
     {
-        let (link, address, deadline) = (self.link()?, self.dispatcher.address.clone(), self.deadline);
+        let (leader, deadline) = (self.leader.clone(), self.deadline);
         let patient = async move {
             let end = tokio::time::Instant::now() + deadline;
             loop {
-                let answer = tokio::time::timeout_at(end, call(client(link.clone()))).await;
-                let error = match answer {
-                    Ok(Ok(response)) => return Ok(response.into_inner()),
-                    Ok(Err(status)) => to_error(&status, &address),
-                    Err(_) => return Err(unanswered(&address, deadline)),
+                let silent = || Error::unavailable("no answer");
+                let connected = tokio::time::timeout_at(end, leader.link()).await.unwrap_or_else(|_| Err(silent()));
+                let error = match connected.map(|link| call(client(link))) {
+                    Ok(asked) => match tokio::time::timeout_at(end, asked).await {
+                        Ok(Ok(response)) => return Ok(response.into_inner()),
+                        Ok(Err(status)) => to_error(&status, leader.addresses()),
+                        Err(_) => return Err(unanswered(leader.addresses(), deadline)),
+                    },
+                    Err(e) if e.kind() == ErrorKind::Unavailable => {
+                        unanswered(leader.addresses(), deadline).with("cause", e.get("cause").unwrap_or(e.message()))
+                    }
+                    Err(e) => e,
                 };
                 if !may_pass(&error) || tokio::time::Instant::now() + PAUSE >= end {
                     return Err(error);
                 }
+                leader.failed(&error);
                 tokio::time::sleep(PAUSE).await;
             }
         };
         wait(patient, poll)
     }
-
-    /// Returns the connection of this process.
-    pub(crate) fn link(&self) -> Result<Link> {
-        let mut link = lock(&self.link);
-        if let Some((owner, link)) = &*link
-            && owner.is_here()
-        {
-            return Ok(link.clone());
-        }
-        let _inside = runtime()?.enter();
-        let new = self.dispatcher.lazy()?;
-        if let Some(other) = link.replace((Owner::this(), new.clone())) {
-            // The parent's: its runtime is not here to close it.
-            std::mem::forget(other);
-        }
-        Ok(new)
-    }
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("address", &self.dispatcher.address).finish_non_exhaustive()
+        f.debug_struct("Service").field("address", &self.address()).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{ConsumerEvent, ConsumerMessage, Remote, attempt, client, to_error};
+use forebay_proto::{ConsumerEvent, ConsumerMessage, Remote, attempt, client, leader, to_error};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,6 +21,8 @@ use crate::talk::{Broken, HEARTBEAT, SILENCE_MAX, Talk};
 const OUTBOX_MAX: usize = 4096;
 /// How long the last word may take.
 pub(crate) const FINISH_MAX: Duration = Duration::from_secs(1);
+/// The same where there are other dispatchers, one of which may have to be elected first.
+pub(crate) const FINISH_MAX_OF_SEVERAL: Duration = Duration::from_secs(5);
 
 /// One consumer's session.
 pub(crate) struct Session {
@@ -137,10 +139,13 @@ async fn timely<T>(answer: impl Future<Output = T>) -> Result<T> {
     answer.map_err(|_| Error::unavailable("the dispatcher accepted the session and said nothing"))
 }
 
-/// An error with details was written by the dispatcher; anything else is the connection's.
+/// An error with details was written by the dispatcher; anything else is the connection's, and so is that another leads.
 fn refused(status: &tonic::Status, address: &str) -> Broken {
     let error = to_error(status, address);
-    if status.details().is_empty() { Broken::Connection(error) } else { Broken::Refused(error) }
+    match status.details().is_empty() || leader(&error).is_some() {
+        true => Broken::Connection(error),
+        false => Broken::Refused(error),
+    }
 }
 
 struct Outbox(mpsc::Sender<ConsumerMessage>);

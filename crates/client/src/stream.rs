@@ -18,7 +18,7 @@ use crate::options::{POLL, StreamOptions, WINDOW_MAX, window};
 use crate::reader::{Next, Reader};
 use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
-use crate::session::{FINISH_MAX, Session};
+use crate::session::{FINISH_MAX, FINISH_MAX_OF_SEVERAL, Session};
 use crate::talk::Talk;
 use crate::window::{Front, Place, Window};
 use crate::workers::Workers;
@@ -29,6 +29,8 @@ pub struct ServiceStream {
     reader: Reader,
     address: String,
     deadline: Duration,
+    /// How long the last word may take.
+    finish_max: Duration,
     ended: Option<Option<Error>>,
     /// What was left out, and that nobody has asked for yet.
     lost: Vec<Lost>,
@@ -88,7 +90,9 @@ impl ServiceStream {
         merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
         let lost = options.known.iter().map(sample).collect();
-        let talk = Talk::new(job.id(), consumer, window, resume, lost);
+        let dispatchers = job.dispatcher.addresses()?.len();
+        let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(dispatchers);
+        let finish_max = if dispatchers > 1 { FINISH_MAX_OF_SEVERAL } else { FINISH_MAX };
         let session = Session { dispatcher: job.dispatcher.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
@@ -96,6 +100,7 @@ impl ServiceStream {
             reader,
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
+            finish_max,
             ended: None,
             lost: Vec::new(),
             task: Some(task),
@@ -120,16 +125,18 @@ impl ServiceStream {
         match self.advance(poll) {
             Ok(Some(delivery)) => Ok(Some(delivery)),
             Ok(None) => {
-                self.finish();
-                self.ended = Some(None);
-                Ok(None)
+                let said = self.finish(poll);
+                self.end(said.err())
             }
-            Err(error) => {
-                self.close();
-                self.ended = Some(Some(error.clone()));
-                Err(error)
-            }
+            Err(error) => self.end(Some(error)),
         }
+    }
+
+    /// Ends the stream; the same is said whenever it is asked for more.
+    fn end(&mut self, error: Option<Error>) -> Result<Option<Delivery>> {
+        self.close();
+        self.ended = Some(error.clone());
+        error.map_or(Ok(None), Err)
     }
 
     /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
@@ -240,19 +247,22 @@ impl ServiceStream {
         }
     }
 
-    /// Says the last word and waits for it to be heard, which takes one round trip.
-    fn finish(&mut self) {
+    /// Says the last word and waits for it to be heard, which takes one round trip to a dispatcher that is there. A job whose
+    /// last word is lost counts as one whose reader went away.
+    fn finish(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let consumed = self.reader.waits();
         self.acknowledge(consumed);
         self.link.lock().say.finish = true;
         self.link.to_say.notify_one();
-        let end = Instant::now() + FINISH_MAX;
-        let mut state = self.link.lock();
-        while !matches!(state.session, Is::Over) && state.fatal.is_none() && Instant::now() < end {
-            state = self.link.wait(state, end.saturating_duration_since(Instant::now()));
+        let end = Instant::now() + self.finish_max;
+        loop {
+            let state = self.link.lock();
+            if matches!(state.session, Is::Over) || state.fatal.is_some() || Instant::now() >= end {
+                return Ok(());
+            }
+            drop(self.link.wait(state, POLL));
+            poll()?;
         }
-        drop(state);
-        self.close();
     }
 
     /// Ends the session and what is being fetched.

@@ -22,6 +22,8 @@ const PAUSE_LAST: Duration = Duration::from_millis(200);
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Silence after which a session counts as broken.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The same where there are other dispatchers, of which one may lead by now.
+const SILENCE_MAX_OF_SEVERAL: Duration = Duration::from_secs(3);
 /// A dispatcher that has not noticed yet that an earlier session ended calls the consumer taken. A fresh reader waits
 /// this long for one that was just closed; one that goes on, for one whose machine or network broke.
 const TAKEN_MAX: Duration = Duration::from_secs(1);
@@ -61,12 +63,22 @@ pub(crate) struct Talk {
     ended: (u32, Place),
     taken_since: Option<Ticks>,
     heard: Ticks,
+    silence_max: Duration,
 }
 
 impl Talk {
     pub(crate) fn new(job: u64, consumer: u32, window: u32, resume: bool, lost: Vec<LostSample>) -> Self {
         let (pause, ended) = (PAUSE_FIRST, (0, Place::default()));
-        Self { job, consumer, window, resume, lost, pause, ended, taken_since: None, heard: Ticks::default() }
+        let (heard, silence_max) = (Ticks::default(), SILENCE_MAX);
+        Self { job, consumer, window, resume, lost, pause, ended, taken_since: None, heard, silence_max }
+    }
+
+    /// There are so many dispatchers.
+    pub(crate) fn of_service(mut self, dispatchers: usize) -> Self {
+        if dispatchers > 1 {
+            self.silence_max = SILENCE_MAX_OF_SEVERAL;
+        }
+        self
     }
 
     /// The first message of a session.
@@ -133,7 +145,7 @@ impl Talk {
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
     pub(crate) fn beat(&self, now: Ticks, state: &mut State) -> Result<Message> {
-        if now - self.heard > SILENCE_MAX {
+        if now - self.heard > self.silence_max {
             return Err(Error::unavailable("the dispatcher was silent"));
         }
         let waited = std::mem::take(&mut state.waited);

@@ -2,29 +2,24 @@
 //!
 //! It takes all commands that are waiting, then grants, then hands one batch to the committer: under load, batches
 //! grow and flushes do not multiply. It never waits for a peer: a session whose port is full is ended. What it decides
-//! is decided in `machine`.
+//! is decided in `machine`. Once its term is over it decides and says nothing more, however late it notices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, Result, Ticks};
-use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, to_status};
+use forebay_proto::{ConsumerEvent, WorkerEvent, not_leader, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
+use crate::handle::{Command, Port, stopping};
 use crate::machine::{Machine, Word};
 use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
-use crate::tenant::Tenant;
+use crate::term::Term;
 
-/// Commands that may wait; whoever sends more waits.
-const COMMANDS_MAX: usize = 4096;
-/// Events that may wait for a peer: more than a window of leases and all that can happen to them.
-pub(crate) const PORT_EVENTS_MAX: usize = 16_384;
 /// Commands that are taken together.
 const TOGETHER_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
@@ -33,106 +28,13 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long the last batch may take at the end.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(3);
 
-/// Where the events of a session go.
-pub(crate) enum Port {
-    Consumer(mpsc::Sender<Result<ConsumerEvent, Status>>),
-    Worker(mpsc::Sender<Result<WorkerEvent, Status>>),
-}
-
-pub(crate) enum Command {
-    /// A session begins with its first message. `ended` is cancelled when the actor ends it.
-    Begin {
-        session: SessionId,
-        port: Port,
-        ended: CancellationToken,
-        input: Input,
-    },
-    Input(Input),
-    Find {
-        tenant: Arc<str>,
-        name: String,
-        reply: oneshot::Sender<Option<Arc<JobRecord>>>,
-    },
-    Create {
-        record: Box<JobRecord>,
-        splits: Vec<Option<u64>>,
-        jobs_max: Option<u32>,
-        reply: oneshot::Sender<Result<Arc<JobRecord>>>,
-    },
-    Cancel {
-        tenant: Arc<str>,
-        name: String,
-        reply: oneshot::Sender<Result<()>>,
-    },
-    /// Of a tenant, or all.
-    ListJobs {
-        tenant: Option<Arc<str>>,
-        reply: oneshot::Sender<Vec<JobStatus>>,
-    },
-    ListWorkers {
-        tenant: Option<Arc<str>>,
-        reply: oneshot::Sender<Vec<WorkerStatus>>,
-    },
-}
-
-/// Talks to the actor. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Handle {
-    commands: mpsc::Sender<Command>,
-    sessions: Arc<AtomicU64>,
-}
-
-impl Handle {
-    /// Returns a handle and the other end, for [`Actor::new`].
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Command>) {
-        let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
-        (Self { commands, sessions: Arc::default() }, inbox)
-    }
-
-    /// Returns a session that never was.
-    pub(crate) fn session(&self) -> SessionId {
-        SessionId(self.sessions.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) async fn send(&self, command: Command) -> Result<()> {
-        self.commands.send(command).await.map_err(|_| stopping())
-    }
-
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.send(command(reply)).await?;
-        answer.await.map_err(|_| stopping())
-    }
-
-    pub(crate) async fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<Arc<JobRecord>>> {
-        self.ask(|reply| Command::Find { tenant: tenant.name.clone(), name: name.to_owned(), reply }).await
-    }
-
-    /// Records a job of its tenant, which may have `jobs_max` that go on.
-    pub(crate) async fn create(
-        &self,
-        record: JobRecord,
-        splits: Vec<Option<u64>>,
-        jobs_max: Option<u32>,
-    ) -> Result<Arc<JobRecord>> {
-        self.ask(|reply| Command::Create { record: Box::new(record), splits, jobs_max, reply }).await?
-    }
-
-    pub(crate) async fn cancel(&self, tenant: Arc<str>, name: String) -> Result<()> {
-        self.ask(|reply| Command::Cancel { tenant, name, reply }).await?
-    }
-
-    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>) -> Result<Vec<JobStatus>> {
-        self.ask(|reply| Command::ListJobs { tenant, reply }).await
-    }
-
-    pub(crate) async fn list_workers(&self, tenant: Option<Arc<str>>) -> Result<Vec<WorkerStatus>> {
-        self.ask(|reply| Command::ListWorkers { tenant, reply }).await
-    }
-}
-
-fn stopping() -> Error {
-    Error::unavailable("the dispatcher is stopping")
+/// Why an actor's run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// Its term is over.
+    Deposed,
 }
 
 struct Open {
@@ -153,6 +55,7 @@ pub(crate) struct Actor {
     clock: Arc<dyn Clock>,
     inbox: mpsc::Receiver<Command>,
     committer: Committer,
+    term: Arc<Term>,
     open: HashMap<SessionId, Open>,
     checked: Ticks,
 }
@@ -164,34 +67,47 @@ impl Actor {
         clock: Arc<dyn Clock>,
         inbox: mpsc::Receiver<Command>,
         committer: Committer,
+        term: Arc<Term>,
     ) -> Self {
         let now = clock.now();
         let machine = Machine::new(state, recovered, now);
-        Self { machine, clock, inbox, committer, open: HashMap::new(), checked: now }
+        Self { machine, clock, inbox, committer, term, open: HashMap::new(), checked: now }
     }
 
-    /// Runs until `shutdown`; then writes what is left and ends all sessions.
+    /// Runs until `shutdown`; then writes what is left and ends all sessions. Or until its term is over: then it ends all
+    /// sessions at once.
     ///
     /// # Errors
-    /// Internal when the ledger's thread died.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<()> {
+    /// Internal when the ledger's writer died.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> Result<Ended> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut commands = Vec::with_capacity(TOGETHER_MAX);
         loop {
+            let mut ticked = false;
+            let mut written = None;
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                done = self.committer.done(), if self.machine.is_writing() => {
-                    done.ok_or_else(|| Error::internal("the ledger's thread died"))?;
-                    self.machine.written();
-                }
-                _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {
-                    for command in commands.drain(..) {
-                        self.command(command);
-                        self.deliver();
-                    }
-                }
-                _ = tick.tick() => self.tick(),
+                () = self.term.ended() => {}
+                done = self.committer.done(), if self.machine.is_writing() => written = Some(done),
+                _ = self.inbox.recv_many(&mut commands, TOGETHER_MAX) => {}
+                _ = tick.tick() => ticked = true,
+            }
+            // Whatever woke it, and however long that took.
+            if !self.term.holds() {
+                self.end_all(&not_leader("the dispatcher leads no more", ""));
+                return Ok(Ended::Deposed);
+            }
+            if let Some(done) = written {
+                done.ok_or_else(|| Error::internal("the ledger's writer died"))?;
+                self.machine.written();
+            }
+            for command in commands.drain(..) {
+                self.command(command);
+                self.deliver();
+            }
+            if ticked {
+                self.tick();
             }
             let batch = self.machine.schedule(self.clock.now());
             self.deliver();
@@ -200,7 +116,7 @@ impl Actor {
             }
         }
         self.finish().await;
-        Ok(())
+        Ok(Ended::Stopped)
     }
 
     fn tick(&mut self) {
@@ -225,7 +141,8 @@ impl Actor {
                         break;
                     }
                 }
-                if self.committer.done().await.is_none() {
+                // What was written by a leader that leads no more is the next one's to tell.
+                if self.committer.done().await.is_none() || !self.term.holds() {
                     break;
                 }
                 self.machine.written();
@@ -237,8 +154,12 @@ impl Actor {
                 "stopped before the last acknowledgements were written; their splits will be computed again"
             );
         }
+        self.end_all(&stopping());
+    }
+
+    fn end_all(&mut self, error: &Error) {
         let sessions: Vec<_> = self.open.keys().copied().collect();
-        sessions.into_iter().for_each(|s| self.end(s, &stopping()));
+        sessions.into_iter().for_each(|s| self.end(s, error));
     }
 
     fn command(&mut self, command: Command) {

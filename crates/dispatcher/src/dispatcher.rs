@@ -6,38 +6,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, ErrorKind, Result, SystemClock};
-use forebay_proto::{Incoming, ServerTls};
+use forebay_proto::{Address, Incoming, ServerTls, reachable};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::InterceptedService;
 
 use crate::access::{Access, Guard};
-use crate::actor::{Actor, Handle};
+use crate::actor::Actor;
+use crate::elected::Elected;
+use crate::election::{Candidate, LEASE};
 use crate::indexer::{FileIndexer, Indexer};
-use crate::jobs::{Opener, splits};
+use crate::office::Office;
 use crate::options::Options;
+use crate::rule::Rule;
 use crate::service::Service;
-use crate::state::State;
-use crate::store::{BlobStore, Committer, LedgerStore};
+use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore};
+use crate::term::Term;
 
 /// How long open requests may take to end after the sessions were ended.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// A dispatcher that listens and has its state, ready to run.
+/// A dispatcher that listens, ready to run.
 pub struct Dispatcher {
     listener: TcpListener,
     tls: Option<ServerTls>,
     access: Arc<Access>,
-    actor: Actor,
-    service: Service,
+    office: Arc<Office>,
+    reign: Reign,
+}
+
+enum Reign {
+    /// The ledger is a file here: this process leads from its start to its end.
+    Sole(Box<Actor>),
+    /// The ledger is in etcd: whoever is elected leads.
+    Elected(Box<Elected>),
 }
 
 impl Dispatcher {
     /// Loads the state, opens the port, and returns where it listens. Must be called within a runtime.
     ///
     /// # Errors
-    /// Conflict when the port or the state folder is in use; Version or Data when the state cannot be read; what the
-    /// disk says.
+    /// Conflict when the port or the state folder is in use; Version or Data when the state cannot be read; Invalid when
+    /// the store's url is none; what the disk says.
     pub async fn bind(options: Options) -> Result<(SocketAddr, Self)> {
         let indexer = FileIndexer { cache: options.state_dir.join("index-cache"), threads: options.index_threads };
         Self::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await
@@ -59,45 +69,83 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let store = LedgerStore::open(&dir)?;
-        let blobs = BlobStore::open(&dir, options.blob_bytes_max)?;
-        let ledger = store.load()?;
-        let mut recovered = Vec::new();
-        let state = State::recover(options.timing, clock.now(), &ledger, splits, &mut recovered)?;
-        tracing::info!(%address, state = %dir.display(), jobs = ledger.jobs.len(), leases = ledger.grants.len(), "dispatcher");
-        let (handle, inbox) = Handle::new();
-        let actor = Actor::new(state, recovered, clock, inbox, Committer::start(dir, store)?);
-        let opener = Opener::new(handle.clone(), blobs.clone(), indexer, access.asks());
-        let service = Service::new(handle, blobs, opener);
-        Ok((address, Self { listener, tls: options.tls, access, actor, service }))
+        let rule = Rule { timing: options.timing, clock, indexer, with_keys: access.asks() };
+        let office = Arc::new(Office::new());
+        let reign = match &options.store {
+            None => Reign::Sole(Box::new(sole(&options, &rule, &office)?)),
+            Some(url) => Reign::Elected(Box::new(elected(&options, url.parse()?, rule, address)?)),
+        };
+        tracing::info!(%address, state = %dir.display(), "dispatcher");
+        Ok((address, Self { listener, tls: options.tls, access, office, reign }))
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the
     /// future instead is what a crash is: nothing that was promised is lost.
     ///
     /// # Errors
-    /// Unavailable when the listener fails; Internal when the ledger's thread died.
+    /// Unavailable when the listener fails; Version or Data when a ledger in etcd cannot be read; Internal when the
+    /// ledger's writer died.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
-        let guarded = InterceptedService::new(forebay_proto::service(self.service), Guard(self.access.clone()));
+        let service = forebay_proto::service(Service::new(self.office.clone()));
+        let guarded = InterceptedService::new(service, Guard(self.access.clone()));
         let server = forebay_proto::server().add_service(guarded);
         let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);
         let serve = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
         tokio::pin!(serve);
-        let mut actor = std::pin::pin!(self.actor.run(shutdown.clone()));
+        let reign = async move {
+            match self.reign {
+                Reign::Sole(actor) => actor.run(shutdown).await.map(drop),
+                Reign::Elected(elected) => elected.run(&self.office, shutdown).await,
+            }
+        };
+        tokio::pin!(reign);
         let failed = |e: tonic::transport::Error| Error::unavailable(format!("the dispatcher's listener failed: {e}"));
         tokio::select! {
-            done = &mut actor => {
+            done = &mut reign => {
                 done?;
                 // Requests that take long, such as indexing, do not keep the process.
                 tokio::time::timeout(DRAIN_MAX, serve).await.unwrap_or(Ok(())).map_err(failed)
             }
             done = &mut serve => {
                 done.map_err(failed)?;
-                actor.await
+                reign.await
             }
             never = self.access.watch() => match never {},
         }
     }
+}
+
+fn sole(options: &Options, rule: &Rule, office: &Office) -> Result<Actor> {
+    let dir = &options.state_dir;
+    let store = LedgerStore::open(dir)?;
+    let blobs = match &options.blob_dir {
+        Some(blob_dir) => BlobStore::shared(blob_dir, options.blob_bytes_max)?,
+        None => BlobStore::open(dir, options.blob_bytes_max)?,
+    };
+    let ledger = store.load()?;
+    tracing::info!(jobs = ledger.jobs.len(), leases = ledger.grants.len(), "the ledger was read");
+    let committer = Committer::start(dir.clone(), store)?;
+    let (actor, seat) = rule.begin(&ledger, committer, blobs, Arc::new(Term::endless(rule.clock.clone())))?;
+    office.take(seat);
+    Ok(actor)
+}
+
+fn elected(options: &Options, url: EtcdUrl, rule: Rule, listens: SocketAddr) -> Result<Elected> {
+    let address = match &options.advertise {
+        Some(advertise) => advertise.parse::<Address>()?.to_string(),
+        None => url.members.first().map_or(listens, |member| reachable(listens, member)).to_string(),
+    };
+    let (etcd, keys) = (Arc::new(Etcd::new(&url)?), Keys::new(&url.prefix));
+    let candidate = Candidate::new(etcd.clone(), keys.clone(), rule.clock.clone(), LEASE, address);
+    Ok(Elected {
+        etcd,
+        keys,
+        candidate,
+        state_dir: options.state_dir.clone(),
+        blob_dir: options.blob_dir.clone(),
+        blob_bytes_max: options.blob_bytes_max,
+        rule,
+    })
 }
 
 fn cannot_listen(at: SocketAddr, e: std::io::Error) -> Error {

@@ -11,7 +11,7 @@ use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::actor::Handle;
+use crate::handle::Handle;
 use crate::indexer::{Indexed, Indexer};
 use crate::records::JobRecord;
 use crate::store::BlobStore;
@@ -85,11 +85,6 @@ impl Opener {
             return Ok(job);
         }
         let blobs = self.blobs.of(&tenant.name);
-        let missing: Vec<_> = graph.blobs().into_iter().filter(|id| !blobs.has(id)).map(|id| id.0.as_str()).collect();
-        if !missing.is_empty() {
-            return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
-                .with("blobs", missing.join(", ")));
-        }
         let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
         let indexer = self.indexer.clone();
         let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
@@ -145,7 +140,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     }
 }
 
-/// Blocking: lists and indexes the source, and fixes the sizes.
+/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes.
 fn prepare(
     indexer: &dyn Indexer,
     blobs: &BlobStore,
@@ -153,6 +148,12 @@ fn prepare(
     request: &OpenJobRequest,
     progress: &mpsc::Sender<IndexProgress>,
 ) -> Result<(JobRecord, Vec<Option<u64>>)> {
+    let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
+    if !missing.is_empty() {
+        let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();
+        return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
+            .with("blobs", missing.join(", ")));
+    }
     let stages = Stages::new(graph)?;
     let tell = |done, total| match progress.try_send(IndexProgress { done, total }) {
         Err(mpsc::error::TrySendError::Closed(_)) => {

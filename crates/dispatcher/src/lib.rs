@@ -1,9 +1,12 @@
 //! Grants splits, keeps the ledger, detects loss.
 //!
 //! ```text
-//! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger file
-//!                    <--events---         (pure)        <--done----
+//! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger, a file or in etcd
+//!     through office <--events---         (pure)        <--done----
 //! ```
+//!
+//! With a file, a dispatcher leads for as long as it lives. With etcd there are several: `election` says which one leads,
+//! `term` until when, `elected` what begins and ends with that, and `office` answers for those that do not.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
 //! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
@@ -12,25 +15,32 @@
 mod access;
 mod actor;
 mod dispatcher;
+mod elected;
+mod election;
+mod handle;
 mod indexer;
 mod jobs;
 mod machine;
 mod measure;
+mod office;
 mod options;
 mod outbox;
 mod records;
+mod rule;
 mod service;
 #[doc(hidden)]
 pub mod simulate;
 mod state;
 mod store;
 mod tenant;
+mod term;
 
 pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Timing};
+pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 
 /// Where its certificates are.
 pub use forebay_proto::TlsFiles;

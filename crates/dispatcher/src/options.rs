@@ -13,6 +13,14 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs. One dispatcher at a time.
     pub state_dir: PathBuf,
+    /// Where the ledger is instead, for several dispatchers of which one leads: `etcd://host:2379,host:2379/prefix`. The
+    /// state folder is then a cache of this dispatcher's own. Default: none.
+    pub store: Option<String>,
+    /// With `store`, `host:port` that clients and workers reach it at. Default: `listen`, or where that is every
+    /// interface, the address of the one that leads to the store.
+    pub advertise: Option<String>,
+    /// Where blobs are instead, a folder that all dispatchers share. Default: with `store`, in etcd, up to 64 MiB each.
+    pub blob_dir: Option<PathBuf>,
     /// What it listens with. Default: none, in the clear.
     pub tls: Option<ServerTls>,
     /// The file of tokens: who may call, and as what. Default: none, everybody may do everything.
@@ -31,6 +39,9 @@ impl Options {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, forebay_proto::PORT)),
             state_dir: state_dir.into(),
+            store: None,
+            advertise: None,
+            blob_dir: None,
             tls: None,
             tokens: None,
             timing: Timing::default(),

@@ -13,12 +13,17 @@ use forebay_proto::{
     GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest, OpenJobRequest, Remote,
     WorkerMessage, client, consumer_message, open_job_event, to_error, worker_message,
 };
+use tonic::transport::Endpoint;
 
 const BLOB: &[u8] = b"a pickle";
 
 fn caller(at: &Running, token: Option<&str>) -> Result<DispatcherClient<Link>> {
     let credentials = Credentials { tls: None, token: token.map(str::parse).transpose()? };
-    Ok(client(Remote { address: at.address.clone(), credentials }.lazy()?))
+    let remote = Remote { address: at.address.clone(), credentials };
+    let endpoint = Endpoint::from_shared(format!("http://{}", remote.addresses()?[0]));
+    let endpoint = endpoint.map_err(|e| Error::invalid(e.to_string()))?;
+    // Not asked for its version first, as `attempt` does: each call is refused by itself.
+    Ok(client(remote.link(endpoint.connect_lazy())))
 }
 
 fn start(dir: &Path, roles: &[(Role, &str)]) -> Result<(Running, Vec<String>)> {

@@ -1,4 +1,5 @@
-//! Where a service is: `forebay://host:port`, or the same without the scheme.
+//! Where a service is: `forebay://host:port`, or the same without the scheme; with several dispatchers, their addresses
+//! with commas between them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,10 +23,28 @@ impl Address {
     }
 }
 
+/// Reads the addresses of a service's dispatchers: `forebay://a:7070,b:7070`.
+///
+/// # Errors
+/// Invalid when one of them is no address.
+pub(crate) fn addresses(text: &str) -> Result<Vec<Address>> {
+    text.split(',').map(|one| one.trim().parse()).collect()
+}
+
 impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        Self::with_port(text, PORT)
+    }
+}
+
+impl Address {
+    /// Reads an address that may lack its port.
+    ///
+    /// # Errors
+    /// Invalid when it is none.
+    pub fn with_port(text: &str, default: u16) -> Result<Self> {
         let wrong = |what: &str| {
             Error::invalid(format!("{text:?} is no address: {what}")).hint("write forebay://host:port or host:port")
         };
@@ -38,7 +57,7 @@ impl FromStr for Address {
             Some((host, port)) if !port.ends_with(']') && (host.ends_with(']') || !host.contains(':')) => {
                 (host, port.parse().map_err(|_| wrong("its port is not a number from 1 to 65535"))?)
             }
-            _ => (rest, PORT),
+            _ => (rest, default),
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._[]:%".contains(c);
         if host.is_empty() || !host.chars().all(allowed) {
@@ -79,5 +98,15 @@ mod tests {
         for text in ["", ":81", "http://host:81", "host:port", "host:0", "host:70000", "ho st:1", "a/b:1"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn several_dispatchers_have_commas_between_them() {
+        let read = |text: &str| addresses(text).map(|all| all.iter().map(Address::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            read("forebay://a:81, forebay://b,[::1]:82"),
+            Ok(["a:81", "b:7070", "[::1]:82"].map(str::to_owned).into())
+        );
+        assert!(read("a:81,").is_err());
     }
 }

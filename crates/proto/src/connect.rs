@@ -2,14 +2,17 @@
 //!
 //! Chunks are tens of megabytes, so windows are wide enough that a stream is not stopped within one. What a server
 //! answers is not limited here: it is bounded where it is made (split sizes, blob parts). What a server is asked is: room
-//! for a message is taken when its length is read, and anyone can connect and write a length.
+//! for a message is taken when its length is read, and anyone can connect and write a length. Of several dispatchers all are
+//! asked at once, each over TLS and with the token where there is one: one leads, and the others say so.
 
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};
+use tokio::task::JoinSet;
 use tonic::transport::{Endpoint, Server};
 
 use crate::address::Address;
+use crate::leader::leader;
 use crate::remote::{Link, Remote};
 use crate::tls::carried;
 use crate::{Dispatcher, DispatcherClient, DispatcherServer, GetVersionRequest, check_version, to_error};
@@ -31,6 +34,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(2);
 /// One attempt: to connect, and to be answered.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// Dispatchers that nobody named but another dispatcher, in one attempt.
+const REDIRECTS_MAX: usize = 3;
 /// The context of an error of a tenant that makes more calls than it may for the moment.
 pub const TOO_FAST: &str = "calls per second";
 /// The pauses between attempts double from the first to the last of these.
@@ -78,22 +83,53 @@ pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
     DispatcherServer::new(dispatcher).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Connects to a dispatcher once, and checks its version. Connected is not yet answered: a stopped process has its
-/// connections accepted by the kernel.
+/// Connects once to a dispatcher, or to the one of several that leads, and checks its version.
 ///
 /// # Errors
-/// Invalid when it is no address; Version; Unavailable; PermissionDenied when the two do not trust each other, or the token is
-/// not one of the dispatcher's.
+/// Invalid when one is no address; Version; PermissionDenied when the two do not trust each other, or the token is not one of
+/// the dispatcher's; Unavailable, as the one says that knows most, when none leads.
 ///
 /// # Cancel safety
 /// Safe: a dropped attempt leaves nothing behind.
 pub async fn attempt(to: &Remote) -> Result<Link> {
-    let (address, (endpoint, connector)) = (&to.address, to.parts()?);
+    let mut asked = to.addresses()?;
+    let told = asked.len();
+    let mut attempts: JoinSet<_> = asked.iter().cloned().map(|address| attempt_one(to.clone(), address)).collect();
+    let mut refusal: Option<Error> = None;
+    while let Some(outcome) = attempts.join_next().await {
+        let error = match outcome.map_err(|e| Error::internal(format!("an attempt to connect ended: {e}")))? {
+            Ok(link) => return Ok(link),
+            Err(error) => error,
+        };
+        // It may lead from where nobody told us.
+        let elsewhere = leader(&error).flatten().filter(|a| !asked.contains(a));
+        if let Some(address) = elsewhere.filter(|_| asked.len() < told + REDIRECTS_MAX) {
+            asked.push(address.clone());
+            attempts.spawn(attempt_one(to.clone(), address));
+        }
+        // What trying again will not mend says most; then, who was asked too much; then, who does not lead; then, who is not there.
+        let telling = |e: &Error| (!may_pass(e), e.kind() != ErrorKind::Unavailable, leader(e).is_some());
+        if refusal.as_ref().is_none_or(|known| telling(&error) > telling(known)) {
+            refusal = Some(error);
+        }
+    }
+    let refusal = refusal.unwrap_or_else(|| Error::internal("no dispatcher was asked"));
+    Err(match refusal.kind() {
+        // That is so of all of them.
+        ErrorKind::Unavailable => refusal.replace("address", &to.address),
+        _ => refusal,
+    })
+}
+
+/// Connected is not yet answered: a stopped process has its connections accepted by the kernel.
+async fn attempt_one(to: Remote, address: Address) -> Result<Link> {
+    let (endpoint, connector) = to.parts(&address)?;
+    let address = address.to_string();
     let answered = async {
         let channel = endpoint.connect_with_connector(connector).await;
-        let link = to.link(channel.map_err(|e| failed(&innermost(&e), address))?);
+        let link = to.link(channel.map_err(|e| failed(&innermost(&e), &address))?);
         let answer = client(link.clone()).get_version(GetVersionRequest {}).await;
-        let answer = answer.map_err(|status| to_error(&status, address))?;
+        let answer = answer.map_err(|status| to_error(&status, &address))?;
         check_version(&format!("the dispatcher at {address}"), &answer.into_inner().version)?;
         Ok(link)
     };
@@ -101,7 +137,7 @@ pub async fn attempt(to: &Remote) -> Result<Link> {
     tokio::time::timeout(ATTEMPT, answered).await.map_err(silent)?
 }
 
-/// Connects to a dispatcher, again and again until the deadline.
+/// Connects as [`attempt`] does, again and again until the deadline.
 ///
 /// # Errors
 /// As [`attempt`].

@@ -4,12 +4,14 @@
 //! `codegen/` and committed, so that a build needs no compiler of .proto files.
 //!
 //! Invariants: an error crosses the wire whole ([`to_status`], [`to_error`]); every connection has the same settings
-//! ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over TLS. Not here: what the messages mean.
+//! ([`Remote`], [`server`]), which suit chunks of tens of megabytes, and is a [`Wire`]: in the clear or over TLS. Not here: what
+//! the messages mean.
 
 mod address;
 mod connect;
 mod head;
 mod key;
+mod leader;
 mod listen;
 mod local;
 mod remote;
@@ -36,7 +38,8 @@ pub use generated::dispatcher_server::{Dispatcher, DispatcherServer};
 pub use generated::*;
 pub use head::{ApartColumn, ChunkHead, Large, Lent, LentColumn};
 pub use key::JobKey;
-pub use listen::{Accepted, Incoming};
+pub use leader::{leader, not_leader};
+pub use listen::{Accepted, Incoming, reachable};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use remote::{Credentials, Link, Remote, Token, bearer};
 pub use status::{to_error, to_json, to_status};

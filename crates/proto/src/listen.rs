@@ -8,6 +8,7 @@
 //! says nothing (or one byte a minute) would hold a descriptor for ever.
 
 use std::io::{self, IoSlice};
+use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use crate::address::Address;
 use crate::tls::{ServerTls, Speaks, accept, last_word, untrusted};
 use crate::transfer::{Frame, FrameHead, PREFACE, tune};
 use crate::wire::Wire;
@@ -40,6 +42,20 @@ const TLS_BEGINS: u8 = 0x16;
 const GO_AWAY: [u8; 26] = *b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0c";
 /// To TLS where there is none: anything that is no TLS.
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nthis port does not speak TLS\n";
+
+/// Returns where others reach a listener; one on every interface, by the one that leads to `towards`. Nothing is sent.
+pub fn reachable(listens: SocketAddr, towards: &Address) -> SocketAddr {
+    if !listens.ip().is_unspecified() {
+        return listens;
+    }
+    let route = || -> io::Result<SocketAddr> {
+        let any = if listens.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(towards.to_string())?;
+        socket.local_addr()
+    };
+    route().map_or(listens, |local| SocketAddr::new(local.ip(), listens.port()))
+}
 
 /// The HTTP/2 connections of a listener.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A dispatcher as those see it who connect to it: where it is, and with what this side shows that it may.
+//! A service as those see it who connect to it: where its dispatchers are, and with what this side shows that it may.
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use tonic::service::Interceptor;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-use crate::address::Address;
+use crate::address::{Address, addresses};
 use crate::connect::endpoint;
 use crate::tls::{ClientTls, Speaks, TlsFiles};
 use crate::wire::Wire;
@@ -83,12 +83,12 @@ impl Credentials {
     }
 }
 
-/// A dispatcher, and what to show it. Cheap to clone.
+/// A dispatcher, or several of which one leads, and what to show each. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// `forebay://host:port` or `host:port`.
+    /// `forebay://host:port` or `host:port`; several of one service with commas between them.
     pub address: String,
-    /// What to show it, and its workers.
+    /// What to show them, and their workers.
     pub credentials: Credentials,
 }
 
@@ -98,21 +98,22 @@ impl Remote {
         Self { address: address.into(), credentials: Credentials::default() }
     }
 
-    /// Returns a connection that is made when it is first used. Must be called within a runtime.
+    /// Returns where the dispatchers are; at least one.
     ///
     /// # Errors
-    /// Invalid when the address is none.
-    pub fn lazy(&self) -> Result<Link> {
-        let (endpoint, connector) = self.parts()?;
-        Ok(self.link(endpoint.connect_with_connector_lazy(connector)))
+    /// Invalid when one is no address.
+    pub fn addresses(&self) -> Result<Vec<Address>> {
+        addresses(&self.address)
     }
 
-    pub(crate) fn parts(&self) -> Result<(tonic::transport::Endpoint, Connector)> {
-        let (address, tls) = (self.address.parse::<Address>()?, self.credentials.tls.clone());
+    /// Returns what connects to one of them, wherever it is said to be.
+    pub(crate) fn parts(&self, address: &Address) -> Result<(tonic::transport::Endpoint, Connector)> {
+        let (address, tls) = (address.clone(), self.credentials.tls.clone());
         Ok((endpoint(&address, tls.is_some())?, Connector { address, tls }))
     }
 
-    pub(crate) fn link(&self, channel: Channel) -> Link {
+    /// Returns a channel to one of them as a connection whose calls carry the token. Nobody was asked over it yet.
+    pub fn link(&self, channel: Channel) -> Link {
         InterceptedService::new(channel, Bearer::new(self.credentials.token.as_ref()))
     }
 }

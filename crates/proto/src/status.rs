@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use crate::listen::speaks_tls_only;
 use crate::tls::carried;
 
-/// The most bytes of an error as JSON. In base64 it fits the header list that [`crate::endpoint`] accepts.
+/// The most bytes of an error as JSON. In base64 it fits the header list that [`crate::attempt`] sets.
 const DETAILS_BYTES_MAX: usize = 256 << 10;
 /// The most bytes of a status's message, which is for tools that do not read the details.
 const MESSAGE_BYTES_MAX: usize = 1 << 10;

@@ -19,7 +19,10 @@ mod up;
 
 pub use announce::Announcement;
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
-pub use forebay_dispatcher::{GrantFigures, NewToken, Role, Timing, measure_grants, new_token};
+pub use forebay_dispatcher::{
+    GrantFigures, LedgerReport, NewToken, Repaired, Role, Timing, check_ledger, dump_ledger, measure_grants, new_token,
+    repair_ledger,
+};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

@@ -32,6 +32,12 @@ pub struct DispatcherConfig {
     pub listen: SocketAddr,
     /// The folder of its ledger and blobs.
     pub state_dir: PathBuf,
+    /// Where the ledger is instead: `etcd://host:2379,host:2379/prefix`.
+    pub store: Option<String>,
+    /// `host:port` that others reach it at.
+    pub advertise: Option<String>,
+    /// A folder of blobs that several dispatchers share.
+    pub blob_dir: Option<PathBuf>,
     /// Its certificates. Default: none, in the clear.
     pub tls: TlsFiles,
     /// The file of tokens. Default: none, everybody may do everything.
@@ -45,7 +51,7 @@ pub struct DispatcherConfig {
 /// Settings of a worker's process.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The dispatcher, and what to show it.
+    /// The dispatcher, or several of one service, and what to show them.
     pub dispatcher: Remote,
     /// The certificates that it listens with. Default: none, in the clear.
     pub tls: TlsFiles,
@@ -73,6 +79,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let stop = stop_on_signal()?;
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing) = (config.listen, config.timing);
+        (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let (address, dispatcher) = Dispatcher::bind(options).await?;

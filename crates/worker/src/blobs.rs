@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use bytes::{Bytes, BytesMut};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
-use forebay_proto::{GetBlobRequest, Link, Remote, client, to_error};
+use forebay_proto::{GetBlobRequest, Link, Remote, attempt, client, to_error};
 
 use crate::lock::lock;
 use crate::options::BLOB_CACHE_BYTES_MAX;
@@ -25,14 +25,15 @@ struct Cache {
 /// The dispatcher's blobs.
 pub(crate) struct BlobStore {
     dispatcher: Remote,
-    link: Link,
+    /// To the one that leads, as long as it answers.
+    link: Mutex<Option<Link>>,
     cache: Mutex<Cache>,
 }
 
 impl BlobStore {
-    /// Connects when the first blob is wanted. Must be called within a runtime.
-    pub(crate) fn new(dispatcher: Remote) -> Result<Self> {
-        Ok(Self { link: dispatcher.lazy()?, dispatcher, cache: Mutex::default() })
+    /// Connects when the first blob is wanted.
+    pub(crate) fn new(dispatcher: Remote) -> Self {
+        Self { dispatcher, link: Mutex::default(), cache: Mutex::default() }
     }
 
     /// Returns a blob of a tenant. What is kept here may be another's of the same name, and so the same: the dispatcher, which
@@ -45,15 +46,28 @@ impl BlobStore {
         if let Some(bytes) = lock(&self.cache).blobs.get(id) {
             return Ok(bytes.clone());
         }
-        let bytes = self.fetch(id, tenant).await?;
+        let fetched = self.fetch(id, tenant).await;
+        if fetched.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable) {
+            *lock(&self.link) = None;
+        }
+        let bytes = fetched?;
         lock(&self.cache).keep(id, &bytes);
         Ok(bytes)
+    }
+
+    async fn link(&self) -> Result<Link> {
+        let known = lock(&self.link).clone();
+        let link = match known {
+            Some(link) => link,
+            None => attempt(&self.dispatcher).await?,
+        };
+        Ok(lock(&self.link).get_or_insert(link).clone())
     }
 
     async fn fetch(&self, id: &BlobId, tenant: &str) -> Result<Bytes> {
         let failed = |status: tonic::Status| to_error(&status, &self.dispatcher.address);
         let request = GetBlobRequest { id: id.0.clone(), tenant: tenant.to_owned() };
-        let mut parts = client(self.link.clone()).get_blob(request).await.map_err(failed)?.into_inner();
+        let mut parts = client(self.link().await?).get_blob(request).await.map_err(failed)?.into_inner();
         let mut bytes = BytesMut::new();
         while let Some(part) = parts.message().await.map_err(failed)? {
             bytes.extend_from_slice(&part.data);

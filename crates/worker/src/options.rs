@@ -28,7 +28,7 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// How a worker runs.
 #[derive(Clone)]
 pub struct Options {
-    /// The dispatcher, and what to show it.
+    /// The dispatcher, or several of one service, and what to show them.
     pub dispatcher: Remote,
     /// Where it listens. Default: any free port of the loopback interface.
     pub listen: SocketAddr,

@@ -1,13 +1,12 @@
 //! The worker as a process sees it: bind, run until told to stop, leave in order.
 
 use std::future::Future;
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
 use forebay_data::{Arena, Memory};
-use forebay_proto::Address;
+use forebay_proto::{Address, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +43,7 @@ impl Worker {
     /// # Errors
     /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
-        let dispatcher: Address = options.dispatcher.address.parse()?;
+        let dispatchers = options.dispatcher.addresses()?;
         let taken = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorKind::Conflict,
@@ -57,9 +56,9 @@ impl Worker {
         let listens = listener.local_addr()?;
         let address = match &options.advertise {
             Some(advertise) => advertise.parse::<Address>()?.to_string(),
-            None => reachable(listens, &dispatcher).to_string(),
+            None => dispatchers.first().map_or(listens, |first| reachable(listens, first)).to_string(),
         };
-        let blobs = BlobStore::new(options.dispatcher.clone())?;
+        let blobs = BlobStore::new(options.dispatcher.clone());
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
@@ -143,22 +142,5 @@ impl Drop for Ended {
     fn drop(&mut self) {
         self.stop.cancel();
         self.shelf.clear();
-    }
-}
-
-/// Where others reach a listener on every interface: the one that leads to the dispatcher. Nothing is sent.
-fn reachable(listens: SocketAddr, dispatcher: &Address) -> SocketAddr {
-    if !listens.ip().is_unspecified() {
-        return listens;
-    }
-    let route = || {
-        let any = if listens.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(dispatcher.to_string())?;
-        socket.local_addr()
-    };
-    match route() {
-        Ok(local) => SocketAddr::new(local.ip(), listens.port()),
-        Err(_) => listens,
     }
 }

@@ -168,7 +168,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
         """Runs the pipeline on a service.
 
         Args:
-            service: What `up` or `connect` returned, or an address, `forebay://host:port`.
+            service: What `up` or `connect` returned, or an address, `forebay://host:port` (see `connect`).
             job: The job's name. Who asks for the same pipeline under the same name joins the job.
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.

@@ -100,7 +100,7 @@ class Service:
 
     @property
     def address(self) -> str:
-        """The dispatcher's address, `forebay://host:port`."""
+        """The dispatcher's address, `forebay://host:port`; of several, all of them with commas between."""
         return self._client.address
 
     def jobs(self) -> list[JobStatus]:
@@ -188,7 +188,8 @@ def connect(
     """Connects to a service.
 
     Args:
-        address: Where its dispatcher is, `forebay://host:port`. Default: `$FOREBAY_SERVICE`.
+        address: Where its dispatcher is, `forebay://host:port`; of several, of which one leads, all of them with commas
+            between: `forebay://a:7070,b:7070`. Default: `$FOREBAY_SERVICE`.
         timeout: Seconds to wait for an answer.
         tls: The certificates to trust and to show. Default: those that `$FOREBAY_TLS_CA`, `_CERT`, `_KEY` and `_NAME`
             say; where there is no authority, the connection is in the clear.

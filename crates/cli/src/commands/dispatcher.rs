@@ -14,6 +14,9 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
     dispatcher_main(DispatcherConfig {
         listen: arguments.listen,
         state_dir: arguments.state_dir,
+        store: arguments.store,
+        advertise: arguments.advertise,
+        blob_dir: arguments.blob_dir,
         tls: arguments.identity.into(),
         tokens: arguments.tokens,
         timing: Timing { heartbeat, lease, ..Timing::default() },

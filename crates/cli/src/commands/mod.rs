@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
+pub(crate) mod ledger;
 pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod selftest;

@@ -30,7 +30,7 @@ const HEADINGS: [&str; 15] = [
 const LEGEND: &str = "\
 SAMPLES came, each ONCE in every epoch, with their BYTES, in their ORDER. WAIT: the consumer's longest without a fault,
 and WITH FAULT from the fault on, in ms. RESUMED: ms from the last restart to the end of that wait. TWICE: splits computed
-more than once, of those that were in flight. LEFT: processes, memory, sockets, files and leases left behind.";
+more than once, of those that were in flight or late. LEFT: processes, memory, sockets, files and leases left behind.";
 
 #[derive(Serialize)]
 struct Report {

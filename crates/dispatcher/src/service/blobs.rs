@@ -20,15 +20,17 @@ pub(super) async fn missing(store: &BlobStore, ids: Vec<String>) -> Result<Vec<S
         return Err(Error::invalid(format!("{} blobs asked about at once; the most is {IDS_MAX}", ids.len())));
     }
     let store = store.clone();
-    let look = move || ids.into_iter().map(BlobId).filter(|id| !store.has(id)).map(|id| id.0).collect();
-    tokio::task::spawn_blocking(look).await.map_err(|e| Error::internal(format!("looking for blobs ended: {e}")))
+    let look = move || store.missing(ids.into_iter().map(BlobId));
+    let missing = tokio::task::spawn_blocking(look).await;
+    let missing = missing.map_err(|e| Error::internal(format!("looking for blobs ended: {e}")))??;
+    Ok(missing.into_iter().map(|id| id.0).collect())
 }
 
 pub(super) async fn put(store: &BlobStore, mut inbound: Streaming<BlobPart>) -> Result<(), Status> {
     let first = super::first(&mut inbound).await?;
     let id = BlobId(first.id.clone());
     let incoming = store.receive(&id.0).map_err(refuse)?;
-    if store.has(&id) {
+    if missing(store, vec![id.0]).await.map_err(refuse)?.is_empty() {
         return Ok(());
     }
     let (parts, inbox) = mpsc::channel(PARTS_AHEAD);

@@ -10,7 +10,7 @@ use tonic::{Status, Streaming};
 
 use super::{first, refuse};
 use crate::access::Principal;
-use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::records::Position;
 use crate::state::{Input, SessionId};
 use crate::tenant::Tenant;

@@ -23,8 +23,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::{Principal, Role, caller};
-use crate::actor::Handle;
 use crate::jobs::Opener;
+use crate::office::{Office, Seat};
 use crate::store::BlobStore;
 use crate::tenant::check_name;
 
@@ -35,16 +35,22 @@ const PROGRESS_MAX: usize = 16;
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What answers requests.
+/// What answers requests; while this process does not lead, with who does.
 pub(crate) struct Service {
-    actor: Handle,
-    blobs: BlobStore,
-    opener: Arc<Opener>,
+    office: Arc<Office>,
 }
 
 impl Service {
-    pub(crate) fn new(actor: Handle, blobs: BlobStore, opener: Opener) -> Self {
-        Self { actor, blobs, opener: Arc::new(opener) }
+    pub(crate) fn new(office: Arc<Office>) -> Self {
+        Self { office }
+    }
+
+    fn seat(&self) -> Result<Arc<Seat>, Status> {
+        self.office.seat().map_err(refuse)
+    }
+
+    fn blobs(&self, tenant: &str) -> Result<BlobStore, Status> {
+        Ok(self.seat()?.blobs.of(tenant))
     }
 }
 
@@ -56,6 +62,7 @@ impl Dispatcher for Service {
     type WorkStream = Events<WorkerEvent>;
 
     async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
+        self.seat()?;
         Ok(Response::new(GetVersionResponse { version: VERSION.to_owned() }))
     }
 
@@ -63,13 +70,13 @@ impl Dispatcher for Service {
         &self,
         request: Request<MissingBlobsRequest>,
     ) -> Result<Response<MissingBlobsResponse>, Status> {
-        let blobs = self.blobs.of(&caller(&request, Role::Client)?.tenant.name);
+        let blobs = self.blobs(&caller(&request, Role::Client)?.tenant.name)?;
         let ids = blobs::missing(&blobs, request.into_inner().ids).await;
         Ok(Response::new(MissingBlobsResponse { ids: ids.map_err(refuse)? }))
     }
 
     async fn put_blob(&self, request: Request<Streaming<BlobPart>>) -> Result<Response<PutBlobResponse>, Status> {
-        let blobs = self.blobs.of(&caller(&request, Role::Client)?.tenant.name);
+        let blobs = self.blobs(&caller(&request, Role::Client)?.tenant.name)?;
         blobs::put(&blobs, request.into_inner()).await?;
         Ok(Response::new(PutBlobResponse {}))
     }
@@ -77,14 +84,14 @@ impl Dispatcher for Service {
     async fn get_blob(&self, request: Request<GetBlobRequest>) -> Result<Response<Self::GetBlobStream>, Status> {
         let principal = caller(&request, Role::Worker)?;
         let GetBlobRequest { id, tenant } = request.into_inner();
-        let blobs = self.blobs.of(&whose(&principal, tenant).map_err(refuse)?);
+        let blobs = self.blobs(&whose(&principal, tenant).map_err(refuse)?)?;
         Ok(Response::new(Box::pin(blobs::get(&blobs, id))))
     }
 
     async fn open_job(&self, request: Request<OpenJobRequest>) -> Result<Response<Self::OpenJobStream>, Status> {
         let principal = caller(&request, Role::Client)?;
         let (events, stream) = mpsc::channel(PROGRESS_MAX);
-        let opener = self.opener.clone();
+        let opener = self.seat()?.opener.clone();
         tokio::spawn(open(opener, principal, request.into_inner(), events));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -94,17 +101,17 @@ impl Dispatcher for Service {
         request: Request<Streaming<ConsumerMessage>>,
     ) -> Result<Response<Self::ConsumeStream>, Status> {
         let principal = caller(&request, Role::Client)?;
-        Ok(Response::new(Box::pin(consume::begin(&self.actor, &principal, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(consume::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
         let principal = caller(&request, Role::Worker)?;
-        Ok(Response::new(Box::pin(work::begin(&self.actor, &principal, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(work::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
     }
 
     async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
         let sees = caller(&request, Role::Client)?.sees();
-        Ok(Response::new(ListJobsResponse { jobs: self.actor.list_jobs(sees).await.map_err(refuse)? }))
+        Ok(Response::new(ListJobsResponse { jobs: self.seat()?.actor.list_jobs(sees).await.map_err(refuse)? }))
     }
 
     async fn list_workers(
@@ -112,7 +119,7 @@ impl Dispatcher for Service {
         request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         let sees = caller(&request, Role::Client)?.sees();
-        Ok(Response::new(ListWorkersResponse { workers: self.actor.list_workers(sees).await.map_err(refuse)? }))
+        Ok(Response::new(ListWorkersResponse { workers: self.seat()?.actor.list_workers(sees).await.map_err(refuse)? }))
     }
 
     async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
@@ -120,7 +127,7 @@ impl Dispatcher for Service {
         let CancelJobRequest { name, tenant } = request.into_inner();
         let tenant =
             if tenant.is_empty() { principal.tenant.name.clone() } else { whose_job(&principal, &name, tenant)? };
-        self.actor.cancel(tenant, name).await.map_err(refuse)?;
+        self.seat()?.actor.cancel(tenant, name).await.map_err(refuse)?;
         Ok(Response::new(CancelJobResponse {}))
     }
 }

@@ -12,7 +12,7 @@ use tonic::{Status, Streaming};
 
 use super::{first, refuse};
 use crate::access::Principal;
-use crate::actor::{Command, Handle, PORT_EVENTS_MAX, Port};
+use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::state::{Input, SessionId};
 
 pub(super) async fn begin(

@@ -2,10 +2,11 @@
 //! its own: whoever knows the hash of another's does not have it.
 //!
 //! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
-//! again on its way out; one that rotted is removed, so that whoever has it hands it in again.
+//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers share
+//! them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -13,15 +14,20 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
+use super::etcd::EtcdBlobs;
+use super::incoming::Incoming;
+
 /// The folder of the blobs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
-    dir: PathBuf,
-    bytes_max: u64,
+    pub(super) dir: PathBuf,
+    pub(super) bytes_max: u64,
+    /// Where they are, too, for other dispatchers.
+    pub(super) etcd: Option<EtcdBlobs>,
 }
 
 impl BlobStore {
-    /// Opens the folder, and removes what a crash left behind.
+    /// Opens the folder of this dispatcher alone, and removes what a crash left behind.
     ///
     /// # Errors
     /// What the disk says.
@@ -29,18 +35,55 @@ impl BlobStore {
         let dir = state_dir.join("blobs");
         std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
         clean(&dir)?;
-        Ok(Self { dir, bytes_max })
+        Ok(Self { dir, bytes_max, etcd: None })
+    }
+
+    /// Opens a folder that other dispatchers may be writing to.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn shared(dir: &Path, bytes_max: u64) -> Result<Self> {
+        std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
+        Ok(Self { dir: dir.to_owned(), bytes_max, etcd: None })
+    }
+
+    /// Opens the folder of this dispatcher, as a cache of what is in etcd.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) fn cached(state_dir: &Path, bytes_max: u64, etcd: EtcdBlobs) -> Result<Self> {
+        Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
     }
 
     /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
     pub(crate) fn of(&self, tenant: &str) -> Self {
         let dir = if tenant.is_empty() { self.dir.clone() } else { self.dir.join(tenant) };
-        Self { dir, bytes_max: self.bytes_max }
+        Self { dir, bytes_max: self.bytes_max, etcd: self.etcd.as_ref().map(|etcd| etcd.of(tenant)) }
     }
 
     /// Says whether a blob is kept.
-    pub(crate) fn has(&self, id: &BlobId) -> bool {
-        check(&id.0).is_ok() && self.path(id).exists()
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer.
+    pub(crate) fn has(&self, id: &BlobId) -> Result<bool> {
+        match &self.etcd {
+            _ if check(&id.0).is_err() => Ok(false),
+            Some(etcd) => Ok(etcd.size(&id.0)?.is_some()),
+            None => Ok(self.path(id).exists()),
+        }
+    }
+
+    /// Returns those of some blobs that are not kept.
+    ///
+    /// # Errors
+    /// As [`BlobStore::has`].
+    pub(crate) fn missing(&self, ids: impl IntoIterator<Item = BlobId>) -> Result<Vec<BlobId>> {
+        let lacks = |id: BlobId| match self.has(&id) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(id)),
+            Err(e) => Some(Err(e)),
+        };
+        ids.into_iter().filter_map(lacks).collect()
     }
 
     /// Keeps bytes that are at hand.
@@ -49,7 +92,7 @@ impl BlobStore {
     /// What the disk says.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<BlobId> {
         let id = BlobId::of(bytes);
-        if !self.has(&id) {
+        if !self.has(&id)? {
             let mut incoming = self.receive(&id.0)?;
             incoming.write(bytes)?;
             incoming.finish()?;
@@ -63,11 +106,7 @@ impl BlobStore {
     /// Invalid when `id` is no hash; what the disk says.
     pub(crate) fn receive(&self, id: &str) -> Result<Incoming> {
         check(id)?;
-        std::fs::create_dir_all(&self.dir).map_err(|e| at(&self.dir, e))?;
-        let part = self.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
-        let file = File::create_new(&part).map_err(|e| at(&part, e))?;
-        let store = self.clone();
-        Ok(Incoming { store, id: BlobId(id.to_owned()), part, file, hasher: blake3::Hasher::new(), bytes: 0 })
+        Incoming::new(self.clone(), BlobId(id.to_owned()))
     }
 
     /// Calls `see` with the parts of a blob, until it says false.
@@ -77,6 +116,9 @@ impl BlobStore {
     pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
         check(&id.0)?;
         let path = self.path(id);
+        if !path.exists() {
+            self.fetch(id)?;
+        }
         let mut file = File::open(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => missing(&id.0),
             _ => at(&path, e),
@@ -103,61 +145,18 @@ impl BlobStore {
             .hint("open the job again: what is missing is then handed in anew"))
     }
 
-    fn path(&self, id: &BlobId) -> PathBuf {
+    /// Takes a blob over from etcd, if it is there.
+    fn fetch(&self, id: &BlobId) -> Result<()> {
+        let Some(etcd) = &self.etcd else { return Ok(()) };
+        let Some(bytes) = etcd.size(&id.0)? else { return Ok(()) };
+        // It is there already: it is not to be written once more.
+        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?;
+        etcd.read(&id.0, bytes, |part| incoming.write(&part))?;
+        incoming.finish()
+    }
+
+    pub(super) fn path(&self, id: &BlobId) -> PathBuf {
         self.dir.join(&id.0)
-    }
-}
-
-/// A blob on its way in. Dropped before its end, it leaves nothing behind.
-pub(crate) struct Incoming {
-    store: BlobStore,
-    id: BlobId,
-    part: PathBuf,
-    file: File,
-    hasher: blake3::Hasher,
-    bytes: u64,
-}
-
-impl Incoming {
-    /// Takes the next part.
-    ///
-    /// # Errors
-    /// Exhausted when the blob is too large; what the disk says.
-    pub(crate) fn write(&mut self, part: &[u8]) -> Result<()> {
-        self.bytes += part.len() as u64;
-        if self.bytes > self.store.bytes_max {
-            let max = self.store.bytes_max;
-            return Err(Error::new(ErrorKind::Exhausted, format!("a blob is larger than {max} bytes"))
-                .hint("put the data in files that every worker can read, or raise the dispatcher's blob limit"));
-        }
-        self.hasher.update(part);
-        self.file.write_all(part).map_err(|e| at(&self.part, e))
-    }
-
-    /// Puts the blob in its place.
-    ///
-    /// # Errors
-    /// Data when the bytes are not what the id says; what the disk says.
-    pub(crate) fn finish(self) -> Result<()> {
-        let hash = self.hasher.finalize().to_hex();
-        if hash.as_str() != self.id.0 {
-            return Err(Error::data(format!("the bytes of blob {} have the hash {hash}", self.id.0))
-                .hint("they were changed on the way: try again"));
-        }
-        let path = self.store.path(&self.id);
-        let save = || {
-            self.file.sync_all()?;
-            std::fs::rename(&self.part, &path)?;
-            File::open(&self.store.dir)?.sync_all()
-        };
-        save().map_err(|e| at(&path, e))
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        // After a rename there is nothing here to remove.
-        let _ = std::fs::remove_file(&self.part);
     }
 }
 
@@ -186,7 +185,7 @@ fn missing(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("the dispatcher keeps no blob {id}"))
 }
 
-fn at(path: &Path, e: std::io::Error) -> Error {
+pub(super) fn at(path: &Path, e: std::io::Error) -> Error {
     let message = format!("cannot write or read a blob: {e}");
     Error::new(Error::from(e).kind(), message).with("file", path.display())
 }
@@ -233,7 +232,7 @@ mod tests {
         let store = BlobStore::open(dir.path(), 1 << 20)?;
         let [a, b] = ["a", "b"].map(|tenant| store.of(tenant));
         let id = a.put(b"bytes")?;
-        assert!(a.has(&id) && !b.has(&id) && !store.has(&id) && read(&b, &id).is_err());
+        assert!(a.has(&id)? && !b.has(&id)? && !store.has(&id)? && read(&b, &id).is_err());
         std::mem::forget(b.receive(&id.0)?);
         BlobStore::open(dir.path(), 1)?;
         assert_eq!(read(&a, &id)?, b"bytes");
@@ -251,7 +250,7 @@ mod tests {
         assert_eq!(read(&store, &id).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
         for id in ["../ledger.redb", "", &"A".repeat(64)] {
             assert_eq!(store.receive(id).err().map(|e| e.kind()), Some(ErrorKind::Invalid));
-            assert!(!store.has(&BlobId(id.to_owned())));
+            assert!(!store.has(&BlobId(id.to_owned()))?);
         }
         Ok(())
     }

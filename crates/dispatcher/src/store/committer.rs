@@ -1,33 +1,39 @@
-//! One thread that writes batches, so that no task ever waits for the disk.
+//! What writes batches, so that nothing else ever waits for the disk: a thread that owns a file, or a task that owns the
+//! ledger in etcd. This is the seam between them: batches go in, and each comes out once it is durable.
 //!
 //! While one batch is being written the next gathers, so the number of grants in a second does not depend on how
-//! many flushes the disk does in one (group commit). When the disk refuses, nothing is acknowledged and nothing is
-//! lost: the same batch is tried again until it is written.
+//! many flushes the disk does in one (group commit). When the store refuses, nothing is acknowledged and nothing is
+//! lost: the same batch is tried again until it is written, or until this process leads no more.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use tokio::sync::mpsc;
 
+use super::etcd::{EtcdLedger, Refusal};
 use super::ledger::LedgerStore;
 use crate::records::Batch;
+use crate::term::Term;
 
 /// The pause between attempts to write to a disk that refuses.
 const PAUSE: Duration = Duration::from_millis(500);
+/// And to an etcd that does not answer: a term is short.
+const PAUSE_ETCD: Duration = Duration::from_millis(100);
 
 /// A batch is durable.
 #[derive(Debug)]
 pub(crate) struct Done;
 
-/// The thread's handle. At most one batch is on its way. Dropping it ends the thread.
+/// The writer's handle. At most one batch is on its way. Dropping it ends the writer.
 pub(crate) struct Committer {
     batches: mpsc::Sender<Batch>,
     done: mpsc::Receiver<Done>,
 }
 
 impl Committer {
-    /// Starts the thread.
+    /// Starts a thread that writes to a file.
     ///
     /// # Errors
     /// Exhausted when no thread can be started.
@@ -41,15 +47,23 @@ impl Committer {
         Ok(Self { batches, done })
     }
 
+    /// Starts a task that writes to etcd, and ends `term` when somebody else leads.
+    pub(crate) fn elected(ledger: EtcdLedger, term: Arc<Term>) -> Self {
+        let (batches, inbox) = mpsc::channel(1);
+        let (outbox, done) = mpsc::channel(1);
+        tokio::spawn(replicate(ledger, term, inbox, outbox));
+        Self { batches, done }
+    }
+
     /// Hands a batch over. Call it again only after [`Committer::done`].
     ///
     /// # Errors
-    /// Internal when the thread is gone.
+    /// Internal when the writer is gone.
     pub(crate) fn send(&self, batch: Batch) -> Result<()> {
         self.batches.try_send(batch).map_err(|_| Error::internal("the ledger's thread is gone"))
     }
 
-    /// Waits until the batch is durable. `None` when the thread is gone.
+    /// Waits until the batch is durable. `None` when the writer is gone.
     ///
     /// # Cancel safety
     /// Safe.
@@ -66,7 +80,7 @@ fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receive
                 Some(ledger) => Ok(ledger),
                 None => LedgerStore::open(state_dir),
             };
-            match ledger.and_then(|l| l.commit(&batch).map(|()| l)) {
+            match ledger.and_then(|mut l| l.commit(&batch).map(|()| l)) {
                 Ok(ledger) => {
                     store = Some(ledger);
                     break;
@@ -80,6 +94,35 @@ fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receive
             }
         }
         if outbox.blocking_send(Done).is_err() {
+            return;
+        }
+    }
+}
+
+async fn replicate(
+    mut ledger: EtcdLedger,
+    term: Arc<Term>,
+    mut inbox: mpsc::Receiver<Batch>,
+    outbox: mpsc::Sender<Done>,
+) {
+    while let Some(batch) = inbox.recv().await {
+        loop {
+            match ledger.commit(&batch).await {
+                Ok(()) => break,
+                Err(Refusal::Deposed(why)) => {
+                    tracing::warn!(why, "nothing more is written by this dispatcher");
+                    return term.end();
+                }
+                Err(Refusal::Failed(error)) => {
+                    tracing::error!(%error, "nothing is granted until the ledger can be written");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE_ETCD) => {}
+                () = outbox.closed() => return,
+            }
+        }
+        if outbox.send(Done).await.is_err() {
             return;
         }
     }

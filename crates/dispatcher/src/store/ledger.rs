@@ -1,36 +1,49 @@
 //! The ledger on disk: one redb file, whose size depends on what is outstanding and not on what was ever granted.
 //!
-//! Tables: `meta` (format, next token, next job), `jobs` (JSON by number), `frontiers`, `grants` (token, worker,
-//! address by split), `lost` (the error, as JSON, by sample). A commit is durable when it returns, and replaces one consistent state by the next: a crash
-//! leaves the one or the other. Keys and values are fixed for format 1; a later format is refused.
+//! Tables: `meta` (the format, and how many batches were ever written) and `rows` (see `sealed`). A commit is durable when it
+//! returns, and replaces one consistent state by the next: a crash leaves the one or the other.
+//!
+//! Invariant: what is loaded is what was committed last, or nothing is. The file's own checksums are verified whole when it
+//! is opened, and then each row's. redb mends a file whose last commit was torn by going back to the one before, and
+//! cannot tell that from one whose last commit rotted: the witness can (see `witness`).
+//! Formats: keys and values are fixed for a format; the one before is read and written anew, others are refused.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use forebay_core::{Error, ErrorKind, Result, WorkerId};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use forebay_core::Result;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
-use crate::records::{Batch, Grant, Ledger, Position};
+use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
+use super::rows::Row;
+use super::witness::Witness;
+use super::{sealed, v1};
+use crate::records::{Batch, Ledger};
 
-const FORMAT: u64 = 1;
+/// The format that is written, and the oldest that is read.
+pub(super) const FORMAT: u64 = 2;
+pub(super) const FORMAT_OLDEST: u64 = 1;
+/// The name of the file in a state folder.
+pub(super) const FILE: &str = "ledger.redb";
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-const JOBS: TableDefinition<u64, &[u8]> = TableDefinition::new("jobs");
-/// (job, consumer) to (epoch, ordinal).
-const FRONTIERS: TableDefinition<(u64, u32), (u64, u64)> = TableDefinition::new("frontiers");
-/// To (token, worker, address).
-const GRANTS: TableDefinition<GrantKey, (u64, u128, &str)> = TableDefinition::new("grants");
-/// To the error as JSON.
-const LOST: TableDefinition<LostRow, &str> = TableDefinition::new("lost");
-/// (job, consumer, epoch, ordinal, sample, repetition).
-type LostRow = (u64, u32, u64, u64, u64, u64);
-/// (job, consumer, epoch, ordinal).
-type GrantKey = (u64, u32, u64, u64);
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 
 /// The open ledger.
 pub(crate) struct LedgerStore {
     path: PathBuf,
     db: Database,
+    witness: Witness,
+    /// Batches that were ever written.
+    batches: u64,
+}
+
+/// What a ledger has, row by row, whether it can be believed or not.
+pub(super) struct Found {
+    pub(super) batches: u64,
+    pub(super) rows: Vec<Row>,
+    /// What cannot be read, and why.
+    pub(super) unreadable: Vec<String>,
 }
 
 impl LedgerStore {
@@ -40,132 +53,88 @@ impl LedgerStore {
     /// Conflict when another dispatcher has it open; Version when a later one wrote it; Data when it is corrupt;
     /// what the disk says.
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
-        let path = state_dir.join("ledger.redb");
+        let path = state_dir.join(FILE);
         let new = !path.exists();
-        let db = Database::create(&path).map_err(|e| cannot_open(&path, e))?;
-        let store = Self { path, db };
+        let mut witness = Witness::open(state_dir)?;
+        if new {
+            // Whoever moved the ledger away wants another.
+            witness.saw(0)?;
+        }
+        let db = open_whole(&path)?;
+        let mut store = Self { path, db, witness, batches: 0 };
         if new {
             // The file's own name must outlive a power cut, too.
             std::fs::File::open(state_dir).and_then(|d| d.sync_all()).map_err(|e| disk(&store.path, e))?;
         }
         store.check_format()?;
+        store.batches = store.read(batches)?;
+        store.witness.check(store.batches).map_err(|what| corrupt(&store.path, what))?;
         Ok(store)
     }
 
     fn check_format(&self) -> Result<()> {
-        let found = self.read(|tx| match tx.open_table(META) {
-            Ok(meta) => Ok(meta.get("format")?.map(|v| v.value())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(e) => Err(e.into()),
-        })?;
+        let found = self.read(format)?;
         match found {
-            Some(FORMAT) => self.write(|tx| {
-                // An early ledger has no such table.
-                tx.open_table(LOST)?;
-                Ok(())
-            }),
+            Some(FORMAT) => Ok(()),
             None => self.write(|tx| {
                 tx.open_table(META)?.insert("format", FORMAT)?;
                 // Readers need not ask whether the tables are there.
-                tx.open_table(JOBS)?;
-                tx.open_table(FRONTIERS)?;
-                tx.open_table(GRANTS)?;
-                tx.open_table(LOST)?;
-                Ok(())
+                tx.open_table(ROWS)?;
+                Ok(Ok(()))
             }),
-            Some(later) => Err(Error::new(
-                ErrorKind::Version,
-                format!("the dispatcher's ledger has format {later}, and this version reads format {FORMAT}"),
-            )
-            .with("file", self.path.display())
-            .hint("run the version of forebay that wrote it, or use another state folder")),
+            Some(1) => self.upgrade(),
+            Some(other) => Err(another_format(other, &self.path)),
         }
+    }
+
+    /// Writes a ledger of format 1 anew. The file as it was is kept beside, for the version that wrote it.
+    fn upgrade(&self) -> Result<()> {
+        let kept = self.path.with_extension("redb.format-1");
+        keep(&self.path, &kept)?;
+        self.write(|tx| {
+            let ledger = match v1::take(tx)? {
+                Ok(ledger) => ledger,
+                Err(what) => return Ok(Err(corrupt(&self.path, what))),
+            };
+            tx.open_table(META)?.insert("format", FORMAT)?;
+            put(tx, &ledger.to_batch(), 0)
+        })?;
+        tracing::info!(file = %self.path.display(), kept = %kept.display(), "a ledger of format 1 was written anew");
+        Ok(())
     }
 
     /// Reads everything.
     ///
     /// # Errors
-    /// Data when a record cannot be read.
+    /// Data when a row cannot be read.
     pub(crate) fn load(&self) -> Result<Ledger> {
-        let mut unreadable = None;
-        let ledger = self.read(|tx| {
-            let mut ledger = Ledger::default();
-            let meta = tx.open_table(META)?;
-            let number = |key| Ok::<_, redb::Error>(meta.get(key)?.map_or(0, |v| v.value()));
-            (ledger.next_token, ledger.next_job) = (number("next_token")?, number("next_job")?);
-            for row in tx.open_table(JOBS)?.iter()? {
-                let (id, json) = row?;
-                match serde_json::from_slice(json.value()) {
-                    Ok(job) => drop(ledger.jobs.insert(id.value(), Arc::new(job))),
-                    Err(e) => unreadable = Some(format!("job {}: {e}", id.value())),
-                }
-            }
-            for row in tx.open_table(FRONTIERS)?.iter()? {
-                let (key, (epoch, ordinal)) = row.map(|(k, v)| (k.value(), v.value()))?;
-                ledger.frontiers.insert(key, Position::new(epoch, ordinal));
-            }
-            for row in tx.open_table(GRANTS)?.iter()? {
-                let (key, value) = row?;
-                let ((job, consumer, epoch, ordinal), (token, worker, address)) = (key.value(), value.value());
-                let grant = Grant { token, worker: WorkerId(worker), address: address.into() };
-                ledger.grants.insert(((job, consumer), Position::new(epoch, ordinal)), grant);
-            }
-            for row in tx.open_table(LOST)?.iter()? {
-                let (key, error) = row?;
-                let (job, consumer, epoch, ordinal, sample, repetition) = key.value();
-                let key = ((job, consumer), Position::new(epoch, ordinal), sample, repetition);
-                ledger.lost.insert(key, error.value().into());
-            }
-            Ok(ledger)
-        })?;
-        match unreadable {
-            Some(what) => Err(corrupt(&self.path, what)),
-            None => Ok(ledger),
+        let found = self.read(find)?;
+        if let Some(what) = found.unreadable.first() {
+            return Err(corrupt(&self.path, what.clone()));
         }
+        let mut ledger = Ledger::default();
+        ledger.apply(&Batch::from_rows(found.rows)?);
+        Ok(ledger)
+    }
+
+    /// As if so many batches had been written.
+    pub(super) fn begin_at(mut self, batches: u64) -> Self {
+        self.batches = batches;
+        self
     }
 
     /// Writes a batch; durable when it returns.
     ///
     /// # Errors
     /// What the disk says. Nothing of the batch is written then, and the ledger must be opened again.
-    pub(crate) fn commit(&self, batch: &Batch) -> Result<()> {
+    pub(crate) fn commit(&mut self, batch: &Batch) -> Result<()> {
+        let batches = self.batches + 1;
         self.write(|tx| {
-            let mut jobs = tx.open_table(JOBS)?;
-            let mut frontiers = tx.open_table(FRONTIERS)?;
-            let mut grants = tx.open_table(GRANTS)?;
-            let mut lost = tx.open_table(LOST)?;
-            for (id, job) in &batch.jobs {
-                let Some(job) = job else {
-                    jobs.remove(id)?;
-                    frontiers.retain_in((*id, 0)..=(*id, u32::MAX), |_, _| false)?;
-                    grants.retain_in((*id, 0, 0, 0)..=(*id, u32::MAX, u64::MAX, u64::MAX), |_, _| false)?;
-                    let last = (*id, u32::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
-                    lost.retain_in((*id, 0, 0, 0, 0, 0)..=last, |_, _| false)?;
-                    continue;
-                };
-                jobs.insert(id, serde_json::to_vec(&**job).unwrap_or_default().as_slice())?;
-            }
-            for (key, p) in &batch.frontiers {
-                frontiers.insert(key, (p.epoch, p.ordinal))?;
-            }
-            for (((job, consumer), p), grant) in &batch.grants {
-                let key = (*job, *consumer, p.epoch, p.ordinal);
-                match grant {
-                    Some(g) => drop(grants.insert(key, (g.token, g.worker.0, &*g.address))?),
-                    None => drop(grants.remove(key)?),
-                }
-            }
-            for (((job, consumer), p, sample, repetition), error) in &batch.lost {
-                lost.insert((*job, *consumer, p.epoch, p.ordinal, *sample, *repetition), &**error)?;
-            }
-            let mut meta = tx.open_table(META)?;
-            for (key, value) in [("next_token", batch.next_token), ("next_job", batch.next_job)] {
-                if let Some(value) = value {
-                    meta.insert(key, value)?;
-                }
-            }
-            Ok(())
-        })
+            tx.open_table(META)?.insert("batches", batches)?;
+            put(tx, batch, batches)
+        })?;
+        self.batches = batches;
+        self.witness.saw(batches)
     }
 
     fn read<T>(&self, work: impl FnOnce(&redb::ReadTransaction) -> Result<T, redb::Error>) -> Result<T> {
@@ -173,57 +142,98 @@ impl LedgerStore {
         run().map_err(|e| cannot(&self.path, e))
     }
 
-    fn write(&self, work: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>) -> Result<()> {
-        let run = || {
+    /// What `work` makes of it is written, unless it is an error.
+    fn write(&self, work: impl FnOnce(&WriteTransaction) -> Result<Result<()>, redb::Error>) -> Result<()> {
+        let run = || -> Result<Result<()>, redb::Error> {
             // A new transaction is `Durability::Immediate`: on disk when `commit` returns.
             let tx = self.db.begin_write()?;
-            work(&tx)?;
-            Ok(tx.commit()?)
+            match work(&tx)? {
+                Ok(()) => Ok(Ok(tx.commit()?)),
+                refused => Ok(refused),
+            }
         };
-        run().map_err(|e| cannot(&self.path, e))
+        run().map_err(|e| cannot(&self.path, e))?
     }
 }
 
-fn cannot_open(path: &Path, e: DatabaseError) -> Error {
-    match e {
-        DatabaseError::DatabaseAlreadyOpen => {
-            Error::new(ErrorKind::Conflict, "another dispatcher runs on this state folder")
-                .with("file", path.display())
-                .hint("end it, or give this one another state folder")
+/// Opens a file and verifies all of it.
+pub(super) fn open_whole(path: &Path) -> Result<Database> {
+    // What redb does not expect of a file that it takes for its own, it panics at.
+    let open = || {
+        let mut db = Database::create(path)?;
+        db.check_integrity()?;
+        Ok::<_, DatabaseError>(db)
+    };
+    match catch_unwind(AssertUnwindSafe(open)) {
+        Ok(opened) => opened.map_err(|e| cannot_open(path, e)),
+        Err(_) => Err(corrupt(path, "it contradicts itself".to_owned())),
+    }
+}
+
+/// Copies a file, durably.
+pub(super) fn keep(file: &Path, beside: &Path) -> Result<()> {
+    let copy = || {
+        std::fs::copy(file, beside)?;
+        std::fs::File::open(beside)?.sync_all()
+    };
+    copy().map_err(|e| disk(beside, e))
+}
+
+/// Reads the format; `None` of a ledger that was just made.
+fn format(tx: &redb::ReadTransaction) -> Result<Option<u64>, redb::Error> {
+    match tx.open_table(META) {
+        Ok(meta) => Ok(meta.get("format")?.map(|v| v.value())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Reads how many batches were ever written.
+fn batches(tx: &redb::ReadTransaction) -> Result<u64, redb::Error> {
+    Ok(tx.open_table(META)?.get("batches")?.map_or(0, |v| v.value()))
+}
+
+/// Reads all that there is.
+pub(super) fn find(tx: &redb::ReadTransaction) -> Result<Found, redb::Error> {
+    let batches = batches(tx)?;
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+    for row in tx.open_table(ROWS)?.iter()? {
+        let (key, value) = row?;
+        match sealed::open(key.value(), value.value()) {
+            Ok(row) => rows.push(row),
+            Err(e) => unreadable.push(e.message().to_owned()),
         }
-        DatabaseError::UpgradeRequired(found) => {
-            Error::new(ErrorKind::Version, format!("the dispatcher's ledger is a redb file of version {found}"))
-                .with("file", path.display())
-                .hint("run the version of forebay that wrote it, or use another state folder")
+    }
+    Ok(Found { batches, rows, unreadable })
+}
+
+fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, redb::Error> {
+    let mut rows = tx.open_table(ROWS)?;
+    for row in batch.rows() {
+        match (&row, sealed::key(&row)) {
+            (Row::JobGone { job }, _) => {
+                for kind in sealed::OF_JOB {
+                    let (start, end) = (sealed::of_job(kind, *job), sealed::of_job(kind, job.saturating_add(1)));
+                    rows.retain_in(&start[..]..&end[..], |_, _| false)?;
+                }
+            }
+            (Row::Released { .. }, Some(key)) => drop(rows.remove(&key[..])?),
+            (_, Some(key)) => match sealed::seal(&key, &row, number) {
+                Ok(value) => drop(rows.insert(&key[..], &value[..])?),
+                Err(e) => return Ok(Err(e)),
+            },
+            (_, None) => {}
         }
-        e => cannot(path, e.into()),
     }
-}
-
-fn cannot(path: &Path, e: redb::Error) -> Error {
-    match e {
-        redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => disk(path, e),
-        redb::Error::PreviousIo => disk(path, std::io::Error::other("an earlier write failed")),
-        e => corrupt(path, e.to_string()),
-    }
-}
-
-fn disk(path: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot write the dispatcher's ledger: {e}");
-    Error::new(Error::from(e).kind(), message).with("file", path.display())
-}
-
-fn corrupt(path: &Path, what: String) -> Error {
-    Error::data(format!("the dispatcher's ledger is corrupt: {what}")).with("file", path.display()).hint(
-        "restore it from a copy; or move it away to start with an empty ledger: \
-         jobs then begin anew, and readers that resume from a saved state continue exactly where they were",
-    )
+    Ok(Ok(()))
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_core::{ErrorKind, WorkerId};
+
     use super::*;
-    use crate::records::Update;
+    use crate::records::{Grant, Position, Update};
 
     fn batch() -> Batch {
         let mut batch = Batch::default();
@@ -252,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_dispatcher_a_later_format_and_garbage_are_refused_with_the_path() -> Result<()> {
+    fn a_second_dispatcher_another_format_and_garbage_are_refused_with_the_path() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let store = LedgerStore::open(dir.path())?;
         let refused = |kind| {
@@ -261,13 +271,19 @@ mod tests {
             assert!(error.get("file").is_some_and(|f| f.ends_with("ledger.redb")) && error.get("hint").is_some());
         };
         refused(ErrorKind::Conflict);
-        store.write(|tx| {
-            tx.open_table(META)?.insert("format", FORMAT + 1)?;
-            Ok(())
-        })?;
         drop(store);
-        refused(ErrorKind::Version);
-        let file = dir.path().join("ledger.redb");
+        for format in [FORMAT + 1, FORMAT_OLDEST - 1] {
+            let path = dir.path().join(FILE);
+            let (db, witness) = (open_whole(&path)?, Witness::open(dir.path())?);
+            let store = LedgerStore { path, db, witness, batches: 0 };
+            store.write(|tx| {
+                tx.open_table(META)?.insert("format", format)?;
+                Ok(Ok(()))
+            })?;
+            drop(store);
+            refused(ErrorKind::Version);
+        }
+        let file = dir.path().join(FILE);
         let whole = std::fs::read(&file)?;
         std::fs::write(&file, vec![0xa5; whole.len()])?;
         refused(ErrorKind::Data);

@@ -1,9 +1,25 @@
-//! The disk: the ledger (small, durable, one transaction at a time) and the blobs (large, named by their content).
+//! What outlives the dispatcher: the ledger (small, durable, one transaction at a time) and the blobs (large, named by
+//! their content). In files of one dispatcher's state folder, or in etcd for several of which one leads.
 
 mod blobs;
 mod committer;
+#[cfg(test)]
+mod damage;
+mod etcd;
+mod failure;
+#[cfg(test)]
+mod golden;
+mod incoming;
 mod ledger;
+mod repair;
+mod rows;
+mod sealed;
+mod v1;
+mod witness;
 
-pub(crate) use blobs::{BlobStore, Incoming};
+pub(crate) use blobs::BlobStore;
 pub(crate) use committer::Committer;
+pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
+pub(crate) use incoming::Incoming;
 pub(crate) use ledger::LedgerStore;
+pub use repair::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};

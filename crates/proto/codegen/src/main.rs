@@ -1,12 +1,21 @@
-//! Writes `../src/generated/` from `../proto/`. Run it in its own folder: `cargo run`.
+//! Writes generated Rust code beside the .proto files that it is made of. Run it in its own folder: `cargo run`.
 
 use std::path::Path;
 
+/// A crate, its .proto file, and where the code goes.
+const FILES: [(&str, &str, &str); 2] =
+    [("proto", "forebay.proto", "src/generated"), ("dispatcher", "etcd.proto", "src/store/etcd/generated")];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let out = crate_dir.join("src/generated");
-    std::fs::create_dir_all(&out)?;
-    let files = protox::compile(["forebay.proto"], [crate_dir.join("proto")])?;
-    tonic_prost_build::configure().out_dir(&out).bytes(".forebay.v1.BlobPart").compile_fds(files)?;
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (name, file, out) in FILES {
+        let folder = crates.join(name);
+        let out = folder.join(out);
+        std::fs::create_dir_all(&out)?;
+        let files = protox::compile([file], [folder.join("proto")])?;
+        // The servers of etcd are not ours.
+        let serves = name == "proto";
+        tonic_prost_build::configure().build_server(serves).out_dir(&out).bytes(".forebay.v1.BlobPart").compile_fds(files)?;
+    }
     Ok(())
 }

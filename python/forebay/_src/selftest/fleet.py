@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import forebay as fb
+from forebay._src.selftest.etcd import Etcd
 from forebay._src.selftest.relay import Relay, free_port
 
 START_SECONDS_MAX = 30.0
@@ -75,16 +76,17 @@ class Fleet:
     """A dispatcher and `count` workers of one thread. Workers that were killed keep their place and address.
 
     With `relayed`, the first worker reaches the dispatcher through the first of `relays`, and is reached through the
-    second.
+    second. With several `dispatchers`, their state is in an etcd of this fleet's own, and one of them leads.
     """
 
-    def __init__(self, folder: Path, count: int, relayed: bool = False) -> None:
+    def __init__(self, folder: Path, count: int, relayed: bool = False, dispatchers: int = 1) -> None:
         self.folder = folder
         self.temporary = folder / "tmp"
         self.temporary.mkdir(parents=True)
         self.errors = folder / "stderr.txt"
         self.everyone: list[Process] = []
-        self.dispatcher = self._start("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(folder / "state"))
+        self.etcd = Etcd(folder) if dispatchers > 1 else None
+        self.dispatchers = [self._dispatcher(number, "127.0.0.1:0") for number in range(dispatchers)]
         self.workers: list[Process] = []
         self.relays: list[Relay] = []
         if relayed:
@@ -93,10 +95,20 @@ class Fleet:
         self._service: fb.Service | None = None
 
     @property
+    def dispatcher(self) -> Process:
+        """The first dispatcher, which mostly is the only one."""
+        return self.dispatchers[0]
+
+    @property
+    def address(self) -> str:
+        """Where the service is: all of its dispatchers."""
+        return ",".join(dispatcher.address for dispatcher in self.dispatchers)
+
+    @property
     def service(self) -> fb.Service:
         """The service, once its dispatcher answers."""
         if self._service is None:
-            self._service = fb.connect(f"forebay://{self.dispatcher.address}", timeout=START_SECONDS_MAX)
+            self._service = fb.connect(f"forebay://{self.address}", timeout=START_SECONDS_MAX)
         return self._service
 
     def wait_for_workers(self) -> None:
@@ -140,13 +152,29 @@ class Fleet:
         for i, worker in zip(which, started, strict=True):
             self.workers[i] = worker
 
-    def restart_dispatcher(self) -> None:
-        """Starts the dispatcher again, at its address and over its state."""
-        listen, state = self.dispatcher.address, str(self.folder / "state")
-        self.dispatcher = self._start("dispatcher", "--listen", listen, "--state-dir", state)
+    def restart_dispatcher(self, number: int = 0) -> None:
+        """Starts a dispatcher again, at its address and over its state."""
+        self.dispatchers[number] = self._dispatcher(number, self.dispatchers[number].address)
+
+    def leader(self) -> int:
+        """Waits until one of the dispatchers that run leads, and returns which."""
+        assert self.etcd is not None
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            address = self.etcd.leader()
+            found = [n for n, d in enumerate(self.dispatchers) if d.runs and d.address == address]
+            if found:
+                return found[0]
+            time.sleep(LOOK_SECONDS)
+        raise TimeoutError("no dispatcher was elected in time")
+
+    def _dispatcher(self, number: int, listen: str) -> Process:
+        state = str(self.folder / ("state" if number == 0 else f"state-{number}"))
+        store = [] if self.etcd is None else ["--store", self.etcd.url]
+        return self._start("dispatcher", "--listen", listen, "--state-dir", state, *store)
 
     def _worker(self, listen: str, dispatcher: str = "", *more: str) -> Process:
-        at = dispatcher or self.dispatcher.address
+        at = dispatcher or self.address
         return self._start("worker", "--dispatcher", at, "--listen", listen, "--threads", "1", *more)
 
     def _start(self, *arguments: str) -> Process:
@@ -179,5 +207,7 @@ class Fleet:
         self._service = None
         with ThreadPoolExecutor(max(1, len(self.everyone))) as pool:
             list(pool.map(Process.end, self.everyone))
+        if self.etcd is not None:
+            self.etcd.kill()
         for relay in self.relays:
             relay.close()

@@ -27,6 +27,8 @@ WAIT_KILLED = 0.5
 WAIT_SILENT = 3.0
 #: A dispatcher that is killed and started again: what is leased is read meanwhile.
 WAIT_DISPATCHER = 1.0
+#: One of several dispatchers that leads and is killed: its lease in etcd runs out, and another takes over.
+WAIT_LEADER = 5.0
 #: Where nobody was left to compute: from when the last process that was started again listens.
 RESUME = 2.0
 SUCCESSIVE_FAULTS = 5
@@ -71,6 +73,7 @@ class Scenario:
         alone: What it may cost where the only worker is struck.
         relayed: Whether the first worker is to be behind relays.
         lasting: Whether it takes seconds: a quick sweep has it at one place.
+        dispatchers: How many there are, of which one leads; several need an etcd on this machine.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Scenario:
     alone: Bound = ALONE
     relayed: bool = False
     lasting: bool = False
+    dispatchers: int = 1
 
     def bound_for(self, workers: int) -> Bound:
         """What it may cost on so many workers."""
@@ -121,6 +125,17 @@ def _kill_dispatcher(fleet: Fleet) -> int:
 def _restart_dispatcher(fleet: Fleet) -> float:
     fleet.restart_dispatcher()
     return fleet.dispatcher.listening
+
+
+def _kill_leader(fleet: Fleet) -> int:
+    fleet.dispatchers[fleet.leader()].kill()
+    return 0
+
+
+def _restart_dead_dispatcher(fleet: Fleet) -> float:
+    (dead,) = [number for number, dispatcher in enumerate(fleet.dispatchers) if not dispatcher.runs]
+    fleet.restart_dispatcher(dead)
+    return fleet.dispatchers[dead].listening
 
 
 def _kill_workers(fleet: Fleet) -> int:
@@ -197,6 +212,16 @@ _ALL = (
         ANSWERED,
         alone=ANSWERED,
     ),
+    Scenario(
+        "leader",
+        "SIGKILL the leader of two dispatchers; it is started again",
+        _kill_leader,
+        _restart_dead_dispatcher,
+        Bound(WAIT_LEADER),
+        alone=Bound(WAIT_LEADER),
+        lasting=True,
+        dispatchers=2,
+    ),
     Scenario("killall", "SIGKILL all but the client; all are started again", _kill_all, _restart_all, ALONE),
     Scenario(
         "none-left",
@@ -230,5 +255,7 @@ def successive(rng: random.Random, batches: int) -> dict[int, Scenario]:
     True
     """
     places = sorted(rng.sample(range(1, batches), min(SUCCESSIVE_FAULTS, batches - 1)))
-    choices = [s for s in _ALL if not s.relayed and s.name not in ("failover", "killall", "none-left")]
+    choices = [
+        s for s in _ALL if not s.relayed and s.dispatchers == 1 and s.name not in ("failover", "killall", "none-left")
+    ]
     return {place: rng.choice(choices) for place in places}

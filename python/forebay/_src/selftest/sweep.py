@@ -16,7 +16,7 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 from forebay import _native
-from forebay._src.selftest import data, scenarios, workload
+from forebay._src.selftest import data, etcd, scenarios, workload
 from forebay._src.selftest.run import Case, Row, run
 from forebay._src.selftest.scenarios import ALONE, CLIENT, NAMES, NOFAIL, NOT_YET, SCENARIOS, SILENT, SUCCESSIVE
 from forebay._src.selftest.workload import EPOCHS, Workload
@@ -87,6 +87,10 @@ class Sweep:
         self.options, self.folder = options, folder
         self.wanted = set(options.scenarios or NAMES)
         self.notes: list[str] = []
+        if not etcd.is_installed():
+            without = sorted(name for name in self.wanted & set(SCENARIOS) if SCENARIOS[name].dispatchers > 1)
+            self.wanted -= set(without)
+            self.notes += [f"{name} is left out: it needs etcd: apt-get install etcd-server" for name in without]
 
     def run(self) -> dict[str, object]:
         """Runs everything."""

@@ -1,0 +1,79 @@
+//! A dispatcher that leads when it is elected, and waits when it is not.
+//!
+//! Each term begins with what etcd has, as a start begins with what the disk has, so to take over is to restart. Nothing
+//! of a term outlives it: its sessions are ended, and its state is dropped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_core::{ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::actor::Ended;
+use crate::election::Candidate;
+use crate::office::Office;
+use crate::rule::Rule;
+use crate::store::{BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys};
+use crate::term::Term;
+
+/// The most bytes of a blob that is kept in etcd, whose whole is 2 GiB unless it is told otherwise.
+const ETCD_BLOB_BYTES_MAX: u64 = 64 << 20;
+
+/// What a term is made of.
+pub(crate) struct Elected {
+    pub(crate) etcd: Arc<Etcd>,
+    pub(crate) keys: Keys,
+    pub(crate) candidate: Candidate,
+    /// Of what this process keeps for itself.
+    pub(crate) state_dir: PathBuf,
+    /// A folder that all dispatchers share; without one, blobs are in etcd.
+    pub(crate) blob_dir: Option<PathBuf>,
+    pub(crate) blob_bytes_max: u64,
+    pub(crate) rule: Rule,
+}
+
+impl Elected {
+    /// Waits, leads, and waits again, until `shutdown`.
+    ///
+    /// # Errors
+    /// Version or Data when the ledger cannot be read; what the disk says; Internal when its writer died.
+    pub(crate) async fn run(self, office: &Office, shutdown: CancellationToken) -> Result<()> {
+        loop {
+            let term = tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                term = self.candidate.campaign(|leader| office.leave(leader)) => term,
+            };
+            let led = self.lead(&term, office, &shutdown).await;
+            office.leave(None);
+            self.candidate.resign(&term).await;
+            match led {
+                Ok(Ended::Stopped) => return Ok(()),
+                Ok(Ended::Deposed) => tracing::warn!("leads no more"),
+                Err(error) if error.kind() == ErrorKind::Unavailable => tracing::warn!(%error, "cannot lead"),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn lead(&self, term: &Arc<Term>, office: &Office, shutdown: &CancellationToken) -> Result<Ended> {
+        tokio::spawn(self.candidate.keep(term.clone()));
+        let ledger = EtcdLedger::open(self.etcd.clone(), self.keys.clone(), term.clone()).await?;
+        let blobs = self.blobs()?;
+        let read = ledger.ledger().clone();
+        let committer = Committer::elected(ledger, term.clone());
+        let (actor, seat) = self.rule.begin(&read, committer, blobs, term.clone())?;
+        office.take(seat);
+        tracing::info!(term = term.revision(), jobs = read.jobs.len(), leases = read.grants.len(), "leads");
+        actor.run(shutdown.clone()).await
+    }
+
+    fn blobs(&self) -> Result<BlobStore> {
+        match &self.blob_dir {
+            Some(dir) => BlobStore::shared(dir, self.blob_bytes_max),
+            None => {
+                let etcd = EtcdBlobs::new(self.etcd.clone(), self.keys.clone());
+                BlobStore::cached(&self.state_dir, self.blob_bytes_max.min(ETCD_BLOB_BYTES_MAX), etcd)
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! From a ledger to what decides and what answers: the same for a start, and for a term that begins.
+
+use std::sync::Arc;
+
+use forebay_core::{Clock, Result};
+
+use crate::actor::Actor;
+use crate::handle::Handle;
+use crate::indexer::Indexer;
+use crate::jobs::{Opener, splits};
+use crate::office::Seat;
+use crate::options::Timing;
+use crate::records::Ledger;
+use crate::state::State;
+use crate::store::{BlobStore, Committer};
+use crate::term::Term;
+
+/// What does not depend on the ledger.
+pub(crate) struct Rule {
+    pub(crate) timing: Timing,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) indexer: Arc<dyn Indexer>,
+    /// Whether jobs have keys: where there are tokens.
+    pub(crate) with_keys: bool,
+}
+
+impl Rule {
+    /// # Errors
+    /// Data when a job of the ledger cannot be planned.
+    pub(crate) fn begin(
+        &self,
+        ledger: &Ledger,
+        committer: Committer,
+        blobs: BlobStore,
+        term: Arc<Term>,
+    ) -> Result<(Actor, Seat)> {
+        let mut recovered = Vec::new();
+        let state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
+        let (handle, inbox) = Handle::new();
+        let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
+        let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));
+        Ok((actor, Seat { term, actor: handle, blobs, opener }))
+    }
+}

@@ -1,0 +1,112 @@
+//! Blobs in etcd, in parts. Named by their content, so whoever writes one writes the same, and none is ever changed.
+//!
+//! A blob is there once its size is: parts come first. What is read is verified by whoever reads it (see `store::blobs`). Those
+//! of each tenant lie under its name. An etcd that is silent for a moment is asked again: whoever opens a job would be told
+//! otherwise that it failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_proto::not_leader;
+use tokio::time::{Instant, sleep};
+
+use super::client::{Etcd, VALUE_BYTES_MAX, put};
+use super::generated::{KeyValue, RequestOp, TxnRequest};
+use super::keys::Keys;
+
+/// How long etcd may be silent: longer than its members take to elect a leader of theirs.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The blobs that all dispatchers share. Cheap to clone; to be called on threads that may block.
+#[derive(Clone)]
+pub(crate) struct EtcdBlobs {
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    /// Whose they are; empty is nobody in particular.
+    tenant: String,
+    runtime: tokio::runtime::Handle,
+}
+
+impl std::fmt::Debug for EtcdBlobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdBlobs").finish_non_exhaustive()
+    }
+}
+
+impl EtcdBlobs {
+    /// Must be called within a runtime.
+    pub(crate) fn new(etcd: Arc<Etcd>, keys: Keys) -> Self {
+        Self { etcd, keys, tenant: String::new(), runtime: tokio::runtime::Handle::current() }
+    }
+
+    /// Returns those of a tenant, by its checked name.
+    pub(crate) fn of(&self, tenant: &str) -> Self {
+        Self { tenant: tenant.to_owned(), ..self.clone() }
+    }
+
+    /// Returns the number of bytes of a blob, if it is there.
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer; Data when it is no number.
+    pub(crate) fn size(&self, id: &str) -> Result<Option<u64>> {
+        let Some(kv) = self.get(&self.keys.blob(&self.tenant, id))? else { return Ok(None) };
+        let size = std::str::from_utf8(&kv.value).ok().and_then(|text| text.parse().ok());
+        size.map(Some).ok_or_else(|| Error::data(format!("the size of blob {id} in etcd is no number")))
+    }
+
+    /// Writes a blob, part by part, as `read` gives them; `bytes` is how many there are.
+    ///
+    /// # Errors
+    /// What etcd says; what `read` returns.
+    pub(crate) fn write(&self, id: &str, bytes: u64, mut read: impl FnMut(usize) -> Result<Vec<u8>>) -> Result<()> {
+        for part in 0..parts(bytes) {
+            self.put(put(self.keys.blob_part(&self.tenant, id, part), read(VALUE_BYTES_MAX)?, 0))?;
+        }
+        self.put(put(self.keys.blob(&self.tenant, id), bytes.to_string().into_bytes(), 0))
+    }
+
+    /// Gives the parts of a blob to `see`.
+    ///
+    /// # Errors
+    /// Data when one is missing; what etcd says; what `see` returns.
+    pub(crate) fn read(&self, id: &str, bytes: u64, mut see: impl FnMut(Bytes) -> Result<()>) -> Result<()> {
+        for part in 0..parts(bytes) {
+            let kv = self.get(&self.keys.blob_part(&self.tenant, id, part))?;
+            let kv = kv.ok_or_else(|| Error::data(format!("part {part} of blob {id} is missing in etcd")))?;
+            see(Bytes::from(kv.value))?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<KeyValue>> {
+        self.ask(async || self.etcd.get(key).await)
+    }
+
+    fn put(&self, op: RequestOp) -> Result<()> {
+        let txn = TxnRequest { success: vec![op], ..TxnRequest::default() };
+        self.ask(async || self.etcd.txn(txn.clone()).await).map(drop)
+    }
+
+    /// Asks until etcd answers, within bounds. What is asked may be done twice.
+    fn ask<T>(&self, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+        self.runtime.block_on(async {
+            let end = Instant::now() + SILENT_MAX;
+            loop {
+                match ask().await {
+                    Err(e) if e.kind() != ErrorKind::Unavailable => return Err(e),
+                    Err(_) if Instant::now() < end => sleep(PAUSE).await,
+                    // A term is shorter: whoever asked is to ask another, or this one once it leads again.
+                    Err(e) => return Err(not_leader(e.message(), "")),
+                    answer => return answer,
+                }
+            }
+        })
+    }
+}
+
+fn parts(bytes: u64) -> usize {
+    (bytes as usize).div_ceil(VALUE_BYTES_MAX)
+}

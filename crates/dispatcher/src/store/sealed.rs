@@ -1,0 +1,148 @@
+//! A row of the ledger as the file keeps it: a key whose order groups what belongs together, and the row under a checksum.
+//!
+//! ```text
+//! key    kind, then its numbers, big end first: job, consumer, epoch, ordinal, sample, repetition
+//! value  CRC-32C of the key and of all that follows, four bytes; the batch that wrote it, eight; the row as JSON (`rows`)
+//! ```
+//!
+//! Numbers of a value are little end first. The file's own checksums say whether it is whole; these say of each row of one
+//! that is not whether it can be believed, even where nothing but its bytes are left ([`scan`]).
+
+use std::collections::BTreeMap;
+
+use forebay_core::{Error, Result};
+
+use super::rows::Row;
+
+/// What comes before the JSON of a value: the checksum and the batch.
+const SUM_BYTES: usize = 4;
+const HEAD_BYTES: usize = SUM_BYTES + 8;
+
+const NUMBER: u8 = b'#';
+const JOB: u8 = b'j';
+const FRONTIER: u8 = b'f';
+const GRANT: u8 = b'g';
+const LOST: u8 = b'l';
+/// The kinds that belong to a job, whose number follows.
+pub(super) const OF_JOB: [u8; 4] = [JOB, FRONTIER, GRANT, LOST];
+
+/// Returns the key of a row; of one that removes, what it removes. `None` when that is more than one.
+pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
+    let of = |kind: u8, job: u64, consumer: u32, rest: &[u64]| {
+        let rest = rest.iter().flat_map(|n| n.to_be_bytes());
+        [kind].into_iter().chain(job.to_be_bytes()).chain(consumer.to_be_bytes()).chain(rest).collect()
+    };
+    Some(match row {
+        Row::Job(job) => of_job(JOB, job.id),
+        Row::Frontier { job, consumer, .. } => of(FRONTIER, *job, *consumer, &[]),
+        Row::Grant { job, consumer, epoch, ordinal, .. } | Row::Released { job, consumer, epoch, ordinal } => {
+            of(GRANT, *job, *consumer, &[*epoch, *ordinal])
+        }
+        Row::Lost { job, consumer, epoch, ordinal, sample, repetition, .. } => {
+            of(LOST, *job, *consumer, &[*epoch, *ordinal, *sample, *repetition])
+        }
+        Row::NextToken(_) => vec![NUMBER, b't'],
+        Row::NextJob(_) => vec![NUMBER, b'j'],
+        Row::JobGone { .. } | Row::End(_) => return None,
+    })
+}
+
+/// What the keys of a kind begin with that belong to a job.
+pub(super) fn of_job(kind: u8, job: u64) -> Vec<u8> {
+    [&[kind][..], &job.to_be_bytes()].concat()
+}
+
+/// Writes a row's value.
+///
+/// # Errors
+/// Internal when it is no JSON.
+pub(super) fn seal(key: &[u8], row: &Row, batch: u64) -> Result<Vec<u8>> {
+    let mut value = vec![0; SUM_BYTES];
+    value.extend_from_slice(&batch.to_le_bytes());
+    serde_json::to_writer(&mut value, row).map_err(|e| Error::internal(format!("a row of the ledger: {e}")))?;
+    let sum = checksum(key, &value[SUM_BYTES..]);
+    value[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+    Ok(value)
+}
+
+/// Reads a row.
+///
+/// # Errors
+/// Data, naming the row, when it is not what was written.
+pub(super) fn open(at: &[u8], value: &[u8]) -> Result<Row> {
+    let wrong = |what: &str| Error::data(format!("{}: {what}", name(at)));
+    let (sum, rest) = value.split_first_chunk::<SUM_BYTES>().ok_or_else(|| wrong("it is cut"))?;
+    if u32::from_le_bytes(*sum) != checksum(at, rest) {
+        return Err(wrong("its checksum is not that of its bytes"));
+    }
+    let json = value.get(HEAD_BYTES..).ok_or_else(|| wrong("it is cut"))?;
+    let row = serde_json::from_slice(json).map_err(|e| wrong(&e.to_string()))?;
+    if key(&row).as_deref() != Some(at) {
+        return Err(wrong("it lies at another place"));
+    }
+    Ok(row)
+}
+
+/// Returns every row that was ever written to these bytes and is still there, of those of one key the last. What was
+/// removed may be among them.
+pub(super) fn scan(bytes: &[u8]) -> BTreeMap<Vec<u8>, (u64, Row)> {
+    let mut found: BTreeMap<Vec<u8>, (u64, Row)> = BTreeMap::new();
+    for start in HEAD_BYTES..bytes.len() {
+        if bytes[start] != b'{' || bytes.get(start + 1) != Some(&b'"') {
+            continue;
+        }
+        let mut rows = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<Row>();
+        let Some(Ok(row)) = rows.next() else { continue };
+        let Some(key) = key(&row) else { continue };
+        let value = &bytes[start - HEAD_BYTES..start + rows.byte_offset()];
+        let batch = value.get(SUM_BYTES..HEAD_BYTES).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+        if open(&key, value).is_ok() && found.get(&key).is_none_or(|(known, _)| batch >= *known) {
+            found.insert(key, (batch, row));
+        }
+    }
+    found
+}
+
+fn checksum(key: &[u8], rest: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), rest)
+}
+
+/// A key for people.
+pub(super) fn name(key: &[u8]) -> String {
+    let kind = match key.first() {
+        Some(&JOB) => "job",
+        Some(&FRONTIER) => "frontier",
+        Some(&GRANT) => "grant",
+        Some(&LOST) => "lost",
+        Some(&NUMBER) => "next",
+        _ => "unknown",
+    };
+    let number = key.get(1..9).and_then(|n| n.try_into().ok()).map(u64::from_be_bytes);
+    number.map_or_else(|| kind.to_owned(), |job| format!("{kind} of job {job}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::tests::every_kind;
+    use super::*;
+
+    #[test]
+    fn a_row_is_what_was_written_or_is_refused() -> Result<()> {
+        for row in every_kind().rows() {
+            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. })) else { continue };
+            let value = seal(&key, &row, 7)?;
+            assert_eq!(open(&key, &value)?, row);
+            for byte in 0..value.len() {
+                let mut flipped = value.clone();
+                flipped[byte] ^= 1 << (byte % 8);
+                assert!(open(&key, &flipped).is_err() && open(&key, &value[..byte]).is_err(), "{byte} of {row:?}");
+                assert!(scan(&flipped).is_empty());
+            }
+            assert!(open(&[&key[..], &[0]].concat(), &value).is_err());
+            // Among other bytes, the one that was written last.
+            let bytes = [b"\0{\"".as_slice(), &seal(&key, &row, 6)?, &value, &seal(&key, &row, 5)?, b"{"].concat();
+            assert_eq!(scan(&bytes), BTreeMap::from([(key, (7, row))]));
+        }
+        Ok(())
+    }
+}
