@@ -123,6 +123,19 @@ fn broken_blocks_are_computed_again_and_removed_and_those_of_another_version_sta
 }
 
 #[test]
+fn format_one_is_read_for_ever() {
+    let folder = folder();
+    let of_prefix = folder.path().join(prefix_key(1).to_string());
+    std::fs::create_dir(&of_prefix).expect("made");
+    for name in ["computed-1.arrow", "without-1.arrow"] {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        std::fs::copy(golden, of_prefix.join(name)).expect("copied");
+    }
+    let cache = open(0, Some((folder.path(), 1 << 30)));
+    assert_eq!(ask(&prefix(&cache, 1), &all()[..14]), [12, 13]);
+}
+
+#[test]
 fn a_folder_that_breaks_stops_keeping_and_no_job() {
     let folder = folder();
     let cache = written(folder.path());

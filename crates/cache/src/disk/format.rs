@@ -428,17 +428,6 @@ mod tests {
     }
 
     #[test]
-    fn format_one_reads_what_was_written_when_it_was_new() {
-        let (head, table, keys) = block();
-        let golden = include_bytes!("../../tests/golden/block-1.arrow");
-        let (read, layout) = open(&golden[..]).expect("a block");
-        assert_eq!((read, &layout.keys), (head, &keys));
-        assert_eq!(check(&golden[..], &block().0, &layout).expect("its sums"), 3);
-        let sums: Vec<u64> = keys.iter().enumerate().map(|(row, key)| table.sum(key, row)).collect();
-        assert_eq!(*layout.sums, *sums);
-    }
-
-    #[test]
     fn whatever_byte_is_wrong_no_other_row_comes_of_it() {
         let (head, table, keys) = block();
         let bytes = encode(&head, &table, &keys).expect("a block");
