@@ -36,7 +36,7 @@ fn epoch(prefix: &Arc<Prefix>, rows: u64, morsel: usize, order: u64, nanos: u64)
         hits += found.rows().len() as u64;
         let claimed = look.claim.rows().to_vec();
         let column = wide_rows(&claimed.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
-        found.add(&claimed, &[column.clone()]).expect("of the schema");
+        found.add(&claimed, std::slice::from_ref(&column)).expect("of the schema");
         let nanos = nanos * claimed.len() as u64;
         look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], without: &[], nanos });
         assert_eq!(found.columns(&memory).expect("columns")[0].as_ref(), wide_rows(rows).as_ref());
