@@ -8,8 +8,8 @@ use std::sync::Arc;
 use forebay_data::Memory;
 
 use crate::disk::{Message, Rows};
-use crate::index::{Number, ROW_BYTES, Segment};
-use crate::lock::write;
+use crate::index::{Number, ROW_BYTES, Segment, Whereabouts};
+use crate::lock::{read, write};
 use crate::shared::{Cell, Shared};
 use crate::space::LastHit;
 use crate::stats::add;
@@ -49,9 +49,15 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
 
 /// Keeps rows that were read from disk in memory, if nobody has to make room.
 pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) {
-    let bytes = needed(table, rows);
+    let rows: Vec<(Number, u32)> = {
+        let index = read(&cell.index);
+        // Whoever asked at the same time may have been faster.
+        let on_disk = |number| matches!(index.whereabouts(number), Whereabouts::Disk(_));
+        rows.iter().copied().filter(|(number, _)| on_disk(*number)).collect()
+    };
+    let bytes = needed(table, &rows);
     if !rows.is_empty() && shared.reserve_free(bytes) {
-        let segment = segment(shared, cell, table, rows);
+        let segment = segment(shared, cell, table, &rows);
         let id = write(&cell.index).add_segment(segment.clone());
         shared.hold(cell, id, bytes, segment.last_hit.clone());
     }

@@ -95,7 +95,9 @@ impl Claim {
         let prefix = self.prefix.clone();
         let (shared, cell) = (&prefix.shared, &prefix.cell);
         let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
-        shared.computed(cell, computed.nanos, table.bytes() as u64);
+        if table.bytes() > 0 {
+            shared.computed(cell, computed.nanos, table.bytes() as u64);
+        }
         let rows = self.numbered(computed.rows);
         let kept = if self.flight.is_overtaken() {
             admit(shared, cell, &table, &self.still_ours(&rows))

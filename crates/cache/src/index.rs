@@ -229,10 +229,14 @@ impl Index {
         self.rows.entry(number).or_insert(Entry { memory: Spot::NOWHERE, disk: Spot::NOWHERE })
     }
 
-    /// Blocks have rising numbers. Four thousand million are more than any disk has room for.
+    /// Segments have rising numbers, till these begin anew.
     fn next_id(&mut self) -> u32 {
-        self.next = (self.next + 1) % u32::MAX;
-        self.next
+        loop {
+            self.next = (self.next + 1) % u32::MAX;
+            if !self.segments.contains_key(&self.next) {
+                return self.next;
+            }
+        }
     }
 }
 

@@ -90,10 +90,10 @@ impl Prefix {
             let index = read(&self.cell.index);
             for (row, number) in rows {
                 match index.whereabouts(number) {
-                    Whereabouts::Memory(spot) => hits += usize::from(answer.take(row, spot, index.segment(spot.block))),
+                    Whereabouts::Memory(spot) if answer.take(row, spot, index.segment(spot.block)) => hits += 1,
+                    Whereabouts::Disk(spot) if stored.want(row, number, spot, &index) => {}
                     Whereabouts::Without => without.push(row),
-                    Whereabouts::Disk(spot) => stored.want(row, number, spot, &index),
-                    Whereabouts::Missing => missing.push((row, number)),
+                    _ => missing.push((row, number)),
                 }
             }
         }
@@ -120,10 +120,10 @@ impl Prefix {
         let mut index = write(&self.cell.index);
         for (row, number) in rows {
             match index.whereabouts(number) {
-                Whereabouts::Memory(spot) => _ = answer.take(row, spot, index.segment(spot.block)),
+                Whereabouts::Memory(spot) if answer.take(row, spot, index.segment(spot.block)) => {}
                 Whereabouts::Without => answer.found.add_without(&[row]),
-                Whereabouts::Disk(_) | Whereabouts::Missing if number == NO_NUMBER => claim.add(row, number),
-                Whereabouts::Disk(_) | Whereabouts::Missing => match index.flying.get(&number) {
+                _ if number == NO_NUMBER => claim.add(row, number),
+                _ => match index.flying.get(&number) {
                     // The same row twice in one question: it is computed twice, and kept once.
                     Some(flight) if Arc::ptr_eq(flight, claim.flight()) => claim.add(row, NO_NUMBER),
                     Some(flight) if !asking.overdue => claim.join(row, number, flight),

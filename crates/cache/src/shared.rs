@@ -1,7 +1,7 @@
 //! What the prefixes of a cache have in common: quotas, how each was used, the disk.
 //!
-//! Locks: `memory`, then `uses`; the disk's accounts, then `uses`; the index of a prefix alone, never with these or with
-//! another's.
+//! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; and else the
+//! index of a prefix alone, never with another's.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     index_bytes: AtomicU64,
     uses: Mutex<Uses>,
     cells: Mutex<HashMap<PrefixKey, Arc<Cell>>>,
+    /// Held while somebody begins to use a prefix: its blocks are looked at once.
+    beginning: Mutex<()>,
     disk: Option<Tier>,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
             index_bytes: AtomicU64::new(0),
             uses: Mutex::default(),
             cells: Mutex::default(),
+            beginning: Mutex::default(),
             disk: options.disk.as_ref().map(Tier::open).transpose()?,
         })
     }
@@ -90,6 +93,7 @@ impl Shared {
                 users: Mutex::default(),
             })
         };
+        let _beginning = lock(&self.beginning);
         let cell = lock(&self.cells).entry(key).or_insert_with(new).clone();
         let in_use = self.use_cell(&cell);
         self.leave_unused();
@@ -198,6 +202,9 @@ impl Shared {
 
     /// Lets the rows of a block be found, if there is memory for that.
     fn index_block(&self, cell: &Cell, index: &mut Index, id: u32, block: Block) {
+        if index.block(id).is_some() {
+            return;
+        }
         let any = cell.shapes.iter().filter(|shape| **shape == Shape::Any).count() as u64;
         let row_bytes = ROW_BYTES + WORD_BYTES * (1 + any);
         let index_bytes = BLOCK_BYTES + block.numbers.len() as u64 * row_bytes;

@@ -26,9 +26,9 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Adds a row that the index says is on disk.
-    pub(crate) fn want(&mut self, row: u32, number: Number, spot: Spot, index: &Index) {
-        let Some(block) = index.block(spot.block) else { return };
+    /// Adds a row that the index says is on disk, if its block is there.
+    pub(crate) fn want(&mut self, row: u32, number: Number, spot: Spot, index: &Index) -> bool {
+        let Some(block) = index.block(spot.block) else { return false };
         let place = match self.last {
             Some((id, place)) if id == spot.block => place,
             _ => *self.places.entry(spot.block).or_insert_with(|| {
@@ -40,6 +40,7 @@ impl Stored {
         let want = Want { slot: self.rows.len(), row: spot.row as usize, key: index.key_of(number) };
         self.blocks[place].2.push(want);
         self.rows.push((row, number));
+        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {
