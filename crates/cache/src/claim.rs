@@ -15,7 +15,7 @@ use crate::admit::{admit, copy, write_without};
 use crate::flight::{Flight, Landed};
 use crate::found::Found;
 use crate::index::{NO_NUMBER, Number, ROW_BYTES};
-use crate::lock::{read, write};
+use crate::lock::{deadline, read, write};
 use crate::prefix::{Asking, Look, Prefix};
 use crate::shared::Cell;
 use crate::stats::add;
@@ -193,7 +193,7 @@ impl Pending {
     /// Waits for them, `limit` in all from the first wait of a question on. What was given up by then, or is late, is for the
     /// caller to compute.
     pub fn wait(self, limit: Duration, memory: &Memory) -> Look {
-        let until = self.until.unwrap_or_else(|| Instant::now() + limit);
+        let until = self.until.unwrap_or_else(|| deadline(limit));
         let landed: Vec<_> = self.flights.iter().map(|flight| flight.wait(until)).collect();
         let overdue = landed.iter().any(Option::is_none);
         let cell = &self.prefix.cell;
