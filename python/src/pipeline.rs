@@ -297,7 +297,8 @@ impl Pipeline {
         // Whether a sample may fail is said later, where the pipeline is iterated.
         let mut graph = Graph::new(self.graph.source().clone(), None)?.with_on_error(OnError::Skip);
         for node in self.graph.nodes() {
-            if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
+            let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
+            if computes && !matches!(node.op, Op::Cache { .. }) {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }
