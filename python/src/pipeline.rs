@@ -222,7 +222,8 @@ impl Pipeline {
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
-            let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
+            let (functions, keeping) = (runner.functions(), crate::cache::keeping(&self.graph)?);
+            let environment = Environment { blobs, functions, memory: Memory::reused(), keeping };
             let sizing = state.as_ref().and_then(|s| s.sizing);
             let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
             let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
@@ -297,14 +298,16 @@ impl Pipeline {
         // Whether a sample may fail is said later, where the pipeline is iterated.
         let mut graph = Graph::new(self.graph.source().clone(), None)?.with_on_error(OnError::Skip);
         for node in self.graph.nodes() {
-            if matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global) {
+            let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
+            if computes && !matches!(node.op, Op::Cache { .. }) {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }
         }
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
-        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
+        let environment =
+            Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default(), keeping: None };
         let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =

@@ -3,7 +3,7 @@
 //!
 //! A pure function of the stages: every worker and every reader of a job find the same cut. Only ops that see one row, draw
 //! nothing, fail on no sample and cost about as much as copying may move; what they give does not depend on where they
-//! run. In one process there is no cut.
+//! run, and they come after `cache()`: what is kept is made by workers. In one process there is no cut.
 
 use std::sync::Arc;
 
@@ -42,7 +42,10 @@ impl Stages {
             return Ok(cut);
         }
         let mut best = (whole / 2 + 1, None);
-        while let Some(moved) = take_last(&mut cut.worker) {
+        let kept = self.prefix().len();
+        while cut.worker.len() > kept
+            && let Some(moved) = take_last(&mut cut.worker)
+        {
             cut.reader.insert(0, moved);
             let before = cut.worker.last().and_then(|w| w.steps().last()).map(|s| &s.schema);
             cut.schema = before.unwrap_or(&source).clone();

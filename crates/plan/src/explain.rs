@@ -66,6 +66,7 @@ pub fn describe(op: &Op) -> String {
         Op::Mix { column, label, classes, alpha, probability, .. } => {
             format!("{column}, {label}, classes={classes}, alpha={alpha}, p={probability}")
         }
+        Op::Cache { freeze } => if *freeze { "freeze=True" } else { "" }.to_owned(),
         Op::Tokenize(t) => {
             let output = if t.output == t.column { String::new() } else { format!(", output={}", t.output) };
             let cut = t.max_length.map_or(String::new(), |n| format!(", max_length={n}"));
@@ -157,7 +158,12 @@ fn as_run(out: &mut String, stages: &Stages) {
     let _ = writeln!(out, "  epoch plan (computed, no data moves): {order}");
     let _ = writeln!(out, "  in each split, on a worker or here:");
     let _ = writeln!(out, "    read {}: {how}", graph.source().name());
-    stages.split.iter().for_each(|w| {
+    let after = stages.split.iter().skip(stages.prefix().len());
+    stages.prefix().iter().for_each(|w| {
+        let _ = writeln!(out, "    {}", work(w));
+    });
+    kept(out, stages);
+    after.for_each(|w| {
         let _ = writeln!(out, "    {}", work(w));
     });
     if let Some(b) = stages.aligned {
@@ -177,6 +183,21 @@ fn as_run(out: &mut String, stages: &Stages) {
             TailStep::Batch(b) => format!("batch({})", b.size),
         };
         let _ = writeln!(out, "    {text}");
+    }
+}
+
+/// What is kept of a row, and what freezing costs.
+fn kept(out: &mut String, stages: &Stages) {
+    let Some(cached) = &stages.cached else { return };
+    let columns = cached.schema.fields().len();
+    let _ = writeln!(
+        out,
+        "    cache: what is above runs once for each sample; its {columns} columns are kept and found again"
+    );
+    let frozen = stages.frozen();
+    if !frozen.is_empty() {
+        let names = frozen.join(", ");
+        let _ = writeln!(out, "      frozen: {names} of a sample is the same in every epoch, so it augments less");
     }
 }
 

@@ -9,6 +9,7 @@
 //! nothing depends on the number of workers or threads.
 
 mod bucket;
+mod cache;
 mod cut;
 mod deal;
 mod epoch;
@@ -26,6 +27,7 @@ mod stages;
 mod text;
 
 pub use bucket::{Bucket, PadTo};
+pub use cache::Cached;
 pub use cut::Cut;
 pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};

@@ -237,6 +237,11 @@ pub enum Op {
         /// How likely a batch is mixed at all.
         probability: f64,
     },
+    /// Keeps what the ops before it make of each row, for whoever asks for it again.
+    Cache {
+        /// Whether random ops before it draw once for each sample, the same in every epoch.
+        freeze: bool,
+    },
     /// Text to token ids.
     Tokenize(Tokenize),
     /// Token lists to rows of one length.

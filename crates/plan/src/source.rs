@@ -173,6 +173,22 @@ impl Source {
         !matches!(self, Source::Generator { .. })
     }
 
+    /// Returns the source of any files: what is done with each of them, whichever they are.
+    pub(crate) fn without_paths(&self) -> Self {
+        let mut source = self.clone();
+        match &mut source {
+            Source::Files { paths }
+            | Source::Tar { paths, .. }
+            | Source::Tfrecord { paths, .. }
+            | Source::Parquet { paths, .. }
+            | Source::Text { paths }
+            | Source::Jsonl { paths, .. } => paths.clear(),
+            Source::ImageFolder { root } => root.clear(),
+            Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => {}
+        }
+        source
+    }
+
     /// Returns what it reads, for people.
     pub fn describe(&self) -> String {
         match self {

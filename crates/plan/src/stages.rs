@@ -9,12 +9,15 @@
 //! ops written behind `batch` still run inside splits and lose rows before batches are counted. Order ops stay where they
 //! are: they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so
 //! that every consumer gets the same rows as when nothing may be left out.
+//!
+//! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end.
 
 use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_data::Schema;
 
+use crate::cache::{self, Cached};
 use crate::graph::{Graph, Node};
 use crate::op::Op;
 use crate::source::Source;
@@ -108,6 +111,8 @@ pub struct Stages {
     pub order: Vec<Step>,
     /// What runs inside a split.
     pub split: Vec<Work>,
+    /// Which of that is kept, if the user said so.
+    pub cached: Option<Cached>,
     /// How the rows of a split go into batches, when the plan aligns splits with batches.
     pub aligned: Option<Batching>,
     /// The rows of a unit, where the pipeline has an opinion.
@@ -133,6 +138,7 @@ impl Stages {
             counted,
             order: Vec::new(),
             split: Vec::new(),
+            cached: None,
             aligned: None,
             unit: None,
             tail: Vec::new(),
@@ -144,9 +150,11 @@ impl Stages {
         let mut batched = false;
         // A batch that waits to be made as late as possible.
         let mut late = None;
+        // The first op of the tail.
+        let mut merged = None;
         let tolerant = graph.on_error().is_tolerant();
         let mut schema = graph.source().schema()?;
-        for node in graph.nodes() {
+        for (place, node) in graph.nodes().iter().enumerate() {
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
             let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
             let step = Step { node: node.clone(), random, schema: Arc::new(schema.clone()), per_batch };
@@ -157,6 +165,11 @@ impl Stages {
             }
             match &node.op {
                 Op::Prefetch { count } => stages.prefetch = Some(*count),
+                Op::Cache { freeze } => {
+                    cache::check(&stages, place, *freeze, merged).map_err(|e| node.blame(e))?;
+                    let (works, schema) = (stages.split.len(), step.schema.clone());
+                    stages.cached = Some(Cached { works, freeze: *freeze, schema });
+                }
                 Op::Shuffle {} | Op::Repeat { .. } => stages.order.push(step),
                 Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
                 Op::Take { count } => stages.tail.push(TailStep::Take(*count)),
@@ -184,12 +197,14 @@ impl Stages {
                     check_random_groups(node, &step, batched)?;
                     exact &= !node.op.is_uncounted();
                     if stages.tail.is_empty() {
-                        push(&mut stages.split, step);
+                        let closed = stages.prefix().len();
+                        push(&mut stages.split, closed, step);
                     } else {
                         push_tail(&mut stages.tail, step);
                     }
                 }
             }
+            merged = merged.or((!stages.tail.is_empty()).then_some(node));
         }
         stages.tail.extend(late.map(TailStep::Batch));
         stages.dealt = exact;
@@ -248,6 +263,8 @@ fn is_counted(graph: &Graph) -> bool {
     };
     match graph.source() {
         Source::Generator { .. } => false,
+        // What is kept of a row is found by the row's place.
+        _ if graph.nodes().iter().any(|n| matches!(n.op, Op::Cache { .. })) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
                 Op::Shuffle {} | Op::Repeat { .. } => true,
@@ -260,9 +277,10 @@ fn is_counted(graph: &Graph) -> bool {
     }
 }
 
-/// Adds a step, fusing it with an image step of the same column before it.
-fn push(works: &mut Vec<Work>, step: Step) {
-    if let (Some(Work::Image { column, steps }), Some(next)) = (works.last_mut(), step.node.op.image_column())
+/// Adds a step, fusing it with an image step of the same column before it, unless that is one of the first `closed` works.
+fn push(works: &mut Vec<Work>, closed: usize, step: Step) {
+    let last = works[closed..].last_mut();
+    if let (Some(Work::Image { column, steps }), Some(next)) = (last, step.node.op.image_column())
         && column == next
         && !step.per_batch
     {

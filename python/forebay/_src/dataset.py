@@ -13,6 +13,7 @@ from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
 from forebay._src.schema import Schema
+from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
 from forebay._src.tolerance import OnError, Tolerance
 from forebay.errors import InvalidPipelineError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from forebay._src.service import Service
 
 
-class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps):
+class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
     """A source and what is done to its samples. Immutable: every op returns a new dataset.
 
     Made by the functions of `forebay` that are named after sources: `from_tar`, `from_parquet`, `range`, …

@@ -131,9 +131,3 @@ class OrderOps(Base):
         value = number(padding, "bucket_by_length", "padding")
         padded = (name for name, _, shape, _ in self._pipeline.schema if shape and shape[0] is None)
         return [(column, value) for column in padded] if value else []
-
-    def prefetch(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Lets `count` pieces of work be done ahead of the consumer. Without it, the engine decides."""
-        return self._then(
-            {"op": "prefetch", "count": arguments.whole(count, "prefetch", "count", 1, 4096)}, keep_position, name
-        )

@@ -34,6 +34,7 @@ impl Op {
             Op::Normalize { .. } => "normalize",
             Op::Mix { how: Mixing::Mixup, .. } => "mixup",
             Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
+            Op::Cache { .. } => "cache",
             Op::Tokenize(_) => "tokenize",
             Op::Pack(_) => "pack",
             Op::BucketByLength(_) => "bucket_by_length",
