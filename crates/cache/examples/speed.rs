@@ -75,6 +75,6 @@ fn main() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk { folder: folder.path().to_owned(), bytes: 4 << 30 };
         let disk = Cache::open(&Options { memory: 0, disk: Some(disk) }).expect("opens");
-        measure("disk", &disk, width, rows.min(400 * morsel as u64), morsel);
+        measure("disk", &disk, width, rows.min(1 << 19), morsel);
     }
 }

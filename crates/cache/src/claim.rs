@@ -164,7 +164,7 @@ impl Drop for Claim {
 
 /// Copies rows for those who wait: what the caller has is written to by whoever gets it next.
 fn hand_over(cell: &Cell, table: &Table, rows: &[(Number, u32)], without: Vec<Number>) -> Landed {
-    let table = Some(copy(cell, table, rows));
+    let table = Some(copy(cell, table, rows, &Memory::default()));
     let rows: HashMap<Number, u32> = (0..).zip(rows).map(|(i, (number, _))| (*number, i)).collect();
     Landed { table, rows, without: without.into_iter().collect() }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use forebay_core::Result;
-use forebay_data::Schema;
+use forebay_data::{Memory, Schema};
 
 use crate::disk::{Block, Layout, Tier, Trouble, Unread, open};
 use crate::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
@@ -50,6 +50,8 @@ pub(crate) struct InUse(Option<Arc<File>>);
 pub(crate) struct Shared {
     memory: Mutex<Space>,
     memory_quota: u64,
+    /// Where rows are copied to that only wait to be written.
+    passing: Memory,
     index_bytes: AtomicU64,
     uses: Mutex<Uses>,
     cells: Mutex<HashMap<PrefixKey, Arc<Cell>>>,
@@ -63,6 +65,7 @@ impl Shared {
         Ok(Self {
             memory: Mutex::new(Space::new(options.memory)),
             memory_quota: options.memory,
+            passing: options.disk.as_ref().map_or_else(Memory::default, |_| Memory::reused()),
             index_bytes: AtomicU64::new(0),
             uses: Mutex::default(),
             cells: Mutex::default(),
@@ -73,6 +76,10 @@ impl Shared {
 
     pub(crate) fn disk(&self) -> Option<&Tier> {
         self.disk.as_ref()
+    }
+
+    pub(crate) fn passing(&self) -> &Memory {
+        &self.passing
     }
 
     pub(crate) fn uses(&self) -> &Mutex<Uses> {

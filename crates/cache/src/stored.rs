@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use forebay_data::Memory;
 
 use crate::admit::promote;
 use crate::disk::{Block, Layout, Reading, Trouble, Want, are_right};
-use crate::index::{Index, Number, Spot};
+use crate::index::{Index, Mixed, Number, Spot};
 use crate::prefix::Answer;
 use crate::shared::{Cell, Shared};
 use crate::space::Victim;
@@ -19,7 +20,7 @@ use crate::table::Place;
 pub(crate) struct Stored {
     blocks: Vec<(u32, Arc<Block>, Vec<Want>)>,
     /// The place of a block in `blocks`.
-    places: HashMap<u32, usize>,
+    places: HashMap<u32, usize, BuildHasherDefault<Mixed>>,
     last: Option<(u32, usize)>,
     /// The rows, by their slots.
     rows: Vec<(u32, Number)>,
