@@ -19,10 +19,8 @@ use crate::talk::{Broken, HEARTBEAT, SILENCE_MAX, Talk};
 
 /// Messages that may wait to be sent: more means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 4096;
-/// How long the last word may take.
-pub(crate) const FINISH_MAX: Duration = Duration::from_secs(1);
-/// The same where there are other dispatchers, one of which may have to be elected first.
-pub(crate) const FINISH_MAX_OF_SEVERAL: Duration = Duration::from_secs(5);
+/// How long the last word may take: a dispatcher may have to be started again first, or another to be elected.
+pub(crate) const FINISH_MAX: Duration = Duration::from_secs(5);
 
 /// One consumer's session.
 pub(crate) struct Session {

@@ -18,7 +18,7 @@ use crate::options::{POLL, StreamOptions, WINDOW_MAX, window};
 use crate::reader::{Next, Reader};
 use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
-use crate::session::{FINISH_MAX, FINISH_MAX_OF_SEVERAL, Session};
+use crate::session::{FINISH_MAX, Session};
 use crate::talk::Talk;
 use crate::window::{Front, Place, Window};
 use crate::workers::Workers;
@@ -29,8 +29,6 @@ pub struct ServiceStream {
     reader: Reader,
     address: String,
     deadline: Duration,
-    /// How long the last word may take.
-    finish_max: Duration,
     ended: Option<Option<Error>>,
     /// What was left out, and that nobody has asked for yet.
     lost: Vec<Lost>,
@@ -92,7 +90,6 @@ impl ServiceStream {
         let lost = options.known.iter().map(sample).collect();
         let dispatchers = job.dispatcher.addresses()?.len();
         let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(dispatchers);
-        let finish_max = if dispatchers > 1 { FINISH_MAX_OF_SEVERAL } else { FINISH_MAX };
         let session = Session { dispatcher: job.dispatcher.clone(), fetcher, talk };
         let task = runtime()?.spawn(session.run());
         Ok(Self {
@@ -100,7 +97,6 @@ impl ServiceStream {
             reader,
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
-            finish_max,
             ended: None,
             lost: Vec::new(),
             task: Some(task),
@@ -254,7 +250,7 @@ impl ServiceStream {
         self.acknowledge(consumed);
         self.link.lock().say.finish = true;
         self.link.to_say.notify_one();
-        let end = Instant::now() + self.finish_max;
+        let end = Instant::now() + FINISH_MAX;
         loop {
             let state = self.link.lock();
             if matches!(state.session, Is::Over) || state.fatal.is_some() || Instant::now() >= end {
