@@ -130,9 +130,9 @@ pub(crate) fn blocks(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64)>
     let mut blocks = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         for file in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-            if file.path().extension().is_some_and(|e| e == "arrow") {
-                blocks.push((file.path(), file.metadata().expect("there").len()));
-            }
+            // What is thrown out meanwhile is not there.
+            let is_block = file.path().extension().is_some_and(|e| e == "arrow");
+            blocks.extend(file.metadata().ok().filter(|_| is_block).map(|metadata| (file.path(), metadata.len())));
         }
     }
     blocks.sort();
