@@ -86,8 +86,23 @@ class ServiceClient:
     @property
     def address(self) -> str: ...
     def jobs(
-        self,
-    ) -> list[tuple[str, str, str, int, int, int, list[tuple[int, bool, int, int, int, int, int]], str, str]]: ...
+        self, name: str | None = None
+    ) -> list[
+        tuple[
+            str,
+            str,
+            str,
+            int,
+            int,
+            int,
+            list[tuple[int, bool, int, int, int, int, int]],
+            str,
+            str,
+            int,
+            list[tuple[int, int, int, str, str]],
+        ]
+    ]: ...
+    def scale(self) -> tuple[int, int, int, str]: ...
     def workers(self) -> list[tuple[str, str, int, str, int, int, int, int]]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
     def open(
@@ -110,7 +125,7 @@ class Up:
     """A dispatcher and workers, as child processes."""
 
     @staticmethod
-    def start(workers: int, threads: int, state_dir: str | None) -> Up: ...
+    def start(workers: int | None, max_workers: int, threads: int, state_dir: str | None, policy: str) -> Up: ...
     @property
     def address(self) -> str: ...
     def worker_pids(self) -> list[int]: ...

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use forebay_server::UpOptions;
+use forebay_server::{Policy, UpOptions, Workers};
 use pyo3::prelude::*;
 
-use crate::errors::{detached, interruptible};
+use crate::errors::{detached, interruptible, raise};
 
 /// A dispatcher and workers, as child processes.
 #[pyclass(frozen, module = "forebay._native")]
@@ -16,9 +16,18 @@ pub(crate) struct Up {
 #[pymethods]
 impl Up {
     #[staticmethod]
-    #[pyo3(signature = (workers, threads, state_dir))]
-    fn start(py: Python<'_>, workers: usize, threads: usize, state_dir: Option<PathBuf>) -> PyResult<Self> {
-        let options = UpOptions { workers, threads, state_dir, ..UpOptions::new(crate::cli::command(py)?) };
+    #[pyo3(signature = (workers, max_workers, threads, state_dir, policy))]
+    fn start(
+        py: Python<'_>,
+        workers: Option<usize>,
+        max_workers: usize,
+        threads: usize,
+        state_dir: Option<PathBuf>,
+        policy: &str,
+    ) -> PyResult<Self> {
+        let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
+        let policy = policy.parse::<Policy>().map_err(|e| raise(py, &e))?;
+        let options = UpOptions { workers, threads, state_dir, policy, ..UpOptions::new(crate::cli::command(py)?) };
         Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
     }
 

@@ -27,6 +27,7 @@ mod fetch;
 mod job;
 mod link;
 mod lock;
+mod meter;
 mod options;
 mod reader;
 mod reports;
@@ -40,7 +41,9 @@ mod talk;
 mod window;
 mod workers;
 
-pub use forebay_proto::{ConsumerStatus, Credentials, JobStatus, Remote, TlsFiles, WorkerStatus};
+pub use forebay_proto::{
+    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, TlsFiles, WorkerStatus,
+};
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;

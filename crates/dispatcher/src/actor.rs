@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, Result, Ticks};
-use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, to_status};
+use forebay_proto::{ConsumerEvent, GetScaleResponse, JobStatus, WorkerEvent, WorkerStatus, to_status};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -67,7 +67,12 @@ pub(crate) enum Command {
     /// Of a tenant, or all.
     ListJobs {
         tenant: Option<Arc<str>>,
+        /// Of this name; empty is every.
+        name: String,
         reply: oneshot::Sender<Vec<JobStatus>>,
+    },
+    GetScale {
+        reply: oneshot::Sender<GetScaleResponse>,
     },
     ListWorkers {
         tenant: Option<Arc<str>>,
@@ -122,8 +127,12 @@ impl Handle {
         self.ask(|reply| Command::Cancel { tenant, name, reply }).await?
     }
 
-    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>) -> Result<Vec<JobStatus>> {
-        self.ask(|reply| Command::ListJobs { tenant, reply }).await
+    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>, name: String) -> Result<Vec<JobStatus>> {
+        self.ask(|reply| Command::ListJobs { tenant, name, reply }).await
+    }
+
+    pub(crate) async fn wanted(&self) -> Result<GetScaleResponse> {
+        self.ask(|reply| Command::GetScale { reply }).await
     }
 
     pub(crate) async fn list_workers(&self, tenant: Option<Arc<str>>) -> Result<Vec<WorkerStatus>> {
@@ -253,7 +262,10 @@ impl Actor {
                 self.machine.find(&tenant, &name, |found| Answer::Found(reply, found));
             }
             // Whoever asked may be gone; then nobody minds that the answer is lost.
-            Command::ListJobs { tenant, reply } => drop(reply.send(self.machine.list_jobs(tenant.as_deref()))),
+            Command::ListJobs { tenant, name, reply } => {
+                drop(reply.send(self.machine.list_jobs(now, tenant.as_deref(), &name)));
+            }
+            Command::GetScale { reply } => drop(reply.send(self.machine.wanted(now))),
             Command::ListWorkers { tenant, reply } => {
                 drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
             }

@@ -63,7 +63,8 @@ impl Dispatcher {
         let blobs = BlobStore::open(&dir, options.blob_bytes_max)?;
         let ledger = store.load()?;
         let mut recovered = Vec::new();
-        let state = State::recover(options.timing, clock.now(), &ledger, splits, &mut recovered)?;
+        let mut state = State::recover(options.timing, clock.now(), &ledger, splits, &mut recovered)?;
+        state.set_scaling(options.scaling);
         tracing::info!(%address, state = %dir.display(), jobs = ledger.jobs.len(), leases = ledger.grants.len(), "dispatcher");
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, clock, inbox, Committer::start(dir, store)?);

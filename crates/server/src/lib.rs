@@ -4,6 +4,7 @@
 //! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
+//! provision   as many workers as are wanted
 //! ```
 //!
 //! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
@@ -13,15 +14,16 @@ mod announce;
 mod child;
 mod fleet;
 mod lifetime;
+mod provision;
 mod roles;
 mod telemetry;
 mod up;
 
 pub use announce::Announcement;
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
-pub use forebay_dispatcher::{GrantFigures, NewToken, Role, Timing, measure_grants, new_token};
+pub use forebay_dispatcher::{GrantFigures, NewToken, Policy, Role, Scaling, Timing, measure_grants, new_token};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
 pub use telemetry::init_logs;
-pub use up::{Up, UpOptions};
+pub use up::{Up, UpOptions, Workers};

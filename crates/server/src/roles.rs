@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::Result;
-use forebay_dispatcher::{Dispatcher, Timing};
+use forebay_dispatcher::{Dispatcher, Scaling, Timing};
 use forebay_worker::{Functions, Worker};
 use tokio::runtime::Runtime;
 
@@ -38,6 +38,8 @@ pub struct DispatcherConfig {
     pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
+    /// Who decides how many workers jobs get.
+    pub scaling: Scaling,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -72,7 +74,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
-        (options.listen, options.timing) = (config.listen, config.timing);
+        (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let (address, dispatcher) = Dispatcher::bind(options).await?;

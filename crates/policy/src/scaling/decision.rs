@@ -45,6 +45,8 @@ impl Figures {
 pub enum Gap {
     /// The trainer took nothing, and waited for nothing.
     Idle,
+    /// No batch has come yet that it waits for.
+    NothingYet,
     /// No worker has said what a batch costs.
     NotComputed,
     /// There is no worker.
@@ -149,6 +151,7 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Idle => "the trainer asks for nothing",
+            Self::NothingYet => "no batch has come yet",
             Self::NotComputed => "no worker has said yet what a batch costs",
             Self::NoWorkers => "no worker is there",
             Self::Contradiction => "the figures contradict each other",
@@ -220,6 +223,18 @@ impl fmt::Display for Decision {
             Reason::Fixed => write!(f, "{workers}, as was set"),
             Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
         }
+    }
+}
+
+impl Decision {
+    /// Says whether another decision has the same number for the same kind of reason, whatever the figures.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let same_reason = match (self.reason, other.reason) {
+            (Reason::NoFigures { gap: one }, Reason::NoFigures { gap: other }) => one == other,
+            (Reason::Rule { found: one, .. }, Reason::Rule { found: other, .. }) => one == other,
+            (one, other) => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+        };
+        (self.workers, self.local) == (other.workers, other.local) && same_reason
     }
 }
 

@@ -377,6 +377,7 @@ mod tests {
         let good = observation(3, 10.0, 0.25);
         let wrong = [
             (Observation { demand: None, ..good }, Gap::Idle),
+            (Observation { demand: None, waited: 1.0, ..good }, Gap::NothingYet),
             (Observation { compute: None, ..good }, Gap::NotComputed),
             (Observation { workers: 0, ..good }, Gap::NoWorkers),
             (Observation { demand: Some(f64::NAN), ..good }, Gap::Contradiction),

@@ -74,7 +74,7 @@ impl Observation {
     /// # Errors
     /// What is missing or wrong.
     pub(crate) fn figures(&self) -> Result<Figures, Gap> {
-        let demand = self.demand.ok_or(Gap::Idle)?;
+        let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
         let compute = self.compute.ok_or(Gap::NotComputed)?;
         if self.workers == 0 {
             return Err(Gap::NoWorkers);
