@@ -149,8 +149,8 @@ class Service:
         """Returns the jobs, the oldest first.
 
         Args:
-            name: Only the job of this name, with all decisions on its workers that are kept. Default: every job, each with
-                the last few.
+            name: Only the job of this name, with all decisions on its workers that are kept. Default: every job, each
+                with the last few.
         """
         return [
             JobStatus(
