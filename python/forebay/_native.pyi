@@ -86,8 +86,23 @@ class ServiceClient:
     @property
     def address(self) -> str: ...
     def jobs(
-        self,
-    ) -> list[tuple[str, str, str, int, int, int, list[tuple[int, bool, int, int, int, int, int]], str, str]]: ...
+        self, name: str | None = None
+    ) -> list[
+        tuple[
+            str,
+            str,
+            str,
+            int,
+            int,
+            int,
+            list[tuple[int, bool, int, int, int, int, int]],
+            str,
+            str,
+            int,
+            list[tuple[int, int, int, str, str]],
+        ]
+    ]: ...
+    def scale(self) -> tuple[int, int, int, str]: ...
     def workers(self) -> list[tuple[str, str, int, str, int, int, int, int]]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
     def open(
@@ -111,9 +126,11 @@ class Up:
 
     @staticmethod
     def start(
-        workers: int,
+        workers: int | None,
+        max_workers: int,
         threads: int,
         state_dir: str | None,
+        policy: str,
         cache: str | None,
         cache_memory: str | None,
         cache_disk: str | None,

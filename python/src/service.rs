@@ -21,7 +21,9 @@ pub(crate) struct ServiceClient {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String);
+/// Milliseconds ago, workers before and since, the reason, its JSON.
+type DecisionRow = (u64, u32, u32, String, String);
+type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String, u32, Vec<DecisionRow>);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
@@ -61,9 +63,10 @@ impl ServiceClient {
     }
 
     /// Name, dataset, state, epochs, seed, splits raced, consumers (index, attached, epoch, split, splits, leased, skipped),
-    /// tenant, key.
-    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobRow>> {
-        let jobs = interruptible(py, |poll| self.service.jobs(poll))?;
+    /// tenant, key, workers wanted, decisions.
+    #[pyo3(signature = (name=None))]
+    fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
+        let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
         Ok(jobs
             .into_iter()
             .map(|j| {
@@ -71,7 +74,11 @@ impl ServiceClient {
                 let consumers =
                     consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
                 let key = j.key.iter().map(|b| format!("{b:02x}")).collect();
-                (j.name, j.dataset, j.state, j.epochs, j.seed, j.raced, consumers.collect(), j.tenant, key)
+                let decisions = j.decisions.into_iter();
+                let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json)).collect();
+                let consumers = consumers.collect();
+                let (tenant, workers) = (j.tenant, j.workers);
+                (j.name, j.dataset, j.state, j.epochs, j.seed, j.raced, consumers, tenant, key, workers, decisions)
             })
             .collect())
     }
@@ -83,6 +90,12 @@ impl ServiceClient {
             (w.worker, w.address, w.threads, w.state, w.leases, w.splits_done, w.rows_done, w.silent_ms)
         };
         Ok(workers.into_iter().map(row).collect())
+    }
+
+    /// Workers wanted, workers there, the most, the policy.
+    fn scale(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, String)> {
+        let scale = interruptible(py, |poll| self.service.scale(poll))?;
+        Ok((scale.wanted, scale.workers, scale.workers_max, scale.policy))
     }
 
     #[pyo3(signature = (job, tenant=None))]

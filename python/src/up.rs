@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_server::{CacheConfig, UpOptions, parse_bytes};
+use forebay_server::{CacheConfig, Policy, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, guard, interruptible};
@@ -16,23 +16,28 @@ pub(crate) struct Up {
 #[pymethods]
 impl Up {
     #[staticmethod]
-    #[pyo3(signature = (workers, threads, state_dir, cache, cache_memory, cache_disk))]
+    #[pyo3(signature = (workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk))]
+    #[expect(clippy::too_many_arguments, reason = "Python's keywords, one by one")]
     fn start(
         py: Python<'_>,
-        workers: usize,
+        workers: Option<usize>,
+        max_workers: usize,
         threads: usize,
         state_dir: Option<PathBuf>,
+        policy: &str,
         cache: Option<PathBuf>,
         cache_memory: Option<&str>,
         cache_disk: Option<&str>,
     ) -> PyResult<Self> {
-        let cache = guard(py, || {
+        let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
+        let (policy, cache) = guard(py, || {
             let own = CacheConfig::from_env()?;
             let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
             let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
-            Ok(CacheConfig { folder: cache.or(own.folder), memory, disk })
+            Ok((policy.parse::<Policy>()?, CacheConfig { folder: cache.or(own.folder), memory, disk }))
         })?;
-        let options = UpOptions { workers, threads, state_dir, cache, ..UpOptions::new(crate::cli::command(py)?) };
+        let command = crate::cli::command(py)?;
+        let options = UpOptions { workers, threads, state_dir, policy, cache, ..UpOptions::new(command) };
         Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use forebay_core::Result;
-use forebay_server::{CacheConfig, Credentials, Role, TlsFiles};
+use forebay_server::{CacheConfig, Credentials, Policy, Role, TlsFiles};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -32,8 +32,8 @@ pub(crate) enum Command {
     Dispatcher(Dispatcher),
     /// Run a worker
     Worker(Worker),
-    /// List the jobs of a service
-    Jobs(List),
+    /// List the jobs of a service, or show one
+    Jobs(Jobs),
     /// List the workers of a service
     Workers(List),
     /// Run a Python script, its datasets on a service if one is named
@@ -58,6 +58,7 @@ const UP_EXAMPLES: &str = "\
 Examples:
   forebay up                          one worker, with a thread for every core
   forebay up --workers 4 --threads 2  four workers of two threads
+  forebay up --workers auto           as many as the jobs need, up to one for every core
   forebay up --state-dir ./state      jobs survive a restart
   forebay up --cache /mnt/nvme/cache  what cache() keeps does, too
 
@@ -66,16 +67,22 @@ Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
 #[derive(Debug, Args)]
 #[command(after_help = UP_EXAMPLES)]
 pub(crate) struct Up {
-    /// Workers [default: 1]
-    #[arg(long, env = "FOREBAY_WORKERS", value_parser = clap::value_parser!(u32).range(0..=1024))]
-    pub(crate) workers: Option<u32>,
+    /// Workers, or `auto`: as many as the jobs need [default: 1]
+    #[arg(long, env = "FOREBAY_WORKERS", value_name = "N|auto", value_parser = worker_count)]
+    pub(crate) workers: Option<WorkerCount>,
+    /// The most workers there may be with `--workers auto` [default: the cores]
+    #[arg(long, env = "FOREBAY_MAX_WORKERS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) max_workers: Option<u32>,
+    /// Who decides how many are wanted: forebay, cachew, hpa or static:N
+    #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
+    pub(crate) policy: Policy,
     /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
     #[arg(long, env = "FOREBAY_PORT", default_value_t = 7070)]
     pub(crate) port: u16,
     /// Folder of the dispatcher's state [default: a temporary one]
     #[arg(long, env = "FOREBAY_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Threads that compute, in each worker; 0 shares out the cores
+    /// Threads that compute, in each worker; 0 shares out the cores, and is 1 with `--workers auto`
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
     pub(crate) threads: usize,
     #[command(flatten)]
@@ -86,6 +93,25 @@ pub(crate) struct Up {
     /// End when stdin ends
     #[arg(long, hide = true)]
     pub(crate) exit_with_parent: bool,
+}
+
+/// How many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkerCount {
+    Fixed(u32),
+    Auto,
+}
+
+fn worker_count(text: &str) -> std::result::Result<WorkerCount, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(WorkerCount::Auto),
+        Ok(workers) if workers <= 1024 => Ok(WorkerCount::Fixed(workers)),
+        _ => Err("use 0 to 1024, or auto".to_owned()),
+    }
+}
+
+fn policy(text: &str) -> std::result::Result<Policy, String> {
+    text.parse().map_err(|_| "use forebay, cachew, hpa, or static:N with N from 1 on".to_owned())
 }
 
 const DISPATCHER_EXAMPLES: &str = "\
@@ -122,6 +148,12 @@ pub(crate) struct Dispatcher {
     /// How often, in milliseconds, a worker says that it lives [default: a fifth of the lease]
     #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) heartbeat_ms: Option<u64>,
+    /// Who decides how many workers are wanted: forebay, cachew, hpa or static:N
+    #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// The most workers that are wanted, for one job and for all together
+    #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_workers: u32,
     /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
@@ -292,6 +324,36 @@ pub(crate) struct List {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+const JOBS_EXAMPLES: &str = "\
+Examples:
+  forebay jobs
+  forebay jobs show resnet50          how many workers it gets, and why
+  forebay jobs --service forebay://10.0.0.5:7070 --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) what: Option<JobsAction>,
+    #[command(flatten)]
+    pub(crate) list: List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsAction {
+    /// Show one job, with each decision on how many workers it gets, and the figures that it was taken on
+    Show(ShowJob),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES)]
+pub(crate) struct ShowJob {
+    /// The job
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) list: List,
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_server::{Up, UpOptions};
+use forebay_server::{Up, UpOptions, Workers};
 
 /// Nothing here takes longer unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn a_service_starts_changes_and_ends_without_a_trace() {
-    let up = Up::start(UpOptions { workers: 2, ..UpOptions::new(command()) }, &mut poll).expect("up");
+    let up = Up::start(UpOptions { workers: Workers::Fixed(2), ..UpOptions::new(command()) }, &mut poll).expect("up");
     let mut pids = up.worker_pids();
     assert_eq!(pids.len(), 2);
     let listed = json(&forebay(&["workers", "--service", up.address(), "--json"]));

@@ -29,6 +29,7 @@ mod job;
 mod leader;
 mod link;
 mod lock;
+mod meter;
 mod options;
 mod reader;
 mod reports;
@@ -42,7 +43,9 @@ mod talk;
 mod window;
 mod workers;
 
-pub use forebay_proto::{ConsumerStatus, Credentials, JobStatus, Remote, TlsFiles, WorkerStatus};
+pub use forebay_proto::{
+    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, TlsFiles, WorkerStatus,
+};
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
 pub use service::Service;

@@ -12,6 +12,7 @@ use forebay_proto::Unreachable;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
+use crate::meter::Meter;
 use crate::options::BUFFER_BYTES_MAX;
 use crate::reports::Reports;
 use crate::window::{Fetch, Place, Window};
@@ -49,8 +50,8 @@ pub(crate) struct State {
     pub(crate) session: Session,
     /// Why nothing more comes.
     pub(crate) fatal: Option<Error>,
-    /// How long `next` has waited since this was last told.
-    pub(crate) waited: Duration,
+    /// What the reader's time goes into.
+    pub(crate) meter: Meter,
 }
 
 impl State {
@@ -58,7 +59,7 @@ impl State {
     pub(crate) fn new(window: Window, now: Ticks) -> Self {
         let (say, session) = (ToSay::default(), Session::Broken(now));
         let reports = Reports::default();
-        Self { window, say, reports, settled_at: 0, session, fatal: None, waited: Duration::ZERO }
+        Self { window, say, reports, settled_at: 0, session, fatal: None, meter: Meter::new(now) }
     }
 
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held

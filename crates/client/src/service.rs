@@ -8,8 +8,8 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
-    CancelJobRequest, DispatcherClient, JobStatus, Link, ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus,
-    client, may_pass, to_error, unanswered,
+    CancelJobRequest, DispatcherClient, GetScaleRequest, GetScaleResponse, JobStatus, Link, ListJobsRequest,
+    ListWorkersRequest, Remote, WorkerStatus, client, may_pass, to_error, unanswered,
 };
 use tonic::{Response, Status};
 
@@ -70,12 +70,25 @@ impl Service {
         open(self, spec, blobs, progress, poll)
     }
 
-    /// Lists the jobs.
+    /// Lists the jobs, each with the last few decisions on its workers; with a name, those of that name with all that are kept.
     ///
     /// # Errors
     /// Unavailable.
-    pub fn jobs(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Vec<JobStatus>> {
-        Ok(self.call(async |mut c| c.list_jobs(ListJobsRequest {}).await, poll)?.jobs)
+    pub fn jobs(&self, name: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<Vec<JobStatus>> {
+        let request = ListJobsRequest { name: name.unwrap_or_default().to_owned() };
+        let call = move |mut c: DispatcherClient<Link>| {
+            let request = request.clone();
+            async move { c.list_jobs(request).await }
+        };
+        Ok(self.call(call, poll)?.jobs)
+    }
+
+    /// Returns how many workers the jobs want together.
+    ///
+    /// # Errors
+    /// PermissionDenied for all but administrators; Unavailable.
+    pub fn scale(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<GetScaleResponse> {
+        self.call(async |mut c| c.get_scale(GetScaleRequest {}).await, poll)
     }
 
     /// Lists the workers.

@@ -233,7 +233,10 @@ impl Consumer {
                 return if self.state.is_alone(now, self.deadline) { Err(unanswered()) } else { Ok(Polled::Wait) };
             }
             match self.reader.next()? {
-                Next::Delivery(delivery) => return Ok(Polled::Delivery(delivery)),
+                Next::Delivery(delivery) => {
+                    self.state.meter.hand_out();
+                    return Ok(Polled::Delivery(delivery));
+                }
                 Next::Over => return Ok(Polled::Over),
                 Next::Epoch { ended, at } => {
                     self.state.report(&self.reader.take_losses());
@@ -247,7 +250,12 @@ impl Consumer {
                     if matches!(front, Front::Empty) {
                         return self.wait(now);
                     }
-                    self.waiting = false;
+                    if std::mem::take(&mut self.waiting) {
+                        self.state.meter.set_waiting(now, false);
+                    }
+                    if let Front::Chunk(_, chunk) = &front {
+                        self.state.meter.merge(chunk.num_rows());
+                    }
                     let taken = self.reader.take(front);
                     self.state.report(&self.reader.take_losses());
                     taken?;
@@ -260,10 +268,9 @@ impl Consumer {
         if self.state.is_lost(now, self.deadline) {
             return Err(unanswered());
         }
-        if !std::mem::replace(&mut self.waiting, true)
-            && let Some(place) = self.reader.waits()
-        {
-            self.state.say.ack = Some(place);
+        if !std::mem::replace(&mut self.waiting, true) {
+            self.state.meter.set_waiting(now, true);
+            self.state.say.ack = self.reader.waits().or(self.state.say.ack);
         }
         Ok(Polled::Wait)
     }

@@ -119,7 +119,10 @@ impl ServiceStream {
         let consumed = self.reader.returned();
         self.acknowledge(consumed);
         match self.advance(poll) {
-            Ok(Some(delivery)) => Ok(Some(delivery)),
+            Ok(Some(delivery)) => {
+                self.link.lock().meter.hand_out();
+                Ok(Some(delivery))
+            }
             Ok(None) => {
                 let said = self.finish(poll);
                 self.end(said.err())
@@ -167,7 +170,7 @@ impl ServiceStream {
 
     /// Takes what the front split has, waiting for it.
     fn wait(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Front> {
-        let mut began = None;
+        let mut began = false;
         loop {
             let mut state = self.link.lock();
             if let Some(error) = &state.fatal {
@@ -175,17 +178,21 @@ impl ServiceStream {
             }
             let front = state.window.take();
             if !matches!(front, Front::Empty) {
-                if let Some(began) = began {
-                    state.waited += Instant::elapsed(&began);
+                if began {
+                    state.meter.set_waiting(self.link.now(), false);
+                }
+                if let Front::Chunk(_, chunk) = &front {
+                    state.meter.merge(chunk.num_rows());
                 }
                 drop(state);
                 self.link.room.notify_waiters();
                 return Ok(front);
             }
             self.check_deadline(&state)?;
-            if began.is_none() {
+            if !began {
+                state.meter.set_waiting(self.link.now(), true);
                 drop(state);
-                began = Some(Instant::now());
+                began = true;
                 let consumed = self.reader.waits();
                 self.acknowledge(consumed);
                 continue;

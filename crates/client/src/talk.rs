@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded, may_pass};
+use forebay_proto::{Ack, Attach, EndEpoch, LostSample, Recorded, may_pass};
 
 use crate::link::{Session, State};
 use crate::window::{Fetch, Place};
@@ -148,8 +148,7 @@ impl Talk {
         if now - self.heard > self.silence_max {
             return Err(Error::unavailable("the dispatcher was silent"));
         }
-        let waited = std::mem::take(&mut state.waited);
-        Ok(Message::Heartbeat(ConsumerHeartbeat { batch_wait_ms: waited.as_millis() as u64 }))
+        Ok(Message::Heartbeat(state.meter.tell(now, state.window.ahead())))
     }
 
     /// A session ended, or could not begin. Returns the pause before the next one; `None` when everything was said.

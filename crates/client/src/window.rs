@@ -202,6 +202,11 @@ impl Window {
         self.splits.get(&self.front).is_some_and(|split| split.sources.iter().any(|s| s.fetching))
     }
 
+    /// Returns how many splits are complete and not begun.
+    pub(crate) fn ahead(&self) -> usize {
+        self.splits.iter().filter(|(place, split)| **place > self.front && split.end.is_some()).count()
+    }
+
     /// Checks the invariants, in time that follows the number of splits and chunks that wait.
     ///
     /// # Errors

@@ -239,7 +239,7 @@ fn a_job_that_was_read_is_finished() {
     let cluster = Cluster::start(1);
     let job = cluster.open("once", &range(100, vec![batch(8)]), 1, 1).expect("a job");
     drain(&mut cluster.stream(&job, StreamOptions::default())).expect("deliveries");
-    let jobs = cluster.service().jobs(&mut patient()).expect("jobs");
+    let jobs = cluster.service().jobs(None, &mut patient()).expect("jobs");
     assert_eq!(jobs.iter().map(|j| (j.name.as_str(), j.state.as_str())).collect::<Vec<_>>(), [("once", "finished")]);
     let error = drain(&mut cluster.stream(&job, StreamOptions::default())).expect_err("finished");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");

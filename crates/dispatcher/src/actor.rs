@@ -174,7 +174,10 @@ impl Actor {
                 self.machine.find(&tenant, &name, |found| Answer::Found(reply, found));
             }
             // Whoever asked may be gone; then nobody minds that the answer is lost.
-            Command::ListJobs { tenant, reply } => drop(reply.send(self.machine.list_jobs(tenant.as_deref()))),
+            Command::ListJobs { tenant, name, reply } => {
+                drop(reply.send(self.machine.list_jobs(now, tenant.as_deref(), &name)));
+            }
+            Command::GetScale { reply } => drop(reply.send(self.machine.wanted(now))),
             Command::ListWorkers { tenant, reply } => {
                 drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
             }

@@ -69,7 +69,7 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let rule = Rule { timing: options.timing, clock, indexer, with_keys: access.asks() };
+        let rule = Rule { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling: options.scaling };
         let office = Arc::new(Office::new());
         let reign = match &options.store {
             None => Reign::Sole(Box::new(sole(&options, &rule, &office)?)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
-use forebay_proto::{ConsumerEvent, JobStatus, WorkerEvent, WorkerStatus, not_leader};
+use forebay_proto::{ConsumerEvent, GetScaleResponse, JobStatus, WorkerEvent, WorkerStatus, not_leader};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -56,7 +56,12 @@ pub(crate) enum Command {
     /// Of a tenant, or all.
     ListJobs {
         tenant: Option<Arc<str>>,
+        /// Of this name; empty is every.
+        name: String,
         reply: oneshot::Sender<Vec<JobStatus>>,
+    },
+    GetScale {
+        reply: oneshot::Sender<GetScaleResponse>,
     },
     ListWorkers {
         tenant: Option<Arc<str>>,
@@ -111,8 +116,12 @@ impl Handle {
         self.ask(|reply| Command::Cancel { tenant, name, reply }).await?
     }
 
-    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>) -> Result<Vec<JobStatus>> {
-        self.ask(|reply| Command::ListJobs { tenant, reply }).await
+    pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>, name: String) -> Result<Vec<JobStatus>> {
+        self.ask(|reply| Command::ListJobs { tenant, name, reply }).await
+    }
+
+    pub(crate) async fn wanted(&self) -> Result<GetScaleResponse> {
+        self.ask(|reply| Command::GetScale { reply }).await
     }
 
     pub(crate) async fn list_workers(&self, tenant: Option<Arc<str>>) -> Result<Vec<WorkerStatus>> {

@@ -10,7 +10,8 @@
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
 //! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
-//! Not here: how many workers there should be, and where (a policy); what a split computes (the worker).
+//! Not here: how it is decided how many workers there should be (`policy`: it is run here), who starts them (`server`);
+//! what a split computes (the worker).
 
 mod access;
 mod actor;
@@ -37,9 +38,10 @@ mod term;
 
 pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
+pub use forebay_policy::scaling::Policy;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use measure::{GrantFigures, measure_grants};
-pub use options::{Options, Timing};
+pub use options::{Options, Scaling, Timing};
 pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 
 /// Where its certificates are.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result, Ticks};
-use forebay_proto::{JobStatus, WorkerStatus, consumer_event, worker_event};
+use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus, consumer_event, worker_event};
 
 use crate::outbox::Outbox;
 use crate::records::{Batch, JobRecord};
@@ -75,8 +75,12 @@ impl<A> Machine<A> {
         self.say(Word::Answer(answer(found)));
     }
 
-    pub(crate) fn list_jobs(&self, tenant: Option<&str>) -> Vec<JobStatus> {
-        self.state.list_jobs(tenant)
+    pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
+        self.state.wanted(now)
+    }
+
+    pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
+        self.state.list_jobs(now, tenant, name)
     }
 
     pub(crate) fn list_workers(&self, now: Ticks, tenant: Option<&str>) -> Vec<WorkerStatus> {

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_policy::scaling::Policy;
 use forebay_proto::ServerTls;
 
 /// Settings of a dispatcher.
@@ -27,6 +28,8 @@ pub struct Options {
     pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
+    /// Who decides how many workers jobs get.
+    pub scaling: Scaling,
     /// The most bytes of one blob. Default: 16 GiB.
     pub blob_bytes_max: u64,
     /// How many files are looked at together while a source is indexed. Default: 8.
@@ -45,9 +48,25 @@ impl Options {
             tls: None,
             tokens: None,
             timing: Timing::default(),
+            scaling: Scaling::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,
         }
+    }
+}
+
+/// How it is decided how many workers jobs get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scaling {
+    /// Who decides. Default: [`Policy::Forebay`].
+    pub policy: Policy,
+    /// The most workers that are ever wanted, for one job and for all together. Default: 1024.
+    pub workers_max: u32,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self { policy: Policy::default(), workers_max: 1024 }
     }
 }
 

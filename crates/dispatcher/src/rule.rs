@@ -9,7 +9,7 @@ use crate::handle::Handle;
 use crate::indexer::Indexer;
 use crate::jobs::{Opener, splits};
 use crate::office::Seat;
-use crate::options::Timing;
+use crate::options::{Scaling, Timing};
 use crate::records::Ledger;
 use crate::state::State;
 use crate::store::{BlobStore, Committer};
@@ -22,6 +22,8 @@ pub(crate) struct Rule {
     pub(crate) indexer: Arc<dyn Indexer>,
     /// Whether jobs have keys: where there are tokens.
     pub(crate) with_keys: bool,
+    /// Who decides how many workers jobs get.
+    pub(crate) scaling: Scaling,
 }
 
 impl Rule {
@@ -35,7 +37,8 @@ impl Rule {
         term: Arc<Term>,
     ) -> Result<(Actor, Seat)> {
         let mut recovered = Vec::new();
-        let state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
+        let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
+        state.set_scaling(self.scaling);
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
         let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));

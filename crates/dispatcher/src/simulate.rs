@@ -212,7 +212,7 @@ impl Dispatcher {
 
     /// Lists the jobs.
     pub fn jobs(&self) -> Vec<JobStatus> {
-        self.machine.list_jobs(None)
+        self.machine.list_jobs(Ticks::default(), None, "")
     }
 
     /// Lists the workers.

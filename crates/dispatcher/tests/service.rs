@@ -48,7 +48,7 @@ async fn a_job_is_read_in_order_and_then_it_is_finished() -> Test {
 }
 
 async fn status(at: &Running, name: &str) -> Result<String> {
-    let jobs = at.client().await?.list_jobs(ListJobsRequest {}).await.map_err(|s| to_error(&s, &at.address))?;
+    let jobs = at.client().await?.list_jobs(ListJobsRequest::default()).await.map_err(|s| to_error(&s, &at.address))?;
     let job = jobs.into_inner().jobs.into_iter().find(|j| j.name == name);
     job.map(|j| j.state).ok_or_else(|| Error::internal("not listed"))
 }
@@ -356,7 +356,7 @@ async fn shutdown_ends_sessions_and_keeps_the_last_ack() -> Test {
     assert_eq!(error.message(), "the dispatcher is stopping");
     drop(at);
     let at = Running::start(dir.path(), |_| {})?;
-    let jobs = at.client().await?.list_jobs(ListJobsRequest {}).await.map_err(|s| to_error(&s, &at.address))?;
+    let jobs = at.client().await?.list_jobs(ListJobsRequest::default()).await.map_err(|s| to_error(&s, &at.address))?;
     assert_eq!(jobs.into_inner().jobs[0].consumers[0].ordinal, 1);
     Ok(())
 }

@@ -10,8 +10,8 @@ use forebay_dispatcher::{Role, new_token};
 use forebay_plan::BlobId;
 use forebay_proto::{
     Attach, BlobPart, CancelJobRequest, ConsumerMessage, Credentials, DispatcherClient, GetBlobRequest,
-    GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest, OpenJobRequest, Remote,
-    WorkerMessage, client, consumer_message, open_job_event, to_error, worker_message,
+    GetScaleRequest, GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest,
+    OpenJobRequest, Remote, WorkerMessage, client, consumer_message, open_job_event, to_error, worker_message,
 };
 use tonic::transport::Endpoint;
 
@@ -66,9 +66,10 @@ async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, O
         ("open_job", kind(to.open_job(open).await.err())),
         ("consume", kind(to.consume(tokio_stream::iter(vec![attach(1)])).await.err())),
         ("work", kind(to.work(tokio_stream::iter(vec![hello()])).await.err())),
-        ("list_jobs", kind(to.list_jobs(ListJobsRequest {}).await.err())),
+        ("list_jobs", kind(to.list_jobs(ListJobsRequest::default()).await.err())),
         ("list_workers", kind(to.list_workers(ListWorkersRequest {}).await.err())),
         ("cancel_job", kind(to.cancel_job(cancel).await.err())),
+        ("get_scale", kind(to.get_scale(GetScaleRequest {}).await.err())),
     ])
 }
 
@@ -83,7 +84,11 @@ async fn every_call_is_refused_to_whoever_may_not_make_it() -> Result<()> {
         }
     }
     for (call, answer) in answers(&mut caller(&at, Some(&tokens[0]))?).await? {
-        assert_eq!(answer == denied, ["get_blob", "work"].contains(&call), "{call} as a client: {answer:?}");
+        assert_eq!(
+            answer == denied,
+            ["get_blob", "work", "get_scale"].contains(&call),
+            "{call} as a client: {answer:?}"
+        );
     }
     for (call, answer) in answers(&mut caller(&at, Some(&tokens[1]))?).await? {
         let may = ["get_version", "get_blob", "work"].contains(&call);

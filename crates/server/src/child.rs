@@ -104,6 +104,20 @@ impl Child {
         }
     }
 
+    /// Says whether it has listened since it was last asked.
+    pub(crate) fn has_announced(&self) -> bool {
+        self.announced.try_recv().is_ok()
+    }
+
+    /// Asks it to leave in order: it ends when nobody needs anything of it any more.
+    pub(crate) fn terminate(&self) {
+        let pid = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // An error says that it has ended already.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+
     /// Returns how it ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()

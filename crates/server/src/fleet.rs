@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use forebay_core::Result;
+use forebay_dispatcher::Scaling;
 
 use crate::cache::CacheConfig;
 use crate::child::Child;
@@ -22,6 +23,8 @@ pub(crate) struct Recipe {
     pub(crate) state_dir: std::path::PathBuf,
     /// Of each worker.
     pub(crate) cache: CacheConfig,
+    /// Who decides how many workers are wanted, and the most that may be.
+    pub(crate) scaling: Scaling,
 }
 
 impl Recipe {
@@ -32,7 +35,10 @@ impl Recipe {
 
     pub(crate) fn dispatcher(&self, listen: &str) -> Result<Child> {
         let dir = self.state_dir.to_string_lossy();
-        Child::start("the dispatcher".to_owned(), &self.with(&["dispatcher", "--listen", listen, "--state-dir", &dir]))
+        let (policy, most) = (self.scaling.policy.to_string(), self.scaling.workers_max.to_string());
+        let scaling = ["--policy", &policy, "--max-workers", &most];
+        let arguments = [&["dispatcher", "--listen", listen, "--state-dir", &dir][..], &scaling].concat();
+        Child::start("the dispatcher".to_owned(), &self.with(&arguments))
     }
 
     pub(crate) fn worker(&self, number: usize, dispatcher: &str) -> Result<Child> {
@@ -53,6 +59,21 @@ pub(crate) struct Place {
     pub(crate) child: Child,
     /// When it was seen to be dead.
     died: Option<Instant>,
+    pub(crate) phase: Phase,
+}
+
+impl Place {
+    fn new(child: Child) -> Self {
+        Self { child, died: None, phase: Phase::Starting(Instant::now()) }
+    }
+}
+
+/// Where a worker is in its life, and since when. Only the provisioner goes on from the first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Phase {
+    Starting(Instant),
+    Running(Instant),
+    Leaving(Instant),
 }
 
 /// The children.
@@ -61,15 +82,18 @@ pub(crate) struct Fleet {
     pub(crate) address: String,
     pub(crate) dispatcher: Child,
     pub(crate) workers: Vec<Place>,
+    /// Workers that were ever started.
+    pub(crate) started: usize,
     pub(crate) closed: bool,
 }
 
 impl Fleet {
     /// Starts a worker and returns its process.
     pub(crate) fn add_worker(&mut self) -> Result<u32> {
-        let child = self.recipe.worker(self.workers.len(), &self.address)?;
+        let child = self.recipe.worker(self.started, &self.address)?;
+        self.started += 1;
         let pid = child.pid();
-        self.workers.push(Place { child, died: None });
+        self.workers.push(Place::new(child));
         Ok(pid)
     }
 
@@ -93,7 +117,7 @@ impl Fleet {
                     place.died = Some(Instant::now());
                 }
                 Some(died) if died.elapsed() >= RESPAWN_PAUSE => match self.recipe.worker(number, &self.address) {
-                    Ok(child) => *place = Place { child, died: None },
+                    Ok(child) => *place = Place::new(child),
                     Err(error) => {
                         tracing::error!(worker = number, error = error.message(), "cannot start the worker again");
                         place.died = Some(Instant::now());

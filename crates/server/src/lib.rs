@@ -5,6 +5,7 @@
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
 //! cache       where a process keeps rows, and how many
+//! provision   as many workers as are wanted
 //! ```
 //!
 //! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
@@ -15,6 +16,7 @@ mod cache;
 mod child;
 mod fleet;
 mod lifetime;
+mod provision;
 mod roles;
 mod telemetry;
 mod up;
@@ -23,11 +25,11 @@ pub use announce::Announcement;
 pub use cache::{CacheConfig, parse_bytes};
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
-    GrantFigures, LedgerReport, NewToken, Repaired, Role, Timing, check_ledger, dump_ledger, measure_grants, new_token,
-    repair_ledger,
+    GrantFigures, LedgerReport, NewToken, Policy, Repaired, Role, Scaling, Timing, check_ledger, dump_ledger,
+    measure_grants, new_token, repair_ledger,
 };
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
 pub use telemetry::init_logs;
-pub use up::{Up, UpOptions};
+pub use up::{Up, UpOptions, Workers};

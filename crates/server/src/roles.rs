@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::Result;
-use forebay_dispatcher::{Dispatcher, Timing};
+use forebay_dispatcher::{Dispatcher, Scaling, Timing};
 use forebay_worker::{Functions, Worker};
 use tokio::runtime::Runtime;
 
@@ -48,6 +48,8 @@ pub struct DispatcherConfig {
     pub tokens: Option<PathBuf>,
     /// How fast loss is noticed.
     pub timing: Timing,
+    /// Who decides how many workers jobs get.
+    pub scaling: Scaling,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -84,7 +86,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
-        (options.listen, options.timing) = (config.listen, config.timing);
+        (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Remote, Service};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_dispatcher::{Policy, Scaling};
 use tempfile::TempDir;
 
 use crate::cache::CacheConfig;
 use crate::fleet::{Fleet, Recipe};
+use crate::provision::process;
 
 /// How long the processes may take to start. Python's imports are the most of it.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -27,8 +29,9 @@ pub struct UpOptions {
     /// What begins every command: `forebay`, or `python -m forebay`.
     pub command: Vec<String>,
     /// Workers. Default: 1.
-    pub workers: usize,
-    /// Threads that compute, in each worker. Default: 0, the cores shared out evenly.
+    pub workers: Workers,
+    /// Threads that compute, in each worker. Default: 0, the cores shared out evenly, or 1 where the service decides how many
+    /// workers there are.
     pub threads: usize,
     /// The dispatcher's port, on the loopback interface. Default: 0, any free one.
     pub port: u16,
@@ -38,13 +41,27 @@ pub struct UpOptions {
     pub respawn: bool,
     /// Where each worker keeps what `cache()` keeps. Default: in memory, of which they share what one process would use.
     pub cache: CacheConfig,
+    /// Who decides how many workers are wanted. Default: Forebay's policy.
+    pub policy: Policy,
+}
+
+/// How many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// So many.
+    Fixed(usize),
+    /// As many as the jobs need.
+    Auto {
+        /// No more than this; 0 is as many as there are cores.
+        max: usize,
+    },
 }
 
 impl UpOptions {
     /// Returns the defaults, for children that begin with `command`.
     pub fn new(command: Vec<String>) -> Self {
-        let cache = CacheConfig::default();
-        Self { command, workers: 1, threads: 0, port: 0, state_dir: None, respawn: false, cache }
+        let (policy, cache) = (Policy::default(), CacheConfig::default());
+        Self { command, workers: Workers::Fixed(1), threads: 0, port: 0, state_dir: None, respawn: false, cache, policy }
     }
 }
 
@@ -55,6 +72,35 @@ pub struct Up {
     /// Removed last.
     temporary: Mutex<Option<TempDir>>,
     pid: u32,
+    /// Whether the dispatcher says how many workers there are.
+    is_auto: bool,
+}
+
+/// What is to be started.
+struct Plan {
+    workers: usize,
+    /// No more than so many at a time.
+    workers_most: usize,
+    threads: usize,
+    scaling: Scaling,
+}
+
+impl Plan {
+    fn new(options: &UpOptions, cores: usize) -> Self {
+        let policy = options.policy;
+        let (workers, threads, workers_max) = match options.workers {
+            Workers::Fixed(workers) => (workers, (cores / workers.max(1)).max(1), Scaling::default().workers_max),
+            // So that so many workers are so many cores' worth.
+            Workers::Auto { max: 0 } => (1, 1, u32::try_from(cores).unwrap_or(u32::MAX)),
+            Workers::Auto { max } => (1, 1, u32::try_from(max).unwrap_or(u32::MAX)),
+        };
+        let threads = if options.threads == 0 { threads } else { options.threads };
+        let workers_most = match options.workers {
+            Workers::Fixed(workers) => workers,
+            Workers::Auto { .. } => workers_max as usize,
+        };
+        Self { workers, workers_most, threads, scaling: Scaling { policy, workers_max } }
+    }
 }
 
 impl Up {
@@ -71,17 +117,17 @@ impl Up {
         let own = temporary.as_ref().map(|d| d.path().to_owned());
         let state_dir = options.state_dir.clone().or(own).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let share = (cores / options.workers.max(1)).max(1);
-        let threads = if options.threads == 0 { share } else { options.threads };
-        let cache = options.cache.shared_by(options.workers);
-        let recipe = Recipe { command: options.command, threads, state_dir, cache };
+        let plan = Plan::new(&options, cores);
+        let (threads, cache, scaling) = (plan.threads, options.cache.shared_by(plan.workers_most), plan.scaling);
+        let recipe = Recipe { command: options.command, threads, state_dir, cache, scaling };
         let end = Instant::now() + START_MAX;
         let dispatcher = recipe.dispatcher(&format!("127.0.0.1:{}", options.port))?;
-        let mut fleet = Fleet { recipe, address: String::new(), dispatcher, workers: Vec::new(), closed: false };
+        let (address, workers) = (String::new(), Vec::new());
+        let mut fleet = Fleet { recipe, address, dispatcher, workers, started: 0, closed: false };
         // From here on whatever goes wrong ends what was started: the handle does.
         let started = fleet.dispatcher.address(end, poll).and_then(|address| {
             fleet.address = address;
-            (0..options.workers).try_for_each(|_| fleet.add_worker().map(|_| ()))
+            (0..plan.workers).try_for_each(|_| fleet.add_worker().map(|_| ()))
         });
         let address = fleet.address.clone();
         let up = Self {
@@ -89,11 +135,14 @@ impl Up {
             address,
             temporary: Mutex::new(temporary),
             pid: std::process::id(),
+            is_auto: matches!(options.workers, Workers::Auto { .. }),
         };
         started?;
-        up.wait_for_workers(options.workers, 0, end, poll)?;
-        if options.respawn {
-            up.watch()?;
+        up.wait_for_workers(plan.workers, 0, end, poll)?;
+        match options.workers {
+            Workers::Auto { .. } => process::start(&up.fleet, up.address.clone(), plan.scaling.workers_max)?,
+            Workers::Fixed(_) if options.respawn => up.watch()?,
+            Workers::Fixed(_) => {}
         }
         Ok(up)
     }
@@ -120,8 +169,12 @@ impl Up {
     /// Starts another worker and waits until it is registered; returns its process.
     ///
     /// # Errors
-    /// As [`Up::start`].
+    /// Conflict where the service decides how many there are; as [`Up::start`].
     pub fn add_worker(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<u32> {
+        if self.is_auto {
+            let error = Error::new(ErrorKind::Conflict, "this service decides by itself how many workers there are");
+            return Err(error.hint("start it with a number of workers, or with a larger max_workers"));
+        }
         let (pid, live, new) = {
             let mut fleet = self.fleet();
             let new = fleet.workers.len();

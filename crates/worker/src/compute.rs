@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
 use forebay_data::Chunk;
@@ -29,6 +30,7 @@ pub(crate) fn morsel(
         // The consumer ends at the earlier error; this place is only filled.
         return split.fail(run, index, error);
     }
+    let began = Instant::now();
     let mut put = false;
     let done = patiently(pool, || {
         attempt(scratch, split, job, morsel, &mut |chunk| {
@@ -45,6 +47,7 @@ pub(crate) fn morsel(
         Ok(()) => split.fail(run, index, Error::internal("a counted morsel gave no chunk")),
         Err(error) => split.fail(run, index, error),
     }
+    split.count_time(began.elapsed() + pool.take_helped());
 }
 
 /// Computes a split whose chunks are not counted, in order, waiting for its reader.
@@ -57,6 +60,7 @@ pub(crate) fn block(
     morsels: impl Iterator<Item = (u64, Morsel)>,
 ) {
     let mut next = 0;
+    let mut began = Instant::now();
     for (_, morsel) in morsels {
         let start = next;
         let done = patiently(pool, || {
@@ -69,6 +73,9 @@ pub(crate) fn block(
                 }
                 next = index;
                 split.count_rows(chunk.num_rows());
+                // Not only at the end, which may be far, and without the waits for its reader.
+                split.count_time(began.elapsed() + pool.take_helped());
+                began = Instant::now();
                 if !split.wants(here) {
                     return if split.is_stale(run) || pool.is_stopped() { Err(stale()) } else { Ok(()) };
                 }
@@ -80,6 +87,7 @@ pub(crate) fn block(
                             if !pool.aside(|| split.wait_for_room(run)) {
                                 return Err(stale());
                             }
+                            began = Instant::now();
                         }
                     }
                 }

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_core::Error;
 use forebay_data::Chunk;
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
+use crate::spent::SpentTime;
 
 /// Names a split. Ordered so that what one consumer has consumed is a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +43,8 @@ pub(crate) struct Meter {
     pub(crate) splits_done: AtomicU64,
     /// Rows in them.
     pub(crate) rows_done: AtomicU64,
+    /// What was spent on them.
+    pub(crate) spent: SpentTime,
     /// Told when any of these falls.
     pub(crate) freed: Notify,
 }
@@ -196,6 +200,12 @@ impl Held {
     /// Counts rows that were computed.
     pub(crate) fn count_rows(&self, rows: usize) {
         self.meter.rows_done.fetch_add(rows as u64, Relaxed);
+        self.meter.spent.add(self.key.job, Duration::ZERO, rows as u64);
+    }
+
+    /// A thread has computed on it for so long.
+    pub(crate) fn count_time(&self, compute: Duration) {
+        self.meter.spent.add(self.key.job, compute, 0);
     }
 
     /// Says whether a chunk would be dropped at once.

@@ -41,6 +41,7 @@ mod session;
 mod shelf;
 #[doc(hidden)]
 pub mod simulate;
+mod spent;
 mod talk;
 mod transfer;
 mod turns;

@@ -6,8 +6,9 @@
 //! meanwhile. Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Ordinal};
 use forebay_exec::{Crew, Scratch};
@@ -61,13 +62,15 @@ pub(crate) struct Shared {
     work: Condvar,
     threads: usize,
     crew: Arc<Crew>,
+    /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
+    helped_us: AtomicU64,
 }
 
 impl Pool {
     pub(crate) fn new(threads: usize) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let crew = Arc::new(Crew::new(wake(shared.clone())));
-            Shared { state: Mutex::default(), work: Condvar::new(), threads, crew }
+            Shared { state: Mutex::default(), work: Condvar::new(), threads, crew, helped_us: AtomicU64::new(0) }
         });
         for _ in 0..threads {
             shared.clone().spawn(&mut lock(&shared.state));
@@ -156,7 +159,10 @@ impl Shared {
                     scratch.share(&self.crew, entry.order);
                     block(&self, &mut scratch, &entry.split, &entry.job, entry.run, entry.morsels);
                 }
-                Piece::Help => self.crew.help(&mut scratch),
+                Piece::Help => {
+                    self.crew.help(&mut scratch);
+                    self.helped_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+                }
             }
             let mut state = lock(&self.state);
             state.computing -= 1;
@@ -201,6 +207,11 @@ impl Shared {
         let done = wait();
         lock(&self.state).computing += 1;
         done
+    }
+
+    /// Returns the time that threads spent on the rows of others since this was last asked: mostly the caller's.
+    pub(crate) fn take_helped(&self) -> Duration {
+        Duration::from_micros(self.helped_us.swap(0, Relaxed))
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

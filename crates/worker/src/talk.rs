@@ -128,6 +128,7 @@ impl<E: Engine> Talk<E> {
             splits_done: meter.splits_done.load(Relaxed),
             rows_done: meter.rows_done.load(Relaxed),
             finished: self.shelf.finished(),
+            spent: meter.spent.tell(),
         }))
     }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any, Literal
 
 from forebay import _native
 from forebay._src import arguments, security
@@ -36,6 +38,42 @@ class ConsumerStatus:
 
 
 @dataclass(frozen=True)
+class ScaleDecision:
+    """A decision on how many workers a job gets.
+
+    Attributes:
+        ago: Seconds since it was taken.
+        before: The workers that were wanted before.
+        workers: The workers that are wanted since.
+        reason: Why, in words.
+        figures: The rule (`rule`), what it compared with, and what was measured (`figures`).
+    """
+
+    ago: float
+    before: int
+    workers: int
+    reason: str
+    figures: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ScaleStatus:
+    """How many workers are wanted.
+
+    Attributes:
+        wanted: By all jobs together; `None` while that is not known: then what there is should stay.
+        workers: The workers that there are.
+        max_workers: The most that are ever wanted.
+        policy: Who decides.
+    """
+
+    wanted: int | None
+    workers: int
+    max_workers: int
+    policy: str
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job.
 
@@ -50,6 +88,8 @@ class JobStatus:
         tenant: Whose it is; empty where the service has no tokens.
         key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
             need say nothing. A secret: it is not shown.
+        workers: The workers that the service's policy wants for it; `None` while nothing is decided.
+        decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
     """
 
     name: str
@@ -61,6 +101,8 @@ class JobStatus:
     consumers: tuple[ConsumerStatus, ...]
     tenant: str = ""
     key: str = field(default="", repr=False)
+    workers: int | None = None
+    decisions: tuple[ScaleDecision, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,22 +145,43 @@ class Service:
         """The dispatcher's address, `forebay://host:port`; of several, all of them with commas between."""
         return self._client.address
 
-    def jobs(self) -> list[JobStatus]:
-        """Returns the jobs."""
+    def jobs(self, name: str | None = None) -> list[JobStatus]:
+        """Returns the jobs, the oldest first.
+
+        Args:
+            name: Only the job of this name, with all decisions on its workers that are kept. Default: every job, each
+                with the last few.
+        """
         return [
             JobStatus(
-                name,
-                dataset,
-                state,
-                epochs or None,
-                seed,
-                raced,
-                tuple(ConsumerStatus(*c) for c in consumers),
-                tenant,
-                key,
+                name=job,
+                dataset=dataset,
+                state=state,
+                epochs=epochs or None,
+                seed=seed,
+                raced=raced,
+                consumers=tuple(ConsumerStatus(*c) for c in consumers),
+                tenant=tenant,
+                key=key,
+                workers=workers or None,
+                decisions=tuple(
+                    ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures))
+                    for ago_ms, before, since, reason, figures in decisions
+                ),
             )
-            for name, dataset, state, epochs, seed, raced, consumers, tenant, key in self._client.jobs()
+            for job, dataset, state, epochs, seed, raced, consumers, tenant, key, workers, decisions in (
+                self._client.jobs(name)
+            )
         ]
+
+    def scale(self) -> ScaleStatus:
+        """Returns how many workers the jobs want together, for whoever starts and ends workers.
+
+        Raises:
+            PermissionDeniedError: The service has tokens, and this one is not an administrator's.
+        """
+        wanted, workers, max_workers, policy = self._client.scale()
+        return ScaleStatus(wanted or None, workers, max_workers, policy)
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""
@@ -211,10 +274,12 @@ def connect(
 
 
 def up(
-    workers: int = 2,
+    workers: int | Literal["auto"] = 2,
     *,
     threads: int = 0,
     state_dir: arguments.PathLike | None = None,
+    max_workers: int | None = None,
+    policy: str = "forebay",
     cache: arguments.PathLike | None = None,
     cache_memory: int | str | None = None,
     cache_disk: int | str | None = None,
@@ -222,9 +287,11 @@ def up(
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
 
     Args:
-        workers: How many workers.
-        threads: The threads of each; 0 shares the cores among them.
+        workers: How many workers; `"auto"` starts and ends them by itself, as the jobs need them.
+        threads: The threads of each; 0 shares the cores among them, and is 1 with `workers="auto"`.
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
+        max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
+        policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
         cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, also for the
             next service. Default: `$FOREBAY_CACHE`, or memory alone.
         cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
@@ -240,11 +307,17 @@ def up(
     ...     [batch["id"].tolist() for batch in ds.distribute(service, job="count")]
     [[0, 1], [2, 3]]
     """
-    count = arguments.whole(workers, "up", "workers", 0, 1024)
+    if max_workers is not None and workers != "auto":
+        raise InvalidPipelineError(
+            f"up: max_workers={max_workers!r} goes with workers='auto'", {"hint": "leave one of them out"}
+        )
+    count = None if workers == "auto" else arguments.whole(workers, "up", "workers", 0, 1024)
+    most = 0 if max_workers is None else arguments.whole(max_workers, "up", "max_workers", 1, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")
     kept = None if cache is None else arguments.path(cache, "up")
     sizes = (arguments.amount(cache_memory, "up", "cache_memory"), arguments.amount(cache_disk, "up", "cache_disk"))
-    started = _native.Up.start(count, arguments.whole(threads, "up", "threads", 0, 4096), folder, kept, *sizes)
+    each = arguments.whole(threads, "up", "threads", 0, 4096)
+    started = _native.Up.start(count, most, each, folder, policy, kept, *sizes)
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:

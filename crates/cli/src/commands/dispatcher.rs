@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::Result;
-use forebay_server::{DispatcherConfig, Timing, dispatcher_main, init_logs};
+use forebay_server::{DispatcherConfig, Scaling, Timing, dispatcher_main, init_logs};
 
 use crate::arguments::Dispatcher;
 
@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         blob_dir: arguments.blob_dir,
         tls: arguments.identity.into(),
         tokens: arguments.tokens,
+        scaling: Scaling { policy: arguments.policy, workers_max: arguments.max_workers },
         timing: Timing { heartbeat, lease, ..Timing::default() },
         process: arguments.process.into(),
     })

@@ -1,11 +1,12 @@
-//! `forebay jobs`
+//! `forebay jobs` and `forebay jobs show NAME`
 
-use forebay_client::{ConsumerStatus, JobStatus};
-use forebay_core::Result;
+use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision};
+use forebay_core::{Error, ErrorKind, Result};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{connect, go_on};
-use crate::arguments::List;
+use crate::arguments::{Jobs, JobsAction, List, ShowJob};
 use crate::output;
 
 #[derive(Serialize)]
@@ -21,6 +22,20 @@ struct Job<'a> {
     consumers: Vec<Consumer>,
     /// Splits that were given to a second worker because the first was late.
     raced: u64,
+    /// How many workers are wanted for it; `null` while nothing is decided.
+    workers: Option<u32>,
+    /// The last decisions on that, the oldest first.
+    decisions: Vec<Decision<'a>>,
+}
+
+#[derive(Serialize)]
+struct Decision<'a> {
+    ago_s: f64,
+    before: u32,
+    workers: u32,
+    reason: &'a str,
+    /// The rule, and the figures that it was applied to.
+    figures: Value,
 }
 
 #[derive(Serialize)]
@@ -37,6 +52,16 @@ struct Consumer {
 
 fn some(n: u64) -> Option<u64> {
     Some(n).filter(|&n| n > 0)
+}
+
+fn decision(of: &ScaleDecision) -> Decision<'_> {
+    Decision {
+        ago_s: of.ago_ms as f64 / 1000.0,
+        before: of.before,
+        workers: of.workers,
+        reason: &of.reason,
+        figures: serde_json::from_str(&of.json).unwrap_or_default(),
+    }
 }
 
 fn of(job: &JobStatus) -> Job<'_> {
@@ -58,6 +83,8 @@ fn of(job: &JobStatus) -> Job<'_> {
         epochs: some(job.epochs),
         consumers: job.consumers.iter().map(consumer).collect(),
         raced: job.raced,
+        workers: Some(job.workers).filter(|&n| n > 0),
+        decisions: job.decisions.iter().map(decision).collect(),
     }
 }
 
@@ -67,8 +94,45 @@ fn progress(consumer: &Consumer) -> String {
     format!("epoch {} split {}{splits}", consumer.epoch, consumer.split)
 }
 
-pub(crate) fn run(arguments: &List) -> Result<()> {
-    let jobs = connect(arguments)?.jobs(&mut go_on)?;
+pub(crate) fn run(arguments: &Jobs) -> Result<()> {
+    match &arguments.what {
+        None => list(&arguments.list),
+        Some(JobsAction::Show(job)) => show(job),
+    }
+}
+
+fn show(arguments: &ShowJob) -> Result<()> {
+    let jobs = connect(&arguments.list)?.jobs(Some(&arguments.name), &mut go_on)?;
+    let jobs: Vec<_> = jobs.iter().map(of).collect();
+    if jobs.is_empty() {
+        let message = format!("there is no job {:?}", arguments.name);
+        return Err(Error::new(ErrorKind::NotFound, message).hint("see `forebay jobs`"));
+    }
+    if arguments.list.json {
+        return output::json(&jobs);
+    }
+    for job in &jobs {
+        let tenant = if job.tenant.is_empty() { String::new() } else { format!(" of {}", job.tenant) };
+        output::line(&format!("job        {}{tenant}", job.name))?;
+        output::line(&format!("state      {}", job.state))?;
+        for consumer in &job.consumers {
+            output::line(&format!("consumer   {}, {}", consumer.consumer, progress(consumer)))?;
+        }
+        let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
+        output::line(&format!("workers    {workers}"))?;
+        let row = |d: &Decision<'_>| {
+            [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), d.reason.to_owned()]
+        };
+        let rows: Vec<_> = job.decisions.iter().map(row).collect();
+        if !rows.is_empty() {
+            output::table(["WHEN", "WORKERS", "WHY"], &rows)?;
+        }
+    }
+    Ok(())
+}
+
+fn list(arguments: &List) -> Result<()> {
+    let jobs = connect(arguments)?.jobs(None, &mut go_on)?;
     let jobs: Vec<_> = jobs.iter().map(of).collect();
     if arguments.json {
         return output::json(&jobs);
@@ -86,8 +150,9 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         // Whoever sees one tenant's jobs need not be told whose they are.
         let of_several = jobs.iter().any(|j| j.tenant != job.tenant);
         let name = if of_several { format!("{}/{}", job.tenant, job.name) } else { job.name.to_owned() };
-        [name, job.state.to_owned(), epochs, consumers, skipped, job.raced.to_string(), slowest]
+        let workers = job.workers.map_or_else(String::new, |n| n.to_string());
+        [name, job.state.to_owned(), epochs, consumers, workers, skipped, job.raced.to_string(), slowest]
     };
-    let headings = ["JOB", "STATE", "EPOCHS", "CONSUMERS", "SKIPPED", "RACED", "AT"];
+    let headings = ["JOB", "STATE", "EPOCHS", "CONSUMERS", "WORKERS", "SKIPPED", "RACED", "AT"];
     output::table(headings, &jobs.iter().map(row).collect::<Vec<_>>())
 }

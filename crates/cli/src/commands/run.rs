@@ -1,7 +1,7 @@
 //! `forebay run`
 
 use forebay_core::Result;
-use forebay_server::{CacheConfig, UpOptions};
+use forebay_server::{CacheConfig, UpOptions, Workers};
 
 use crate::arguments::Run;
 use crate::host::Host;
@@ -12,7 +12,7 @@ pub(crate) fn run(arguments: &Run, host: &dyn Host) -> Result<i32> {
         return host.run_file(&arguments.file, &arguments.args, arguments.service.as_deref());
     };
     let cache = CacheConfig::from_env()?;
-    let options = UpOptions { workers: workers as usize, cache, ..UpOptions::new(host.command()) };
+    let options = UpOptions { workers: Workers::Fixed(workers as usize), cache, ..UpOptions::new(host.command()) };
     let up = super::start(options)?;
     let service = format!("forebay://{}", up.address());
     let code = host.run_file(&arguments.file, &arguments.args, Some(&service));

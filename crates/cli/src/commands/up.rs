@@ -1,9 +1,9 @@
 //! `forebay up`
 
-use forebay_core::Result;
-use forebay_server::{StopSignal, UpOptions, init_logs};
+use forebay_core::{Error, Result};
+use forebay_server::{StopSignal, UpOptions, Workers, init_logs};
 
-use crate::arguments::Up;
+use crate::arguments::{Up, WorkerCount};
 use crate::host::Host;
 use crate::output;
 
@@ -20,8 +20,16 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
     if arguments.exit_with_parent {
         forebay_server::exit_with_parent(|| ())?;
     }
+    let workers = match (arguments.workers.unwrap_or(WorkerCount::Fixed(1)), arguments.max_workers) {
+        (WorkerCount::Auto, max) => Workers::Auto { max: max.unwrap_or(0) as usize },
+        (WorkerCount::Fixed(workers), None) => Workers::Fixed(workers as usize),
+        (WorkerCount::Fixed(_), Some(_)) => {
+            return Err(Error::invalid("--max-workers goes with --workers auto").hint("leave one of them out"));
+        }
+    };
     let options = UpOptions {
-        workers: arguments.workers.unwrap_or(1) as usize,
+        workers,
+        policy: arguments.policy,
         threads: arguments.threads,
         port: arguments.port,
         state_dir: arguments.state_dir,
@@ -35,7 +43,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
     let service = format!("forebay://{}", up.address());
     let started = Started { service, dispatcher: up.dispatcher_pid(), workers: up.worker_pids() };
     if arguments.json {
-        let line = serde_json::to_string(&started).map_err(|e| forebay_core::Error::internal(e.to_string()))?;
+        let line = serde_json::to_string(&started).map_err(|e| Error::internal(e.to_string()))?;
         output::line(&line)?;
     } else {
         output::line(&format!("service     {}", started.service))?;

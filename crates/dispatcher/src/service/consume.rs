@@ -88,6 +88,6 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
         },
         Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },
         Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
-        Message::Heartbeat(_) => Input::ConsumerHeartbeat { session },
+        Message::Heartbeat(said) => Input::ConsumerHeartbeat { session, said },
     })
 }

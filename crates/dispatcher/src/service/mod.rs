@@ -13,9 +13,9 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_proto::{
     BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, GetBlobRequest,
-    GetVersionRequest, GetVersionResponse, ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse,
-    MissingBlobsRequest, MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, WorkerEvent,
-    WorkerMessage, open_job_event, to_status,
+    GetScaleRequest, GetScaleResponse, GetVersionRequest, GetVersionResponse, ListJobsRequest, ListJobsResponse,
+    ListWorkersRequest, ListWorkersResponse, MissingBlobsRequest, MissingBlobsResponse, OpenJobEvent, OpenJobRequest,
+    PutBlobResponse, WorkerEvent, WorkerMessage, open_job_event, to_status,
 };
 use futures::Stream;
 use tokio::sync::mpsc;
@@ -111,7 +111,14 @@ impl Dispatcher for Service {
 
     async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
         let sees = caller(&request, Role::Client)?.sees();
-        Ok(Response::new(ListJobsResponse { jobs: self.seat()?.actor.list_jobs(sees).await.map_err(refuse)? }))
+        let jobs = self.seat()?.actor.list_jobs(sees, request.into_inner().name).await;
+        Ok(Response::new(ListJobsResponse { jobs: jobs.map_err(refuse)? }))
+    }
+
+    async fn get_scale(&self, request: Request<GetScaleRequest>) -> Result<Response<GetScaleResponse>, Status> {
+        // What all jobs want together is everybody's, and so nobody's but the administrator's.
+        caller(&request, Role::Admin)?;
+        Ok(Response::new(self.seat()?.actor.wanted().await.map_err(refuse)?))
     }
 
     async fn list_workers(

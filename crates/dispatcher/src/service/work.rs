@@ -80,9 +80,13 @@ async fn run(
 pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         Message::Want(want) => Input::Want { session, splits: want.splits },
-        Message::Heartbeat(h) => {
-            Input::WorkerHeartbeat { session, splits_done: h.splits_done, rows_done: h.rows_done, finished: h.finished }
-        }
+        Message::Heartbeat(h) => Input::WorkerHeartbeat {
+            session,
+            splits_done: h.splits_done,
+            rows_done: h.rows_done,
+            finished: h.finished,
+            spent: h.spent,
+        },
         Message::Leaving(_) => Input::Leaving { session },
         // Only the first message of a session says hello.
         Message::Hello(_) => return None,

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
-use forebay_proto::{Attached, Consumed, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event,
+};
 
 use super::consumer::Reader;
 use super::{Effect, SessionId, State};
@@ -197,8 +199,17 @@ impl State {
         }
     }
 
-    pub(super) fn consumer_heartbeat(&mut self, now: Ticks, session: SessionId, out: &mut Vec<Effect>) {
-        if self.heard_reader(now, session).is_some() {
+    pub(super) fn consumer_heartbeat(
+        &mut self,
+        now: Ticks,
+        session: SessionId,
+        said: &ConsumerHeartbeat,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some((job, consumer)) = self.heard_reader(now, session) {
+            if let Some(job) = self.jobs.get_mut(&job) {
+                job.load.take(consumer, said);
+            }
             out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(ConsumerHeartbeatReply {})));
         }
     }

@@ -13,10 +13,17 @@ use crate::records::{ConsumerKey, Grant, Ledger, Position, SplitKey};
 const CHECKED_MAX: usize = 4096;
 
 impl State {
-    /// Lists the jobs of a tenant, or of all, the oldest first. Keys are told to their tenant alone.
-    pub(crate) fn list_jobs(&self, tenant: Option<&str>) -> Vec<JobStatus> {
+    /// Lists the jobs of a tenant, or of all, the oldest first; of one name, or of every with the last of its decisions alone.
+    /// Keys are told to their tenant alone.
+    pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
+        let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
-        self.jobs.values().filter(seen).map(|job| self.job_status(job, tenant.is_some())).collect()
+        let status = |job: &Job| JobStatus {
+            workers: job.scale.wanted().unwrap_or(0),
+            decisions: job.scale.decisions(now, !name.is_empty()),
+            ..self.job_status(job, tenant.is_some())
+        };
+        self.jobs.values().filter(seen).filter(named).map(status).collect()
     }
 
     fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
@@ -49,6 +56,8 @@ impl State {
             tenant: job.record.tenant.clone(),
             key: if with_key { job.record.key.to_vec() } else { Vec::new() },
             raced: job.raced,
+            workers: 0,
+            decisions: Vec::new(),
         }
     }
 

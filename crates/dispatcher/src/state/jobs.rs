@@ -6,7 +6,9 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 
 use super::consumer::Consumer;
 use super::consumers::cancelled;
+use super::load::Load;
 use super::pace::Pace;
+use super::scale::Scale;
 use super::{Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
@@ -49,7 +51,8 @@ impl State {
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(whole(&record.tenant, &record.name), record.id);
         let streamed = record.is_streamed();
-        self.jobs.insert(record.id, Job { record, consumers, streamed, pace: Pace::default(), raced: 0 });
+        let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
+        self.jobs.insert(record.id, Job { record, consumers, streamed, pace, raced: 0, load, scale });
     }
 
     /// Ends a job for good.

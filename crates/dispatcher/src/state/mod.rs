@@ -19,12 +19,14 @@ mod consumers;
 mod grant;
 mod inspect;
 mod jobs;
+mod load;
 mod lost;
 mod pace;
 mod poison;
 mod race;
 mod rebalance;
 mod recover;
+mod scale;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -36,13 +38,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
-use forebay_proto::{Lease, LostSample, consumer_event, worker_event};
+use forebay_proto::{ConsumerHeartbeat, Lease, LostSample, Spent, consumer_event, worker_event};
 
-use crate::options::Timing;
+use crate::options::{Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
+use load::Load;
 use pace::Pace;
+use scale::Scale;
 use worker::Worker;
 
 /// One connection of a consumer or a worker. Never used twice.
@@ -82,6 +86,7 @@ pub(crate) enum Input {
     },
     ConsumerHeartbeat {
         session: SessionId,
+        said: ConsumerHeartbeat,
     },
     ConsumerGone {
         session: SessionId,
@@ -104,6 +109,7 @@ pub(crate) enum Input {
         splits_done: u64,
         rows_done: u64,
         finished: Vec<u64>,
+        spent: Vec<Spent>,
     },
     Leaving {
         session: SessionId,
@@ -139,6 +145,9 @@ struct Job {
     pace: Pace,
     /// Splits that were raced, since this process began.
     raced: u64,
+    /// What is measured, and what was decided on it.
+    load: Load,
+    scale: Scale,
 }
 
 impl Job {
@@ -151,6 +160,7 @@ impl Job {
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     timing: Timing,
+    scaling: Scaling,
     jobs: BTreeMap<u64, Job>,
     /// By tenant and name.
     names: HashMap<(String, String), u64>,
@@ -162,6 +172,10 @@ pub(crate) struct State {
     ticked: Ticks,
     /// When it was last looked for splits that are late.
     looked: Ticks,
+    /// When it was last looked whether the jobs have the workers that they need.
+    scaled: Ticks,
+    /// Microseconds that workers said that they spent on jobs.
+    spent_us: u64,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
@@ -188,13 +202,14 @@ impl State {
             }
             Input::Lost { session, number, samples } => self.lost(now, session, number, &samples, out),
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
-            Input::ConsumerHeartbeat { session } => self.consumer_heartbeat(now, session, out),
+            Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
             Input::Hello { session, worker, address, threads, held, serves } => {
                 self.hello(now, session, worker, address, threads, &held, serves, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
-            Input::WorkerHeartbeat { session, splits_done, rows_done, finished } => {
+            Input::WorkerHeartbeat { session, splits_done, rows_done, finished, spent } => {
+                self.spend(session, &spent);
                 self.worker_heartbeat(now, session, splits_done, rows_done, finished, out);
             }
             Input::Leaving { session } => self.leaving(now, session),

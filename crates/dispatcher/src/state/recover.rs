@@ -10,7 +10,7 @@ use forebay_core::{Error, Result, Ticks};
 use super::consumer::Holder;
 use super::worker::Worker;
 use super::{Effect, State};
-use crate::options::Timing;
+use crate::options::{Scaling, Timing};
 use crate::records::{JobRecord, Ledger, Update};
 
 impl State {
@@ -28,6 +28,7 @@ impl State {
     ) -> Result<Self> {
         let mut state = Self {
             timing,
+            scaling: Scaling::default(),
             jobs: Default::default(),
             names: HashMap::new(),
             workers: Default::default(),
@@ -38,6 +39,8 @@ impl State {
             next_job: ledger.next_job.max(1),
             ticked: now,
             looked: now,
+            scaled: now,
+            spent_us: 0,
             expiry: now,
             changed: true,
         };

@@ -4,6 +4,7 @@
 
 mod poison;
 mod race;
+mod scale;
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
-use forebay_proto::{JobKey, Lease, LostSample, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, UNREACHED, consumer_event, worker_event};
 use proptest::prelude::*;
 
 use super::{Effect, Input, SessionId, State};
@@ -321,11 +322,17 @@ impl World {
                     // One of them says which splits it has finished: the even ones.
                     let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
                     let finished = finished.collect();
-                    self.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished });
+                    self.input(Input::WorkerHeartbeat {
+                        session,
+                        splits_done: 0,
+                        rows_done: 0,
+                        finished,
+                        spent: Vec::new(),
+                    });
                 }
             }
             for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
-                self.input(Input::ConsumerHeartbeat { session });
+                self.input(Input::ConsumerHeartbeat { session, said: ConsumerHeartbeat::default() });
             }
             self.input(Input::Tick);
         }
@@ -404,7 +411,7 @@ impl World {
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
                 let (splits_done, rows_done) = (0, 0);
                 let finished = self.workers[i].held.keys().copied().collect();
-                self.input(Input::WorkerHeartbeat { session, splits_done, rows_done, finished });
+                self.input(Input::WorkerHeartbeat { session, splits_done, rows_done, finished, spent: Vec::new() });
             }
             self.flush();
             for i in 0..self.readers.len() {

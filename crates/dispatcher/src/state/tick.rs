@@ -1,9 +1,10 @@
-//! What time alone brings about: silent workers, readers that do not come back, splits that are late.
+//! What time alone brings about: silent workers, readers that do not come back, splits that are late, numbers of workers.
 
 use std::time::Duration;
 
 use forebay_core::{Error, Ticks};
 
+use super::scale::SCALE_EVERY;
 use super::{Effect, State};
 
 /// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
@@ -22,6 +23,10 @@ impl State {
             self.looked = now;
             self.race(now, out);
             self.rebalance(now, out);
+        }
+        if now - self.scaled >= SCALE_EVERY {
+            self.scaled = now;
+            self.scale(now);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);
@@ -73,6 +78,8 @@ impl State {
             (worker.heard, worker.until) = ((worker.heard + gap).min(now), worker.until + gap);
             worker.begun.values_mut().for_each(|begun| *begun = (*begun + gap).min(now));
         }
+        let spent = self.spent_us;
+        self.jobs.values_mut().for_each(|job| job.load.restart(now, spent));
         for consumer in self.jobs.values_mut().flat_map(|j| &mut j.consumers) {
             consumer.gone = (consumer.gone + gap).min(now);
             for death in consumer.trouble.values_mut().flat_map(|t| &mut t.deaths) {

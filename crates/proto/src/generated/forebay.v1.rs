@@ -220,9 +220,20 @@ pub struct EndEpoch {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerHeartbeat {
-    /// Milliseconds that next() waited since the last heartbeat.
+    /// Milliseconds that next() waited since the last heartbeat, with a wait that goes on.
     #[prost(uint64, tag = "1")]
     pub batch_wait_ms: u64,
+    /// All other milliseconds since then: the trainer's steps, and what the consumer itself does for a batch.
+    #[prost(uint64, tag = "2")]
+    pub step_ms: u64,
+    /// Batches that were handed out since then, and the rows of splits that went into what was merged.
+    #[prost(uint64, tag = "3")]
+    pub batches: u64,
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    /// Splits that are complete ahead of the trainer, now.
+    #[prost(uint64, tag = "5")]
+    pub ahead: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerEvent {
@@ -313,7 +324,7 @@ pub struct Want {
     #[prost(uint32, tag = "1")]
     pub splits: u32,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerHeartbeat {
     #[prost(uint64, tag = "1")]
     pub splits_done: u64,
@@ -322,6 +333,19 @@ pub struct WorkerHeartbeat {
     /// Of the leases that it holds, those whose splits it does not work on any more.
     #[prost(uint64, repeated, tag = "3")]
     pub finished: ::prost::alloc::vec::Vec<u64>,
+    /// What its threads did since the last heartbeat, of each job that they did anything of.
+    #[prost(message, repeated, tag = "4")]
+    pub spent: ::prost::alloc::vec::Vec<Spent>,
+}
+/// Time that threads spent on a job, and the rows of splits that came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Spent {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    #[prost(uint64, tag = "2")]
+    pub compute_us: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
 }
 /// The worker computes and serves what it holds, and takes nothing new.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -412,8 +436,12 @@ pub struct Forget {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerHeartbeatReply {}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListJobsRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListJobsRequest {
+    /// Only the jobs of this name, with all of their decisions; empty is every job, with the last few.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListJobsResponse {
     #[prost(message, repeated, tag = "1")]
@@ -442,6 +470,30 @@ pub struct JobStatus {
     /// What tickets for its chunks carry. Told to its own tenant alone.
     #[prost(bytes = "vec", tag = "9")]
     pub key: ::prost::alloc::vec::Vec<u8>,
+    /// How many workers the policy wants for it; 0 while nothing is decided.
+    #[prost(uint32, tag = "10")]
+    pub workers: u32,
+    /// The oldest first.
+    #[prost(message, repeated, tag = "11")]
+    pub decisions: ::prost::alloc::vec::Vec<ScaleDecision>,
+}
+/// One decision on how many workers a job gets. One that says the same as the one before is not kept.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ScaleDecision {
+    /// Milliseconds ago.
+    #[prost(uint64, tag = "1")]
+    pub ago_ms: u64,
+    /// Workers that were wanted before, and from then on.
+    #[prost(uint32, tag = "2")]
+    pub before: u32,
+    #[prost(uint32, tag = "3")]
+    pub workers: u32,
+    /// Why, in words.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    /// JSON of forebay_policy::scaling::Decision: the rule and its figures.
+    #[prost(string, tag = "5")]
+    pub json: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerStatus {
@@ -489,6 +541,23 @@ pub struct WorkerStatus {
     pub rows_done: u64,
     #[prost(uint64, tag = "8")]
     pub silent_ms: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetScaleRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetScaleResponse {
+    /// How many workers the jobs want together, within the limits; 0 while that is not known: what there is stays.
+    #[prost(uint32, tag = "1")]
+    pub wanted: u32,
+    /// Workers that compute now.
+    #[prost(uint32, tag = "2")]
+    pub workers: u32,
+    /// The most that may be wanted.
+    #[prost(uint32, tag = "3")]
+    pub workers_max: u32,
+    /// As on the command line.
+    #[prost(string, tag = "4")]
+    pub policy: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobRequest {
@@ -815,6 +884,31 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "ListWorkers"));
             self.inner.unary(req, path, codec).await
         }
+        /// Says how many workers are wanted, for whoever starts and ends them. For administrators, where there are tokens.
+        pub async fn get_scale(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetScaleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetScaleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/forebay.v1.Dispatcher/GetScale",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("forebay.v1.Dispatcher", "GetScale"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Ends a job for good; its consumers get a `closed` error.
         pub async fn cancel_job(
             &mut self,
@@ -933,6 +1027,14 @@ pub mod dispatcher_server {
             request: tonic::Request<super::ListWorkersRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListWorkersResponse>,
+            tonic::Status,
+        >;
+        /// Says how many workers are wanted, for whoever starts and ends them. For administrators, where there are tokens.
+        async fn get_scale(
+            &self,
+            request: tonic::Request<super::GetScaleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetScaleResponse>,
             tonic::Status,
         >;
         /// Ends a job for good; its consumers get a `closed` error.
@@ -1418,6 +1520,51 @@ pub mod dispatcher_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListWorkersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/forebay.v1.Dispatcher/GetScale" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetScaleSvc<T: Dispatcher>(pub Arc<T>);
+                    impl<
+                        T: Dispatcher,
+                    > tonic::server::UnaryService<super::GetScaleRequest>
+                    for GetScaleSvc<T> {
+                        type Response = super::GetScaleResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetScaleRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Dispatcher>::get_scale(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetScaleSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

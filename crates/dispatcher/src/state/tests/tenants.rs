@@ -22,7 +22,9 @@ fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
     assert_eq!(one.to_json().replace("job 1", "job 99"), other.to_json());
     assert!(attach((1, 0), "a").iter().any(|e| matches!(e, Effect::Consumer(..))));
     let mut out = Vec::new();
-    let names = |tenant: Option<&str>| world.state.list_jobs(tenant).into_iter().map(|j| j.name).collect::<Vec<_>>();
+    let names = |tenant: Option<&str>| {
+        world.state.list_jobs(world.now, tenant, "").into_iter().map(|j| j.name).collect::<Vec<_>>()
+    };
     assert_eq!((names(Some("a")).len(), names(Some("c")).len(), names(None).len()), (2, 0, 4));
     let missing = world.state.cancel(world.now, "b", "job 1", &mut out).expect_err("another's");
     let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");

@@ -1,0 +1,83 @@
+//! What a reader's time went into since the dispatcher was told: waiting for the service, or everything else.
+//!
+//! Everything else is the trainer's step and what this process itself does for a batch, which no worker makes faster. Pure: the
+//! time comes in. Invariants: every millisecond is counted once; one wait goes on over several reports.
+
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_proto::ConsumerHeartbeat;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter {
+    /// Everything before this is counted.
+    since: Ticks,
+    is_waiting: bool,
+    waited: Duration,
+    stepped: Duration,
+    batches: u64,
+    rows: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(now: Ticks) -> Self {
+        Self { since: now, ..Self::default() }
+    }
+
+    /// The trainer begins to wait, or waits no more.
+    pub(crate) fn set_waiting(&mut self, now: Ticks, is_waiting: bool) {
+        let went = now - std::mem::replace(&mut self.since, now);
+        *(if self.is_waiting { &mut self.waited } else { &mut self.stepped }) += went;
+        self.is_waiting = is_waiting;
+    }
+
+    /// So many rows of splits were merged.
+    pub(crate) fn merge(&mut self, rows: usize) {
+        self.rows += rows as u64;
+    }
+
+    /// A batch was handed out.
+    pub(crate) fn hand_out(&mut self) {
+        self.batches += 1;
+    }
+
+    /// Returns what is not told yet, with the splits that are complete ahead of the trainer.
+    pub(crate) fn tell(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
+        self.set_waiting(now, self.is_waiting);
+        let Self { since, is_waiting, waited, stepped, batches, rows } = *self;
+        *self = Self { is_waiting, ..Self::new(since) };
+        ConsumerHeartbeat {
+            batch_wait_ms: waited.as_millis() as u64,
+            step_ms: stepped.as_millis() as u64,
+            batches,
+            rows,
+            ahead: ahead as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_millisecond_is_told_once_and_a_wait_goes_on_over_reports() {
+        let mut meter = Meter::new(Ticks(100));
+        meter.set_waiting(Ticks(130), true);
+        meter.merge(7);
+        meter.set_waiting(Ticks(150), false);
+        meter.hand_out();
+        meter.set_waiting(Ticks(151), true);
+        let told = |waited, stepped, batches, rows, ahead| ConsumerHeartbeat {
+            batch_wait_ms: waited,
+            step_ms: stepped,
+            batches,
+            rows,
+            ahead,
+        };
+        assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3));
+        assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0));
+        meter.set_waiting(Ticks(1200), false);
+        assert_eq!(meter.tell(Ticks(1600), 0), told(100, 400, 0, 0, 0));
+    }
+}

@@ -1,0 +1,230 @@
+//! What the readers of one job take and its workers compute, window by window: what a policy decides on.
+//!
+//! Pure, as the state is. A window is as long as it takes for the figures to say something: [`WINDOW`] where batches are many,
+//! up to [`WINDOW_MAX`] where there are none. Nothing of it is written down: after a restart it is measured again.
+//! Bounds: one sum for each consumer of the job.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_policy::scaling::{Limits, Observation};
+use forebay_proto::{ConsumerHeartbeat, Spent};
+
+/// The shortest window.
+const WINDOW: Duration = Duration::from_secs(2);
+/// A window with any batch is no longer than this, and one without any than [`WINDOW_MAX`].
+const WINDOW_SPARSE: Duration = Duration::from_secs(6);
+const WINDOW_MAX: Duration = Duration::from_secs(60);
+/// Batches that make a window short.
+const BATCHES: u64 = 8;
+/// Milliseconds of a step that took less than can be seen.
+const STEP_MIN_MS: f64 = 0.5;
+/// More than any process says between two heartbeats is nonsense, and would overflow.
+const SAID_MAX: u64 = 1 << 40;
+
+/// What one reader said in a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Taken {
+    waited_ms: u64,
+    step_ms: u64,
+    batches: u64,
+    rows: u64,
+    /// Of each heartbeat, the splits that were ahead, and the heartbeats.
+    ahead: (u64, u64),
+}
+
+/// The workers that compute for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Crew {
+    pub(super) workers: u32,
+    /// All of theirs.
+    pub(super) threads: u64,
+}
+
+/// One job's figures.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Load {
+    /// When the window began, and what all workers had spent on all jobs by then, in microseconds.
+    began: Ticks,
+    spent_before: u64,
+    readers: BTreeMap<u32, Taken>,
+    compute_us: u64,
+    rows: u64,
+    /// The fewest workers in the window, and whether there were others.
+    crew: Option<Crew>,
+    unsteady: bool,
+    /// Seconds of one thread for a row, and rows for a batch, as last known.
+    row_cost: Option<f64>,
+    batch_rows: Option<f64>,
+}
+
+impl Load {
+    /// Begins the first window. `spent` is what all workers have spent on all jobs, in microseconds.
+    pub(super) fn new(now: Ticks, spent: u64) -> Self {
+        Self { began: now, spent_before: spent, ..Self::default() }
+    }
+
+    /// Begins another window: what was said so far is of something else.
+    pub(super) fn restart(&mut self, now: Ticks, spent: u64) {
+        let Self { row_cost, batch_rows, .. } = *self;
+        *self = Self { row_cost, batch_rows, ..Self::new(now, spent) };
+    }
+
+    pub(super) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
+        let taken = self.readers.entry(consumer).or_default();
+        let add = |sum: &mut u64, said: u64| *sum = sum.saturating_add(said.min(SAID_MAX));
+        add(&mut taken.waited_ms, said.batch_wait_ms);
+        add(&mut taken.step_ms, said.step_ms);
+        add(&mut taken.batches, said.batches);
+        add(&mut taken.rows, said.rows);
+        add(&mut taken.ahead.0, said.ahead);
+        taken.ahead.1 += 1;
+    }
+
+    pub(super) fn spend(&mut self, spent: &Spent) {
+        self.compute_us = self.compute_us.saturating_add(spent.compute_us.min(SAID_MAX));
+        self.rows = self.rows.saturating_add(spent.rows.min(SAID_MAX));
+    }
+
+    /// Notes which workers there are now.
+    pub(super) fn see(&mut self, crew: Crew) {
+        let least = *self.crew.get_or_insert(crew);
+        self.unsteady |= least != crew;
+        if crew.workers < least.workers {
+            self.crew = Some(crew);
+        }
+    }
+
+    /// Ends the window, if it has lasted long enough, and begins the next one. `workers` is how many of those there are it can
+    /// count on, where others share them; `spent` is what all workers have spent on all jobs.
+    pub(super) fn end(&mut self, now: Ticks, spent: u64, workers: u32, limits: Limits) -> Option<Observation> {
+        let lasted = now - self.began;
+        let batches = self.sum(|t| t.batches);
+        let enough = match batches {
+            0 => WINDOW_MAX,
+            1..BATCHES => WINDOW_SPARSE,
+            _ => WINDOW,
+        };
+        let crew = self.crew.filter(|_| lasted >= enough)?;
+        if self.rows > 0 {
+            self.row_cost = Some(self.compute_us as f64 / 1e6 / self.rows as f64);
+        }
+        if batches > 0 {
+            self.batch_rows = Some(self.sum(|t| t.rows) as f64 / batches as f64);
+        }
+        let seconds = lasted.as_secs_f64();
+        let all_threads = crew.threads as f64 * seconds * 1e6;
+        let seen = Observation {
+            at: now,
+            workers: crew.workers.min(workers),
+            local: 0,
+            steady: !self.unsteady,
+            limits,
+            threads: crew.threads as f64 / f64::from(crew.workers.max(1)),
+            batches,
+            delivered: batches as f64 / seconds,
+            demand: self.demand(seconds),
+            waited: self.waited(),
+            compute: self.row_cost.zip(self.batch_rows).map(|(cost, rows)| cost * rows).filter(|c| *c > 0.0),
+            busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
+            ahead: self.ahead(),
+        };
+        self.restart(now, spent);
+        Some(seen)
+    }
+
+    fn sum(&self, of: impl Fn(&Taken) -> u64) -> u64 {
+        self.readers.values().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Each reader's batches, by the time that it did not wait. One that took none and waited for none takes less than one.
+    fn demand(&self, seconds: f64) -> Option<f64> {
+        let of = |t: &Taken| match t.batches {
+            0 if t.step_ms > t.waited_ms => 1.0 / seconds,
+            0 => 0.0,
+            batches => batches as f64 * 1000.0 / (t.step_ms as f64).max(STEP_MIN_MS),
+        };
+        Some(self.readers.values().map(of).sum::<f64>()).filter(|demand| *demand > 0.0)
+    }
+
+    fn waited(&self) -> f64 {
+        let (waited, stepped) = (self.sum(|t| t.waited_ms) as f64, self.sum(|t| t.step_ms) as f64);
+        if waited + stepped > 0.0 { waited / (waited + stepped) } else { 0.0 }
+    }
+
+    fn ahead(&self) -> Option<f64> {
+        let (splits, said) = (self.sum(|t| t.ahead.0), self.sum(|t| t.ahead.1));
+        (said > 0).then(|| splits as f64 / said as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { min: 1, max: 8 };
+
+    fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
+        ConsumerHeartbeat { batch_wait_ms, step_ms, batches, rows: batches * 32, ahead: 2 }
+    }
+
+    fn close(a: Option<f64>, b: f64) -> bool {
+        a.is_some_and(|a| (a - b).abs() < 1e-9)
+    }
+
+    #[test]
+    fn a_window_says_what_is_asked_for_and_what_a_batch_costs() {
+        let mut load = Load::default();
+        load.see(Crew { workers: 2, threads: 8 });
+        // Two readers: one steps for 50 ms, the other for 25; both wait for half of the time.
+        for _ in 0..4 {
+            load.take(0, &said(250, 250, 5));
+            load.take(1, &said(250, 250, 10));
+            load.spend(&Spent { job: 1, compute_us: 3_200_000, rows: 480 });
+        }
+        assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS), None, "too early");
+        let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS).expect("long enough");
+        assert!(close(seen.demand, 60.0) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
+        assert!(close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady, "{seen:?}");
+        assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
+        // What a batch costs is known from before; that the number of workers was another is said.
+        load.see(Crew { workers: 3, threads: 12 });
+        load.see(Crew { workers: 1, threads: 4 });
+        load.take(0, &said(0, 6000, 3));
+        assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS), None, "few batches");
+        let seen = load.end(Ticks(8000), 0, 9, LIMITS).expect("long enough");
+        assert!(close(seen.demand, 0.5) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
+        assert_eq!((seen.workers, seen.steady), (1, false));
+    }
+
+    #[test]
+    fn a_trainer_that_rests_asks_for_little_and_one_that_waits_is_not_at_rest() {
+        let mut load = Load::default();
+        let crew = Crew { workers: 1, threads: 1 };
+        load.see(crew);
+        load.take(0, &said(0, 60_000, 0));
+        assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS), None);
+        let seen = load.end(Ticks(60_000), 0, 1, LIMITS).expect("long enough");
+        assert!(close(seen.demand, 1.0 / 60.0) && seen.waited == 0.0, "{seen:?}");
+        load.see(crew);
+        load.take(0, &said(60_000, 0, 0));
+        let seen = load.end(Ticks(120_000), 0, 1, LIMITS).expect("long enough");
+        assert_eq!((seen.demand, seen.waited), (None, 1.0));
+    }
+
+    #[test]
+    fn nonsense_that_is_said_overflows_nothing() {
+        let mut load = Load::default();
+        load.see(Crew { workers: 1, threads: 1 });
+        let most = u64::MAX;
+        for _ in 0..4 {
+            load.take(
+                0,
+                &ConsumerHeartbeat { batch_wait_ms: most, step_ms: most, batches: most, rows: most, ahead: most },
+            );
+            load.spend(&Spent { job: 1, compute_us: most, rows: most });
+        }
+        assert!(load.end(Ticks(2000), most, 1, LIMITS).is_some());
+    }
+}

@@ -1,0 +1,172 @@
+//! How many workers each job gets, and the pool: runs the policy on each window of each job, and keeps what it decided.
+//!
+//! Nothing here starts or ends a worker, or gives a split to another one: it says what is wanted, and why. Bounds: the last
+//! [`DECISIONS_MAX`] decisions of a job; one that says the same as the one before is not kept.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
+use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
+
+use super::load::Crew;
+use super::{Job, SessionId, State};
+use crate::options::Scaling;
+
+/// How often windows are looked at.
+pub(super) const SCALE_EVERY: Duration = Duration::from_millis(250);
+/// Decisions of a job that are kept.
+const DECISIONS_MAX: usize = 64;
+/// Decisions of each job in a list of all of them.
+const LISTED_MAX: usize = 4;
+
+/// What the policy has made of a job.
+#[derive(Debug, Clone)]
+pub(super) struct Scale {
+    previous: Previous,
+    /// `None` while nothing is decided.
+    wanted: Option<u32>,
+    decisions: VecDeque<Made>,
+}
+
+/// A decision, when it was made, and what was wanted before.
+#[derive(Debug, Clone)]
+struct Made {
+    at: Ticks,
+    before: u32,
+    decision: Decision,
+}
+
+impl Scale {
+    pub(super) fn new(scaling: Scaling) -> Self {
+        Self { previous: scaling.policy.start(), wanted: None, decisions: VecDeque::new() }
+    }
+
+    pub(super) fn wanted(&self) -> Option<u32> {
+        self.wanted
+    }
+
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision) {
+        self.wanted = Some(decision.workers);
+        if self.decisions.back().is_some_and(|last| last.decision.says_the_same(&decision)) {
+            return;
+        }
+        if self.decisions.len() == DECISIONS_MAX {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(Made { at, before, decision });
+    }
+
+    /// Returns all decisions, or the last few, the oldest first.
+    pub(super) fn decisions(&self, now: Ticks, all: bool) -> Vec<ScaleDecision> {
+        let skipped = if all { 0 } else { self.decisions.len().saturating_sub(LISTED_MAX) };
+        let of = |made: &Made| ScaleDecision {
+            ago_ms: (now - made.at).as_millis() as u64,
+            before: made.before,
+            workers: made.decision.workers,
+            reason: made.decision.to_string(),
+            // Finite numbers and names: they serialise.
+            json: serde_json::to_string(&made.decision).unwrap_or_default(),
+        };
+        self.decisions.iter().skip(skipped).map(of).collect()
+    }
+}
+
+impl State {
+    /// Sets who decides. What was decided before is forgotten.
+    pub(crate) fn set_scaling(&mut self, scaling: Scaling) {
+        self.scaling = scaling;
+        self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
+    }
+
+    /// A worker says what it spent. What one says of another tenant's job is not taken.
+    pub(super) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
+        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        for spent in spent {
+            if let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) {
+                job.load.spend(spent);
+                self.spent_us = self.spent_us.saturating_add(spent.compute_us);
+            }
+        }
+    }
+
+    /// Looks at the windows of all jobs that are read.
+    pub(super) fn scale(&mut self, now: Ticks) {
+        let crews = self.crews();
+        let claims: Vec<_> = self.jobs.values().filter(|j| is_read(j)).map(|job| claim(job, &crews)).collect();
+        let workers = crews.values().map(|crew| crew.workers).sum();
+        let wanted: u64 = claims.iter().map(|claim| u64::from(claim.wanted)).sum();
+        let is_short = wanted > u64::from(workers);
+        let shares = if is_short { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
+        let (spent, most) = (self.spent_us, self.scaling.workers_max);
+        let mut shares = shares.into_iter();
+        for job in self.jobs.values_mut() {
+            if !is_read(job) {
+                job.load.restart(now, spent);
+                continue;
+            }
+            let crew = crew_of(&crews, &job.record.tenant);
+            job.load.see(crew);
+            let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
+            let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
+            let Some(seen) = job.load.end(now, spent, shares.next().unwrap_or(u32::MAX), limits) else { continue };
+            let (decision, previous) = decide(&seen, &job.scale.previous);
+            job.scale.previous = previous;
+            let before = job.scale.wanted.unwrap_or(seen.workers);
+            if before != decision.workers {
+                tracing::info!(job = job.record.name, before, workers = decision.workers, "{decision}");
+            }
+            job.scale.keep(now, before, decision);
+        }
+    }
+
+    /// Returns what the jobs want together. Unknown for as long as that of one is: after a restart, too.
+    pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
+        let timeout = self.timing.consumer_timeout;
+        let goes_on = |job: &&Job| {
+            let lately = |c: &super::Consumer| c.reader.is_some() || now - c.gone < timeout;
+            !job.record.cancelled && !job.is_finished() && job.consumers.iter().any(lately)
+        };
+        let jobs = self.jobs.values().filter(goes_on);
+        let sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
+        let workers_max = self.scaling.workers_max;
+        GetScaleResponse {
+            wanted: sum.map_or(0, |sum| sum.clamp(1, workers_max)),
+            workers: self.workers.values().filter(|w| w.is_live()).count() as u32,
+            workers_max,
+            policy: self.scaling.policy.to_string(),
+        }
+    }
+
+    /// Counts the workers by whom they serve.
+    fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
+        let mut crews: HashMap<Option<Arc<str>>, Crew> = HashMap::new();
+        for worker in self.workers.values().filter(|w| w.is_live()) {
+            let crew = crews.entry(worker.serves.clone()).or_default();
+            crew.workers += 1;
+            crew.threads += u64::from(worker.threads);
+        }
+        crews
+    }
+}
+
+fn is_read(job: &Job) -> bool {
+    job.consumers.iter().any(|c| c.reader.is_some())
+}
+
+/// Returns the workers that may compute for a tenant: its own, and those for everybody.
+fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
+    let own = |(serves, _): &(&Option<Arc<str>>, &Crew)| serves.as_deref().is_none_or(|serves| serves == tenant);
+    crews.iter().filter(own).fold(Crew::default(), |sum, (_, crew)| Crew {
+        workers: sum.workers + crew.workers,
+        threads: sum.threads + crew.threads,
+    })
+}
+
+/// What a job would have: what is wanted for it, or all that there is while that is not known. All jobs count the same.
+fn claim(job: &Job, crews: &HashMap<Option<Arc<str>>, Crew>) -> Claim {
+    let all = || crew_of(crews, &job.record.tenant).workers;
+    Claim { wanted: job.scale.wanted.unwrap_or_else(all), weight: 1.0 }
+}

@@ -1,0 +1,90 @@
+//! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's way.
+
+use forebay_policy::scaling::Policy;
+use forebay_proto::Spent;
+
+use super::*;
+use crate::options::Scaling;
+
+/// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one row.
+fn half_second(world: &mut World, readers: &[usize], workers: usize) {
+    for _ in 0..10 {
+        world.now = world.now + Duration::from_millis(50);
+        world.input(Input::Tick);
+    }
+    let batches = (6 * workers as u64).min(25);
+    for i in 0..workers {
+        let session = world.workers[i].session.expect("connected");
+        let spent = readers.iter().map(|&r| Spent {
+            job: world.readers[r].key.0,
+            compute_us: batches * 80_000 / workers as u64,
+            rows: batches / workers as u64,
+        });
+        let (finished, spent) = (Vec::new(), spent.collect());
+        world.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished, spent });
+    }
+    for &r in readers {
+        let session = world.readers[r].session.expect("connected");
+        let step_ms = batches * 20;
+        let said = ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ahead: 0 };
+        world.input(Input::ConsumerHeartbeat { session, said });
+    }
+}
+
+#[test]
+fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
+    let mut world = World::new();
+    assert_eq!(world.state.wanted(world.now).wanted, 0, "jobs of which nothing is known may come back any moment");
+    world.now = world.now + Timing::default().consumer_timeout;
+    assert_eq!(world.state.wanted(world.now).wanted, 1, "nobody reads");
+    world.hello(0);
+    world.attach(ENDLESS, 0, 3);
+    half_second(&mut world, &[ENDLESS], 1);
+    assert_eq!(world.state.wanted(world.now).wanted, 0, "not known yet");
+    (0..16).for_each(|_| half_second(&mut world, &[ENDLESS], 1));
+    let scale = world.state.wanted(world.now);
+    assert_eq!((scale.wanted, scale.workers), (5, 1), "50 batches a second, of which a worker makes 12");
+    let jobs = world.state.list_jobs(world.now, None, "job 1");
+    let told: Vec<_> = jobs[0].decisions.iter().map(|d| (d.before, d.workers)).collect();
+    assert_eq!((jobs.len(), jobs[0].workers, &told[..]), (1, 5, &[(1, 1), (1, 5), (5, 5)][..]), "{jobs:?}");
+    assert!(jobs[0].decisions[1].reason.starts_with("5 workers: the trainer takes 50.00 batches/s"), "{jobs:?}");
+    let json: serde_json::Value = serde_json::from_str(&jobs[0].decisions[1].json).expect("JSON");
+    assert_eq!(json["rule"], "demand");
+    // A dispatcher that restarts knows nothing of it, and says so: nobody is sent away.
+    world.crash();
+    assert_eq!(world.state.wanted(world.now).wanted, 0);
+}
+
+#[test]
+fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
+    let mut world = World::with(true);
+    world.hello(1);
+    world.attach(0, 0, 3);
+    let job = world.readers[0].key.0;
+    let session = world.workers[1].session.expect("connected");
+    let beat = |job| Input::WorkerHeartbeat {
+        session,
+        splits_done: 0,
+        rows_done: 0,
+        finished: Vec::new(),
+        spent: vec![Spent { job, compute_us: 7, rows: 1 }],
+    };
+    world.input(beat(job));
+    assert_eq!(world.state.spent_us, 7);
+    world.input(beat(world.readers[3].key.0));
+    world.input(beat(999));
+    assert_eq!(world.state.spent_us, 7);
+}
+
+#[test]
+fn the_most_holds_for_all_jobs_together_and_decisions_are_bounded() {
+    let mut world = World::new();
+    world.state.set_scaling(Scaling { policy: Policy::Static(3), workers_max: 4 });
+    world.hello(0);
+    let endless = [ENDLESS, 4];
+    endless.iter().for_each(|&r| world.attach(r, 0, 3));
+    (0..400).for_each(|_| half_second(&mut world, &endless, 1));
+    assert_eq!(world.state.wanted(world.now).wanted, 4, "three each");
+    let jobs = world.state.list_jobs(world.now, None, "");
+    assert!(jobs.iter().all(|job| job.decisions.len() <= 1), "the same again is not kept");
+}

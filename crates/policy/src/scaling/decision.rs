@@ -1,0 +1,257 @@
+//! A decision with its reason, for programs (serialised) and for people (in words).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What readers can have taken, relative to what they would take at most, before the figures are not believed.
+const DELIVERED_MAX: f64 = 2.0;
+
+/// What a decision was taken on: medians over the windows that it looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Figures {
+    /// Workers that there were.
+    pub workers: u32,
+    /// Batches a second that the trainer would take if it never waited.
+    pub demand: f64,
+    /// Batches a second that one worker makes.
+    pub supply: f64,
+    /// Seconds of one thread that a batch takes to compute.
+    pub compute: f64,
+    /// The share of its time that the trainer waited, 0 to 1.
+    pub waited: f64,
+    /// Batches a second that it took.
+    pub delivered: f64,
+}
+
+impl Figures {
+    /// Returns how many workers would compute all the time.
+    pub(crate) fn load(&self) -> f64 {
+        self.demand / self.supply
+    }
+
+    /// Says whether they cannot all be right.
+    pub(crate) fn contradict(&self) -> bool {
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        let some = positive(self.demand) && positive(self.supply) && positive(self.compute);
+        let delivered = self.delivered.is_finite() && (0.0..=DELIVERED_MAX * self.demand).contains(&self.delivered);
+        !(some && delivered && (0.0..=1.0).contains(&self.waited))
+    }
+}
+
+/// Why there are no figures to decide on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gap {
+    /// The trainer took nothing, and waited for nothing.
+    Idle,
+    /// No batch has come yet that it waits for.
+    NothingYet,
+    /// No worker has said what a batch costs.
+    NotComputed,
+    /// There is no worker.
+    NoWorkers,
+    /// A figure is none, or two cannot both be right.
+    Contradiction,
+}
+
+/// Why a number of workers is wanted. Numbers beyond the [`Figures`] are those that the rule compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum Reason {
+    /// There are too few windows yet.
+    Measuring {
+        /// Windows that were looked at.
+        windows: usize,
+        /// Windows that it takes.
+        needed: usize,
+    },
+    /// There is nothing to decide on: what there is stays.
+    NoFigures {
+        /// What is missing.
+        gap: Gap,
+    },
+    /// Workers are still coming or going.
+    Settling {
+        /// What was asked for.
+        wanted: u32,
+    },
+    /// As many as demand and supply say.
+    Demand {
+        /// What is added to the demand.
+        margin: f64,
+    },
+    /// The load has changed since the number was found.
+    Changed {
+        /// Workers' worth of work, then.
+        before: f64,
+        /// And now.
+        now: f64,
+    },
+    /// The trainer waits: one more, or more.
+    Waits {
+        /// The share of its time that it may.
+        at_most: f64,
+    },
+    /// Less is to be done than before: fewer would do.
+    Fewer {
+        /// Workers' worth of work, over a longer time.
+        load: f64,
+    },
+    /// It is right as it is.
+    Enough {
+        /// The share of its time that the trainer may wait.
+        at_most: f64,
+    },
+    /// More workers bring no more: something that they share holds them up.
+    Shared {
+        /// How many bring as much as there were.
+        useful: u32,
+    },
+    /// It still waits after as many probes as there may be.
+    Unmet {
+        /// How many there may be.
+        probes: u32,
+    },
+    /// More are needed than there may be.
+    AtMost {
+        /// Workers that would be needed.
+        needed: u32,
+        /// Workers that there may be.
+        limit: u32,
+    },
+    /// The number that was set.
+    Fixed,
+    /// Another policy's rule (see its module), with what it compared.
+    Rule {
+        /// Whose.
+        policy: &'static str,
+        /// What it found.
+        found: &'static str,
+        /// The figure that it compared.
+        figure: f64,
+    },
+}
+
+/// How many workers are wanted, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Decision {
+    /// Workers in processes of their own.
+    pub workers: u32,
+    /// Workers in the reader's own process.
+    pub local: u32,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// On what; `None` where nothing was measured.
+    pub figures: Option<Figures>,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "the trainer asks for nothing",
+            Self::NothingYet => "no batch has come yet",
+            Self::NotComputed => "no worker has said yet what a batch costs",
+            Self::NoWorkers => "no worker is there",
+            Self::Contradiction => "the figures contradict each other",
+        })
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let workers = Workers(self.workers);
+        let Some(Figures { workers: had, demand, supply, waited, delivered, .. }) = self.figures else {
+            return match self.reason {
+                Reason::NoFigures { gap } => write!(f, "{workers} stay: {gap}"),
+                Reason::Measuring { windows, needed } => {
+                    write!(f, "{workers} while measuring: {windows} of {needed} windows")
+                }
+                Reason::Fixed => write!(f, "{workers}, as was set"),
+                Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
+                _ => write!(f, "{workers}"),
+            };
+        };
+        let (waits, had) = (Percent(waited), Workers(had));
+        match self.reason {
+            Reason::Measuring { windows, needed } => {
+                write!(f, "{workers} while measuring: {windows} of {needed} windows")
+            }
+            Reason::NoFigures { gap } => write!(f, "{workers} stay: {gap}"),
+            Reason::Settling { wanted } => write!(f, "{} were asked for, and {had} are there", Workers(wanted)),
+            Reason::Demand { margin } => write!(
+                f,
+                "{workers}: the trainer takes {demand:.2} batches/s when it never waits, one worker makes {supply:.2}; \
+                 {} are added",
+                Percent(margin)
+            ),
+            Reason::Changed { before, now } => write!(
+                f,
+                "{workers}: what was {before:.2} workers' worth of work is {now:.2} now; the trainer takes {demand:.2} \
+                 batches/s, one worker makes {supply:.2}"
+            ),
+            Reason::Waits { at_most } => {
+                write!(f, "{workers}: with {had} the trainer waits {waits} of its time, more than {}", Percent(at_most))
+            }
+            Reason::Fewer { load } => {
+                write!(f, "{workers} will do: there is {load:.2} workers' worth of work for {had}")
+            }
+            Reason::Enough { at_most } => {
+                write!(
+                    f,
+                    "{workers} are right: the trainer waits {waits} of its time, no more than {}",
+                    Percent(at_most)
+                )
+            }
+            Reason::Shared { useful } => write!(
+                f,
+                "{workers}: {had} bring {delivered:.2} batches/s, as much as {useful} would alone; something that they share \
+                 holds them up"
+            ),
+            Reason::Unmet { probes } => {
+                write!(
+                    f,
+                    "{workers} stay: the trainer waits {waits} of its time, and {probes} probes are as many as there may be"
+                )
+            }
+            Reason::AtMost { needed, limit } => write!(
+                f,
+                "{workers}: {needed} are needed for {demand:.2} batches/s, and there may be {limit}; the trainer waits {waits} \
+                 of its time"
+            ),
+            Reason::Fixed => write!(f, "{workers}, as was set"),
+            Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
+        }
+    }
+}
+
+impl Decision {
+    /// Says whether another decision has the same number for the same kind of reason, whatever the figures.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let same_reason = match (self.reason, other.reason) {
+            (Reason::NoFigures { gap: one }, Reason::NoFigures { gap: other }) => one == other,
+            (Reason::Rule { found: one, .. }, Reason::Rule { found: other, .. }) => one == other,
+            (one, other) => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+        };
+        (self.workers, self.local) == (other.workers, other.local) && same_reason
+    }
+}
+
+struct Workers(u32);
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} worker{plural}", self.0)
+    }
+}
+
+/// A share of 1, for people.
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} %", 100.0 * self.0)
+    }
+}

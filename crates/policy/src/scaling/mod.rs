@@ -1,0 +1,92 @@
+//! How many workers a job gets: its trainer should never wait for long, and no worker should be paid for in vain.
+//!
+//! ```text
+//! observation (one window, measured) ──▶ policy ──▶ decision: workers, reason, figures
+//!                      previous      ──▶        ──▶ previous, for the next window
+//! ```
+//!
+//! See `README.md` beside this file. Not here: how it is measured and who starts workers (dispatcher, server).
+
+pub mod cachew;
+mod choice;
+mod decision;
+pub mod forebay;
+pub mod hpa;
+pub mod pecan;
+mod share;
+
+use forebay_core::Ticks;
+
+pub use choice::{Policy, Previous, decide};
+pub use decision::{Decision, Figures, Gap, Reason};
+pub use share::{Claim, share};
+
+/// The fewest and the most workers that may be asked for; the fewest is never more than the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The fewest.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+}
+
+impl Limits {
+    /// Returns the number within the limits that is nearest to one.
+    pub fn clamp(&self, workers: u32) -> u32 {
+        workers.clamp(self.min.min(self.max), self.max)
+    }
+}
+
+/// What was measured of one job in one window of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation {
+    /// When the window ended.
+    pub at: Ticks,
+    /// Workers that computed for the job, in processes of their own.
+    pub workers: u32,
+    /// Workers in the reader's own process.
+    pub local: u32,
+    /// Whether there were as many all the time.
+    pub steady: bool,
+    /// What may be asked for.
+    pub limits: Limits,
+    /// Threads of one worker that compute.
+    pub threads: f64,
+    /// Batches that all readers took.
+    pub batches: u64,
+    /// The same, a second.
+    pub delivered: f64,
+    /// Batches a second that they would have taken had they never waited; `None` when they took none and waited for none.
+    pub demand: Option<f64>,
+    /// The share of the readers' time that they waited, 0 to 1.
+    pub waited: f64,
+    /// Seconds of one thread that a batch takes to compute; `None` while nothing was computed.
+    pub compute: Option<f64>,
+    /// The share of the workers' threads that computed for any job, 0 to 1; `None` while no worker said.
+    pub busy: Option<f64>,
+    /// Splits that were complete ahead of their readers, on average; `None` while no reader said.
+    pub ahead: Option<f64>,
+}
+
+impl Observation {
+    /// Returns the figures, where there are all, and none contradicts another.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(crate) fn figures(&self) -> Result<Figures, Gap> {
+        let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
+        let compute = self.compute.ok_or(Gap::NotComputed)?;
+        if self.workers == 0 {
+            return Err(Gap::NoWorkers);
+        }
+        let figures = Figures {
+            workers: self.workers,
+            demand,
+            supply: self.threads / compute,
+            compute,
+            waited: self.waited,
+            delivered: self.delivered,
+        };
+        if figures.contradict() { Err(Gap::Contradiction) } else { Ok(figures) }
+    }
+}

@@ -1,0 +1,99 @@
+//! Several jobs, one pool: weighted max-min fairness, in whole workers.
+//!
+//! Whoever has least for its weight is given the next worker, until it has what it wants or there are none left
+//! ("progressive filling": Bertsekas and Gallager, Data Networks, 6.5.2). So no job gets more than it wants, nothing is left
+//! over while somebody wants more, and nobody could have more without taking it from one that has less for its weight.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// What a job would have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Claim {
+    /// Workers that it wants.
+    pub wanted: u32,
+    /// How much it counts beside others. What is not above 0 counts for as good as nothing.
+    pub weight: f64,
+}
+
+/// Deals `workers` out; returns how many each claim gets, in their order. Costs a logarithm of the claims for each worker.
+pub fn share(workers: u32, claims: &[Claim]) -> Vec<u32> {
+    let mut given = vec![0; claims.len()];
+    let turn =
+        |given: u32, index: usize| Turn { has: f64::from(given) / claims[index].weight.max(f64::MIN_POSITIVE), index };
+    let mut turns: BinaryHeap<_> = (0..claims.len()).filter(|&i| claims[i].wanted > 0).map(|i| turn(0, i)).collect();
+    for _ in 0..workers {
+        let Some(Turn { index, .. }) = turns.pop() else { break };
+        given[index] += 1;
+        if given[index] < claims[index].wanted {
+            turns.push(turn(given[index], index));
+        }
+    }
+    given
+}
+
+/// A claim that wants more. The greatest is served next: the one that has least for its weight, the first of equals.
+struct Turn {
+    has: f64,
+    index: usize,
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.has.total_cmp(&self.has).then(other.index.cmp(&self.index))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Turn {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Turn {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claims(of: &[(u32, f64)]) -> Vec<Claim> {
+        of.iter().map(|&(wanted, weight)| Claim { wanted, weight }).collect()
+    }
+
+    #[test]
+    fn small_wishes_are_met_and_the_rest_is_dealt_by_weight() {
+        assert_eq!(share(10, &claims(&[(2, 1.0), (20, 1.0), (20, 1.0)])), [2, 4, 4]);
+        assert_eq!(share(9, &claims(&[(20, 2.0), (20, 1.0)])), [6, 3]);
+        assert_eq!(share(7, &claims(&[(1, 1.0), (0, 5.0), (2, 0.0)])), [1, 0, 2]);
+        assert_eq!(share(1, &claims(&[(3, 1.0), (3, 1.0)])), [1, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_could_have_more_but_from_one_that_has_less(
+            workers in 0u32..200,
+            wishes in prop::collection::vec((0u32..60, 0.1f64..8.0), 0..12),
+        ) {
+            let claims = claims(&wishes);
+            let given = share(workers, &claims);
+            prop_assert!(given.iter().zip(&claims).all(|(given, claim)| *given <= claim.wanted));
+            let wanted: u32 = claims.iter().map(|c| c.wanted).sum();
+            prop_assert_eq!(given.iter().sum::<u32>(), workers.min(wanted));
+            for (i, claim) in claims.iter().enumerate().filter(|(i, c)| given[*i] < c.wanted) {
+                let has = f64::from(given[i]) / claim.weight;
+                for (j, other) in claims.iter().enumerate().filter(|(j, _)| given[*j] > 0) {
+                    // Before its last worker, the other had no more for its weight.
+                    prop_assert!(f64::from(given[j] - 1) / other.weight <= has + 1e-9, "{i} {j} {given:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Workers of this machine, as children: as many as the dispatcher wants.
+//!
+//! A worker that is not needed any more is sent SIGTERM: it computes and serves what it holds, and nothing is computed twice.
+//! One that cannot start, or that dies, is told of with its cause and what it wrote last, and another one is started after
+//! the reconciler's pause. What the dispatcher does not say (it restarts, or nothing is measured yet) stays as it is.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use forebay_client::{Remote, Service};
+use forebay_core::{Clock, Error, Result, SystemClock};
+
+use super::{Action, Reconciler, Seen};
+use crate::fleet::{Fleet, Phase};
+
+/// How often it is looked whether all is as it should be.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long the dispatcher may take to say what it wants.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How long a worker may take to listen; Python's imports are the most of it.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a worker may take to leave: longer than it waits for its readers.
+const LEAVE_MAX: Duration = Duration::from_secs(15);
+/// A worker that has run for so long can run.
+const LIVES: Duration = Duration::from_secs(10);
+
+/// Reconciles until the fleet is closed, or gone.
+///
+/// # Errors
+/// Exhausted when no thread can be started.
+pub(crate) fn start(fleet: &Arc<Mutex<Fleet>>, address: String, workers_max: u32) -> Result<()> {
+    let fleet = Arc::downgrade(fleet);
+    let run = move || {
+        let mut reconciler = Reconciler::new(workers_max);
+        let clock = SystemClock::default();
+        let mut service = None;
+        while is_open(&fleet) {
+            let wanted = wanted(&mut service, &address);
+            let Some(fleet) = fleet.upgrade() else { return };
+            let mut fleet = fleet.lock().unwrap_or_else(PoisonError::into_inner);
+            if !fleet.closed {
+                reconcile(&mut fleet, &mut reconciler, &clock, wanted);
+            }
+            drop(fleet);
+            std::thread::sleep(LOOK);
+        }
+    };
+    std::thread::Builder::new().name("forebay-scale".to_owned()).spawn(run)?;
+    Ok(())
+}
+
+fn is_open(fleet: &Weak<Mutex<Fleet>>) -> bool {
+    fleet.upgrade().is_some_and(|fleet| !fleet.lock().unwrap_or_else(PoisonError::into_inner).closed)
+}
+
+/// Asks the dispatcher; `None` while it does not know, or does not answer.
+fn wanted(service: &mut Option<Service>, address: &str) -> Option<u32> {
+    let mut go_on = || Ok(());
+    if service.is_none() {
+        *service = Service::connect(Remote::new(address), ANSWER_MAX, &mut go_on).ok();
+    }
+    let answer = service.as_ref()?.scale(&mut go_on);
+    answer.ok().map(|scale| scale.wanted).filter(|&wanted| wanted > 0)
+}
+
+fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock, wanted: Option<u32>) {
+    let mut failures = Vec::new();
+    let seen = look(fleet, reconciler, &mut failures);
+    let done = match reconciler.next(clock.now(), wanted, seen) {
+        Action::Keep => Ok(()),
+        Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "a worker is started")),
+        Action::EndOne => {
+            // The newest: the oldest have the most in their caches.
+            if let Some(place) = fleet.workers.iter_mut().rev().find(|place| matches!(place.phase, Phase::Running(_))) {
+                tracing::info!(pid = place.child.pid(), ?seen, wanted, "a worker is told to leave");
+                place.child.terminate();
+                place.phase = Phase::Leaving(Instant::now());
+            }
+            Ok(())
+        }
+    };
+    failures.extend(done.err());
+    for error in failures {
+        let pause = reconciler.failed(clock.now());
+        let stderr = error.get("stderr").unwrap_or_default();
+        tracing::error!(error = error.message(), stderr, ?pause, "no worker; another is started after a pause");
+    }
+}
+
+/// Counts the workers, takes out those that have ended, and says which of those should not have.
+fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, failures: &mut Vec<Error>) -> Seen {
+    let mut seen = Seen::default();
+    fleet.workers.retain_mut(|place| {
+        let ended = place.child.ended();
+        if let Phase::Starting(since) = place.phase {
+            if place.child.has_announced() {
+                place.phase = Phase::Running(Instant::now());
+            } else if ended.is_none() && since.elapsed() > START_MAX {
+                failures.push(place.child.unavailable("did not listen in time"));
+                place.child.kill();
+                return false;
+            }
+        }
+        match (ended, place.phase) {
+            (Some(_), Phase::Leaving(_)) => return false,
+            (Some(status), _) => {
+                failures.push(place.child.unavailable(&format!("ended ({status})")));
+                return false;
+            }
+            (None, Phase::Starting(_)) => seen.starting += 1,
+            (None, Phase::Running(since)) => {
+                seen.running += 1;
+                if since.elapsed() > LIVES {
+                    reconciler.lives();
+                }
+            }
+            (None, Phase::Leaving(since)) => {
+                seen.leaving += 1;
+                if since.elapsed() > LEAVE_MAX {
+                    place.child.kill();
+                }
+            }
+        }
+        true
+    });
+    seen
+}
