@@ -305,7 +305,7 @@ impl Pipeline {
         }
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
-        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default() };
+        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default(), keeping: None };
         let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =

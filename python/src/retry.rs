@@ -42,7 +42,7 @@ pub(crate) fn retry(
         let stages = Arc::new(Stages::new(&graph)?);
         let extent = Extent { rows: None, blocks: 1, bytes: 0 };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), 1, None)?);
-        let environment = Environment { blobs: Arc::new(blobs), functions, memory: Memory::default() };
+        let environment = Environment { blobs: Arc::new(blobs), functions, memory: Memory::default(), keeping: None };
         Executable::for_rows(stages, plan, &environment)?.finish(chunk).map(drop)
     });
     runner.stop();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use forebay_core::Result;
-use forebay_server::{Credentials, Role, TlsFiles};
+use forebay_server::{CacheConfig, Credentials, Role, TlsFiles};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -57,6 +57,7 @@ Examples:
   forebay up                          one worker, with a thread for every core
   forebay up --workers 4 --threads 2  four workers of two threads
   forebay up --state-dir ./state      jobs survive a restart
+  forebay up --cache /mnt/nvme/cache  what cache() keeps does, too
 
 Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
 
@@ -75,6 +76,8 @@ pub(crate) struct Up {
     /// Threads that compute, in each worker; 0 shares out the cores
     #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
     pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) cache: Cache,
     /// Print the addresses and processes as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -139,6 +142,8 @@ pub(crate) struct Worker {
     /// Send copies to readers on this machine too, instead of lending them memory
     #[arg(long, env = "FOREBAY_NO_LEND")]
     pub(crate) no_lend: bool,
+    #[command(flatten)]
+    pub(crate) cache: Cache,
     /// PEM file of the authority that must have signed the certificates of readers [default: anyone may connect]
     #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
@@ -146,6 +151,31 @@ pub(crate) struct Worker {
     pub(crate) access: Access,
     #[command(flatten)]
     pub(crate) process: Process,
+}
+
+/// Where a worker keeps what `cache()` keeps.
+#[derive(Debug, Args)]
+pub(crate) struct Cache {
+    /// Folder on a local disk for what pipelines with cache() keep; workers may share it [default: memory alone]
+    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// The most memory of a worker for it, as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
+    #[arg(long = "cache-memory", env = "FOREBAY_CACHE_MEMORY", value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
+    /// The most that is kept in the folder, as 100GiB [default: 32GiB]
+    #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
+    disk: Option<u64>,
+}
+
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    forebay_server::parse_bytes(text).map_err(|e| e.to_string())
+}
+
+impl From<Cache> for CacheConfig {
+    fn from(cache: Cache) -> Self {
+        let Cache { folder, memory, disk } = cache;
+        Self { folder, memory, disk }
+    }
 }
 
 /// Who a dispatcher is, and whom it lets in.

@@ -89,7 +89,7 @@ impl OpenedJob {
 
     /// Prepares what runs in this process.
     pub(crate) fn executable(&self, functions: Arc<dyn Functions>, memory: Memory) -> Result<Arc<Executable>> {
-        let environment = Environment { blobs: self.blobs.clone(), functions, memory };
+        let environment = Environment { blobs: self.blobs.clone(), functions, memory, keeping: None };
         Executable::for_reader(self.stages.clone(), self.plan.clone(), &environment)
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
-use forebay_io::{Blobs, SourceIndex};
+use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
 
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
+use crate::prefix::{Keeping, Prefix, Question};
 use crate::rows::Rows;
 use crate::work::{Compiled, Scratch};
 
@@ -24,6 +25,8 @@ pub struct Environment {
     pub functions: Arc<dyn Functions>,
     /// Where large columns are made.
     pub memory: Memory,
+    /// Keeps what is before `cache()`. Without it, that is computed always; the rows are the same.
+    pub keeping: Option<Keeping>,
 }
 
 /// A pipeline over its source, ready to run.
@@ -32,6 +35,8 @@ pub struct Executable {
     plan: Arc<EpochPlan>,
     index: Option<SourceIndex>,
     rows: Option<Rows>,
+    /// What is before `cache()`, where this runs it.
+    prefix: Option<Prefix>,
     works: Vec<Compiled>,
     input: Arc<Schema>,
     schema: Arc<Schema>,
@@ -92,8 +97,13 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`], but nothing is opened.
     pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let (input, works) = (Arc::new(stages.graph.source().schema()?), stages.split.clone());
-        Self::without_source(stages, plan, input, &works, environment)
+        let input = Arc::new(stages.graph.source().schema()?);
+        let environment = Environment { keeping: None, ..environment.clone() };
+        let schema = stages.split_schema()?;
+        let mut works = compile(&stages.split, &input, &plan, &environment)?;
+        let before = works.drain(..stages.prefix().len()).collect();
+        let prefix = Prefix::new(before, &stages, &plan, &environment)?;
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, prefix, works, input, schema, environment }))
     }
 
     fn without_source(
@@ -106,7 +116,7 @@ impl Executable {
         let schema = stages.split_schema()?;
         let works = compile(works, &input, &plan, environment)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index: None, rows: None, works, input, schema, environment }))
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, prefix: None, works, input, schema, environment }))
     }
 
     fn open(
@@ -119,8 +129,11 @@ impl Executable {
     ) -> Result<Arc<Self>> {
         let rows = Some(Rows::open(stages.graph.source(), index.clone(), environment)?);
         let input = Arc::new(stages.graph.source().schema()?);
-        let works = compile(works, &input, &plan, environment)?;
-        Ok(Arc::new(Self { stages, plan, index, rows, works, input, schema, environment: environment.clone() }))
+        let mut works = compile(works, &input, &plan, environment)?;
+        let before = works.drain(..stages.prefix().len()).collect();
+        let prefix = Prefix::new(before, &stages, &plan, environment)?;
+        let environment = environment.clone();
+        Ok(Arc::new(Self { stages, plan, index, rows, prefix, works, input, schema, environment }))
     }
 
     /// Returns the stages.
@@ -171,9 +184,12 @@ impl Executable {
         match morsel {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
-                self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(forebay_io::Place { row, epoch }));
+                self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(Place { row, epoch }));
                 let locate = |e| self.locate(e);
                 let mut isolation = Isolation::new(self.on_error(), &locate);
+                if let Some(prefix) = &self.prefix {
+                    return emit(self.run_kept(prefix, rows, places, (epoch, known), isolation, scratch)?);
+                }
                 let chunk = isolation.gather(rows, &places).map_err(locate)?;
                 emit(self.run(chunk, epoch, known, isolation, scratch)?)
             }
@@ -189,7 +205,7 @@ impl Executable {
 
     /// Says whether a chunk that arrives is already what [`Executable::schema`] says.
     pub fn is_finished(&self) -> bool {
-        self.works.is_empty()
+        self.works.is_empty() && self.prefix.is_none()
     }
 
     fn run(
@@ -200,10 +216,43 @@ impl Executable {
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
-        let batch = self.stages.aligned.map(|b| b.size);
         chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         chunk = isolation.leave_out(chunk, known, epoch)?;
+        self.run_works(chunk, isolation, scratch)
+    }
+
+    /// As [`Executable::run`], with rows that may be kept: those that are known to be lost are not asked for.
+    fn run_kept(
+        &self,
+        prefix: &Prefix,
+        rows: &Rows,
+        places: Vec<Place>,
+        (epoch, known): (Epoch, &Known),
+        mut isolation: Isolation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
+        let locate = |e| self.locate(e);
+        let id = |place: &Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };
+        let (lost, places): (Vec<_>, Vec<_>) = places.into_iter().partition(|p| known.get(epoch, id(p)).is_some());
+        if !lost.is_empty() {
+            let read = isolation.gather(rows, &lost).map_err(locate)?;
+            isolation.set_source(&read);
+            isolation.leave_out(read, known, epoch)?;
+        }
+        let question = Question { rows, places: &places, on_error: self.on_error(), locate: &locate };
+        let made = prefix.make(&question, scratch)?;
+        let losses = isolation.into_losses().into_iter().chain(made.losses).collect();
+        let read = |row: RowId| {
+            let at = places.iter().position(|place| id(place) == row)?;
+            rows.gather(&places[at..=at]).ok()
+        };
+        self.run_works(made.chunk, Isolation::after(self.on_error(), &locate, losses, &read), scratch)
+    }
+
+    /// Runs the ops behind the prefix, if there is one.
+    fn run_works(&self, mut chunk: Chunk, mut isolation: Isolation<'_>, scratch: &mut Scratch) -> Result<Chunk> {
+        let batch = self.stages.aligned.map(|b| b.size);
         for work in &self.works {
             let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, batch, scratch));
             chunk = ran.map_err(|e| self.locate(e))?;
@@ -219,7 +268,10 @@ impl Executable {
     pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
         let (batch, mut scratch) = (self.stages.aligned.map(|b| b.size), Scratch::default());
         let losses = chunk.losses().to_vec();
-        let mut done = chunk;
+        let mut done = match &self.prefix {
+            Some(prefix) => prefix.run(&chunk, &mut scratch).map_err(|e| self.locate(e))?,
+            None => chunk,
+        };
         for work in &self.works {
             done = work.run(&done, batch, &mut scratch).map_err(|e| self.locate(e))?;
         }
@@ -241,7 +293,7 @@ impl Executable {
 }
 
 /// The samples of rows that a Python source numbers by itself.
-pub(crate) fn numbered(places: &[forebay_io::Place]) -> Arc<[RowId]> {
+pub(crate) fn numbered(places: &[Place]) -> Arc<[RowId]> {
     places.iter().map(|p| RowId { sample: numbered_sample(p.row), epoch: p.epoch }).collect()
 }
 

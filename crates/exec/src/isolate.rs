@@ -5,32 +5,57 @@
 //! left out depends on the row and the pipeline alone, never on its neighbours or on who runs it; an error that is not of
 //! a row ([`Fault::Other`]) is never swallowed.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use forebay_core::{Epoch, Error, Fault, Result};
+use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Loss, RowId, write_ipc};
 use forebay_io::Place;
 use forebay_plan::OnError;
 
 use crate::rows::Rows;
 
+/// Where the records of rows that are left out come from.
+enum Source<'a> {
+    /// They are not kept.
+    Nowhere,
+    /// The rows as they were read.
+    Read(Chunk),
+    /// Reads one again: it came from a cache.
+    Again(&'a dyn Fn(RowId) -> Option<Chunk>),
+}
+
 /// The rows that were left out on the way through one morsel.
 pub(crate) struct Isolation<'a> {
     on_error: OnError,
-    /// The rows as they were read, where their records are kept.
-    source: Option<Chunk>,
+    source: Source<'a>,
     losses: Vec<Loss>,
+    /// Every row that was left out, also those that nobody is told of.
+    failed: HashSet<SampleId>,
     /// Makes of an error that names a sample by number one that names it as the user knows it.
     locate: &'a dyn Fn(Error) -> Error,
 }
 
 impl<'a> Isolation<'a> {
     pub(crate) fn new(on_error: OnError, locate: &'a dyn Fn(Error) -> Error) -> Self {
-        Self { on_error, source: None, losses: Vec::new(), locate }
+        Self { on_error, source: Source::Nowhere, losses: Vec::new(), failed: HashSet::new(), locate }
+    }
+
+    /// Goes on where `losses` were found before; `read` reads a row again, as it was before any op.
+    pub(crate) fn after(
+        on_error: OnError,
+        locate: &'a dyn Fn(Error) -> Error,
+        losses: Vec<Loss>,
+        read: &'a dyn Fn(RowId) -> Option<Chunk>,
+    ) -> Self {
+        let source = if on_error == OnError::Quarantine { Source::Again(read) } else { Source::Nowhere };
+        Self { on_error, source, losses, failed: HashSet::new(), locate }
     }
 
     /// Tells it the rows as they were read, before any op.
     pub(crate) fn set_source(&mut self, chunk: &Chunk) {
-        self.source = (self.on_error == OnError::Quarantine).then(|| chunk.clone());
+        let kept = self.on_error == OnError::Quarantine;
+        self.source = if kept { Source::Read(chunk.clone()) } else { Source::Nowhere };
     }
 
     /// Takes the rows that a reader could not decode.
@@ -52,12 +77,18 @@ impl<'a> Isolation<'a> {
         self.losses
     }
 
+    /// Says whether a row was left out because something failed, not by a filter.
+    pub(crate) fn has_failed(&self, sample: SampleId) -> bool {
+        self.failed.contains(&sample)
+    }
+
     fn may_lose(&self, error: &Error) -> bool {
         self.on_error.is_tolerant() && error.fault() != Fault::Other
     }
 
     /// Leaves a row out.
     pub(crate) fn lose(&mut self, row: RowId, error: Error) {
+        self.failed.insert(row.sample);
         if error.fault() == Fault::Nobody {
             return;
         }
@@ -74,10 +105,13 @@ impl<'a> Isolation<'a> {
     }
 
     fn record(&self, row: RowId) -> Option<Bytes> {
-        let source = self.source.as_ref()?;
-        let at = source.ids().iter().position(|id| *id == row)?;
+        let record = match &self.source {
+            Source::Nowhere => None,
+            Source::Read(chunk) => chunk.ids().iter().position(|id| *id == row).map(|at| chunk.slice(at, 1)),
+            Source::Again(read) => read(row),
+        };
         let mut bytes = Vec::new();
-        write_ipc(&[source.slice(at, 1)], true, &mut bytes).ok()?;
+        write_ipc(&[record?], true, &mut bytes).ok()?;
         (bytes.len() <= Loss::RECORD_BYTES_MAX).then(|| bytes.into())
     }
 
@@ -91,7 +125,7 @@ impl<'a> Isolation<'a> {
             Err(error) => error,
         };
         let mut parts = Vec::new();
-        self.after(error, chunk, op, &mut parts)?;
+        self.cut(error, chunk, op, &mut parts)?;
         if parts.is_empty() {
             parts.push(op(&chunk.slice(0, 0))?);
         }
@@ -99,7 +133,7 @@ impl<'a> Isolation<'a> {
     }
 
     /// Cuts a run that failed, and runs the rest of it.
-    fn after(
+    fn cut(
         &mut self,
         error: Error,
         chunk: &Chunk,
@@ -134,7 +168,7 @@ impl<'a> Isolation<'a> {
         }
         match op(chunk) {
             Ok(done) => parts.push(self.listen(done)),
-            Err(error) => self.after(error, chunk, op, parts)?,
+            Err(error) => self.cut(error, chunk, op, parts)?,
         }
         Ok(())
     }
@@ -218,7 +252,7 @@ impl Known {
         self.0.entry((epoch.0, row)).or_insert(error);
     }
 
-    fn get(&self, epoch: Epoch, row: RowId) -> Option<&Error> {
+    pub(crate) fn get(&self, epoch: Epoch, row: RowId) -> Option<&Error> {
         if self.0.is_empty() { None } else { self.0.get(&(epoch.0, row)) }
     }
 }

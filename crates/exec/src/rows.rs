@@ -1,7 +1,9 @@
 //! Where the rows come from: files and arrays through `io`, or a user's Python object.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_io::{Place, Reader, SourceIndex};
@@ -12,6 +14,12 @@ use crate::functions::{Functions, Pickle};
 
 /// Rows of a chunk read from a block of unknown length. Fixed: it decides what a batched function sees.
 const STREAM_ROWS: usize = 64;
+
+/// Names a file by where it is and what tells its content from any other.
+fn file_key(index: &SourceIndex, file: usize) -> FileKey {
+    let (uri, size) = index.files().nth(file).map_or(("", 0), |f| (f.uri, f.size));
+    FileKey::of(uri, size, &index.identity(file).unwrap_or_default())
+}
 
 pub(crate) enum Rows {
     Files(Arc<dyn Reader>, SourceIndex),
@@ -47,13 +55,34 @@ impl Rows {
 
     /// Returns the number of a counted row, and its name for people.
     pub(crate) fn name(&self, row: u64) -> (SampleId, String) {
+        let sample = self.sample(row);
         match self {
-            Rows::Files(_, index) => {
-                let sample = index.locate(row);
-                (sample, index.describe_sample(sample))
-            }
-            _ => (numbered_sample(row), format!("row {row}")),
+            Rows::Files(_, index) => (sample, index.describe_sample(sample)),
+            _ => (sample, format!("row {row}")),
         }
+    }
+
+    /// Returns the number of a counted row.
+    pub(crate) fn sample(&self, row: u64) -> SampleId {
+        match self {
+            Rows::Files(_, index) => index.locate(row),
+            _ => numbered_sample(row),
+        }
+    }
+
+    /// Returns the names of counted rows that last: each by its file, as it was pinned, and its row in that. Rows that
+    /// are in no file are named by their number alone: what they are is said by the source itself.
+    pub(crate) fn keys(&self, rows: &[u64]) -> Vec<RowKey> {
+        let unfiled = FileKey([0; 16]);
+        let Rows::Files(_, index) = self else {
+            return rows.iter().map(|&row| RowKey { file: unfiled, row }).collect();
+        };
+        let mut files = HashMap::new();
+        let key = |&row: &u64| match index.origin(row) {
+            Some((file, row)) => RowKey { file: *files.entry(file).or_insert_with(|| file_key(index, file)), row },
+            None => RowKey { file: unfiled, row },
+        };
+        rows.iter().map(key).collect()
     }
 
     pub(crate) fn stream(

@@ -13,7 +13,7 @@ use crate::files::NoBlobs;
 const ROWS_MAX: u64 = 256;
 
 fn environment() -> Environment {
-    Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default() }
+    Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default(), keeping: None }
 }
 
 /// A graph: read, written, planned, and run where that is little work.

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Error, Result, Seed, VERSION};
+use forebay_core::{Error, Result, VERSION};
 use forebay_data::Schema;
 use serde::Serialize;
 
@@ -36,8 +36,6 @@ struct Canonical<'a> {
     source: Source,
     /// Each op; for a random one, also the number of its stream.
     ops: Vec<(&'a Op, Option<u64>)>,
-    /// Of the random numbers, where there are any.
-    seed: Option<Seed>,
 }
 
 impl Stages {
@@ -46,20 +44,18 @@ impl Stages {
         self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.works])
     }
 
-    /// Returns the name of what is kept of each row: that of the source's kind, of the ops before `cache()` with their
-    /// arguments, of this version and, where random ops are frozen, of the seed. `None` without `cache()`.
-    pub fn prefix_key(&self, seed: Seed) -> Option<[u8; 32]> {
+    /// Returns what the name of the prefix is the hash of: the source's kind, the ops before `cache()` with their
+    /// arguments, and this version; where [`Stages::frozen`] is not empty, the seed belongs to it, too. `None` without
+    /// `cache()`.
+    pub fn prefix_graph(&self) -> Option<Vec<u8>> {
         self.cached.as_ref()?;
-        let steps = || self.prefix().iter().flat_map(Work::steps);
-        let random = steps().any(|step| step.node.op.is_random());
+        let steps = self.prefix().iter().flat_map(Work::steps);
         let canonical = Canonical {
             forebay: VERSION,
             source: self.graph.source().without_paths(),
-            ops: steps().map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
-            seed: random.then_some(seed),
+            ops: steps.map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
         };
-        let bytes = serde_json::to_vec(&canonical).unwrap_or_default();
-        Some(*blake3::hash(&bytes).as_bytes())
+        serde_json::to_vec(&canonical).ok()
     }
 
     /// Returns the names of the ops that draw the same random numbers in every epoch.
@@ -164,8 +160,8 @@ mod tests {
         Stages::new(&graph)
     }
 
-    fn key(source: Source, ops: &[Op]) -> [u8; 32] {
-        stages(source, ops).expect("legal").prefix_key(Seed(1)).expect("there is a cache")
+    fn key(source: Source, ops: &[Op]) -> Vec<u8> {
+        stages(source, ops).expect("legal").prefix_graph().expect("there is a cache")
     }
 
     #[test]
@@ -213,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn frozen_numbers_are_part_of_the_name() {
-        let seeded = |seed, ops: &[Op]| stages(files(&["a"]), ops).expect("legal").prefix_key(Seed(seed));
-        assert_ne!(seeded(1, &[decode(), flip(), FREEZE]), seeded(2, &[decode(), flip(), FREEZE]));
-        assert_eq!(seeded(1, &[decode(), CACHE, flip()]), seeded(2, &[decode(), CACHE, flip()]));
-        let later = seeded(1, &[Op::Shuffle {}, decode(), flip(), FREEZE]);
-        assert_ne!(later, seeded(1, &[decode(), flip(), FREEZE]), "the flip draws from another stream");
+    fn where_random_ops_are_frozen_their_streams_are_part_of_the_name() {
+        let frozen = [decode(), flip(), FREEZE];
+        assert_eq!(stages(files(&["a"]), &frozen).expect("legal").frozen(), ["random_flip"]);
+        assert_eq!(stages(files(&["a"]), &[decode(), CACHE, flip()]).expect("legal").frozen(), [""; 0]);
+        let later = [Op::Shuffle {}, decode(), flip(), FREEZE];
+        assert_ne!(key(files(&["a"]), &later), key(files(&["a"]), &frozen), "the flip draws from another stream");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::Result;
 
+use crate::cache::CacheConfig;
 use crate::child::Child;
 
 /// The pause before a worker that died is started again, so that one that cannot live does not take the machine.
@@ -19,6 +20,8 @@ pub(crate) struct Recipe {
     /// Threads of each worker.
     pub(crate) threads: usize,
     pub(crate) state_dir: std::path::PathBuf,
+    /// Of each worker.
+    pub(crate) cache: CacheConfig,
 }
 
 impl Recipe {
@@ -34,7 +37,11 @@ impl Recipe {
 
     pub(crate) fn worker(&self, number: usize, dispatcher: &str) -> Result<Child> {
         let threads = self.threads.to_string();
-        let arguments = ["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
+        let mut arguments = vec!["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
+        let folder = self.cache.folder.as_ref().map(|folder| folder.to_string_lossy());
+        let [memory, disk] = [self.cache.memory, self.cache.disk].map(|bytes| bytes.map(|bytes| bytes.to_string()));
+        let options = [("--cache", folder.as_deref()), ("--cache-memory", memory.as_deref()), ("--cache-disk", disk.as_deref())];
+        arguments.extend(options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten());
         Child::start(format!("worker {number}"), &self.with(&arguments))
     }
 }

@@ -4,12 +4,14 @@
 //! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
+//! cache       where a process keeps rows, and how many
 //! ```
 //!
 //! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
 //! else; whatever is waited for has a deadline. Not here: parsing arguments (`cli`).
 
 mod announce;
+mod cache;
 mod child;
 mod fleet;
 mod lifetime;
@@ -18,6 +20,7 @@ mod telemetry;
 mod up;
 
 pub use announce::Announcement;
+pub use cache::{CacheConfig, parse_bytes};
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{GrantFigures, NewToken, Role, Timing, measure_grants, new_token};
 pub use forebay_worker::{Functions, NoFunctions};

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_client::{Remote, TlsFiles};
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_dispatcher::{Dispatcher, Timing};
 use forebay_worker::{Functions, Worker};
 use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
+use crate::cache::CacheConfig;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 
 /// Threads that drive a process's connections. Computing has its own.
@@ -59,6 +60,8 @@ pub struct WorkerConfig {
     pub slots: usize,
     /// Whether readers on this machine may map the memory of chunks.
     pub lend: bool,
+    /// Where it keeps what `cache()` keeps.
+    pub cache: CacheConfig,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -93,6 +96,8 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
         let stop = stop_on_signal()?;
         let tls = config.tls.server()?;
         warn_of(config.listen, tls.is_some(), config.dispatcher.credentials.token.is_some());
+        let warn = |error: &Error| tracing::warn!(%error, "the cache's folder cannot be used");
+        let cache = config.cache.open(&warn)?;
         let options = forebay_worker::Options {
             dispatcher: config.dispatcher,
             tls,
@@ -102,6 +107,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             slots: config.slots,
             lend: config.lend,
             functions,
+            cache: Some(cache),
         };
         let worker = Worker::bind(options).await?;
         settle(config.process, worker.address())?;

@@ -11,6 +11,7 @@ use forebay_client::{Remote, Service};
 use forebay_core::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 
+use crate::cache::CacheConfig;
 use crate::fleet::{Fleet, Recipe};
 
 /// How long the processes may take to start. Python's imports are the most of it.
@@ -35,12 +36,15 @@ pub struct UpOptions {
     pub state_dir: Option<PathBuf>,
     /// Whether a worker that dies is started again, after 1 s. Default: no.
     pub respawn: bool,
+    /// Where each worker keeps what `cache()` keeps. Default: in memory, of which they share what one process would use.
+    pub cache: CacheConfig,
 }
 
 impl UpOptions {
     /// Returns the defaults, for children that begin with `command`.
     pub fn new(command: Vec<String>) -> Self {
-        Self { command, workers: 1, threads: 0, port: 0, state_dir: None, respawn: false }
+        let cache = CacheConfig::default();
+        Self { command, workers: 1, threads: 0, port: 0, state_dir: None, respawn: false, cache }
     }
 }
 
@@ -69,7 +73,8 @@ impl Up {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = (cores / options.workers.max(1)).max(1);
         let threads = if options.threads == 0 { share } else { options.threads };
-        let recipe = Recipe { command: options.command, threads, state_dir };
+        let cache = options.cache.shared_by(options.workers);
+        let recipe = Recipe { command: options.command, threads, state_dir, cache };
         let end = Instant::now() + START_MAX;
         let dispatcher = recipe.dispatcher(&format!("127.0.0.1:{}", options.port))?;
         let mut fleet = Fleet { recipe, address: String::new(), dispatcher, workers: Vec::new(), closed: false };

@@ -102,7 +102,7 @@ impl Pipeline {
         let even = Deal::choose(&stages, consumers, None, false).even && plan(true).is_ok() && dice.percent(50);
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
-        let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default() };
+        let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default(), keeping: None };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
         let mut pipeline = Self {
             text: format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_data::Memory;
-use forebay_exec::Functions;
+use forebay_exec::{Functions, Keeping};
 
 use crate::blobs::BlobStore;
 use crate::held::Held;
@@ -30,6 +30,8 @@ pub(crate) struct Threads {
     pub(crate) functions: Arc<dyn Functions>,
     /// Where chunks are made: from there they can be lent.
     pub(crate) memory: Memory,
+    /// Where what is before `cache()` is kept, for all jobs.
+    pub(crate) keeping: Option<Keeping>,
 }
 
 impl Engine for Threads {
@@ -38,9 +40,9 @@ impl Engine for Threads {
     /// Must be called within a runtime.
     fn prepare(&self, shelf: &Arc<Shelf>, job: Arc<Job>) {
         let (shelf, blobs) = (shelf.clone(), self.blobs.clone());
-        let (functions, memory) = (self.functions.clone(), self.memory.clone());
+        let (functions, memory, keeping) = (self.functions.clone(), self.memory.clone(), self.keeping.clone());
         tokio::spawn(async move {
-            let prepared = prepare(&job, &blobs, functions, memory).await;
+            let prepared = prepare(&job, &blobs, functions, memory, keeping).await;
             shelf.prepared(&job, prepared);
         });
     }

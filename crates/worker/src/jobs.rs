@@ -11,7 +11,7 @@ use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{Error, ErrorKind, Result, Seed};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Environment, Executable, Functions, panicked};
+use forebay_exec::{Environment, Executable, Functions, Keeping, panicked};
 use forebay_io::SourceIndex;
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
 use forebay_proto::{JobDefinition, may_pass};
@@ -140,6 +140,7 @@ pub(crate) async fn prepare(
     store: &BlobStore,
     functions: Arc<dyn Functions>,
     memory: Memory,
+    keeping: Option<Keeping>,
 ) -> Result<Arc<Prepared>> {
     let definition = &job.definition;
     let graph = Graph::from_json(&definition.graph)?;
@@ -157,7 +158,7 @@ pub(crate) async fn prepare(
     let stages = Arc::new(Stages::new(&graph)?);
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     let plan = Arc::new(plan);
-    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory };
+    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory, keeping };
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
         match open(&stages, &plan, &index, &environment).await {

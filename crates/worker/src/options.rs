@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_cache::Cache;
 use forebay_exec::{Functions, NoFunctions};
 use forebay_proto::{Remote, ServerTls};
 
@@ -45,6 +46,8 @@ pub struct Options {
     pub tls: Option<ServerTls>,
     /// Runs users' Python.
     pub functions: Arc<dyn Functions>,
+    /// Where what is before `cache()` is kept, for all jobs. Default: nowhere.
+    pub cache: Option<Arc<Cache>>,
 }
 
 impl Options {
@@ -59,6 +62,7 @@ impl Options {
             lend: true,
             tls: None,
             functions: Arc::new(NoFunctions),
+            cache: None,
         }
     }
 
@@ -87,6 +91,7 @@ impl std::fmt::Debug for Options {
             .field("slots", &self.slots)
             .field("lend", &self.lend)
             .field("tls", &self.tls)
+            .field("cache", &self.cache)
             .finish_non_exhaustive()
     }
 }

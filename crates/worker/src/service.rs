@@ -63,7 +63,8 @@ impl Worker {
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
-        let shelf = Shelf::new(Threads { pool, blobs: Arc::new(blobs), functions, memory }, options.slots());
+        let keeping = options.cache.clone().map(Keeping::new);
+        let shelf = Shelf::new(Threads { pool, blobs: Arc::new(blobs), functions, memory, keeping }, options.slots());
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,

@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
         port: arguments.port,
         state_dir: arguments.state_dir,
         respawn: true,
+        cache: arguments.cache.into(),
         ..UpOptions::new(host.command())
     };
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.

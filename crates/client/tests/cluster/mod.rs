@@ -160,7 +160,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let extent = index.extent();
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);
-    let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default() };
+    let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default(), keeping: None };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;
     let consumer = ConsumerIndex(consumer);
     let options = LocalOptions { threads: 2, end_epoch: job.epochs(), consumer, ..LocalOptions::default() };

@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
+    /// The first row of each file, where files have several blocks.
+    firsts: Vec<u64>,
 }
 
 /// How rows lie in blocks.
@@ -78,6 +80,9 @@ impl SourceIndex {
             }))?,
             _ => Vec::new(),
         };
+        if inner.layout == Layout::Groups {
+            inner.firsts = sums(inner.tables.iter().map(|t| t.rows()))?;
+        }
         let index = Self(Arc::new(inner));
         let blocks = index.blocks();
         if blocks > SampleId::BLOCKS_MAX {
@@ -167,6 +172,29 @@ impl SourceIndex {
                 SampleId::new(after as u64 - 1, row - self.0.starts[after - 1])
             }
         }
+    }
+
+    /// Returns the file that a counted row is read from, by its place in [`SourceIndex::files`], and which of the file's
+    /// rows it is. `None` where rows are in no file, are not counted, or there is no such row.
+    pub fn origin(&self, row: u64) -> Option<(usize, u64)> {
+        let firsts = match self.0.layout {
+            Layout::Files => return (row < self.0.uris.len() as u64).then_some((row as usize, 0)),
+            Layout::PerFile { counted: true } => &self.0.starts,
+            Layout::Groups => &self.0.firsts,
+            Layout::Unknown | Layout::Computed { .. } | Layout::PerFile { counted: false } => return None,
+        };
+        let after = firsts.partition_point(|&first| first <= row);
+        (after > 0 && after < firsts.len()).then(|| (after - 1, row - firsts[after - 1]))
+    }
+
+    /// Returns what, with its uri, tells the content of a file from any other that was read from there, and from what the
+    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes.
+    pub fn identity(&self, file: usize) -> Option<String> {
+        let stat = self.0.stats.get(file)?;
+        Some(match self.0.labels.get(file) {
+            Some(label) => format!("{stat}, class {label}"),
+            None => stat.to_string(),
+        })
     }
 
     /// Returns the file of a block of [`Layout::PerFile`] or [`Layout::Groups`], and which row group of it.
@@ -322,6 +350,27 @@ mod tests {
         assert_eq!(index.describe_sample(index.locate(1)), "/d/t-é0.tar#1 (key a/01)");
         assert_eq!((index.rows(), index.blocks(), index.bytes()), (Some(4), 3, 16));
         assert_eq!(index.block_rows(1), Some(2..2));
+    }
+
+    #[test]
+    fn rows_keep_their_origin_when_files_come_before_them() {
+        let origins: Vec<_> = (0..5).map(|row| tars().origin(row)).collect();
+        assert_eq!(origins, [Some((0, 0)), Some((0, 1)), Some((2, 0)), Some((2, 1)), None]);
+        let parquet = |groups: &[&[u64]]| {
+            let stat = |i| Stat { size: i, mark: Mark::Etag("x".into()) };
+            SourceIndex::new(Inner {
+                layout: Layout::Groups,
+                uris: groups.iter().map(|_| "p".into()).collect(),
+                stats: (0..groups.len() as u64).map(stat).collect(),
+                tables: groups.iter().map(|rows| Arc::new(Table::Groups(rows.to_vec()))).collect(),
+                ..Inner::default()
+            })
+            .expect("valid")
+        };
+        let index = parquet(&[&[2, 1], &[], &[3, 3]]);
+        let origins: Vec<_> = [0, 2, 3, 6, 8, 9].map(|row| index.origin(row)).into();
+        assert_eq!(origins, [Some((0, 0)), Some((0, 2)), Some((2, 0)), Some((2, 3)), Some((2, 5)), None]);
+        assert_ne!(index.identity(0), index.identity(2));
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! The part of a pipeline before `cache()`: rows that are kept are taken from where they are, the others are computed, given
+//! to whoever else waits for them, and kept.
+//!
+//! Invariants: a row is the same whether it was found, waited for or computed, and so is what is said of rows that fail:
+//! they are not kept, so they fail again. The prefix runs as of epoch 0: what is in it draws nothing, or was
+//! frozen. Nothing is waited for while a claim is held; waits end after [`WAIT_MAX`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::ArrayRef;
+use forebay_cache::{Cache, Computed, Look, PrefixKey};
+use forebay_core::{Clock, Epoch, Error, Result, SampleId, SystemClock};
+use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
+use forebay_io::Place;
+use forebay_plan::{EpochPlan, OnError, Stages, describe};
+
+use crate::executable::Environment;
+use crate::isolate::Isolation;
+use crate::rows::Rows;
+use crate::work::{Compiled, Scratch};
+
+/// How long a morsel waits in all for rows that others compute, before it computes them itself.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Where a process keeps what `cache()` keeps, and by which clock it finds out what that costs to compute.
+#[derive(Clone)]
+pub struct Keeping {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// Decides what is worth keeping, and nothing else.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Keeping {
+    /// Keeps rows in a cache, by the machine's clock.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self { cache, clock: Arc::new(SystemClock::default()) }
+    }
+}
+
+/// The ops before `cache()`, and where their rows are kept.
+pub(crate) struct Prefix {
+    works: Vec<Compiled>,
+    schema: Arc<Schema>,
+    kept: Option<Kept>,
+    memory: Memory,
+}
+
+struct Kept {
+    rows: Arc<forebay_cache::Prefix>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What the prefix gives for places.
+pub(crate) struct Made {
+    /// The rows that there are, in the order of their places.
+    pub(crate) chunk: Chunk,
+    /// The rows that failed, and what is said of those that did not, in the order of their places.
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// One question: the rows of a morsel, each named by its place among them from here on.
+pub(crate) struct Question<'a> {
+    pub(crate) rows: &'a Rows,
+    pub(crate) places: &'a [Place],
+    pub(crate) on_error: OnError,
+    pub(crate) locate: &'a dyn Fn(Error) -> Error,
+}
+
+/// What was computed of a question.
+#[derive(Default)]
+struct Answer {
+    rows: Vec<u32>,
+    columns: Vec<ArrayRef>,
+    /// Rows that a filter removed.
+    without: Vec<u32>,
+}
+
+impl Prefix {
+    /// Opens the cache for the rows of a pipeline; with no cache all of them are computed, always.
+    pub(crate) fn new(
+        works: Vec<Compiled>,
+        stages: &Stages,
+        plan: &EpochPlan,
+        environment: &Environment,
+    ) -> Result<Option<Self>> {
+        let Some((cached, graph)) = stages.cached.as_ref().zip(stages.prefix_graph()) else { return Ok(None) };
+        let frozen = (!stages.frozen().is_empty()).then(|| plan.seed());
+        let key = PrefixKey::of(&graph, frozen);
+        let open = |keeping: &Keeping| Kept {
+            rows: keeping.cache.prefix(key, &cached.schema, plan.extent().rows.unwrap_or(0), &what(stages)),
+            clock: keeping.clock.clone(),
+        };
+        let (kept, memory) = (environment.keeping.as_ref().map(open), environment.memory.clone());
+        Ok(Some(Self { works, schema: cached.schema.clone(), kept, memory }))
+    }
+
+    /// Returns what the ops make of rows, wherever that comes from.
+    ///
+    /// # Errors
+    /// Where no row may be left out, that of a row; whatever is not of a row.
+    pub(crate) fn make(&self, question: &Question<'_>, scratch: &mut Scratch) -> Result<Made> {
+        let mut losses = Vec::new();
+        let (present, columns) = match &self.kept {
+            Some(kept) => self.look(kept, question, &mut losses, scratch)?,
+            None => {
+                let all: Vec<u32> = (0..question.places.len() as u32).collect();
+                let computed = self.compute(question, &all, &mut losses, scratch)?;
+                (computed.rows, computed.columns)
+            }
+        };
+        let id = |&row: &u32| question.id(row);
+        let chunk = Chunk::new(self.schema.clone(), columns, present.iter().map(id).collect())?;
+        losses.sort_by_key(|(row, _)| *row);
+        let losses = losses.into_iter().map(|(row, loss)| Loss { row: question.id(row), ..loss }).collect();
+        Ok(Made { chunk, losses })
+    }
+
+    /// Runs the ops on rows that are at hand.
+    ///
+    /// # Errors
+    /// What went wrong with the first of them.
+    pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
+        let as_of = |epoch: Epoch| chunk.ids().iter().map(|id| RowId { epoch, ..*id }).collect();
+        let mut done = Chunk::new(chunk.schema().clone(), chunk.columns().to_vec(), as_of(Epoch(0)))?;
+        for work in &self.works {
+            done = work.run(&done, None, scratch)?;
+        }
+        // Rows keep their order, but for those that are gone.
+        let mut left = chunk.ids().iter();
+        let mut own = |id: &RowId| left.find(|own| own.sample == id.sample).copied();
+        let ids = done.ids().iter().filter_map(&mut own).collect();
+        Chunk::new(self.schema.clone(), done.columns().to_vec(), ids)
+    }
+
+    /// Finds rows, and computes those that nobody has; returns which there are, and their columns.
+    fn look(
+        &self,
+        kept: &Kept,
+        question: &Question<'_>,
+        losses: &mut Vec<(u32, Loss)>,
+        scratch: &mut Scratch,
+    ) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
+        let rows: Vec<u64> = question.places.iter().map(|place| place.row).collect();
+        let Look { mut found, mut claim } = kept.rows.look(&question.rows.keys(&rows), &self.memory);
+        loop {
+            let began = kept.clock.now();
+            let computed = match claim.rows() {
+                [] => Answer::default(),
+                // An error lets the claim go, so that others find out for themselves.
+                rows => self.compute(question, rows, losses, scratch)?,
+            };
+            let nanos = (kept.clock.now() - began).as_nanos() as u64;
+            let Answer { rows, columns, without } = &computed;
+            let pending = claim.fulfil(&Computed { rows, columns, without, nanos });
+            if !rows.is_empty() {
+                found.add(rows, columns)?;
+            }
+            if pending.is_empty() {
+                break;
+            }
+            let late = pending.wait(WAIT_MAX, &self.memory);
+            found.merge(late.found);
+            claim = late.claim;
+        }
+        Ok((found.rows(), found.columns(&self.memory)?))
+    }
+
+    /// Reads rows of a question and runs the ops on them.
+    fn compute(
+        &self,
+        question: &Question<'_>,
+        rows: &[u32],
+        losses: &mut Vec<(u32, Loss)>,
+        scratch: &mut Scratch,
+    ) -> Result<Answer> {
+        let mut isolation = Isolation::new(question.on_error, question.locate);
+        let frozen = |&row: &u32| Place { row: question.places[row as usize].row, epoch: Epoch(0) };
+        let places: Vec<Place> = rows.iter().map(frozen).collect();
+        let read = isolation.gather(question.rows, &places).map_err(question.locate)?;
+        isolation.set_source(&read);
+        let mut chunk = read.with_losses(Vec::new());
+        for work in &self.works {
+            let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, None, scratch));
+            chunk = ran.map_err(question.locate)?;
+        }
+        let mut answer = Answer { columns: chunk.columns().to_vec(), ..Answer::default() };
+        // Rows keep their order, but for those that are gone. One that is asked for twice is there twice, or not at all.
+        let mut left = chunk.ids().iter().peekable();
+        for &row in rows {
+            let sample = question.sample(row);
+            if left.next_if(|id| id.sample == sample).is_some() {
+                answer.rows.push(row);
+            } else if !isolation.has_failed(sample) {
+                answer.without.push(row);
+            }
+        }
+        let mut told = isolation.into_losses();
+        for &row in rows.iter().take_while(|_| !told.is_empty()) {
+            let (sample, mut failed) = (question.sample(row), false);
+            // One that is asked for twice fails twice.
+            let mut is_its = |loss: &Loss| {
+                loss.row.sample == sample && (loss.is_warning() || !std::mem::replace(&mut failed, true))
+            };
+            losses.extend(told.extract_if(.., |loss| is_its(loss)).map(|loss| (row, loss)));
+        }
+        Ok(answer)
+    }
+}
+
+impl Question<'_> {
+    fn sample(&self, row: u32) -> SampleId {
+        self.rows.sample(self.places[row as usize].row)
+    }
+
+    fn id(&self, row: u32) -> RowId {
+        RowId { sample: self.sample(row), epoch: self.places[row as usize].epoch }
+    }
+}
+
+/// Says what is kept, for people.
+fn what(stages: &Stages) -> String {
+    let ops: Vec<_> = stages.prefix().iter().flat_map(|w| w.steps()).map(|s| describe(&s.node.op)).collect();
+    let source = stages.graph.source();
+    let ops = if ops.is_empty() { "rows".to_owned() } else { ops.join(" -> ") };
+    format!("{ops} of {}({})", source.name(), source.describe())
+}

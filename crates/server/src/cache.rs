@@ -1,0 +1,146 @@
+//! Where a process keeps what `cache()` keeps, and how much: the settings of the command line and of the environment.
+//!
+//! Invariant: a job that could run without a cache is not failed by one: a folder that cannot be used is said once, and memory
+//! alone is used.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_cache::{Cache, Disk, Options};
+use forebay_core::{Error, Result};
+
+/// Without a setting, at most this much memory is used,
+const MEMORY_MAX: u64 = 8 << 30;
+/// and of what the process may use no more than one part in so many.
+const MEMORY_SHARE: u64 = 4;
+/// What the processes that use a folder keep in it together, without a setting.
+const DISK_BYTES: u64 = 32 << 30;
+
+/// Settings of a cache; what is not set is chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// A folder on a local disk. Default: none, memory alone.
+    pub folder: Option<PathBuf>,
+    /// The most bytes of memory. Default: a quarter of what the process may use, at most 8 GiB.
+    pub memory: Option<u64>,
+    /// The most bytes in the folder. Default: 32 GiB.
+    pub disk: Option<u64>,
+}
+
+impl CacheConfig {
+    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY` and `FOREBAY_CACHE_DISK`.
+    ///
+    /// # Errors
+    /// Invalid when one is no size.
+    pub fn from_env() -> Result<Self> {
+        let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let size = |name: &str| {
+            let parse = |text: String| parse_bytes(&text).map_err(|e| e.with("variable", name));
+            text(name).map(parse).transpose()
+        };
+        let folder = std::env::var_os("FOREBAY_CACHE").filter(|path| !path.is_empty()).map(PathBuf::from);
+        Ok(Self { folder, memory: size("FOREBAY_CACHE_MEMORY")?, disk: size("FOREBAY_CACHE_DISK")? })
+    }
+
+    /// Returns the settings of each of `processes` on this machine, which share its memory.
+    #[must_use]
+    pub fn shared_by(self, processes: usize) -> Self {
+        let memory = self.memory.unwrap_or_else(|| default_memory() / processes.max(1) as u64);
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Opens the cache. Where the folder cannot be used, `warn` is told why, and memory alone is used.
+    ///
+    /// # Errors
+    /// Whatever opening gives with memory alone.
+    pub fn open(&self, warn: &dyn Fn(&Error)) -> Result<Arc<Cache>> {
+        let memory = self.memory.unwrap_or_else(default_memory);
+        let Some(folder) = &self.folder else { return Cache::open(&Options { memory, disk: None }) };
+        let disk = Disk { folder: folder.clone(), bytes: self.disk.unwrap_or(DISK_BYTES) };
+        Cache::open(&Options { memory, disk: Some(disk) }).or_else(|error| {
+            let hint = "nothing is kept on disk; give a folder of a local disk that can be written";
+            warn(&error.with("cache", folder.display()).hint(hint));
+            Cache::open(&Options { memory, disk: None })
+        })
+    }
+}
+
+/// Reads a number of bytes: `4GiB`, `500 MB`, `1.5G` (as GiB), `1048576`.
+///
+/// # Errors
+/// Invalid when it is none.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let wrong = || Error::invalid(format!("{text:?} is no size")).hint("use a number of bytes, or one with a unit: 4GiB, 500MB");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "ki" | "kib" => 1 << 10,
+        "m" | "mi" | "mib" => 1 << 20,
+        "g" | "gi" | "gib" => 1 << 30,
+        "t" | "ti" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(wrong);
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = number * unit as f64;
+    if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+/// Returns what is used without a setting.
+fn default_memory() -> u64 {
+    (memory_of_process() / MEMORY_SHARE).min(MEMORY_MAX)
+}
+
+/// Returns the memory that this process may use: the machine's, or less where a control group says so.
+fn memory_of_process() -> u64 {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let meminfo = read("/proc/meminfo");
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = total.and_then(|total| total.split_whitespace().next()?.parse::<u64>().ok());
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits = limits.iter().filter_map(|file| read(file).trim().parse().ok());
+    limits.fold(kilobytes.map_or(MEMORY_MAX, |k| k << 10), u64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let sizes = [("0", 0), ("4GiB", 4 << 30), ("4 g", 4 << 30), ("500MB", 500_000_000), ("1.5Ki", 1536)];
+        for (text, bytes) in sizes {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "-1", "4 GiBs", "1e3", "99999999999TiB", "1.2.3"] {
+            let error = parse_bytes(text).expect_err(text);
+            assert!(error.message().contains("is no size") && error.get("hint").is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn workers_of_one_machine_share_what_is_used_by_default() {
+        let all = default_memory();
+        assert!((1..=MEMORY_MAX).contains(&all));
+        assert_eq!(CacheConfig::default().shared_by(4).memory, Some(all / 4));
+        let set = CacheConfig { memory: Some(7), ..CacheConfig::default() };
+        assert_eq!(set.shared_by(4).memory, Some(7));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_told_and_memory_is_used() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let config = CacheConfig { folder: Some(file.path().join("below")), memory: Some(1 << 20), disk: None };
+        let told = std::cell::RefCell::new(Vec::new());
+        config.open(&|error| told.borrow_mut().push(error.to_string())).expect("opens");
+        assert!(told.borrow()[0].contains("nothing is kept on disk"), "{told:?}");
+    }
+}
