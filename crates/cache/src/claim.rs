@@ -1,0 +1,229 @@
+//! Rows that one caller computes for all, and those that it waits for because another does.
+//!
+//! What others compute comes out of a claim only when that is fulfilled: a caller does its own part before it waits, so no two
+//! wait for each other.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::ArrayRef;
+use forebay_core::Result;
+use forebay_data::Memory;
+
+use crate::flight::{Flight, Landed};
+use crate::found::Found;
+use crate::index::{NO_NUMBER, Number, ROW_BYTES, Segment};
+use crate::lock::write;
+use crate::prefix::{Asking, Look, Prefix};
+use crate::space::LastHit;
+use crate::stats::add;
+use crate::table::{Place, Table};
+
+/// What a segment costs in memory besides its rows.
+const SEGMENT_BYTES: u64 = 1024;
+
+/// Rows for the caller to compute. Dropped without [`Claim::fulfil`], it lets others compute them.
+#[derive(Debug)]
+pub struct Claim {
+    prefix: Arc<Prefix>,
+    flight: Arc<Flight>,
+    rows: Vec<u32>,
+    numbers: Vec<Number>,
+    pending: Pending,
+    landed: bool,
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Computed<'a> {
+    /// The rows that there are, ascending: some of [`Claim::rows`]. One that failed is not among them.
+    pub rows: &'a [u32],
+    /// The prefix's columns, of these rows in this order.
+    pub columns: &'a [ArrayRef],
+    /// Rows of the claim that a filter removed.
+    pub without: &'a [u32],
+    /// How long it took to compute them, in nanoseconds. Only decides what is worth keeping.
+    pub nanos: u64,
+}
+
+impl Claim {
+    pub(crate) fn new(prefix: &Arc<Prefix>, until: Option<Instant>) -> Self {
+        let pending = Pending { prefix: prefix.clone(), rows: Vec::new(), flights: Vec::new(), until };
+        let flight = Arc::default();
+        Self { prefix: prefix.clone(), flight, rows: Vec::new(), numbers: Vec::new(), pending, landed: false }
+    }
+
+    pub(crate) fn flight(&self) -> &Arc<Flight> {
+        &self.flight
+    }
+
+    pub(crate) fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    pub(crate) fn add(&mut self, row: u32, number: Number) {
+        self.rows.push(row);
+        self.numbers.push(number);
+    }
+
+    pub(crate) fn join(&mut self, row: u32, number: Number, flight: &Arc<Flight>) {
+        flight.join();
+        let flights = &mut self.pending.flights;
+        // Rows of one flight mostly follow each other.
+        let at = flights.iter().rposition(|known| Arc::ptr_eq(known, flight)).unwrap_or_else(|| {
+            flights.push(flight.clone());
+            flights.len() - 1
+        });
+        self.pending.rows.push((row, number, at));
+    }
+
+    /// Returns the rows to compute, ascending, by their place in the question.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// Gives what was computed to the cache and to those who wait for it, kept or not. Returns the rows to wait for.
+    pub fn fulfil(mut self, computed: &Computed<'_>) -> Pending {
+        let none = Pending { prefix: self.prefix.clone(), rows: Vec::new(), flights: Vec::new(), until: None };
+        let pending = std::mem::replace(&mut self.pending, none);
+        if !self.rows.is_empty() && self.give(computed).is_err() {
+            add(&self.prefix.cell.counters.unfit, computed.rows.len());
+        }
+        pending
+    }
+
+    fn give(&mut self, computed: &Computed<'_>) -> Result<()> {
+        let prefix = self.prefix.clone();
+        let (shared, cell) = (&prefix.shared, &prefix.cell);
+        let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
+        shared.computed(cell, computed.nanos, table.bytes() as u64);
+        let mut rows = self.numbered(computed.rows);
+        let all = rows.len();
+
+        let bytes = |(_, row): &(Number, u32)| table.row_bytes(*row as usize) as u64 + ROW_BYTES;
+        let wanted = if rows.is_empty() { 0 } else { SEGMENT_BYTES + rows.iter().map(bytes).sum::<u64>() };
+        let granted = shared.reserve(cell, wanted);
+        let mut taken = SEGMENT_BYTES;
+        let fit = rows.iter().take_while(|row| {
+            taken += bytes(row);
+            taken <= granted
+        });
+        rows.truncate(fit.count());
+        let bytes = if rows.is_empty() { 0 } else { SEGMENT_BYTES + rows.iter().map(bytes).sum::<u64>() };
+        shared.give_back(granted - bytes);
+        add(&cell.counters.memory_refused, all - rows.len());
+
+        let segment = (!rows.is_empty()).then(|| self.segment(&table, &rows));
+        let without: Vec<Number> = self.numbered(computed.without).into_iter().map(|(number, _)| number).collect();
+        let known = without.is_empty() || shared.count_index(without.len() as u64 * ROW_BYTES);
+        let segment = {
+            let mut index = write(&cell.index);
+            self.leave(&mut index.flying);
+            if known {
+                index.add_without(&without);
+            }
+            segment.map(|segment| (index.add_segment(segment.clone()), segment))
+        };
+        if let Some((id, segment)) = &segment {
+            shared.hold(cell, *id, bytes, segment.last_hit.clone());
+        }
+        shared.shrink();
+        self.landed = true;
+        if self.flight.is_waited_for() {
+            self.flight.land(self.hand_over(&table, computed, without));
+        }
+        Ok(())
+    }
+
+    /// Returns those of `rows` that are in the claim and may be kept: their numbers and their places in `rows`.
+    fn numbered(&self, rows: &[u32]) -> Vec<(Number, u32)> {
+        let number = |(place, row): (u32, &u32)| {
+            let at = self.rows.binary_search(row).ok()?;
+            Some((self.numbers[at], place)).filter(|(number, _)| *number != NO_NUMBER)
+        };
+        (0..).zip(rows).filter_map(number).collect()
+    }
+
+    /// Copies rows: what the caller has may be part of far larger buffers, and written to by whoever gets it next.
+    fn segment(&self, table: &Table, rows: &[(Number, u32)]) -> Arc<Segment> {
+        let places: Vec<Place> = rows.iter().map(|(_, row)| Place { table: 0, row: *row }).collect();
+        let table = Table::gather(&self.prefix.cell.shapes, &[table], &places, &Memory::default());
+        let last_hit = Arc::new(LastHit::default());
+        last_hit.set(self.prefix.shared.passes(&self.prefix.cell));
+        Arc::new(Segment { table, numbers: rows.iter().map(|(number, _)| *number).collect(), last_hit })
+    }
+
+    fn hand_over(&self, table: &Table, computed: &Computed<'_>, without: Vec<Number>) -> Landed {
+        let rows = self.numbered(computed.rows);
+        let copy = self.segment(table, &rows);
+        let rows: HashMap<Number, u32> = (0..).zip(&rows).map(|(i, (number, _))| (*number, i)).collect();
+        let without: HashSet<Number> = without.into_iter().collect();
+        Landed { table: Some(copy.table.clone()), rows, without }
+    }
+
+    /// Takes the claim's rows out of those that are being computed, unless somebody took them over.
+    fn leave<H: std::hash::BuildHasher>(&self, flying: &mut HashMap<Number, Arc<Flight>, H>) {
+        for number in &self.numbers {
+            if flying.get(number).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+                flying.remove(number);
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.landed && !self.rows.is_empty() {
+            self.leave(&mut write(&self.prefix.cell.index).flying);
+            self.flight.land(Landed::default());
+        }
+    }
+}
+
+/// Rows that others are computing.
+#[derive(Debug)]
+pub struct Pending {
+    prefix: Arc<Prefix>,
+    /// The place of each in the question, its number, and its flight's place in `flights`.
+    rows: Vec<(u32, Number, usize)>,
+    flights: Vec<Arc<Flight>>,
+    until: Option<Instant>,
+}
+
+impl Pending {
+    /// Says whether there is nothing to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Returns the rows, ascending, by their place in the question.
+    pub fn rows(&self) -> Vec<u32> {
+        self.rows.iter().map(|(row, _, _)| *row).collect()
+    }
+
+    /// Waits for them, `limit` in all from the first wait of a question on. What was given up by then, or is late, is for the
+    /// caller to compute.
+    pub fn wait(self, limit: Duration, memory: &Memory) -> Look {
+        let until = self.until.unwrap_or_else(|| Instant::now() + limit);
+        let landed: Vec<_> = self.flights.iter().map(|flight| flight.wait(until)).collect();
+        let overdue = landed.iter().any(Option::is_none);
+        let cell = &self.prefix.cell;
+        let mut found = Found::new(&cell.schema);
+        let mut table = |landed: &Option<Arc<Landed>>| Some(found.push(landed.as_ref()?.table.clone()?, false));
+        let tables: Vec<Option<u32>> = landed.iter().map(&mut table).collect();
+        let (mut left, all) = (Vec::new(), self.rows.len());
+        for (row, number, flight) in self.rows {
+            let landed = landed[flight].as_ref();
+            let place = landed.and_then(|landed| landed.rows.get(&number)).zip(tables[flight]);
+            match place {
+                Some((&at, table)) => found.put(row, Place { table, row: at }),
+                None if landed.is_some_and(|landed| landed.without.contains(&number)) => found.add_without(&[row]),
+                None => left.push((row, number)),
+            }
+        }
+        add(&cell.counters.shared, all - left.len());
+        let passes = self.prefix.shared.passes(cell);
+        self.prefix.resolve(found, left, Asking { passes, memory, until: Some(until), overdue })
+    }
+}

@@ -1,0 +1,61 @@
+//! One computes, others wait: what stands for rows that somebody is at.
+//!
+//! Invariants: a flight lands exactly once, when its claim is fulfilled or dropped, so nobody waits for somebody who is not
+//! there; nobody who waits holds a claim, so no two wait for each other.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+use crate::index::Number;
+use crate::lock::lock;
+use crate::table::Table;
+
+/// What came of a flight.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Landed {
+    /// The rows, whether they are kept or not.
+    pub(crate) table: Option<Table>,
+    pub(crate) rows: HashMap<Number, u32>,
+    pub(crate) without: HashSet<Number>,
+}
+
+/// Rows that are being computed.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// Somebody waits, so the rows must be handed over.
+    waited: AtomicBool,
+    landed: Mutex<Option<std::sync::Arc<Landed>>>,
+    changed: Condvar,
+}
+
+impl Flight {
+    /// Says that somebody will wait. To be called while the index is locked.
+    pub(crate) fn join(&self) {
+        self.waited.store(true, Ordering::Relaxed);
+    }
+
+    /// Says whether somebody waits. Final when the flight is no longer in the index.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.waited.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn land(&self, landed: Landed) {
+        *lock(&self.landed) = Some(landed.into());
+        self.changed.notify_all();
+    }
+
+    /// Waits until it has landed; nothing when it has not by then.
+    pub(crate) fn wait(&self, until: Instant) -> Option<std::sync::Arc<Landed>> {
+        let mut landed = lock(&self.landed);
+        loop {
+            if let Some(landed) = &*landed {
+                return Some(landed.clone());
+            }
+            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            let woken = self.changed.wait_timeout(landed, left);
+            landed = woken.map_or_else(|e| e.into_inner().0, |(landed, _)| landed);
+        }
+    }
+}

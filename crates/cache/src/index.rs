@@ -1,0 +1,269 @@
+//! Where the rows of one prefix are: in memory, on disk, with somebody who computes them now, or filtered out.
+//!
+//! Rows are looked up by number: that of their file, which is given when the file is first seen, and the row in it.
+//! Invariants: an entry names only blocks that the index has; a row is with at most one [`Flight`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use forebay_core::SampleId;
+use forebay_core::rng::mix64;
+
+use crate::flight::Flight;
+use crate::space::LastHit;
+use crate::table::Table;
+use crate::{FileKey, RowKey};
+
+/// What a row costs in memory besides its bytes: its entry (24 bytes, in a hash table that is half full when it has just
+/// grown) and its number in its block.
+pub(crate) const ROW_BYTES: u64 = 64;
+/// What a file costs in memory.
+pub(crate) const FILE_BYTES: u64 = 48;
+
+/// A row of a prefix in this process: its file's number and its row, as in [`SampleId`].
+pub(crate) type Number = u64;
+/// A row that cannot be kept: its file or its row is past every limit.
+pub(crate) const NO_NUMBER: Number = u64::MAX;
+
+/// Where a row is in one tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) block: u32,
+    pub(crate) row: u32,
+}
+
+impl Spot {
+    /// In no block.
+    pub(crate) const NOWHERE: Self = Self { block: u32::MAX, row: 0 };
+    /// A filter removed the row: there is nothing to be found.
+    const WITHOUT: Self = Self { block: u32::MAX, row: 1 };
+
+    fn is_in_block(self) -> bool {
+        self.block != u32::MAX
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    memory: Spot,
+    disk: Spot,
+}
+
+/// Where a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    Memory(Spot),
+    Disk(Spot),
+    /// A filter removed it.
+    Without,
+    Missing,
+}
+
+/// Rows in memory.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) table: Table,
+    pub(crate) numbers: Vec<Number>,
+    pub(crate) last_hit: Arc<LastHit>,
+}
+
+/// What the index must know of a block on disk.
+pub(crate) trait Block: Send + Sync {
+    fn numbers(&self) -> &[Number];
+}
+
+/// The rows of a prefix. `B` is a block on disk.
+#[derive(Debug)]
+pub(crate) struct Index<B> {
+    files: HashMap<FileKey, u32, BuildHasherDefault<Mixed>>,
+    rows: HashMap<Number, Entry, BuildHasherDefault<Mixed>>,
+    pub(crate) flying: HashMap<Number, Arc<Flight>, BuildHasherDefault<Mixed>>,
+    segments: HashMap<u32, Arc<Segment>>,
+    blocks: HashMap<u32, Arc<B>>,
+    next: u32,
+    without: u64,
+}
+
+impl<B> Default for Index<B> {
+    fn default() -> Self {
+        Self {
+            files: HashMap::default(),
+            rows: HashMap::default(),
+            flying: HashMap::default(),
+            segments: HashMap::default(),
+            blocks: HashMap::default(),
+            next: 0,
+            without: 0,
+        }
+    }
+}
+
+/// Finds the numbers of rows, quickly where they are of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Numbering(Option<(FileKey, u32)>);
+
+fn number(file: u32, row: u64) -> Number {
+    let fits = u64::from(file) < SampleId::BLOCKS_MAX - 1 && row < SampleId::ROWS_MAX;
+    if fits { SampleId::new(file.into(), row).0 } else { NO_NUMBER }
+}
+
+impl Numbering {
+    /// Returns the number of a row whose file is known.
+    pub(crate) fn find<B>(&mut self, index: &Index<B>, key: &RowKey) -> Option<Number> {
+        let known = self.0.filter(|(file, _)| *file == key.file);
+        let known = known.or_else(|| index.files.get(&key.file).map(|&n| (key.file, n)));
+        self.0 = known.or(self.0);
+        known.map(|(_, file)| number(file, key.row))
+    }
+
+    /// Gives a file that is new its number, and returns the row's.
+    pub(crate) fn give<B>(&mut self, index: &mut Index<B>, key: &RowKey) -> Number {
+        let file = u32::try_from(index.files.len()).unwrap_or(u32::MAX);
+        index.files.insert(key.file, file);
+        self.0 = Some((key.file, file));
+        number(file, key.row)
+    }
+}
+
+impl<B: Block> Index<B> {
+    /// Says where a row is; memory comes before disk.
+    pub(crate) fn whereabouts(&self, number: Number) -> Whereabouts {
+        match self.rows.get(&number) {
+            None => Whereabouts::Missing,
+            Some(entry) if entry.memory.is_in_block() => Whereabouts::Memory(entry.memory),
+            Some(entry) if entry.memory == Spot::WITHOUT => Whereabouts::Without,
+            Some(entry) => Whereabouts::Disk(entry.disk),
+        }
+    }
+
+    pub(crate) fn segment(&self, block: u32) -> Option<&Arc<Segment>> {
+        self.segments.get(&block)
+    }
+
+    pub(crate) fn block(&self, block: u32) -> Option<&Arc<B>> {
+        self.blocks.get(&block)
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.segments.values()
+    }
+
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Arc<B>)> {
+        self.blocks.iter().map(|(&id, block)| (id, block))
+    }
+
+    /// Returns the number of rows that filters removed.
+    pub(crate) fn without(&self) -> u64 {
+        self.without
+    }
+
+    /// Returns the files, by number.
+    pub(crate) fn files(&self) -> Vec<FileKey> {
+        let mut files = vec![FileKey([0; 16]); self.files.len()];
+        self.files.iter().for_each(|(&file, &n)| files[n as usize] = file);
+        files
+    }
+
+    /// Takes a segment in. Rows that are in memory already stay where they are.
+    pub(crate) fn add_segment(&mut self, segment: Arc<Segment>) -> u32 {
+        let id = self.next_id();
+        for (row, &number) in segment.numbers.iter().enumerate() {
+            let entry = self.entry(number);
+            if entry.memory == Spot::NOWHERE {
+                entry.memory = Spot { block: id, row: row as u32 };
+            }
+        }
+        self.segments.insert(id, segment);
+        id
+    }
+
+    /// Takes a block on disk in. Rows that are on disk already stay where they are.
+    pub(crate) fn add_block(&mut self, block: Arc<B>) -> u32 {
+        let id = self.next_id();
+        for (row, &number) in block.numbers().iter().enumerate() {
+            let entry = self.entry(number);
+            if entry.disk == Spot::NOWHERE {
+                entry.disk = Spot { block: id, row: row as u32 };
+            }
+        }
+        self.blocks.insert(id, block);
+        id
+    }
+
+    /// Notes rows that a filter removed. Returns how many are new.
+    pub(crate) fn add_without(&mut self, numbers: &[Number]) -> u64 {
+        let before = self.without;
+        for &number in numbers {
+            let entry = self.entry(number);
+            let new = entry.memory == Spot::NOWHERE && entry.disk == Spot::NOWHERE;
+            if new {
+                entry.memory = Spot::WITHOUT;
+            }
+            self.without += u64::from(new);
+        }
+        self.without - before
+    }
+
+    /// Forgets a segment; says whether it was there.
+    pub(crate) fn drop_segment(&mut self, id: u32) -> bool {
+        let Some(segment) = self.segments.remove(&id) else { return false };
+        for number in &segment.numbers {
+            let Some(entry) = self.rows.get_mut(number).filter(|e| e.memory.block == id) else { continue };
+            entry.memory = Spot::NOWHERE;
+            if entry.disk == Spot::NOWHERE {
+                self.rows.remove(number);
+            }
+        }
+        true
+    }
+
+    /// Forgets a block on disk, and returns it if it was there.
+    pub(crate) fn drop_block(&mut self, id: u32) -> Option<Arc<B>> {
+        let block = self.blocks.remove(&id)?;
+        for number in block.numbers() {
+            let Some(entry) = self.rows.get_mut(number).filter(|e| e.disk.block == id) else { continue };
+            entry.disk = Spot::NOWHERE;
+            if entry.memory == Spot::NOWHERE {
+                self.rows.remove(number);
+            }
+        }
+        Some(block)
+    }
+
+    fn entry(&mut self, number: Number) -> &mut Entry {
+        self.rows.entry(number).or_insert(Entry { memory: Spot::NOWHERE, disk: Spot::NOWHERE })
+    }
+
+    /// Blocks have rising numbers. Four thousand million are more than any disk has room for.
+    fn next_id(&mut self) -> u32 {
+        self.next = (self.next + 1) % u32::MAX;
+        self.next
+    }
+}
+
+/// The hash of a number that no stranger chooses: file keys are hashes, and rows are counted.
+#[derive(Debug, Default)]
+pub(crate) struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = mix64(self.0 ^ n);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}

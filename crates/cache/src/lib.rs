@@ -1,0 +1,50 @@
+//! The cache: rows that a pipeline's deterministic prefix gave, kept in memory and on a local disk, found by row.
+//!
+//! A shuffled epoch asks for rows from everywhere, so rows are what is found ([`RowKey`]) and blocks of rows are what is
+//! stored. Whoever needs rows asks a [`Prefix`] for them, computes what nobody has, and gives that back:
+//!
+//! ```text
+//! let mut look = prefix.look(&keys, &memory);              // what is there, and what is to be computed
+//! let mut found = look.found;
+//! loop {
+//!     let computed = compute(look.claim.rows())?;          // an error drops the claim: others go on with it
+//!     found.add(computed.rows, computed.columns)?;
+//!     let pending = look.claim.fulfil(&computed);          // only then wait for what others are at
+//!     if pending.is_empty() { break }
+//!     look = pending.wait(limit, &memory);
+//!     found.merge(look.found);
+//! }
+//! let columns = found.columns(&memory)?;                   // one copy
+//! ```
+//!
+//! Invariants: what is found has the bits that were computed, or it is not found; nothing here fails a job that could run
+//! without a cache: what cannot be kept or read is missing, and counted ([`Stats`]); no row is computed by two at once, but for
+//! one whose first computer is late; memory, disk, queues and waits have bounds.
+//!
+//! Whether and when a row is found changes only when it comes, never what it is.
+
+#![allow(dead_code, reason = "the disk tier uses it")]
+
+mod cache;
+mod claim;
+mod flight;
+mod found;
+mod index;
+mod key;
+mod lock;
+mod prefix;
+mod shared;
+mod space;
+mod stats;
+mod table;
+mod value;
+
+pub use cache::{Cache, Disk, Options};
+pub use claim::{Claim, Computed, Pending};
+pub use found::Found;
+pub use key::{FileKey, PrefixKey, RowKey};
+pub use prefix::{Look, Prefix};
+pub use stats::{PrefixStats, Stats, TierStats};
+
+/// The version of what is kept. Blocks of another are left alone; keys of another are other keys.
+pub const FORMAT: u32 = 1;

@@ -1,0 +1,174 @@
+//! Asking for rows of a prefix: what is there, what the caller is to compute, what others are computing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay_data::{Memory, Schema};
+
+use crate::RowKey;
+use crate::claim::{Claim, Pending};
+use crate::flight::Flight;
+use crate::found::Found;
+use crate::index::{FILE_BYTES, NO_NUMBER, Number, Numbering, Segment, Spot, Whereabouts};
+use crate::lock::{read, write};
+use crate::shared::{Cell, Shared};
+use crate::stats::add;
+use crate::table::Place;
+
+/// The rows of one prefix. Cheap to share.
+#[derive(Debug)]
+pub struct Prefix {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cell: Arc<Cell>,
+}
+
+/// An answer: every row that was asked for is in one of the three.
+#[derive(Debug)]
+pub struct Look {
+    /// Rows that are there.
+    pub found: Found,
+    /// Rows that the caller is to compute; with it, those that others compute now.
+    pub claim: Claim,
+}
+
+impl Prefix {
+    pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>) -> Self {
+        Self { shared, cell }
+    }
+
+    /// Returns the columns of its rows.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.cell.schema
+    }
+
+    /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from disk are read into `memory`.
+    pub fn look(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
+        let passes = self.shared.asked(&self.cell, rows.len());
+        let numbers = self.numbers(rows);
+        let rows = (0..).zip(numbers).collect();
+        self.resolve(Found::new(&self.cell.schema), rows, Asking { passes, memory, until: None, overdue: false })
+    }
+
+    /// Finds the numbers of rows, and gives files that are new theirs.
+    fn numbers(&self, rows: &[RowKey]) -> Vec<Number> {
+        let mut numbering = Numbering::default();
+        {
+            let index = read(&self.cell.index);
+            let known: Option<Vec<Number>> = rows.iter().map(|row| numbering.find(&index, row)).collect();
+            if let Some(known) = known {
+                return known;
+            }
+        }
+        let numbers = {
+            let mut index = write(&self.cell.index);
+            let mut number = |row| match numbering.find(&index, row) {
+                Some(number) => number,
+                None if self.shared.count_index(FILE_BYTES) => numbering.give(&mut index, row),
+                None => NO_NUMBER,
+            };
+            rows.iter().map(&mut number).collect()
+        };
+        self.shared.shrink();
+        numbers
+    }
+
+    /// Adds to `found` those of `rows` that are there, and claims the others.
+    pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
+        let mut answer = Answer { found, tables: HashMap::new(), last: None, passes: asking.passes };
+        let missing = self.find(&mut answer, rows);
+        let claim = self.claim(&mut answer, missing, &asking);
+        Look { found: answer.found, claim }
+    }
+
+    /// Finds rows where they are; returns those that are nowhere.
+    fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>) -> Vec<(u32, Number)> {
+        let (mut hits, mut without, mut missing) = (0, Vec::new(), Vec::new());
+        let index = read(&self.cell.index);
+        for (row, number) in rows {
+            match index.whereabouts(number) {
+                Whereabouts::Memory(spot) => hits += usize::from(answer.take(row, spot, index.segment(spot.block))),
+                Whereabouts::Without => without.push(row),
+                Whereabouts::Disk(_) | Whereabouts::Missing => missing.push((row, number)),
+            }
+        }
+        add(&self.cell.counters.memory_hits, hits);
+        add(&self.cell.counters.without_hits, without.len());
+        answer.found.add_without(&without);
+        missing
+    }
+
+    /// Claims rows, or joins those who are at them. What was kept since it was looked for is found.
+    fn claim(self: &Arc<Self>, answer: &mut Answer, rows: Vec<(u32, Number)>, asking: &Asking<'_>) -> Claim {
+        let mut claim = Claim::new(self, asking.until);
+        if rows.is_empty() {
+            return claim;
+        }
+        let mut index = write(&self.cell.index);
+        for (row, number) in rows {
+            match index.whereabouts(number) {
+                Whereabouts::Memory(spot) => _ = answer.take(row, spot, index.segment(spot.block)),
+                Whereabouts::Without => answer.found.add_without(&[row]),
+                Whereabouts::Disk(_) | Whereabouts::Missing if number == NO_NUMBER => claim.add(row, number),
+                Whereabouts::Disk(_) | Whereabouts::Missing => match index.flying.get(&number) {
+                    // The same row twice in one question: it is computed twice, and kept once.
+                    Some(flight) if Arc::ptr_eq(flight, claim.flight()) => claim.add(row, NO_NUMBER),
+                    Some(flight) if !asking.overdue => claim.join(row, number, flight),
+                    _ => {
+                        index.flying.insert(number, claim.flight().clone());
+                        claim.add(row, number);
+                    }
+                },
+            }
+        }
+        add(&self.cell.counters.misses, claim.rows().len());
+        claim
+    }
+}
+
+/// How rows are asked for.
+pub(crate) struct Asking<'a> {
+    /// Passes over the prefix.
+    pub(crate) passes: f64,
+    pub(crate) memory: &'a Memory,
+    /// Until when the caller waits for others, once it began to.
+    pub(crate) until: Option<Instant>,
+    /// Whoever is at a row is late: it is claimed all the same.
+    pub(crate) overdue: bool,
+}
+
+/// An answer in the making.
+struct Answer {
+    found: Found,
+    /// The table of each segment that rows were found in.
+    tables: HashMap<u32, u32>,
+    last: Option<(u32, u32)>,
+    passes: f64,
+}
+
+impl Answer {
+    /// Takes a row from a segment, if that is there.
+    fn take(&mut self, row: u32, spot: Spot, segment: Option<&Arc<Segment>>) -> bool {
+        let Some(segment) = segment else { return false };
+        let table = match self.last {
+            Some((block, table)) if block == spot.block => table,
+            _ => {
+                let (found, passes) = (&mut self.found, self.passes);
+                *self.tables.entry(spot.block).or_insert_with(|| {
+                    segment.last_hit.set(passes);
+                    found.push(segment.table.clone(), false)
+                })
+            }
+        };
+        self.last = Some((spot.block, table));
+        self.found.put(row, Place { table, row: spot.row });
+        true
+    }
+}
+
+impl Look {
+    /// Says whether every row was found.
+    pub fn is_complete(&self) -> bool {
+        self.claim.rows().is_empty() && self.claim.pending().is_empty()
+    }
+}

@@ -1,0 +1,171 @@
+//! Whose blocks fill a tier, and whose go when others need the room: accounts, which [`crate::value`] decides over.
+//!
+//! Invariant: what is held and what is reserved is never more than the quota, but for what the owner of the quota takes
+//! away by [`Space::set_quota`] until it has evicted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::PrefixKey;
+use crate::value::{STALE_PASSES, Uses, gives_room};
+
+/// How often a prefix's blocks are looked through for stale ones, in passes over it.
+const LOOK_THROUGH_PASSES: f64 = 0.25;
+
+/// When a block was last asked for a row: passes over its prefix.
+#[derive(Debug, Default)]
+pub(crate) struct LastHit(AtomicU64);
+
+impl LastHit {
+    pub(crate) fn set(&self, passes: f64) {
+        self.0.store(passes.to_bits(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A block to be dropped: of a prefix, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub(crate) prefix: PrefixKey,
+    pub(crate) block: u32,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: u64,
+    last_hit: Arc<LastHit>,
+}
+
+#[derive(Debug, Default)]
+struct Holder {
+    bytes: u64,
+    /// By number, so the oldest first.
+    blocks: BTreeMap<u32, Held>,
+    /// The passes over the prefix when its blocks were last looked through.
+    looked_through: f64,
+}
+
+/// The accounts of a tier.
+#[derive(Debug)]
+pub(crate) struct Space {
+    quota: u64,
+    used: u64,
+    holders: HashMap<PrefixKey, Holder>,
+}
+
+impl Space {
+    pub(crate) fn new(quota: u64) -> Self {
+        Self { quota, used: 0, holders: HashMap::new() }
+    }
+
+    pub(crate) fn quota(&self) -> u64 {
+        self.quota
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Returns the bytes that are neither held nor reserved.
+    pub(crate) fn free(&self) -> u64 {
+        self.quota.saturating_sub(self.used)
+    }
+
+    /// Takes up to `bytes` for a prefix, from others if it is worth more. What is granted is the caller's, to be
+    /// [held](Space::hold) or [given back](Space::give_back); the victims are no longer held.
+    pub(crate) fn reserve(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {
+        let mut victims = Vec::new();
+        while self.free() < bytes {
+            let Some(victim) = self.victim(prefix, uses) else { break };
+            self.drop_block(victim);
+            victims.push(victim);
+        }
+        let granted = bytes.min(self.free());
+        self.used += granted;
+        (granted, victims)
+    }
+
+    /// Takes `bytes` only if nobody has to give them.
+    pub(crate) fn reserve_free(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.free();
+        self.used += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// Says whether a prefix would be granted anything.
+    pub(crate) fn has_room(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> bool {
+        bytes <= self.free() || self.victim(prefix, uses).is_some()
+    }
+
+    /// Returns what was reserved and is not needed.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+
+    /// Turns reserved bytes into a block.
+    pub(crate) fn hold(&mut self, block: Victim, bytes: u64, last_hit: Arc<LastHit>) {
+        let holder = self.holders.entry(block.prefix).or_default();
+        holder.bytes += bytes;
+        holder.blocks.insert(block.block, Held { bytes, last_hit });
+    }
+
+    /// Drops a block from the accounts; says whether it was in them.
+    pub(crate) fn drop_block(&mut self, block: Victim) -> bool {
+        let Some(holder) = self.holders.get_mut(&block.prefix) else { return false };
+        let Some(held) = holder.blocks.remove(&block.block) else { return false };
+        holder.bytes -= held.bytes;
+        self.used = self.used.saturating_sub(held.bytes);
+        if holder.blocks.is_empty() {
+            self.holders.remove(&block.prefix);
+        }
+        true
+    }
+
+    /// Changes the quota and drops blocks, those of least value first, until they fit.
+    pub(crate) fn set_quota(&mut self, quota: u64, uses: &Uses) -> Vec<Victim> {
+        self.quota = quota;
+        let mut victims = Vec::new();
+        while self.used > self.quota {
+            let values = self.holders.keys().map(|&prefix| (prefix, uses.value(prefix)));
+            let Some(prefix) = gives_room(f64::INFINITY, values) else { break };
+            let Some(victim) = self.oldest(prefix) else { break };
+            self.drop_block(victim);
+            victims.push(victim);
+        }
+        victims
+    }
+
+    fn oldest(&self, prefix: PrefixKey) -> Option<Victim> {
+        let block = *self.holders.get(&prefix)?.blocks.keys().next()?;
+        Some(Victim { prefix, block })
+    }
+
+    fn victim(&mut self, wanting: PrefixKey, uses: &Uses) -> Option<Victim> {
+        if let Some(stale) = self.stale(wanting, uses.passes(wanting)) {
+            return Some(stale);
+        }
+        let others = self.holders.keys().filter(|&&prefix| prefix != wanting);
+        let gives = gives_room(uses.value(wanting), others.map(|&prefix| (prefix, uses.value(prefix))))?;
+        self.oldest(gives)
+    }
+
+    /// Returns a block of the prefix itself whose rows nobody asks for any more.
+    fn stale(&mut self, prefix: PrefixKey, passes: f64) -> Option<Victim> {
+        let holder = self.holders.get_mut(&prefix)?;
+        if passes < holder.looked_through + LOOK_THROUGH_PASSES {
+            return None;
+        }
+        let stale = holder.blocks.iter().find(|(_, held)| passes - held.last_hit.get() > STALE_PASSES);
+        match stale {
+            Some((&block, _)) => Some(Victim { prefix, block }),
+            None => {
+                holder.looked_through = passes;
+                None
+            }
+        }
+    }
+}

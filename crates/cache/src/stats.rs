@@ -1,0 +1,85 @@
+//! What the cache says of itself. For people and for the policy of a job; never for a sample.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::PrefixKey;
+
+/// A cache as it is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The memory that rows take, with what is needed to find them.
+    pub memory: TierStats,
+    /// Of it, what finds rows on disk and rows that filters removed.
+    pub index_bytes: u64,
+    /// Each prefix that was used since the cache was opened, by key.
+    pub prefixes: Vec<PrefixStats>,
+}
+
+/// How full a tier is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Bytes that are taken.
+    pub bytes: u64,
+    /// The most that may be.
+    pub quota: u64,
+}
+
+/// A prefix: what is kept now, and what happened since the cache was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefixStats {
+    /// What it is found by.
+    pub key: PrefixKey,
+    /// What it is, for people.
+    pub what: String,
+    /// The rows of its source.
+    pub rows: u64,
+    /// Rows in memory.
+    pub memory_rows: u64,
+    /// Bytes of these rows.
+    pub memory_bytes: u64,
+    /// Rows that a filter removed, and are known to be.
+    pub without: u64,
+    /// What was asked for and what became of it.
+    pub counts: Counts,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What happened to rows.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        /// Counts of what happens.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        impl Counters {
+            pub(crate) fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Rows that were found in memory.
+    memory_hits,
+    /// Rows that were found on disk.
+    disk_hits,
+    /// Rows that were known to be removed by a filter.
+    without_hits,
+    /// Rows that somebody else was computing, and handed over.
+    shared,
+    /// Rows that were to be computed.
+    misses,
+    /// Rows that were computed and not kept in memory: it was full.
+    memory_refused,
+    /// Rows that made room for others in memory.
+    memory_evicted,
+    /// Rows that could not be kept for what they were: internal errors.
+    unfit,
+}
+
+pub(crate) fn add(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}
