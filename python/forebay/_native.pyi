@@ -110,7 +110,14 @@ class Up:
     """A dispatcher and workers, as child processes."""
 
     @staticmethod
-    def start(workers: int, threads: int, state_dir: str | None) -> Up: ...
+    def start(
+        workers: int,
+        threads: int,
+        state_dir: str | None,
+        cache: str | None,
+        cache_memory: str | None,
+        cache_disk: str | None,
+    ) -> Up: ...
     @property
     def address(self) -> str: ...
     def worker_pids(self) -> list[int]: ...

@@ -6,13 +6,14 @@
 //! arrays     chunks -> NumPy, sharing memory       functions users' functions, in this interpreter
 //! values     what functions return -> columns      process   users' functions, in processes of their own
 //! probe      the schema of what they return        errors    one exception class for each kind
-//! retry      samples out of quarantine
+//! retry      samples out of quarantine             cache    what this process keeps
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
 
 mod arrays;
 mod blobs;
+mod cache;
 mod cli;
 mod draft;
 mod errors;

@@ -222,7 +222,8 @@ impl Pipeline {
         let runner = Runner::new(py, executor)?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
-            let environment = Environment { blobs, functions: runner.functions(), memory: Memory::reused() };
+            let (functions, keeping) = (runner.functions(), crate::cache::keeping(&self.graph)?);
+            let environment = Environment { blobs, functions, memory: Memory::reused(), keeping };
             let sizing = state.as_ref().and_then(|s| s.sizing);
             let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
             let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
@@ -305,7 +306,8 @@ impl Pipeline {
         }
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
-        let environment = Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default(), keeping: None };
+        let environment =
+            Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default(), keeping: None };
         let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =

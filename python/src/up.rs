@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use forebay_server::UpOptions;
+use forebay_server::{CacheConfig, UpOptions, parse_bytes};
 use pyo3::prelude::*;
 
-use crate::errors::{detached, interruptible};
+use crate::errors::{detached, guard, interruptible};
 
 /// A dispatcher and workers, as child processes.
 #[pyclass(frozen, module = "forebay._native")]
@@ -16,9 +16,23 @@ pub(crate) struct Up {
 #[pymethods]
 impl Up {
     #[staticmethod]
-    #[pyo3(signature = (workers, threads, state_dir))]
-    fn start(py: Python<'_>, workers: usize, threads: usize, state_dir: Option<PathBuf>) -> PyResult<Self> {
-        let options = UpOptions { workers, threads, state_dir, ..UpOptions::new(crate::cli::command(py)?) };
+    #[pyo3(signature = (workers, threads, state_dir, cache, cache_memory, cache_disk))]
+    fn start(
+        py: Python<'_>,
+        workers: usize,
+        threads: usize,
+        state_dir: Option<PathBuf>,
+        cache: Option<PathBuf>,
+        cache_memory: Option<&str>,
+        cache_disk: Option<&str>,
+    ) -> PyResult<Self> {
+        let cache = guard(py, || {
+            let own = CacheConfig::from_env()?;
+            let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
+            let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
+            Ok(CacheConfig { folder: cache.or(own.folder), memory, disk })
+        })?;
+        let options = UpOptions { workers, threads, state_dir, cache, ..UpOptions::new(crate::cli::command(py)?) };
         Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
     }
 

@@ -197,12 +197,14 @@ impl Prefix {
             }
         }
         let mut told = isolation.into_losses();
-        for &row in rows.iter().take_while(|_| !told.is_empty()) {
+        for &row in rows {
+            if told.is_empty() {
+                break;
+            }
             let (sample, mut failed) = (question.sample(row), false);
             // One that is asked for twice fails twice.
-            let mut is_its = |loss: &Loss| {
-                loss.row.sample == sample && (loss.is_warning() || !std::mem::replace(&mut failed, true))
-            };
+            let mut is_its =
+                |loss: &Loss| loss.row.sample == sample && (loss.is_warning() || !std::mem::replace(&mut failed, true));
             losses.extend(told.extract_if(.., |loss| is_its(loss)).map(|loss| (row, loss)));
         }
         Ok(answer)

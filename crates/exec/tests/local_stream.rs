@@ -25,8 +25,12 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
     let stages = Arc::new(Stages::new(&graph).expect("legal"));
     let index = forebay_io::index(&source, true, None, 1, &|_, _| Ok(())).expect("a range has an index");
     let plan = EpochPlan::new(&stages, index.extent(), Seed(9), consumers, None).expect("a plan");
-    let environment =
-        Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default(), keeping: None };
+    let environment = Environment {
+        blobs: Arc::new(NoBlobs),
+        functions: Arc::new(NoFunctions),
+        memory: Memory::default(),
+        keeping: None,
+    };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
 }
 

@@ -71,7 +71,9 @@ impl CacheConfig {
 /// Invalid when it is none.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let text = text.trim();
-    let wrong = || Error::invalid(format!("{text:?} is no size")).hint("use a number of bytes, or one with a unit: 4GiB, 500MB");
+    let wrong = || {
+        Error::invalid(format!("{text:?} is no size")).hint("use a number of bytes, or one with a unit: 4GiB, 500MB")
+    };
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_core::{Error, ErrorKind, Result, WorkerId};
 use forebay_data::{Arena, Memory};
+use forebay_exec::Keeping;
 use forebay_proto::Address;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -49,6 +49,11 @@ def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> 
     return int(number)
 
 
+def amount(value: int | str | None, op: str, name: str) -> str | None:
+    """Returns a number of bytes, or a text like `"4GiB"`, as a text."""
+    return value if value is None or isinstance(value, str) else str(whole(value, op, name, 0))
+
+
 def columns(value: str | Iterable[str] | None) -> list[str] | None:
     """Returns one name, or many, as a list."""
     return [value] if isinstance(value, str) else None if value is None else list(value)

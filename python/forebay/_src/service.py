@@ -201,13 +201,26 @@ def connect(
     return Service(_native.ServiceClient.connect(address, seconds, **shown))
 
 
-def up(workers: int = 2, *, threads: int = 0, state_dir: arguments.PathLike | None = None) -> Service:
+def up(
+    workers: int = 2,
+    *,
+    threads: int = 0,
+    state_dir: arguments.PathLike | None = None,
+    cache: arguments.PathLike | None = None,
+    cache_memory: int | str | None = None,
+    cache_disk: int | str | None = None,
+) -> Service:
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
 
     Args:
         workers: How many workers.
         threads: The threads of each; 0 shares the cores among them.
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
+        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, also for the
+            next service. Default: `$FOREBAY_CACHE`, or memory alone.
+        cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
+            `$FOREBAY_CACHE_MEMORY`, or a quarter of the machine's (at most 8 GiB), shared among them.
+        cache_disk: The most that is kept in the folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.
 
     Returns:
         The service; leaving its context ends it. It ends with this process in any case.
@@ -220,7 +233,9 @@ def up(workers: int = 2, *, threads: int = 0, state_dir: arguments.PathLike | No
     """
     count = arguments.whole(workers, "up", "workers", 0, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")
-    started = _native.Up.start(count, arguments.whole(threads, "up", "threads", 0, 4096), folder)
+    kept = None if cache is None else arguments.path(cache, "up")
+    sizes = (arguments.amount(cache_memory, "up", "cache_memory"), arguments.amount(cache_disk, "up", "cache_disk"))
+    started = _native.Up.start(count, arguments.whole(threads, "up", "threads", 0, 4096), folder, kept, *sizes)
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:

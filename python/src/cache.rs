@@ -1,0 +1,48 @@
+//! The cache of this process: opened when a pipeline with `cache()` runs here first, and shared by all that do.
+
+use std::sync::{Arc, Mutex};
+
+use forebay_cache::Cache;
+use forebay_core::{Error, Result};
+use forebay_exec::Keeping;
+use forebay_plan::{Graph, Op};
+use forebay_server::CacheConfig;
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+
+use crate::functions::lock;
+
+/// The cache, and the process that opened it.
+static CACHE: Mutex<Option<(u32, Arc<Cache>)>> = Mutex::new(None);
+
+/// Returns where a pipeline keeps rows, if it says `cache()`. To be called without the GIL.
+///
+/// # Errors
+/// Invalid when a `FOREBAY_CACHE_*` variable is no size.
+pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
+    if !graph.nodes().iter().any(|node| matches!(node.op, Op::Cache { .. })) {
+        return Ok(None);
+    }
+    let mut cache = lock(&CACHE);
+    let process = std::process::id();
+    if let Some((owner, cache)) = &*cache
+        && *owner == process
+    {
+        return Ok(Some(Keeping::new(cache.clone())));
+    }
+    let opened = CacheConfig::from_env()?.open(&warn)?;
+    // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
+    std::mem::forget(cache.replace((process, opened.clone())));
+    Ok(Some(Keeping::new(opened)))
+}
+
+/// Tells the user. Where warnings are errors, this one is printed: nothing but speed is lost.
+fn warn(error: &Error) {
+    Python::attach(|py| {
+        let category = py.get_type::<PyUserWarning>();
+        let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
+        if let Err(raised) = PyErr::warn(py, &category, &text, 1) {
+            raised.write_unraisable(py, None);
+        }
+    });
+}
