@@ -107,7 +107,15 @@ class Service:
         """Returns the jobs."""
         return [
             JobStatus(
-                name, dataset, state, epochs or None, seed, raced, tuple(ConsumerStatus(*c) for c in consumers), tenant, key
+                name,
+                dataset,
+                state,
+                epochs or None,
+                seed,
+                raced,
+                tuple(ConsumerStatus(*c) for c in consumers),
+                tenant,
+                key,
             )
             for name, dataset, state, epochs, seed, raced, consumers, tenant, key in self._client.jobs()
         ]

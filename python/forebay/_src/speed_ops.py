@@ -21,8 +21,8 @@ class SpeedOps(Base):
 
         What is kept serves later epochs, and every other pipeline of the process or service that begins alike: other
         jobs, seeds, orders and later ops. Which files there are does not matter, a file that changed is computed anew.
-        Samples that are not kept, because there is no room, are computed again; the stream is the same. Where it is kept,
-        and how much, is said by `up(cache=...)`, by `forebay worker --cache`, or by `$FOREBAY_CACHE`.
+        Samples for which there was no room are computed again: the stream is the same. Where they are kept, and how
+        many, is said by `up(cache=...)`, by `forebay worker --cache`, or by `$FOREBAY_CACHE`.
 
         Put it behind the costly ops and before the first random one. A `batched` function before it gets the samples
         that were not kept yet, in groups of any size: it must give each sample by itself.
