@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_core::Result;
 use forebay_data::Schema;
 
+use crate::disk::run;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
 use crate::{PrefixKey, Stats};
@@ -28,29 +30,50 @@ pub struct Disk {
     pub bytes: u64,
 }
 
-/// The cache of a process. See the crate's documentation.
+/// How long the rows that wait to be written are waited for when the cache is dropped. What is not written is computed again.
+const CLOSE_WAIT: Duration = Duration::from_secs(30);
+
+/// The cache of a process. See the crate's documentation. Dropped, it writes what waits to be written; prefixes that are still
+/// held go on without the disk.
 #[derive(Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
 }
 
 impl Cache {
-    /// Opens the cache.
+    /// Opens the cache, and the folder with what it has. A folder that can be read but not written to is read.
     ///
     /// # Errors
-    /// What the system says when the folder cannot be made or read.
+    /// What the system says when the folder can neither be made nor read, or there is no thread left.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { shared: Arc::new(Shared::new(options.memory)) }))
+        let shared = Arc::new(Shared::open(options)?);
+        if shared.disk().is_some() {
+            let shared = shared.clone();
+            let write = move || shared.disk().into_iter().for_each(|tier| run(&shared, tier));
+            std::thread::Builder::new().name("forebay-cache".to_owned()).spawn(write)?;
+        }
+        Ok(Arc::new(Self { shared }))
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
-        let cell = self.shared.cell(key, schema, rows, what);
-        Arc::new(Prefix::new(self.shared.clone(), cell))
+        let (cell, in_use) = self.shared.cell(key, schema, rows, what);
+        Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
+    }
+
+    /// Writes the rows that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.shared.disk().is_none_or(|tier| tier.queue.flush(limit))
     }
 
     /// Returns what is kept and how it was used since the cache was opened.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(CLOSE_WAIT));
     }
 }

@@ -3,7 +3,7 @@
 //! What others compute comes out of a claim only when that is fulfilled: a caller does its own part before it waits, so no two
 //! wait for each other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,15 @@ use arrow_array::ArrayRef;
 use forebay_core::Result;
 use forebay_data::Memory;
 
+use crate::admit::{admit, copy, write_without};
 use crate::flight::{Flight, Landed};
 use crate::found::Found;
-use crate::index::{NO_NUMBER, Number, ROW_BYTES, Segment};
-use crate::lock::write;
+use crate::index::{NO_NUMBER, Number, ROW_BYTES};
+use crate::lock::{read, write};
 use crate::prefix::{Asking, Look, Prefix};
-use crate::space::LastHit;
+use crate::shared::Cell;
 use crate::stats::add;
 use crate::table::{Place, Table};
-
-/// What a segment costs in memory besides its rows.
-const SEGMENT_BYTES: u64 = 1024;
 
 /// Rows for the caller to compute. Dropped without [`Claim::fulfil`], it lets others compute them.
 #[derive(Debug)]
@@ -98,40 +96,31 @@ impl Claim {
         let (shared, cell) = (&prefix.shared, &prefix.cell);
         let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
         shared.computed(cell, computed.nanos, table.bytes() as u64);
-        let mut rows = self.numbered(computed.rows);
-        let all = rows.len();
-
-        let bytes = |(_, row): &(Number, u32)| table.row_bytes(*row as usize) as u64 + ROW_BYTES;
-        let wanted = if rows.is_empty() { 0 } else { SEGMENT_BYTES + rows.iter().map(bytes).sum::<u64>() };
-        let granted = shared.reserve(cell, wanted);
-        let mut taken = SEGMENT_BYTES;
-        let fit = rows.iter().take_while(|row| {
-            taken += bytes(row);
-            taken <= granted
-        });
-        rows.truncate(fit.count());
-        let bytes = if rows.is_empty() { 0 } else { SEGMENT_BYTES + rows.iter().map(bytes).sum::<u64>() };
-        shared.give_back(granted - bytes);
-        add(&cell.counters.memory_refused, all - rows.len());
-
-        let segment = (!rows.is_empty()).then(|| self.segment(&table, &rows));
+        let rows = self.numbered(computed.rows);
+        let kept = if self.flight.is_overtaken() {
+            admit(shared, cell, &table, &self.still_ours(&rows))
+        } else {
+            admit(shared, cell, &table, &rows)
+        };
         let without: Vec<Number> = self.numbered(computed.without).into_iter().map(|(number, _)| number).collect();
         let known = without.is_empty() || shared.count_index(without.len() as u64 * ROW_BYTES);
-        let segment = {
+        let id = {
             let mut index = write(&cell.index);
             self.leave(&mut index.flying);
             if known {
-                index.add_without(&without);
+                let new = index.add_without(&without);
+                shared.uncount_index((without.len() as u64 - new) * ROW_BYTES);
             }
-            segment.map(|segment| (index.add_segment(segment.clone()), segment))
+            kept.as_ref().map(|kept| index.add_segment(kept.segment.clone()))
         };
-        if let Some((id, segment)) = &segment {
-            shared.hold(cell, *id, bytes, segment.last_hit.clone());
+        self.landed = true;
+        kept.zip(id).into_iter().for_each(|(kept, id)| kept.settle(shared, cell, id));
+        if known && !without.is_empty() {
+            write_without(shared, cell, without.clone());
         }
         shared.shrink();
-        self.landed = true;
         if self.flight.is_waited_for() {
-            self.flight.land(self.hand_over(&table, computed, without));
+            self.flight.land(hand_over(cell, &table, &rows, without));
         }
         Ok(())
     }
@@ -145,21 +134,11 @@ impl Claim {
         (0..).zip(rows).filter_map(number).collect()
     }
 
-    /// Copies rows: what the caller has may be part of far larger buffers, and written to by whoever gets it next.
-    fn segment(&self, table: &Table, rows: &[(Number, u32)]) -> Arc<Segment> {
-        let places: Vec<Place> = rows.iter().map(|(_, row)| Place { table: 0, row: *row }).collect();
-        let table = Table::gather(&self.prefix.cell.shapes, &[table], &places, &Memory::default());
-        let last_hit = Arc::new(LastHit::default());
-        last_hit.set(self.prefix.shared.passes(&self.prefix.cell));
-        Arc::new(Segment { table, numbers: rows.iter().map(|(number, _)| *number).collect(), last_hit })
-    }
-
-    fn hand_over(&self, table: &Table, computed: &Computed<'_>, without: Vec<Number>) -> Landed {
-        let rows = self.numbered(computed.rows);
-        let copy = self.segment(table, &rows);
-        let rows: HashMap<Number, u32> = (0..).zip(&rows).map(|(i, (number, _))| (*number, i)).collect();
-        let without: HashSet<Number> = without.into_iter().collect();
-        Landed { table: Some(copy.table.clone()), rows, without }
+    /// Returns those of `rows` that nobody has taken over: whoever did keeps them.
+    fn still_ours(&self, rows: &[(Number, u32)]) -> Vec<(Number, u32)> {
+        let index = read(&self.prefix.cell.index);
+        let ours = |n: &Number| index.flying.get(n).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
+        rows.iter().copied().filter(|(number, _)| ours(number)).collect()
     }
 
     /// Takes the claim's rows out of those that are being computed, unless somebody took them over.
@@ -179,6 +158,13 @@ impl Drop for Claim {
             self.flight.land(Landed::default());
         }
     }
+}
+
+/// Copies rows for those who wait: what the caller has is written to by whoever gets it next.
+fn hand_over(cell: &Cell, table: &Table, rows: &[(Number, u32)], without: Vec<Number>) -> Landed {
+    let table = Some(copy(cell, table, rows));
+    let rows: HashMap<Number, u32> = (0..).zip(rows).map(|(i, (number, _))| (*number, i)).collect();
+    Landed { table, rows, without: without.into_iter().collect() }
 }
 
 /// Rows that others are computing.

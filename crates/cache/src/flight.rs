@@ -26,6 +26,8 @@ pub(crate) struct Landed {
 pub(crate) struct Flight {
     /// Somebody waits, so the rows must be handed over.
     waited: AtomicBool,
+    /// Some of the rows are another's now: this one was late.
+    overtaken: AtomicBool,
     landed: Mutex<Option<std::sync::Arc<Landed>>>,
     changed: Condvar,
 }
@@ -39,6 +41,15 @@ impl Flight {
     /// Says whether somebody waits. Final when the flight is no longer in the index.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waited.load(Ordering::Relaxed)
+    }
+
+    /// Says that somebody else has taken rows over.
+    pub(crate) fn overtake(&self) {
+        self.overtaken.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.overtaken.load(Ordering::Relaxed)
     }
 
     pub(crate) fn land(&self, landed: Landed) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use forebay_core::SampleId;
 use forebay_core::rng::mix64;
 
+use crate::disk::Block;
 use crate::flight::Flight;
 use crate::space::LastHit;
 use crate::table::Table;
@@ -19,7 +20,7 @@ use crate::{FileKey, RowKey};
 /// grown) and its number in its block.
 pub(crate) const ROW_BYTES: u64 = 64;
 /// What a file costs in memory.
-pub(crate) const FILE_BYTES: u64 = 48;
+pub(crate) const FILE_BYTES: u64 = 64;
 
 /// A row of a prefix in this process: its file's number and its row, as in [`SampleId`].
 pub(crate) type Number = u64;
@@ -68,35 +69,18 @@ pub(crate) struct Segment {
     pub(crate) last_hit: Arc<LastHit>,
 }
 
-/// What the index must know of a block on disk.
-pub(crate) trait Block: Send + Sync {
-    fn numbers(&self) -> &[Number];
-}
-
-/// The rows of a prefix. `B` is a block on disk.
-#[derive(Debug)]
-pub(crate) struct Index<B> {
+/// The rows of a prefix.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
     files: HashMap<FileKey, u32, BuildHasherDefault<Mixed>>,
+    /// The files by number.
+    keys: Vec<FileKey>,
     rows: HashMap<Number, Entry, BuildHasherDefault<Mixed>>,
     pub(crate) flying: HashMap<Number, Arc<Flight>, BuildHasherDefault<Mixed>>,
     segments: HashMap<u32, Arc<Segment>>,
-    blocks: HashMap<u32, Arc<B>>,
+    blocks: HashMap<u32, Arc<Block>>,
     next: u32,
     without: u64,
-}
-
-impl<B> Default for Index<B> {
-    fn default() -> Self {
-        Self {
-            files: HashMap::default(),
-            rows: HashMap::default(),
-            flying: HashMap::default(),
-            segments: HashMap::default(),
-            blocks: HashMap::default(),
-            next: 0,
-            without: 0,
-        }
-    }
 }
 
 /// Finds the numbers of rows, quickly where they are of one file.
@@ -110,7 +94,7 @@ fn number(file: u32, row: u64) -> Number {
 
 impl Numbering {
     /// Returns the number of a row whose file is known.
-    pub(crate) fn find<B>(&mut self, index: &Index<B>, key: &RowKey) -> Option<Number> {
+    pub(crate) fn find(&mut self, index: &Index, key: &RowKey) -> Option<Number> {
         let known = self.0.filter(|(file, _)| *file == key.file);
         let known = known.or_else(|| index.files.get(&key.file).map(|&n| (key.file, n)));
         self.0 = known.or(self.0);
@@ -118,15 +102,16 @@ impl Numbering {
     }
 
     /// Gives a file that is new its number, and returns the row's.
-    pub(crate) fn give<B>(&mut self, index: &mut Index<B>, key: &RowKey) -> Number {
-        let file = u32::try_from(index.files.len()).unwrap_or(u32::MAX);
+    pub(crate) fn give(&mut self, index: &mut Index, key: &RowKey) -> Number {
+        let file = u32::try_from(index.keys.len()).unwrap_or(u32::MAX);
         index.files.insert(key.file, file);
+        index.keys.push(key.file);
         self.0 = Some((key.file, file));
         number(file, key.row)
     }
 }
 
-impl<B: Block> Index<B> {
+impl Index {
     /// Says where a row is; memory comes before disk.
     pub(crate) fn whereabouts(&self, number: Number) -> Whereabouts {
         match self.rows.get(&number) {
@@ -141,7 +126,7 @@ impl<B: Block> Index<B> {
         self.segments.get(&block)
     }
 
-    pub(crate) fn block(&self, block: u32) -> Option<&Arc<B>> {
+    pub(crate) fn block(&self, block: u32) -> Option<&Arc<Block>> {
         self.blocks.get(&block)
     }
 
@@ -149,7 +134,7 @@ impl<B: Block> Index<B> {
         self.segments.values()
     }
 
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Arc<B>)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Arc<Block>)> {
         self.blocks.iter().map(|(&id, block)| (id, block))
     }
 
@@ -158,11 +143,21 @@ impl<B: Block> Index<B> {
         self.without
     }
 
-    /// Returns the files, by number.
-    pub(crate) fn files(&self) -> Vec<FileKey> {
-        let mut files = vec![FileKey([0; 16]); self.files.len()];
-        self.files.iter().for_each(|(&file, &n)| files[n as usize] = file);
-        files
+    /// Returns the number of files.
+    pub(crate) fn files(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Returns the key of a row by its number.
+    pub(crate) fn key_of(&self, number: Number) -> RowKey {
+        let place = SampleId(number);
+        let file = self.keys.get(place.block() as usize).copied().unwrap_or(FileKey([0; 16]));
+        RowKey { file, row: place.row() }
+    }
+
+    /// Says whether a row is on disk, wherever else it may be.
+    pub(crate) fn is_on_disk(&self, number: Number) -> bool {
+        self.rows.get(&number).is_some_and(|entry| entry.disk.is_in_block())
     }
 
     /// Takes a segment in. Rows that are in memory already stay where they are.
@@ -178,17 +173,16 @@ impl<B: Block> Index<B> {
         id
     }
 
-    /// Takes a block on disk in. Rows that are on disk already stay where they are.
-    pub(crate) fn add_block(&mut self, block: Arc<B>) -> u32 {
-        let id = self.next_id();
-        for (row, &number) in block.numbers().iter().enumerate() {
+    /// Takes a block on disk in, by the number that the disk's accounts give it. Rows that are on disk already stay where
+    /// they are.
+    pub(crate) fn add_block(&mut self, id: u32, block: Arc<Block>) {
+        for (row, &number) in block.numbers.iter().enumerate() {
             let entry = self.entry(number);
             if entry.disk == Spot::NOWHERE {
                 entry.disk = Spot { block: id, row: row as u32 };
             }
         }
         self.blocks.insert(id, block);
-        id
     }
 
     /// Notes rows that a filter removed. Returns how many are new.
@@ -219,9 +213,9 @@ impl<B: Block> Index<B> {
     }
 
     /// Forgets a block on disk, and returns it if it was there.
-    pub(crate) fn drop_block(&mut self, id: u32) -> Option<Arc<B>> {
+    pub(crate) fn drop_block(&mut self, id: u32) -> Option<Arc<Block>> {
         let block = self.blocks.remove(&id)?;
-        for number in block.numbers() {
+        for number in &block.numbers {
             let Some(entry) = self.rows.get_mut(number).filter(|e| e.disk.block == id) else { continue };
             entry.disk = Spot::NOWHERE;
             if entry.memory == Spot::NOWHERE {

@@ -23,10 +23,11 @@
 //!
 //! Whether and when a row is found changes only when it comes, never what it is.
 
-#![allow(dead_code, reason = "the disk tier uses it")]
-
+mod admit;
 mod cache;
 mod claim;
+mod commands;
+mod disk;
 mod flight;
 mod found;
 mod index;
@@ -36,15 +37,27 @@ mod prefix;
 mod shared;
 mod space;
 mod stats;
+mod stored;
 mod table;
 mod value;
 
 pub use cache::{Cache, Disk, Options};
 pub use claim::{Claim, Computed, Pending};
+pub use commands::{Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
 pub use key::{FileKey, PrefixKey, RowKey};
 pub use prefix::{Look, Prefix};
-pub use stats::{PrefixStats, Stats, TierStats};
+pub use stats::{Counts, DiskStats, PrefixStats, Stats, TierStats};
+
+/// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
+///
+/// # Errors
+/// Data, saying what is wrong.
+#[doc(hidden)]
+pub fn check_block(bytes: &[u8]) -> forebay_core::Result<u64> {
+    let rows = disk::open(bytes).and_then(|(head, layout)| commands::check(bytes, &head, &layout));
+    rows.map_err(|trouble| forebay_core::Error::data(format!("{trouble:?}")))
+}
 
 /// The version of what is kept. Blocks of another are left alone; keys of another are other keys.
 pub const FORMAT: u32 = 1;

@@ -7,13 +7,13 @@ use std::time::Instant;
 use forebay_data::{Memory, Schema};
 
 use crate::RowKey;
-use crate::claim::{Claim, Pending};
-use crate::flight::Flight;
+use crate::claim::Claim;
 use crate::found::Found;
 use crate::index::{FILE_BYTES, NO_NUMBER, Number, Numbering, Segment, Spot, Whereabouts};
 use crate::lock::{read, write};
-use crate::shared::{Cell, Shared};
+use crate::shared::{Cell, InUse, Shared};
 use crate::stats::add;
+use crate::stored::Stored;
 use crate::table::Place;
 
 /// The rows of one prefix. Cheap to share.
@@ -21,6 +21,7 @@ use crate::table::Place;
 pub struct Prefix {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cell: Arc<Cell>,
+    _in_use: Arc<InUse>,
 }
 
 /// An answer: every row that was asked for is in one of the three.
@@ -33,8 +34,8 @@ pub struct Look {
 }
 
 impl Prefix {
-    pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>) -> Self {
-        Self { shared, cell }
+    pub(crate) fn new(shared: Arc<Shared>, cell: Arc<Cell>, in_use: Arc<InUse>) -> Self {
+        Self { shared, cell, _in_use: in_use }
     }
 
     /// Returns the columns of its rows.
@@ -76,25 +77,37 @@ impl Prefix {
     /// Adds to `found` those of `rows` that are there, and claims the others.
     pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
         let mut answer = Answer { found, tables: HashMap::new(), last: None, passes: asking.passes };
-        let missing = self.find(&mut answer, rows);
+        let missing = self.find(&mut answer, rows, asking.memory);
         let claim = self.claim(&mut answer, missing, &asking);
         Look { found: answer.found, claim }
     }
 
-    /// Finds rows where they are; returns those that are nowhere.
-    fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>) -> Vec<(u32, Number)> {
+    /// Finds rows where they are; returns those that are nowhere, ascending.
+    fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut without, mut missing) = (0, Vec::new(), Vec::new());
-        let index = read(&self.cell.index);
-        for (row, number) in rows {
-            match index.whereabouts(number) {
-                Whereabouts::Memory(spot) => hits += usize::from(answer.take(row, spot, index.segment(spot.block))),
-                Whereabouts::Without => without.push(row),
-                Whereabouts::Disk(_) | Whereabouts::Missing => missing.push((row, number)),
+        let mut stored = Stored::default();
+        {
+            let index = read(&self.cell.index);
+            for (row, number) in rows {
+                match index.whereabouts(number) {
+                    Whereabouts::Memory(spot) => hits += usize::from(answer.take(row, spot, index.segment(spot.block))),
+                    Whereabouts::Without => without.push(row),
+                    Whereabouts::Disk(spot) => stored.want(row, number, spot, &index),
+                    Whereabouts::Missing => missing.push((row, number)),
+                }
             }
         }
-        add(&self.cell.counters.memory_hits, hits);
-        add(&self.cell.counters.without_hits, without.len());
+        let counters = &self.cell.counters;
+        add(&counters.memory_hits, hits);
+        add(&counters.without_hits, without.len());
         answer.found.add_without(&without);
+        if !stored.is_empty() {
+            let (read, unread) = stored.read(&self.shared, &self.cell, answer, memory);
+            add(&counters.disk_hits, read);
+            add(&counters.unreadable, unread.len());
+            missing.extend(unread);
+            missing.sort_unstable();
+        }
         missing
     }
 
@@ -115,7 +128,8 @@ impl Prefix {
                     Some(flight) if Arc::ptr_eq(flight, claim.flight()) => claim.add(row, NO_NUMBER),
                     Some(flight) if !asking.overdue => claim.join(row, number, flight),
                     _ => {
-                        index.flying.insert(number, claim.flight().clone());
+                        let late = index.flying.insert(number, claim.flight().clone());
+                        late.into_iter().for_each(|late| late.overtake());
                         claim.add(row, number);
                     }
                 },
@@ -138,12 +152,12 @@ pub(crate) struct Asking<'a> {
 }
 
 /// An answer in the making.
-struct Answer {
-    found: Found,
+pub(crate) struct Answer {
+    pub(crate) found: Found,
     /// The table of each segment that rows were found in.
     tables: HashMap<u32, u32>,
     last: Option<(u32, u32)>,
-    passes: f64,
+    pub(crate) passes: f64,
 }
 
 impl Answer {

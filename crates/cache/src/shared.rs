@@ -1,20 +1,31 @@
-//! What the prefixes of a cache have in common: quotas, and how each was used.
+//! What the prefixes of a cache have in common: quotas, how each was used, the disk.
 //!
-//! Locks: `memory`, then `uses`; the index of a prefix alone, never with these or with another's.
+//! Locks: `memory`, then `uses`; the disk's accounts, then `uses`; the index of a prefix alone, never with these or with
+//! another's.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
+use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::PrefixKey;
-use crate::index::Index;
+use crate::disk::{Block, Layout, Tier, Trouble, Unread, open};
+use crate::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
 use crate::lock::{lock, read, write};
 use crate::space::{LastHit, Space, Victim};
-use crate::stats::{Counters, PrefixStats, Stats, TierStats, add};
-use crate::table::{Shape, shapes};
+use crate::stats::{Counters, DiskStats, PrefixStats, Stats, TierStats, add};
+use crate::table::{Shape, Table, shapes};
 use crate::value::Uses;
+use crate::{Options, PrefixKey};
+
+/// What finds rows on disk and rows that filters removed takes at most half of the memory, or this where that is more.
+const INDEX_BYTES_MIN: u64 = 64 << 20;
+/// What a block on disk costs in memory besides its rows.
+const BLOCK_BYTES: u64 = 1024;
+/// What a row on disk costs in memory for its sum, and for where each part of it begins.
+const WORD_BYTES: u64 = 8;
 
 /// The rows of a prefix, and what they are.
 #[derive(Debug)]
@@ -25,19 +36,14 @@ pub(crate) struct Cell {
     pub(crate) what: String,
     /// The rows of the source.
     pub(crate) rows: u64,
-    pub(crate) index: RwLock<Index<NoBlock>>,
+    pub(crate) index: RwLock<Index>,
     pub(crate) counters: Counters,
+    users: Mutex<Weak<InUse>>,
 }
 
-/// There is no disk yet.
+/// Held by whoever uses a prefix: other processes leave its blocks alone.
 #[derive(Debug)]
-pub(crate) enum NoBlock {}
-
-impl crate::index::Block for NoBlock {
-    fn numbers(&self) -> &[crate::index::Number] {
-        match *self {}
-    }
-}
+pub(crate) struct InUse(Option<Arc<File>>);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -47,24 +53,31 @@ pub(crate) struct Shared {
     index_bytes: AtomicU64,
     uses: Mutex<Uses>,
     cells: Mutex<HashMap<PrefixKey, Arc<Cell>>>,
+    disk: Option<Tier>,
 }
 
-/// What finds rows on disk and rows that filters removed takes at most half of the memory, or this where that is more.
-const INDEX_BYTES_MIN: u64 = 64 << 20;
-
 impl Shared {
-    pub(crate) fn new(memory: u64) -> Self {
-        Self {
-            memory: Mutex::new(Space::new(memory)),
-            memory_quota: memory,
+    pub(crate) fn open(options: &Options) -> Result<Self> {
+        Ok(Self {
+            memory: Mutex::new(Space::new(options.memory)),
+            memory_quota: options.memory,
             index_bytes: AtomicU64::new(0),
             uses: Mutex::default(),
             cells: Mutex::default(),
-        }
+            disk: options.disk.as_ref().map(Tier::open).transpose()?,
+        })
     }
 
-    pub(crate) fn cell(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Cell> {
-        let mut cells = lock(&self.cells);
+    pub(crate) fn disk(&self) -> Option<&Tier> {
+        self.disk.as_ref()
+    }
+
+    pub(crate) fn uses(&self) -> &Mutex<Uses> {
+        &self.uses
+    }
+
+    /// Returns the rows of a prefix, those on disk too, and what says that they are used.
+    pub(crate) fn cell(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> (Arc<Cell>, Arc<InUse>) {
         let new = || {
             Arc::new(Cell {
                 key,
@@ -74,9 +87,144 @@ impl Shared {
                 rows,
                 index: RwLock::default(),
                 counters: Counters::default(),
+                users: Mutex::default(),
             })
         };
-        cells.entry(key).or_insert_with(new).clone()
+        let cell = lock(&self.cells).entry(key).or_insert_with(new).clone();
+        let in_use = self.use_cell(&cell);
+        self.leave_unused();
+        if let Some(tier) = &self.disk {
+            match tier.refresh() {
+                Ok(gone) => self.forget_blocks(&gone),
+                Err(e) => tier.stop(&e.to_string()),
+            }
+            self.load(tier, &cell);
+        }
+        (cell, in_use)
+    }
+
+    fn use_cell(&self, cell: &Cell) -> Arc<InUse> {
+        let mut users = lock(&cell.users);
+        users.upgrade().unwrap_or_else(|| {
+            let file = self.disk.as_ref().and_then(|tier| {
+                let held = tier.folder().lock().ok()?;
+                tier.folder().in_use(cell.key, &held).ok()
+            });
+            let in_use = Arc::new(InUse(file.map(Arc::new)));
+            *users = Arc::downgrade(&in_use);
+            in_use
+        })
+    }
+
+    /// Returns the lock that this process holds on a prefix that it uses.
+    pub(crate) fn in_use(&self, prefix: PrefixKey) -> Option<Arc<File>> {
+        let cell = lock(&self.cells).get(&prefix).cloned()?;
+        let in_use = lock(&cell.users).upgrade()?;
+        in_use.0.clone()
+    }
+
+    /// Frees what finds rows on disk of prefixes that nobody uses; they are looked at again when somebody does.
+    fn leave_unused(&self) {
+        let cells: Vec<Arc<Cell>> = lock(&self.cells).values().cloned().collect();
+        for cell in cells.iter().filter(|cell| lock(&cell.users).strong_count() == 0) {
+            let blocks: Vec<u32> = read(&cell.index).blocks().map(|(id, _)| id).collect();
+            blocks.iter().for_each(|&id| _ = self.forget_block(cell, id));
+        }
+        drop(cells);
+        lock(&self.cells).retain(|_, cell| {
+            let index = read(&cell.index);
+            // The writer may still have rows of it.
+            let gone = Arc::strong_count(cell) == 1 && index.segments().next().is_none();
+            if gone {
+                self.uncount_index(index.files() * FILE_BYTES + index.without() * ROW_BYTES);
+            }
+            !gone
+        });
+    }
+
+    /// Reads the heads of the blocks of a prefix that it does not know.
+    fn load(&self, tier: &Tier, cell: &Cell) {
+        for (id, name, last_hit) in tier.blocks(cell.key) {
+            if read(&cell.index).block(id).is_some() {
+                continue;
+            }
+            let block = Victim { prefix: cell.key, block: id };
+            if let Err(trouble) = self.load_block(tier, cell, (id, name, last_hit)) {
+                tier.drop_block(block, &trouble);
+            }
+        }
+        self.shrink();
+    }
+
+    fn load_block(&self, tier: &Tier, cell: &Cell, block: Unread) -> Result<(), Trouble> {
+        let (id, name, last_hit) = block;
+        let (head, layout) = open(&File::open(tier.folder().path(&name))?)?;
+        if head.prefix != cell.key || head.schema != *cell.schema {
+            return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
+        }
+        let nothing = Table::new(Vec::new(), 0);
+        let right = |(i, key): (usize, &crate::RowKey)| nothing.sum(key, i) == layout.sums[i];
+        if head.without && !layout.keys.iter().enumerate().all(right) {
+            return Err(Trouble::Broken("a row's sum is wrong".to_owned()));
+        }
+        last_hit.set(self.passes(cell));
+        let mut index = write(&cell.index);
+        let mut numbering = Numbering::default();
+        let number = |key| {
+            numbering.find(&index, key).unwrap_or_else(|| {
+                if self.count_index(FILE_BYTES) { numbering.give(&mut index, key) } else { NO_NUMBER }
+            })
+        };
+        let numbers: Vec<Number> = layout.keys.iter().map(number).collect();
+        if head.without {
+            if self.count_index(numbers.len() as u64 * ROW_BYTES) {
+                let new = index.add_without(&numbers);
+                self.uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
+            }
+        } else {
+            let path = tier.folder().path(&name);
+            self.index_block(cell, &mut index, id, Block { path, layout, numbers, index_bytes: 0, last_hit });
+        }
+        Ok(())
+    }
+
+    /// Takes in a block that was just published.
+    pub(crate) fn add_block(&self, tier: &Tier, cell: &Cell, block: &Unread, layout: Layout, numbers: Vec<Number>) {
+        let (id, name, last_hit) = block;
+        let (path, last_hit) = (tier.folder().path(name), last_hit.clone());
+        let block = Block { path, layout, numbers, index_bytes: 0, last_hit };
+        self.index_block(cell, &mut write(&cell.index), *id, block);
+    }
+
+    /// Lets the rows of a block be found, if there is memory for that.
+    fn index_block(&self, cell: &Cell, index: &mut Index, id: u32, block: Block) {
+        let any = cell.shapes.iter().filter(|shape| **shape == Shape::Any).count() as u64;
+        let row_bytes = ROW_BYTES + WORD_BYTES * (1 + any);
+        let index_bytes = BLOCK_BYTES + block.numbers.len() as u64 * row_bytes;
+        if block.numbers.contains(&NO_NUMBER) || !self.count_index(index_bytes) {
+            return add(&cell.counters.unindexed, block.numbers.len());
+        }
+        // The keys are numbers from now on.
+        let layout = Layout { keys: Vec::new(), ..block.layout };
+        index.add_block(id, Arc::new(Block { layout, index_bytes, ..block }));
+    }
+
+    /// Forgets blocks that are gone.
+    pub(crate) fn forget_blocks(&self, gone: &[Victim]) {
+        for victim in gone {
+            let Some(cell) = lock(&self.cells).get(&victim.prefix).cloned() else { continue };
+            let rows = self.forget_block(&cell, victim.block);
+            add(&cell.counters.disk_evicted, rows);
+        }
+    }
+
+    /// Forgets a block on disk; returns how many rows it had.
+    pub(crate) fn forget_block(&self, cell: &Cell, id: u32) -> usize {
+        let block = write(&cell.index).drop_block(id);
+        block.map_or(0, |block| {
+            self.uncount_index(block.index_bytes);
+            block.numbers.len()
+        })
     }
 
     /// Notes that rows were asked for. Returns the passes over the prefix.
@@ -104,6 +252,11 @@ impl Shared {
         granted
     }
 
+    /// Takes memory if nobody has to make room; says whether it did.
+    pub(crate) fn reserve_free(&self, bytes: u64) -> bool {
+        lock(&self.memory).reserve_free(bytes)
+    }
+
     pub(crate) fn give_back(&self, bytes: u64) {
         lock(&self.memory).give_back(bytes);
     }
@@ -118,6 +271,10 @@ impl Shared {
         let max = INDEX_BYTES_MIN.max(self.memory_quota / 2);
         let fits = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
         self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    pub(crate) fn uncount_index(&self, bytes: u64) {
+        self.index_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Drops rows from memory until what finds rows fits beside them.
@@ -146,7 +303,11 @@ impl Shared {
         let cells: Vec<Arc<Cell>> = lock(&self.cells).values().cloned().collect();
         let mut prefixes: Vec<PrefixStats> = cells.iter().map(|cell| cell.stats()).collect();
         prefixes.sort_by_key(|p| p.key);
-        Stats { memory: TierStats { bytes, quota: self.memory_quota }, index_bytes, prefixes }
+        let disk = self.disk.as_ref().map(|tier| {
+            let (corrupt_blocks, other_blocks) = tier.troubles();
+            DiskStats { tier: tier.stats(), stopped: tier.stopped(), corrupt_blocks, other_blocks }
+        });
+        Stats { memory: TierStats { bytes, quota: self.memory_quota }, index_bytes, disk, prefixes }
     }
 }
 
@@ -159,6 +320,7 @@ impl Cell {
             rows: self.rows,
             memory_rows: index.segments().map(|s| s.table.rows() as u64).sum(),
             memory_bytes: index.segments().map(|s| s.table.bytes() as u64).sum(),
+            disk_rows: index.blocks().map(|(_, block)| block.numbers.len() as u64).sum(),
             without: index.without(),
             counts: self.counters.counts(),
         }

@@ -3,7 +3,7 @@
 //! Invariant: what is held and what is reserved is never more than the quota, but for what the owner of the quota takes
 //! away by [`Space::set_quota`] until it has evicted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,11 +55,13 @@ pub(crate) struct Space {
     quota: u64,
     used: u64,
     holders: HashMap<PrefixKey, Holder>,
+    /// Whose blocks are not ours to drop: others use them.
+    protected: HashSet<PrefixKey>,
 }
 
 impl Space {
     pub(crate) fn new(quota: u64) -> Self {
-        Self { quota, used: 0, holders: HashMap::new() }
+        Self { quota, used: 0, holders: HashMap::new(), protected: HashSet::new() }
     }
 
     pub(crate) fn quota(&self) -> u64 {
@@ -87,6 +89,21 @@ impl Space {
         let granted = bytes.min(self.free());
         self.used += granted;
         (granted, victims)
+    }
+
+    /// Returns the prefixes that hold blocks.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = PrefixKey> {
+        self.holders.keys().copied()
+    }
+
+    /// Says whose blocks are not ours to drop.
+    pub(crate) fn protect(&mut self, prefixes: HashSet<PrefixKey>) {
+        self.protected = prefixes;
+    }
+
+    /// Takes `bytes` that are taken already, whatever the quota.
+    pub(crate) fn take(&mut self, bytes: u64) {
+        self.used += bytes;
     }
 
     /// Takes `bytes` only if nobody has to give them.
@@ -130,7 +147,8 @@ impl Space {
         self.quota = quota;
         let mut victims = Vec::new();
         while self.used > self.quota {
-            let values = self.holders.keys().map(|&prefix| (prefix, uses.value(prefix)));
+            let ours = self.holders.keys().filter(|prefix| !self.protected.contains(prefix));
+            let values = ours.map(|&prefix| (prefix, uses.value(prefix)));
             let Some(prefix) = gives_room(f64::INFINITY, values) else { break };
             let Some(victim) = self.oldest(prefix) else { break };
             self.drop_block(victim);
@@ -148,7 +166,7 @@ impl Space {
         if let Some(stale) = self.stale(wanting, uses.passes(wanting)) {
             return Some(stale);
         }
-        let others = self.holders.keys().filter(|&&prefix| prefix != wanting);
+        let others = self.holders.keys().filter(|&&p| p != wanting && !self.protected.contains(&p));
         let gives = gives_room(uses.value(wanting), others.map(|&prefix| (prefix, uses.value(prefix))))?;
         self.oldest(gives)
     }

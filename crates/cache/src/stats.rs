@@ -11,6 +11,8 @@ pub struct Stats {
     pub memory: TierStats,
     /// Of it, what finds rows on disk and rows that filters removed.
     pub index_bytes: u64,
+    /// The folder on the local disk, if there is one.
+    pub disk: Option<DiskStats>,
     /// Each prefix that was used since the cache was opened, by key.
     pub prefixes: Vec<PrefixStats>,
 }
@@ -22,6 +24,19 @@ pub struct TierStats {
     pub bytes: u64,
     /// The most that may be.
     pub quota: u64,
+}
+
+/// The folder on the local disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiskStats {
+    /// The bytes of all blocks, whoever wrote them.
+    pub tier: TierStats,
+    /// Why nothing is written any more: the disk is full, or the folder cannot be written to.
+    pub stopped: Option<String>,
+    /// Blocks that were broken, and removed.
+    pub corrupt_blocks: u64,
+    /// Blocks that another version wrote, and which are left alone.
+    pub other_blocks: u64,
 }
 
 /// A prefix: what is kept now, and what happened since the cache was opened.
@@ -37,6 +52,8 @@ pub struct PrefixStats {
     pub memory_rows: u64,
     /// Bytes of these rows.
     pub memory_bytes: u64,
+    /// Rows on disk, as far as they were looked at.
+    pub disk_rows: u64,
     /// Rows that a filter removed, and are known to be.
     pub without: u64,
     /// What was asked for and what became of it.
@@ -76,6 +93,14 @@ counters! {
     memory_refused,
     /// Rows that made room for others in memory.
     memory_evicted,
+    /// Rows that were computed and not kept on disk: it was full, stopped or too slow.
+    disk_refused,
+    /// Rows whose blocks on disk were removed, by us or by others.
+    disk_evicted,
+    /// Rows of blocks on disk that are not found: what finds rows had no memory left.
+    unindexed,
+    /// Rows that were asked for in a block that could not be read.
+    unreadable,
     /// Rows that could not be kept for what they were: internal errors.
     unfit,
 }

@@ -18,6 +18,9 @@ use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{DType, Field, Kind, Memory, Schema, tensor_values};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::RowKey;
 
 /// What a part of a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,10 +120,6 @@ impl Table {
         self.rows
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
-        &self.parts
-    }
-
     /// Returns the bytes of a row.
     pub(crate) fn row_bytes(&self, row: usize) -> usize {
         self.parts.iter().map(|part| part.len_of(row)).sum()
@@ -129,6 +128,18 @@ impl Table {
     /// Returns the bytes of all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.run(0..self.rows).len()).sum()
+    }
+
+    /// Returns the sum of a row: xxh3 (Collet), of its key and then of each part, seeded by what came before and by the
+    /// part's length. So a row that has another's bytes, or another's place, does not have its sum.
+    pub(crate) fn sum(&self, key: &RowKey, row: usize) -> u64 {
+        let mut head = [0; 24];
+        head[..16].copy_from_slice(&key.file.0);
+        head[16..].copy_from_slice(&key.row.to_le_bytes());
+        self.parts.iter().fold(xxh3_64(&head), |sum, part| {
+            let bytes = part.row(row);
+            xxh3_64_with_seed(bytes, sum.wrapping_add(bytes.len() as u64))
+        })
     }
 
     /// Copies rows of several tables of one schema into a new one, which shares nothing with them.

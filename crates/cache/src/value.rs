@@ -12,7 +12,7 @@
 //! would else take it from each other for ever.
 //!
 //! *Lately* is counted in passes, not in seconds: a pass is as many rows as the source has, asked of any prefix. What was
-//! asked counts half a pass later. So one pass over new data moves nothing that is as dear and in use, the second begins to;
+//! asked counts half as much a pass later. So one pass over new data moves nothing that is as dear and in use, the second begins to;
 //! a job that ended has lost its room when others have gone round a few times; and a cache that nobody uses forgets nothing.
 
 use std::collections::HashMap;
@@ -50,7 +50,8 @@ impl Uses {
         let passes = rows as f64 / of.max(1) as f64;
         self.now += passes;
         let used = self.prefixes.entry(prefix).or_default();
-        used.lately = used.lately * decay(self.now - used.at) + passes;
+        // What was asked first has counted less since.
+        used.lately = used.lately * decay(self.now - used.at) + (1.0 - decay(passes)) / std::f64::consts::LN_2;
         used.at = self.now;
         used.passes += passes;
         used.passes

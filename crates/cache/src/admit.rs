@@ -1,0 +1,113 @@
+//! Rows that were computed, or read from disk, on their way into memory and to the disk.
+//!
+//! They are copied once: what the caller has may be a slice of far larger buffers, or in memory that is lent, and is written
+//! to by whoever gets it next. What goes to disk alone is found in memory until it is written.
+
+use std::sync::Arc;
+
+use forebay_data::Memory;
+
+use crate::disk::{Message, Rows};
+use crate::index::{Number, ROW_BYTES, Segment};
+use crate::lock::write;
+use crate::shared::{Cell, Shared};
+use crate::space::LastHit;
+use crate::stats::add;
+use crate::table::{Place, Table};
+
+/// What a segment costs in memory besides its rows.
+const SEGMENT_BYTES: u64 = 1024;
+
+/// Rows that are kept, for the index to take in.
+pub(crate) struct Kept {
+    pub(crate) segment: Arc<Segment>,
+    /// What it holds of the memory's quota; nothing when it only waits to be written.
+    bytes: u64,
+    to_disk: bool,
+}
+
+/// Copies those of `rows` (their numbers, and their places in `table`) that are to be kept.
+pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) -> Option<Kept> {
+    if rows.is_empty() {
+        return None;
+    }
+    let wanted = needed(table, rows);
+    let to_disk = shared.disk().is_some_and(|tier| tier.wants(cell, wanted, shared.uses()));
+    let granted = shared.reserve(cell, wanted);
+    let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
+    // A part of the rows in memory and all on their way to the disk would be two copies.
+    let fit = if to_disk && fit < rows.len() { 0 } else { fit };
+    let bytes = if fit == 0 { 0 } else { needed(table, &rows[..fit]) };
+    shared.give_back(granted - bytes);
+    add(&cell.counters.memory_refused, rows.len() - fit);
+    if shared.disk().is_some() && !to_disk {
+        add(&cell.counters.disk_refused, rows.len());
+    }
+    let kept = if to_disk { rows } else { &rows[..fit] };
+    (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept), bytes, to_disk })
+}
+
+/// Keeps rows that were read from disk in memory, if nobody has to make room.
+pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) {
+    let bytes = needed(table, rows);
+    if !rows.is_empty() && shared.reserve_free(bytes) {
+        let segment = segment(shared, cell, table, rows);
+        let id = write(&cell.index).add_segment(segment.clone());
+        shared.hold(cell, id, bytes, segment.last_hit.clone());
+    }
+}
+
+/// Sends rows that a filter removed to the disk.
+pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: Vec<Number>) {
+    let bytes = numbers.len() as u64 * ROW_BYTES;
+    if let Some(tier) = shared.disk().filter(|tier| tier.wants(cell, bytes, shared.uses())) {
+        // What is not written is found out again after a restart.
+        let _ = tier.queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers), bytes });
+    }
+}
+
+impl Kept {
+    /// Says whose the memory is, now that the index has the rows, and sends them to the disk.
+    pub(crate) fn settle(self, shared: &Shared, cell: &Arc<Cell>, id: u32) {
+        let kept = self.bytes > 0;
+        if kept {
+            shared.hold(cell, id, self.bytes, self.segment.last_hit.clone());
+        }
+        let Some(tier) = shared.disk().filter(|_| self.to_disk) else { return };
+        let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
+        let message = Message { cell: cell.clone(), rows: Rows::Computed { id, segment: self.segment, kept }, bytes };
+        if tier.queue.push(message).is_err() {
+            add(&cell.counters.disk_refused, rows);
+            if !kept {
+                write(&cell.index).drop_segment(id);
+            }
+        }
+    }
+}
+
+/// Returns a copy of some rows of a table.
+pub(crate) fn copy(cell: &Cell, table: &Table, rows: &[(Number, u32)]) -> Table {
+    let places: Vec<Place> = rows.iter().map(|(_, row)| Place { table: 0, row: *row }).collect();
+    Table::gather(&cell.shapes, &[table], &places, &Memory::default())
+}
+
+fn segment(shared: &Shared, cell: &Cell, table: &Table, rows: &[(Number, u32)]) -> Arc<Segment> {
+    let last_hit = Arc::new(LastHit::default());
+    last_hit.set(shared.passes(cell));
+    let numbers = rows.iter().map(|(number, _)| *number).collect();
+    Arc::new(Segment { table: copy(cell, table, rows), numbers, last_hit })
+}
+
+fn needed(table: &Table, rows: &[(Number, u32)]) -> u64 {
+    SEGMENT_BYTES + rows.iter().map(|(_, row)| table.row_bytes(*row as usize) as u64 + ROW_BYTES).sum::<u64>()
+}
+
+/// Returns how many rows, from the first on, so many bytes have room for.
+fn fitting(table: &Table, rows: &[(Number, u32)], bytes: u64) -> usize {
+    let mut taken = SEGMENT_BYTES;
+    let fits = |(_, row): &&(Number, u32)| {
+        taken += table.row_bytes(*row as usize) as u64 + ROW_BYTES;
+        taken <= bytes
+    };
+    rows.iter().take_while(fits).count()
+}

@@ -1,0 +1,236 @@
+//! The folder of blocks, which processes share: names, who is using what, and how a block gets there whole or not at all.
+//!
+//! ```text
+//! lock                      held while somebody looks, makes room and says what it will write
+//! <uuid>.<bytes>.tmp        a block that is being written; its writer holds a lock on it as long as it lives
+//! <prefix>/<uuid>.arrow     a block; never changed
+//! <prefix>/in-use           locked, shared, by every process with a pipeline that has this prefix
+//! ```
+//!
+//! Invariants: the blocks, with those that are being written, take no more than the quota of whoever writes; what a crash leaves
+//! is a temporary file whose lock nobody holds, which the next one to open the folder removes. Waits are bounded by
+//! [`LOCK_WAIT`]. Locks are `flock`: they end with their process.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::PrefixKey;
+
+/// How long the folder's lock is waited for. What is done under it takes milliseconds.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// How often it is tried.
+const LOCK_STEP: Duration = Duration::from_millis(2);
+const LOCK: &str = "lock";
+const IN_USE: &str = "in-use";
+
+/// The folder. See the module's documentation.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    root: PathBuf,
+}
+
+/// The folder's lock, held.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    _file: File,
+}
+
+/// A block in the folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) prefix: PrefixKey,
+    /// Says nothing but that no two blocks have the same.
+    pub(crate) name: String,
+}
+
+/// What is in the folder.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// The blocks, the oldest first, and their bytes.
+    pub(crate) blocks: Vec<(Name, u64)>,
+    /// The bytes of blocks that others are writing.
+    pub(crate) incoming: u64,
+}
+
+impl Folder {
+    /// Opens the folder, makes it if needed, and removes what a crash left behind.
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(root)?;
+        let folder = Self { root: root.to_owned() };
+        let lock = folder.lock()?;
+        folder.clean(&lock)?;
+        Ok(folder)
+    }
+
+    /// Looks at a folder that is there, and changes nothing.
+    pub(crate) fn existing(root: &Path) -> io::Result<Self> {
+        std::fs::read_dir(root)?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// Takes the folder's lock.
+    pub(crate) fn lock(&self) -> io::Result<Locked> {
+        let file = File::options().create(true).truncate(false).write(true).open(self.root.join(LOCK))?;
+        let until = Instant::now() + LOCK_WAIT;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Locked { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(LOCK_STEP);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Returns what is in it.
+    pub(crate) fn scan(&self) -> io::Result<Contents> {
+        let mut contents = Contents::default();
+        let mut blocks: Vec<(SystemTime, Name, u64)> = Vec::new();
+        for entry in std::fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if let Ok(prefix) = PrefixKey::parse(name) {
+                blocks.extend(self.blocks(prefix)?);
+            } else if let Some(bytes) = incoming(name) {
+                contents.incoming += bytes;
+            }
+        }
+        // The time only says which is the oldest.
+        blocks.sort();
+        contents.blocks = blocks.into_iter().map(|(_, name, bytes)| (name, bytes)).collect();
+        Ok(contents)
+    }
+
+    fn blocks(&self, prefix: PrefixKey) -> io::Result<Vec<(SystemTime, Name, u64)>> {
+        let mut blocks = Vec::new();
+        let entries = match std::fs::read_dir(self.root.join(prefix.to_string())) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(blocks),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let file = entry.file_name();
+            let Some(name) = file.to_str().and_then(|name| name.strip_suffix(".arrow")) else { continue };
+            // Another process may have removed it since.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let name = Name { prefix, name: name.to_owned() };
+            blocks.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), name, metadata.len()));
+        }
+        Ok(blocks)
+    }
+
+    /// Returns where a block is.
+    pub(crate) fn path(&self, name: &Name) -> PathBuf {
+        self.root.join(name.prefix.to_string()).join(format!("{}.arrow", name.name))
+    }
+
+    /// Removes a block, if it is there.
+    pub(crate) fn remove(&self, name: &Name) -> io::Result<()> {
+        match std::fs::remove_file(self.path(name)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Says that this process uses a prefix, as long as the file is held.
+    pub(crate) fn in_use(&self, prefix: PrefixKey, _lock: &Locked) -> io::Result<File> {
+        let folder = self.root.join(prefix.to_string());
+        std::fs::create_dir_all(&folder)?;
+        let file = File::options().create(true).truncate(false).write(true).open(folder.join(IN_USE))?;
+        flock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(file)
+    }
+
+    /// Says whether another process uses a prefix. `own` is what this one holds of it.
+    pub(crate) fn is_used_by_others(&self, prefix: PrefixKey, own: Option<&File>, _lock: &Locked) -> bool {
+        let opened;
+        let file = match own {
+            Some(file) => file,
+            None => match File::options().write(true).open(self.root.join(prefix.to_string()).join(IN_USE)) {
+                Ok(file) => {
+                    opened = file;
+                    &opened
+                }
+                Err(_) => return false,
+            },
+        };
+        let alone = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        // A lock that could not be changed may be lost; whoever else would look holds the folder's lock, which is ours.
+        let back = if own.is_some() { FlockOperation::NonBlockingLockShared } else { FlockOperation::Unlock };
+        let _ = flock(file, back);
+        !alone
+    }
+
+    /// Makes a file for a block of so many bytes.
+    pub(crate) fn begin(&self, bytes: u64, _lock: &Locked) -> io::Result<Incoming> {
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        let path = self.root.join(format!("{name}.{bytes}.tmp"));
+        let file = File::create_new(&path)?;
+        let incoming = Incoming { root: self.root.clone(), name, path, file };
+        flock(&incoming.file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(incoming)
+    }
+
+    /// Removes temporary files whose writers are gone, and prefixes that have no block and no user.
+    fn clean(&self, lock: &Locked) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let Some(name) = name.to_str() else { continue };
+            if incoming(name).is_some() {
+                let Ok(file) = File::options().write(true).open(&path) else { continue };
+                if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                    std::fs::remove_file(&path)?;
+                }
+            } else if let Ok(prefix) = PrefixKey::parse(name)
+                && self.blocks(prefix)?.is_empty()
+                && !self.is_used_by_others(prefix, None, lock)
+            {
+                // Whatever else is there was not put there by us: then the folder stays.
+                let _ = std::fs::remove_file(path.join(IN_USE)).and_then(|()| std::fs::remove_dir(&path));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes of a block that is being written, if that is such a file.
+fn incoming(name: &str) -> Option<u64> {
+    name.strip_suffix(".tmp")?.split_once('.')?.1.parse().ok()
+}
+
+/// A block on its way in. Dropped before its end, it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    root: PathBuf,
+    name: String,
+    path: PathBuf,
+    file: File,
+}
+
+impl Incoming {
+    /// Writes the block and puts it in its place.
+    pub(crate) fn publish(mut self, prefix: PrefixKey, bytes: &[u8]) -> io::Result<Name> {
+        self.file.write_all(bytes)?;
+        self.file.sync_all()?;
+        let folder = self.root.join(prefix.to_string());
+        std::fs::create_dir_all(&folder)?;
+        let name = Name { prefix, name: std::mem::take(&mut self.name) };
+        std::fs::rename(&self.path, folder.join(format!("{}.arrow", name.name)))?;
+        File::open(&folder)?.sync_all()?;
+        Ok(name)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // After a rename there is nothing here to remove.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

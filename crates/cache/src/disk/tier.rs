@@ -1,0 +1,260 @@
+//! The accounts of the disk: which blocks there are, whose they are, and which go when others need the room.
+//!
+//! The folder is the truth, and others write to it too: it is looked at again before each block is written, under its lock.
+//! Locks: `view`, then `uses`; never an index.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use forebay_core::{Error, Result};
+
+use super::folder::{Contents, Folder, Locked, Name};
+use super::queue::Queue;
+use crate::cache::Disk;
+use crate::lock::lock;
+use crate::shared::Cell;
+use crate::space::{LastHit, Space, Victim};
+use crate::value::Uses;
+use crate::{PrefixKey, TierStats};
+
+/// Rows are gathered until they make a block of so many bytes, or a sixteenth of the quota where that is less.
+const BLOCK_BYTES: u64 = 32 << 20;
+/// But at least so many.
+const BLOCK_BYTES_MIN: u64 = 4 << 10;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    folder: Folder,
+    pub(crate) queue: Queue,
+    pub(crate) block_bytes: u64,
+    view: Mutex<View>,
+    stopped: Mutex<Option<String>>,
+    corrupt: AtomicU64,
+    other_format: AtomicU64,
+}
+
+/// What is in the folder, as far as this process knows.
+#[derive(Debug)]
+struct View {
+    space: Space,
+    known: HashMap<Name, Known>,
+    names: HashMap<u32, Name>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: u32,
+    last_hit: Arc<LastHit>,
+}
+
+/// A block that is to be read: its number, its name, and when it was last asked for a row.
+pub(crate) type Unread = (u32, Name, Arc<LastHit>);
+
+impl Tier {
+    /// Opens the folder. One that cannot be written to is read.
+    ///
+    /// # Errors
+    /// What the system says when it cannot be read either.
+    pub(crate) fn open(disk: &Disk) -> Result<Self> {
+        let at = |e: io::Error| {
+            let message = format!("cannot keep rows in {}: {e}", disk.folder.display());
+            Error::new(Error::from(e).kind(), message).hint("name a folder that can be written to, or none")
+        };
+        let (folder, stopped) = match Folder::open(&disk.folder) {
+            Ok(folder) => (folder, None),
+            Err(e) => (Folder::existing(&disk.folder).map_err(at)?, Some(e.to_string())),
+        };
+        let space = Space::new(disk.bytes);
+        let mut view = View { space, known: HashMap::new(), names: HashMap::new(), next: 0 };
+        let contents = folder.scan().map_err(at)?;
+        view.refresh(&contents);
+        let tier = Self {
+            folder,
+            queue: Queue::default(),
+            block_bytes: BLOCK_BYTES.min(disk.bytes / 16).max(BLOCK_BYTES_MIN),
+            view: Mutex::new(view),
+            stopped: Mutex::new(None),
+            corrupt: AtomicU64::new(0),
+            other_format: AtomicU64::new(0),
+        };
+        match stopped {
+            Some(why) => tier.stop(&why),
+            None => tier.trim().map_err(at)?,
+        }
+        Ok(tier)
+    }
+
+    /// Drops the oldest blocks of a folder that has more than the quota.
+    fn trim(&self) -> io::Result<()> {
+        let held = self.folder.lock()?;
+        let mut view = lock(&self.view);
+        let quota = view.space.quota();
+        let protected = view.space.prefixes().filter(|&prefix| self.is_used(prefix, &|_| None, &held)).collect();
+        view.space.protect(protected);
+        for victim in view.space.set_quota(quota, &Uses::default()) {
+            view.forget(victim.block).map_or(Ok(()), |name| self.folder.remove(&name))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Writes no more, and says why, once.
+    pub(crate) fn stop(&self, why: &str) {
+        let mut stopped = lock(&self.stopped);
+        if stopped.is_none() {
+            tracing::warn!(why, "no more rows are kept on disk; jobs go on without");
+            *stopped = Some(why.to_owned());
+        }
+    }
+
+    /// Says why nothing is written any more.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        lock(&self.stopped).clone()
+    }
+
+    pub(crate) fn stats(&self) -> TierStats {
+        let view = lock(&self.view);
+        TierStats { bytes: view.space.used(), quota: view.space.quota() }
+    }
+
+    /// Returns how many blocks were broken, and how many another version wrote.
+    pub(crate) fn troubles(&self) -> (u64, u64) {
+        (self.corrupt.load(Ordering::Relaxed), self.other_format.load(Ordering::Relaxed))
+    }
+
+    /// Says whether rows of a prefix would be written now.
+    pub(crate) fn wants(&self, cell: &Cell, bytes: u64, uses: &Mutex<Uses>) -> bool {
+        let room = || lock(&self.view).space.has_room(cell.key, bytes.min(self.block_bytes), &lock(uses));
+        self.queue.has_room(bytes) && lock(&self.stopped).is_none() && room()
+    }
+
+    /// Looks at the folder. Returns the blocks that are gone.
+    pub(crate) fn refresh(&self) -> io::Result<Vec<Victim>> {
+        let contents = self.folder.scan()?;
+        Ok(lock(&self.view).refresh(&contents))
+    }
+
+    /// Returns the blocks of a prefix, by number.
+    pub(crate) fn blocks(&self, prefix: PrefixKey) -> Vec<Unread> {
+        let view = lock(&self.view);
+        let of_prefix = view.known.iter().filter(|(name, _)| name.prefix == prefix);
+        let mut blocks: Vec<Unread> = of_prefix.map(|(n, k)| (k.id, n.clone(), k.last_hit.clone())).collect();
+        blocks.sort_by_key(|(id, ..)| *id);
+        blocks
+    }
+
+    /// Makes room for a block. Returns what is gone, from the folder too; and nothing to write to when there is no room.
+    pub(crate) fn make_room(
+        &self,
+        prefix: PrefixKey,
+        bytes: u64,
+        uses: &Mutex<Uses>,
+        own: impl Fn(PrefixKey) -> Option<Arc<File>>,
+    ) -> io::Result<(Vec<Victim>, Option<super::folder::Incoming>)> {
+        let lock_held = self.folder.lock()?;
+        let contents = self.folder.scan()?;
+        let mut view = lock(&self.view);
+        let mut gone = view.refresh(&contents);
+        let protected = view.space.prefixes().filter(|&prefix| self.is_used(prefix, &own, &lock_held)).collect();
+        view.space.protect(protected);
+        let wanted = bytes + contents.incoming;
+        let (granted, victims) = view.space.reserve(prefix, wanted, &lock(uses));
+        for victim in victims {
+            let Some(name) = view.forget(victim.block) else { continue };
+            self.folder.remove(&name)?;
+            gone.push(victim);
+        }
+        if granted < wanted {
+            view.space.give_back(granted);
+            return Ok((gone, None));
+        }
+        view.space.give_back(contents.incoming);
+        let incoming = self.folder.begin(bytes, &lock_held);
+        if incoming.is_err() {
+            view.space.give_back(bytes);
+        }
+        Ok((gone, Some(incoming?)))
+    }
+
+    fn is_used(&self, prefix: PrefixKey, own: &impl Fn(PrefixKey) -> Option<Arc<File>>, held: &Locked) -> bool {
+        self.folder.is_used_by_others(prefix, own(prefix).as_deref(), held)
+    }
+
+    /// Takes a block in that was published, for which room was made.
+    pub(crate) fn add(&self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {
+        lock(&self.view).add(name, bytes, last_hit)
+    }
+
+    /// Returns the room of a block that was not published.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        lock(&self.view).space.give_back(bytes);
+    }
+
+    /// Forgets a block that cannot be read; a broken one is removed.
+    pub(crate) fn drop_block(&self, block: Victim, trouble: &super::Trouble) {
+        use super::Trouble;
+        match trouble {
+            Trouble::Later(_) => return,
+            Trouble::OtherFormat(format) => {
+                self.other_format.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(format, "a block of another version is left alone");
+                return;
+            }
+            Trouble::Gone | Trouble::Broken(_) => {}
+        }
+        let name = {
+            let mut view = lock(&self.view);
+            view.space.drop_block(block);
+            view.forget(block.block)
+        };
+        if let (Some(name), Trouble::Broken(why)) = (name, trouble) {
+            self.corrupt.fetch_add(1, Ordering::Relaxed);
+            let path = self.folder.path(&name);
+            tracing::warn!(block = %path.display(), why, "a broken block is removed; its rows are computed again");
+            let _ = self.folder.remove(&name);
+        }
+    }
+}
+
+impl View {
+    /// Takes in what the folder has; returns the blocks that it has no more.
+    fn refresh(&mut self, contents: &Contents) -> Vec<Victim> {
+        let there: HashSet<&Name> = contents.blocks.iter().map(|(name, _)| name).collect();
+        let gone = self.known.iter().filter(|(name, _)| !there.contains(name));
+        let gone: Vec<Victim> = gone.map(|(name, k)| Victim { prefix: name.prefix, block: k.id }).collect();
+        for victim in &gone {
+            self.space.drop_block(*victim);
+            self.forget(victim.block);
+        }
+        for (name, bytes) in &contents.blocks {
+            if !self.known.contains_key(name) {
+                self.space.take(*bytes);
+                self.add(name.clone(), *bytes, Arc::default());
+            }
+        }
+        gone
+    }
+
+    fn add(&mut self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {
+        self.next = (self.next + 1) % u32::MAX;
+        let id = self.next;
+        self.space.hold(Victim { prefix: name.prefix, block: id }, bytes, last_hit.clone());
+        self.names.insert(id, name.clone());
+        self.known.insert(name, Known { id, last_hit });
+        id
+    }
+
+    fn forget(&mut self, id: u32) -> Option<Name> {
+        let name = self.names.remove(&id)?;
+        self.known.remove(&name);
+        Some(name)
+    }
+}

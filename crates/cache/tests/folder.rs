@@ -1,0 +1,255 @@
+//! The folder on disk: kept over restarts, shared by processes, broken, full, and left behind by those who died.
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use common::*;
+use forebay_cache::{Cache, Prefix, PrefixKey};
+
+const ROWS: u64 = 300;
+
+fn prefix(cache: &Cache, n: u8) -> Arc<Prefix> {
+    cache.prefix(prefix_key(n), &schema(), ROWS, "test of the folder")
+}
+
+fn all() -> Vec<u64> {
+    (0..ROWS).collect()
+}
+
+fn written(folder: &Path) -> Arc<Cache> {
+    let cache = open(0, Some((folder, 1 << 30)));
+    assert_eq!(ask(&prefix(&cache, 1), &all()), all());
+    assert!(cache.flush(LIMIT));
+    cache
+}
+
+#[test]
+fn what_is_kept_is_found_by_the_next_process_and_by_another_at_once() {
+    let folder = folder();
+    let first = written(folder.path());
+    assert_eq!(ask(&prefix(&first, 1), &all()), [0; 0], "from disk, without memory");
+    let second = open(1 << 20, Some((folder.path(), 1 << 30)));
+    let rows: Vec<u64> = all().into_iter().rev().collect();
+    assert_eq!(ask(&prefix(&second, 1), &rows), [0; 0]);
+    assert_eq!(ask(&prefix(&second, 1), &rows), [0; 0]);
+    let counts = second.stats().prefixes[0].counts;
+    assert!(counts.disk_hits > 0 && counts.memory_hits == counts.disk_hits, "read once, then in memory: {counts:?}");
+    assert_eq!(ask(&prefix(&second, 2), &[1, 2]), [1, 2], "another prefix");
+    drop((first, second));
+    let third = open(0, Some((folder.path(), 1 << 30)));
+    assert_eq!(ask(&prefix(&third, 2), &[1, 2]), [0; 0], "written when it was dropped");
+}
+
+#[test]
+fn two_processes_keep_one_quota_and_leave_each_other_what_they_use() {
+    let folder = folder();
+    let quota = 40_000;
+    let [a, b] = [0, 1].map(|_| open(0, Some((folder.path(), quota))));
+    let (of_a, of_b) = (prefix(&a, 1), prefix(&b, 2));
+    for _ in 0..3 {
+        ask(&of_a, &all()[..60]);
+        assert!(a.flush(LIMIT));
+    }
+    let kept = a.stats().prefixes[0].disk_rows;
+    assert!(kept > 0);
+    for _ in 0..6 {
+        ask(&of_b, &all());
+        assert!(b.flush(LIMIT));
+        assert!(blocks(folder.path()).iter().map(|(_, bytes)| bytes).sum::<u64>() <= quota);
+    }
+    assert!(b.stats().prefixes[0].disk_rows > 0);
+    assert_eq!(ask(&of_a, &all()[..60]).len() as u64, 0, "nobody took what is in use");
+    // Whoever ends leaves its blocks to those who want the room.
+    drop((of_a, a));
+    for _ in 0..3 {
+        ask(&of_b, &all());
+        assert!(b.flush(LIMIT));
+    }
+    assert!(
+        !blocks(folder.path()).iter().any(|(path, _)| path.starts_with(folder.path().join(prefix_key(1).to_string())))
+    );
+}
+
+#[test]
+fn broken_blocks_are_computed_again_and_removed_and_those_of_another_version_stay() {
+    let folder = folder();
+    drop(written(folder.path()));
+    let (path, len) = blocks(folder.path()).into_iter().max_by_key(|(_, bytes)| *bytes).expect("a block");
+    let good = std::fs::read(&path).expect("a block");
+    let ways: [&dyn Fn(&mut Vec<u8>); 4] = [
+        &|bytes| bytes[len as usize / 2] ^= 4,
+        &|bytes| bytes.truncate(len as usize / 2),
+        &|bytes| bytes.clear(),
+        &|bytes| bytes.fill(0),
+    ];
+    for damage in ways {
+        for before in [true, false] {
+            let mut bytes = good.clone();
+            std::fs::write(&path, &bytes).expect("written");
+            damage(&mut bytes);
+            if before {
+                std::fs::write(&path, &bytes).expect("written");
+            }
+            let cache = open(0, Some((folder.path(), 1 << 30)));
+            let prefix = prefix(&cache, 1);
+            if !before {
+                std::fs::write(&path, &bytes).expect("written");
+            }
+            assert!(!ask(&prefix, &all()).is_empty());
+            assert_eq!(cache.stats().disk.expect("a disk").corrupt_blocks, 1);
+            assert!(!path.exists());
+            assert!(cache.flush(LIMIT));
+            assert_eq!(ask(&prefix, &all()), [0; 0], "and kept again");
+            drop((prefix, cache));
+            blocks(folder.path()).iter().for_each(|(path, _)| std::fs::remove_file(path).expect("removed"));
+        }
+    }
+    let find = |bytes: &[u8]| bytes.windows(15).position(|w| w == b"forebay.format\0").expect("its format");
+    let mut other = good.clone();
+    let end = other.len();
+    // The footer's copy is the last.
+    let at = end
+        - other
+            .rchunks(1)
+            .collect::<Vec<_>>()
+            .concat()
+            .windows(15)
+            .position(|w| w == b"\0tamrof.yaberof")
+            .expect("its format")
+        - 15;
+    assert!(find(&other) <= at);
+    let digit = other[at..].iter().chain(&other[..at]).position(|&b| b == b'1').expect("a digit");
+    let digit = if other[at + digit..].first() == Some(&b'1') { at + digit } else { digit };
+    other[digit] = b'9';
+    std::fs::write(&path, &other).expect("written");
+    let cache = open(0, Some((folder.path(), 1 << 30)));
+    prefix(&cache, 1);
+    let stats = cache.stats().disk.expect("a disk");
+    assert_eq!((stats.corrupt_blocks, stats.other_blocks), (0, 1));
+    assert!(path.exists());
+}
+
+#[test]
+fn a_folder_that_breaks_stops_keeping_and_no_job() {
+    let folder = folder();
+    let cache = written(folder.path());
+    let other = prefix(&cache, 2);
+    std::fs::remove_dir_all(folder.path().join(prefix_key(2).to_string())).expect("removed");
+    std::fs::write(folder.path().join(prefix_key(2).to_string()), b"in its place").expect("written");
+    assert_eq!(ask(&other, &all()), all());
+    assert!(cache.flush(LIMIT));
+    let stats = cache.stats().disk.expect("a disk");
+    assert!(stats.stopped.is_some(), "{stats:?}");
+    assert_eq!(ask(&prefix(&cache, 1), &all()), [0; 0], "what is there is read all the same");
+    assert_eq!(ask(&other, &all()[..10]), all()[..10]);
+
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"not a folder").expect("written");
+    let options =
+        forebay_cache::Options { memory: 0, disk: Some(forebay_cache::Disk { folder: file.clone(), bytes: 1 << 20 }) };
+    let error = Cache::open(&options).expect_err("it is no folder");
+    assert!(error.message().contains("file") && error.get("hint").is_some(), "{error}");
+}
+
+#[test]
+fn what_the_dead_leave_is_removed_and_what_the_living_write_is_not() {
+    let folder = folder();
+    let dead = folder.path().join("0123.500.tmp");
+    let living = folder.path().join("4567.800.tmp");
+    let foreign = folder.path().join("notes.txt");
+    [&dead, &living, &foreign].map(|path| std::fs::write(path, b"half a block").expect("written"));
+    let held = std::fs::File::open(&living).expect("there");
+    rustix::fs::flock(held.as_fd(), rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    // What the living one writes is room that nobody else has.
+    let cache = open(0, Some((folder.path(), 900)));
+    assert_eq!([&dead, &living, &foreign].map(|path| path.exists()), [false, true, true]);
+    ask(&prefix(&cache, 1), &all()[..2]);
+    assert!(cache.flush(LIMIT));
+    assert!(blocks(folder.path()).is_empty() && cache.stats().disk.expect("a disk").stopped.is_none());
+    drop(held);
+    drop(open(0, Some((folder.path(), 900))));
+    assert!(!living.exists());
+}
+
+#[test]
+fn a_smaller_quota_drops_the_oldest() {
+    let folder = folder();
+    drop(written(folder.path()));
+    let bytes: u64 = blocks(folder.path()).iter().map(|(_, bytes)| bytes).sum();
+    let cache = open(0, Some((folder.path(), bytes - 1)));
+    assert!(blocks(folder.path()).iter().map(|(_, bytes)| bytes).sum::<u64>() < bytes);
+    assert!(!ask(&prefix(&cache, 1), &all()).is_empty());
+}
+
+#[test]
+fn the_command_line_sees_what_is_there() {
+    let folder = folder();
+    drop(written(folder.path()));
+    let listed = forebay_cache::list(folder.path()).expect("listed");
+    let [one] = &listed[..] else { panic!("{listed:?}") };
+    let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
+    assert_eq!(
+        (one.key, &*one.what, one.rows, one.without),
+        (prefix_key(1), "test of the folder", ROWS - without, without)
+    );
+    let verified = forebay_cache::verify(folder.path()).expect("verified");
+    assert_eq!((verified.blocks, verified.rows, &verified.bad[..]), (one.blocks, ROWS, &[][..]));
+
+    let (path, _) = blocks(folder.path()).into_iter().max_by_key(|(_, bytes)| *bytes).expect("a block");
+    let mut bytes = std::fs::read(&path).expect("a block");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    let verified = forebay_cache::verify(folder.path()).expect("verified");
+    assert_eq!(verified.bad.iter().map(|bad| (&bad.block, bad.broken)).collect::<Vec<_>>(), [(&path, true)]);
+    assert!(path.exists(), "it only looks");
+
+    assert_eq!(forebay_cache::evict(folder.path(), Some(prefix_key(2))).expect("evicted"), 0);
+    assert_eq!(forebay_cache::evict(folder.path(), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
+    assert!(forebay_cache::list(folder.path()).expect("listed").is_empty());
+    assert!(forebay_cache::list(&folder.path().join("none")).is_err());
+}
+
+/// Writes until it is killed; run by the test below.
+#[test]
+#[ignore = "it never ends by itself"]
+fn writes_until_killed() {
+    let Some(folder) = std::env::var_os("FOREBAY_TEST_FOLDER") else { return };
+    let cache = open(0, Some((Path::new(&folder), 1 << 30)));
+    for n in 0.. {
+        ask(&prefix(&cache, n % 200), &all()[..40]);
+        cache.flush(LIMIT);
+    }
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_nothing_half() {
+    let folder = folder();
+    let until = Instant::now() + LIMIT;
+    for round in 0..6 {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "writes_until_killed", "--ignored"])
+            .env("FOREBAY_TEST_FOLDER", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let before = blocks(folder.path()).len();
+        while blocks(folder.path()).len() < before + 3 + round && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let cache = open(0, Some((folder.path(), 1 << 30)));
+        let verified = forebay_cache::verify(folder.path()).expect("verified");
+        assert!(verified.bad.is_empty() && verified.blocks > 0, "{verified:?}");
+        let rubbish = std::fs::read_dir(folder.path()).expect("there").flatten();
+        assert_eq!(rubbish.filter(|e| e.path().extension().is_some_and(|e| e == "tmp")).count(), 0);
+        ask(&prefix(&cache, 0), &all()[..40]);
+    }
+}
