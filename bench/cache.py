@@ -89,7 +89,8 @@ def compare(folder: Path, images: int, rounds: int) -> dict[str, Any]:
         for what, figures in runs.items():
             figures.append(child(what, str(folder / "files"), folder / "kept", bytes_of_all))
     medians = {
-        what: {name: statistics.median(f[name] for f in figures) for name in figures[0]} for what, figures in runs.items()
+        what: {name: statistics.median(f[name] for f in figures) for name in figures[0]}
+        for what, figures in runs.items()
     }
     computed = medians["computed"]["seconds"]
     for found in medians.values():

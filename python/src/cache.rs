@@ -1,6 +1,7 @@
 //! The cache of this process: opened when a pipeline with `cache()` runs here first, and shared by all that do.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forebay_cache::Cache;
 use forebay_core::{Error, Result};
@@ -11,6 +12,9 @@ use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 
 use crate::functions::lock;
+
+/// How long a process that ends waits for the disk.
+const FLUSH_MAX: Duration = Duration::from_secs(10);
 
 /// The cache, and the process that opened it.
 static CACHE: Mutex<Option<(u32, Arc<Cache>)>> = Mutex::new(None);
@@ -34,6 +38,15 @@ pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace((process, opened.clone())));
     Ok(Some(Keeping::new(opened)))
+}
+
+/// Writes what a later process would find, before this one ends.
+pub(crate) fn flush() {
+    if let Some((owner, cache)) = &*lock(&CACHE)
+        && *owner == std::process::id()
+    {
+        cache.flush(FLUSH_MAX);
+    }
 }
 
 /// Tells the user. Where warnings are errors, this one is printed: nothing but speed is lost.

@@ -210,11 +210,14 @@ impl Drop for NativeIterator {
     }
 }
 
-/// Ends every iterator before the interpreter does.
+/// Ends every iterator before the interpreter does, and writes what was kept.
 #[pyfunction]
 pub(crate) fn close_all(py: Python<'_>) {
     let live: Vec<_> = std::mem::take(&mut *lock(&LIVE)).iter().filter_map(Weak::upgrade).collect();
-    py.detach(|| live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT)));
+    py.detach(|| {
+        live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT));
+        crate::cache::flush();
+    });
 }
 
 /// Makes sure that an error can be told (used by tests of the exception tree).

@@ -15,7 +15,7 @@ import forebay as fb
 import numpy as np
 import pytest
 from pictures import encoded, picture
-from pipelines import fingerprint, make, name
+from pipelines import fingerprint, make, name, ragged
 
 
 def stream(it) -> list:
@@ -356,7 +356,9 @@ REFUSED = [
         "give freeze=True",
     ),
     (
-        lambda: fb.from_dict({"ids": [np.arange(3, dtype=np.int32)] * 4}).bucket_by_length("ids", [8], [2, 2]),
+        lambda: (
+            fb.range(9).map(ragged, schema={"ragged": ("float32", (None,))}).bucket_by_length("ragged", [8], [2, 2])
+        ),
         "cache comes after bucket_by_length (",
         "put cache before bucket_by_length",
     ),

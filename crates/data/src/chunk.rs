@@ -136,6 +136,14 @@ impl Chunk {
         Self::new(schema, columns, ids)
     }
 
+    /// Returns the chunk with other names for its rows.
+    ///
+    /// # Errors
+    /// Internal when there are more or fewer names than rows.
+    pub fn with_ids(&self, ids: Arc<[RowId]>) -> Result<Self> {
+        Self::new(self.schema.clone(), self.columns.clone(), ids)
+    }
+
     /// Returns the chunk with `column` in place of the one of its name, or at the end.
     ///
     /// # Errors

@@ -242,12 +242,12 @@ impl Executable {
         }
         let question = Question { rows, places: &places, on_error: self.on_error(), locate: &locate };
         let made = prefix.make(&question, scratch)?;
-        let losses = isolation.into_losses().into_iter().chain(made.losses).collect();
+        isolation.take(made.losses);
         let read = |row: RowId| {
             let at = places.iter().position(|place| id(place) == row)?;
             rows.gather(&places[at..=at]).ok()
         };
-        self.run_works(made.chunk, Isolation::after(self.on_error(), &locate, losses, &read), scratch)
+        self.run_works(made.chunk, isolation.reading(&read), scratch)
     }
 
     /// Runs the ops behind the prefix, if there is one.

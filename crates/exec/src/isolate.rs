@@ -21,8 +21,8 @@ enum Source<'a> {
     Nowhere,
     /// The rows as they were read.
     Read(Chunk),
-    /// Reads one again: it came from a cache.
-    Again(&'a dyn Fn(RowId) -> Option<Chunk>),
+    /// Gives one by its name.
+    By(&'a dyn Fn(RowId) -> Option<Chunk>),
 }
 
 /// The rows that were left out on the way through one morsel.
@@ -41,15 +41,15 @@ impl<'a> Isolation<'a> {
         Self { on_error, source: Source::Nowhere, losses: Vec::new(), failed: HashSet::new(), locate }
     }
 
-    /// Goes on where `losses` were found before; `read` reads a row again, as it was before any op.
-    pub(crate) fn after(
-        on_error: OnError,
-        locate: &'a dyn Fn(Error) -> Error,
-        losses: Vec<Loss>,
-        read: &'a dyn Fn(RowId) -> Option<Chunk>,
-    ) -> Self {
-        let source = if on_error == OnError::Quarantine { Source::Again(read) } else { Source::Nowhere };
-        Self { on_error, source, losses, failed: HashSet::new(), locate }
+    /// Takes the records of rows that are left out from here on from `read`, which gives a row as it was before any op.
+    pub(crate) fn reading(self, read: &'a dyn Fn(RowId) -> Option<Chunk>) -> Self {
+        let source = if self.on_error == OnError::Quarantine { Source::By(read) } else { Source::Nowhere };
+        Self { source, ..self }
+    }
+
+    /// Takes what was said elsewhere of rows.
+    pub(crate) fn take(&mut self, losses: Vec<Loss>) {
+        self.losses.extend(losses);
     }
 
     /// Tells it the rows as they were read, before any op.
@@ -108,7 +108,7 @@ impl<'a> Isolation<'a> {
         let record = match &self.source {
             Source::Nowhere => None,
             Source::Read(chunk) => chunk.ids().iter().position(|id| *id == row).map(|at| chunk.slice(at, 1)),
-            Source::Again(read) => read(row),
+            Source::By(read) => read(row),
         };
         let mut bytes = Vec::new();
         write_ipc(&[record?], true, &mut bytes).ok()?;

@@ -122,8 +122,8 @@ impl Prefix {
     /// # Errors
     /// What went wrong with the first of them.
     pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
-        let as_of = |epoch: Epoch| chunk.ids().iter().map(|id| RowId { epoch, ..*id }).collect();
-        let mut done = Chunk::new(chunk.schema().clone(), chunk.columns().to_vec(), as_of(Epoch(0)))?;
+        let frozen = chunk.ids().iter().map(|id| RowId { epoch: Epoch(0), ..*id }).collect();
+        let mut done = chunk.with_ids(frozen)?;
         for work in &self.works {
             done = work.run(&done, None, scratch)?;
         }
@@ -131,7 +131,7 @@ impl Prefix {
         let mut left = chunk.ids().iter();
         let mut own = |id: &RowId| left.find(|own| own.sample == id.sample).copied();
         let ids = done.ids().iter().filter_map(&mut own).collect();
-        Chunk::new(self.schema.clone(), done.columns().to_vec(), ids)
+        done.with_ids(ids)
     }
 
     /// Finds rows, and computes those that nobody has; returns which there are, and their columns.
@@ -178,9 +178,15 @@ impl Prefix {
         let mut isolation = Isolation::new(question.on_error, question.locate);
         let frozen = |&row: &u32| Place { row: question.places[row as usize].row, epoch: Epoch(0) };
         let places: Vec<Place> = rows.iter().map(frozen).collect();
-        let read = isolation.gather(question.rows, &places).map_err(question.locate)?;
-        isolation.set_source(&read);
-        let mut chunk = read.with_losses(Vec::new());
+        let read = isolation.gather(question.rows, &places).map_err(question.locate)?.with_losses(Vec::new());
+        // A record is of the row as it was asked for, whatever the ops before the cache may know of that.
+        let record = |id: RowId| {
+            let at = read.ids().iter().position(|own| *own == id)?;
+            let row = rows.iter().find(|&&row| question.sample(row) == id.sample)?;
+            read.slice(at, 1).with_ids([question.id(*row)].into()).ok()
+        };
+        let mut isolation = isolation.reading(&record);
+        let mut chunk = read.clone();
         for work in &self.works {
             let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, None, scratch));
             chunk = ran.map_err(question.locate)?;

@@ -70,7 +70,8 @@ impl Functions for Counted {
 }
 
 fn triple() -> Op {
-    let function = serde_json::json!({"blob": "", "name": "triple", "batched": false, "with_rng": false, "timeout_s": 1.0});
+    let function =
+        serde_json::json!({"blob": "", "name": "triple", "batched": false, "with_rng": false, "timeout_s": 1.0});
     Op::Map {
         function: serde_json::from_value(function).expect("a function"),
         output: vec![Field::new("tripled", Kind::scalar(DType::Int64))],

@@ -56,7 +56,7 @@ impl CacheConfig {
     pub fn open(&self, warn: &dyn Fn(&Error)) -> Result<Arc<Cache>> {
         let memory = self.memory.unwrap_or_else(default_memory);
         let Some(folder) = &self.folder else { return Cache::open(&Options { memory, disk: None }) };
-        let disk = Disk { folder: folder.clone(), bytes: self.disk.unwrap_or(DISK_BYTES) };
+        let disk = Disk { folder: std::path::absolute(folder)?, bytes: self.disk.unwrap_or(DISK_BYTES) };
         Cache::open(&Options { memory, disk: Some(disk) }).or_else(|error| {
             let hint = "nothing is kept on disk; give a folder of a local disk that can be written";
             warn(&error.with("cache", folder.display()).hint(hint));

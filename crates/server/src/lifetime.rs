@@ -85,15 +85,16 @@ impl StopSignal {
     }
 }
 
-/// Ends this process at once when its stdin says something or ends: the parent holds the other side, and the system
-/// closes it however the parent ends.
+/// Ends this process when its stdin says something or ends: the parent holds the other side, and the system closes it however
+/// the parent ends. `leave` is called before, and must be brief.
 ///
 /// # Errors
 /// Exhausted when no thread can be started.
-pub fn exit_with_parent() -> Result<()> {
+pub fn exit_with_parent(leave: impl FnOnce() + Send + 'static) -> Result<()> {
     std::thread::Builder::new().name("forebay-parent".to_owned()).spawn(|| {
         let mut byte = [0];
         let _ = std::io::stdin().read(&mut byte);
+        leave();
         std::process::exit(0);
     })?;
     Ok(())

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_client::{Remote, TlsFiles};
-use forebay_core::{Error, Result};
+use forebay_core::Result;
 use forebay_dispatcher::{Dispatcher, Timing};
 use forebay_worker::{Functions, Worker};
 use tokio::runtime::Runtime;
@@ -16,6 +17,8 @@ use crate::lifetime::{exit_with_parent, stop_on_signal};
 
 /// Threads that drive a process's connections. Computing has its own.
 const NETWORK_THREADS: usize = 2;
+/// How long a worker that ends waits for rows to be written that a later one would find. Shorter than its parent waits.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// How a process relates to the one that started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,7 +82,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let (address, dispatcher) = Dispatcher::bind(options).await?;
-        settle(config.process, &address.to_string())?;
+        settle(config.process, &address.to_string(), || ())?;
         dispatcher.run(stop).await
     });
     runtime.shutdown_background();
@@ -91,13 +94,14 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
 /// # Errors
 /// Conflict when the port is taken; Version when the dispatcher is another version.
 pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Result<()> {
+    let cache = config.cache.open(&|error| tracing::warn!("{error}"))?;
+    let kept = cache.clone();
+    let flush = move || _ = kept.flush(FLUSH_MAX);
     let runtime = runtime("forebay-worker")?;
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
         let tls = config.tls.server()?;
         warn_of(config.listen, tls.is_some(), config.dispatcher.credentials.token.is_some());
-        let warn = |error: &Error| tracing::warn!(%error, "the cache's folder cannot be used");
-        let cache = config.cache.open(&warn)?;
         let options = forebay_worker::Options {
             dispatcher: config.dispatcher,
             tls,
@@ -110,10 +114,11 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             cache: Some(cache),
         };
         let worker = Worker::bind(options).await?;
-        settle(config.process, worker.address())?;
+        settle(config.process, worker.address(), flush.clone())?;
         worker.run(stop.cancelled_owned()).await
     });
     runtime.shutdown_background();
+    flush();
     served
 }
 
@@ -130,9 +135,9 @@ fn warn_of(listen: SocketAddr, tls: bool, tokens: bool) {
     tracing::warn!(%listen, "NOT SECURED: {open}; see docs/security.md");
 }
 
-fn settle(process: Process, address: &str) -> Result<()> {
+fn settle(process: Process, address: &str, leave: impl FnOnce() + Send + 'static) -> Result<()> {
     if process.exit_with_parent {
-        exit_with_parent()?;
+        exit_with_parent(leave)?;
     }
     tracing::info!(address, "listening");
     if process.announce { Announcement::print(address) } else { Ok(()) }

@@ -18,7 +18,7 @@ struct Started {
 pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
     init_logs("warn");
     if arguments.exit_with_parent {
-        forebay_server::exit_with_parent()?;
+        forebay_server::exit_with_parent(|| ())?;
     }
     let options = UpOptions {
         workers: arguments.workers.unwrap_or(1) as usize,
