@@ -2,8 +2,9 @@
 
     python bench/cache.py [--images 1000] [--rounds 3] [--dir /mnt/nvme] [--out bench/results/cache.json]
 
-The pipeline is W1 stopped before its random crop: JPEGs of 500 by 375 pixels, decoded. Every figure is of a process of its own,
-in turns, so that a machine that changes its speed changes all; medians are shown. CPU-seconds are those of the whole process.
+The pipeline is W1 stopped before its random crop: JPEGs of 500 by 375 pixels, decoded. Every figure is of a process of
+its own, in turns, so that a machine that changes its speed changes all; medians are shown. CPU-seconds are those of the
+whole process.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def compare(folder: Path, images: int, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measures and prints, or is the child that is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
+import pyarrow as pa
 import pytest
 from pictures import encoded, picture
 from pipelines import fingerprint, make, name, ragged
@@ -266,8 +269,6 @@ def late(row):
 
 def lines(file: Path) -> list[str]:
     """What is in a quarantine file, but for what names the pipeline and the job."""
-    import json
-
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return sorted(json.dumps({k: v for k, v in r.items() if k in ("sample", "epoch", "record")}) for r in found)
 
@@ -279,6 +280,163 @@ def test_an_error_names_the_sample_and_the_line_with_a_cache_behind_it(tmp_path)
             list(ds)
         assert caught.value.context["sample"] == "row 17"
         assert "test_cache.py" in caught.value.context["line"]
+
+
+# On disk.
+
+
+def large(log: Path):
+    """A costly function that gives 4 KiB for each sample."""
+
+    def costly(row):
+        with open(log, "a") as file:
+            file.write(f"{row['id']}\n")
+        return {"id": row["id"], "x": np.arange(1024, dtype=np.float32) * row["id"]}
+
+    return costly
+
+
+ROWS = 600
+
+
+def heavy(log: Path) -> fb.Dataset:
+    ds = fb.range(ROWS).map(large(log), schema={"id": "int64", "x": ("float32", (1024,))})
+    return ds.cache().shuffle().batch(16)
+
+
+def digest(batches) -> str:
+    return hashlib.sha256(repr(stream(batches)).encode()).hexdigest()
+
+
+def epochs(log: Path, count: int = 1, **variables: str) -> str:
+    """The digest of a stream that a process of its own reads."""
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from test_cache import digest, heavy
+        print(digest(heavy(Path({str(log)!r})).iter(seed=1, epochs={count})))
+    """
+    return run(script, **variables).split()[-1]
+
+
+#: In memory there is room for little, so that rows are found on disk.
+LITTLE = {"FOREBAY_CACHE_MEMORY": "64KiB"}
+
+
+def plain(log: Path, count: int = 1) -> str:
+    """What it must be: nothing is kept."""
+    return epochs(log, count, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0")
+
+
+def blocks(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.arrow"))
+
+
+def test_another_process_with_the_folder_computes_nothing_again(tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "kept"
+    want = plain(tmp_path / "plain", 2)
+    assert epochs(log, 2, FOREBAY_CACHE=str(folder)) == want
+    assert set(calls(log)) == {*range(ROWS)}
+    log.unlink()
+    assert epochs(log, 2, FOREBAY_CACHE=str(folder), **LITTLE) == want
+    assert not log.exists()
+    table = pa.ipc.open_file(blocks(folder)[0]).read_all()
+    assert {"id", "x"} <= set(table.column_names), "any Arrow library reads a block"
+
+
+def test_a_flipped_bit_costs_time_and_no_truth(tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "kept"
+    want = plain(tmp_path / "plain")
+    epochs(log, FOREBAY_CACHE=str(folder))
+    for place in (0.2, 0.5, 0.8):
+        for block in blocks(folder):
+            with open(block, "r+b") as file:
+                at = int(block.stat().st_size * place)
+                file.seek(at)
+                byte = file.read(1)
+                file.seek(at)
+                file.write(bytes([byte[0] ^ 16]))
+        log.unlink(missing_ok=True)
+        assert epochs(log, FOREBAY_CACHE=str(folder), **LITTLE) == want
+        assert calls(log), "what was damaged is computed again"
+
+
+def test_blocks_that_are_deleted_while_they_are_read(tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "kept"
+    epochs(log, FOREBAY_CACHE=str(folder))
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from test_cache import blocks, digest, heavy
+
+        def deleting(batches):
+            for i, batch in enumerate(batches):
+                if i == 9:
+                    [block.unlink() for block in blocks(Path({str(folder)!r}))]
+                yield batch
+
+        print(digest(deleting(heavy(Path({str(log)!r})).iter(seed=1, epochs=2))))
+    """
+    assert run(script, FOREBAY_CACHE=str(folder), **LITTLE).split()[-1] == plain(tmp_path / "plain", 2)
+
+
+def test_a_worker_that_is_killed_while_it_keeps_rows(tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "kept"
+    ds = heavy(log)
+    want = stream(ds.iter(seed=1, epochs=3))
+    for _ in range(2):
+        with fb.up(workers=2, threads=1, cache=folder, cache_memory="64KiB", cache_disk="1GiB") as pair:
+            got = []
+            for i, batch in enumerate(ds.distribute(pair, job=name(), seed=1, epochs=3)):
+                got.append(fingerprint(batch))
+                if i % 25 == 12:
+                    pair.kill_worker(0)
+                    pair.add_worker()
+            assert got == want
+    with fb.up(workers=1, cache=folder, cache_memory="64KiB") as one:
+        assert stream(ds.distribute(one, job=name(), seed=1, epochs=3)) == want
+    assert not list(folder.rglob("*.tmp")), "nobody left half a block behind"
+
+
+def test_a_cache_smaller_than_the_data_finds_what_fits(tmp_path):
+    want = plain(tmp_path / "plain", 3)
+    log = tmp_path / "log"
+    all_calls = sum(calls(tmp_path / "plain").values())
+    half = ROWS * 4096 // 2
+    assert epochs(log, 3, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY=str(half)) == want
+    share = sum(calls(log).values()) / all_calls
+    assert 1 / 3 < share < 0.8, f"one epoch in full, and of each other one about half: {share:.2f} of all calls"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"FOREBAY_CACHE_DISK": "100"}, {"FOREBAY_CACHE_DISK": "0"}, {"FOREBAY_CACHE_MEMORY": "1"}],
+    ids=lambda settings: "-".join(*settings.items()),
+)
+def test_a_quota_below_one_block_keeps_little_and_fails_nothing(settings, tmp_path):
+    folder = tmp_path / "kept"
+    assert epochs(tmp_path / "log", 2, FOREBAY_CACHE=str(folder), **settings) == plain(tmp_path / "plain", 2)
+
+
+def test_a_folder_that_cannot_be_used_is_a_warning(tmp_path, capfd):
+    (tmp_path / "file").write_text("in the way")
+    folder = str(tmp_path / "file" / "kept")
+    script = """
+        import warnings
+        import forebay as fb
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            ids = [sorted(int(row["id"]) for row in fb.range(5).cache().shuffle().iter(seed=s)) for s in range(2)]
+        print(ids, len(told), told[0].message)
+    """
+    said = run(script, FOREBAY_CACHE=folder)
+    assert said.startswith("[[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]] 1 ")
+    assert "nothing is kept on disk" in said
+    with fb.up(workers=1, cache=folder) as one:
+        assert len(list(fb.range(5).cache().distribute(one, job=name()))) == 5
+    assert "nothing is kept on disk" in capfd.readouterr().err
 
 
 # Frozen.
@@ -317,10 +475,8 @@ def test_what_is_frozen_does_not_depend_on_what_is_kept(photos, service):
         stream = [fingerprint(b) for b in ds.random_flip("image").drop("path").batch(6).iter(seed=3, epochs=3)]
         print(hashlib.sha256(repr(stream).encode()).hexdigest())
     """
-    import hashlib
-
-    digest = run(script, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0").strip()
-    assert digest == hashlib.sha256(repr(here).encode()).hexdigest(), "where nothing is ever kept"
+    there = run(script, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0").strip()
+    assert there == hashlib.sha256(repr(here).encode()).hexdigest(), "where nothing is ever kept"
 
 
 def draw(row, rng):
