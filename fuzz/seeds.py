@@ -236,6 +236,12 @@ def streams() -> None:
             keep("stream", f"{name}-{kind}", framed)
 
 
+def blocks() -> None:
+    """Blocks of the cache: one with a column of each kind, and one of rows that a filter removed."""
+    for path in (GOLDEN.parents[2] / "cache" / "tests" / "golden").glob("*-1.arrow"):
+        keep("block", path.stem.removesuffix("-1"), path.read_bytes())
+
+
 def indexes() -> None:
     """Indexes of each kind, without their first five and last 32 bytes; see `crates/io/src/index`."""
     computed, files, counted, groups = b"\1\x64\x08\0", b"\2\0\0\1", b"\4\0\0\1", b"\5\0\0\1"
@@ -258,4 +264,5 @@ if __name__ == "__main__":
     pipelines()
     messages()
     streams()
+    blocks()
     indexes()

@@ -101,6 +101,10 @@ impl Space {
         self.protected = prefixes;
     }
 
+    pub(crate) fn protects_any(&self) -> bool {
+        !self.protected.is_empty()
+    }
+
     /// Takes `bytes` that are taken already, whatever the quota.
     pub(crate) fn take(&mut self, bytes: u64) {
         self.used += bytes;

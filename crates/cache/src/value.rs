@@ -64,6 +64,11 @@ impl Uses {
         used.nanos_per_byte = Some(used.nanos_per_byte.map_or(cost, |old| old + (cost - old) * NEWEST));
     }
 
+    /// Returns the passes over any prefix since the start.
+    pub(crate) fn now(&self) -> f64 {
+        self.now
+    }
+
     /// Returns the passes over a prefix since the start.
     pub(crate) fn passes(&self, prefix: PrefixKey) -> f64 {
         self.prefixes.get(&prefix).map_or(0.0, |used| used.passes)

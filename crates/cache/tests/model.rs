@@ -68,7 +68,7 @@ fn half(prefix: &Arc<Prefix>, rows: &[u64], of: Option<u64>) {
     let keys: Vec<RowKey> = rows.iter().map(|&row| key(row)).collect();
     let look = prefix.look(&keys, &Memory::default());
     let Some(of) = of else { return };
-    let wanted = |i: &u32| rows[*i as usize] % of == 0 && !is_without(rows[*i as usize]);
+    let wanted = |i: &u32| rows[*i as usize].is_multiple_of(of) && !is_without(rows[*i as usize]);
     let there: Vec<u32> = look.claim.rows().iter().copied().filter(wanted).collect();
     let columns = columns(&there.iter().map(|&i| rows[i as usize]).collect::<Vec<_>>());
     assert!(look.claim.fulfil(&Computed { rows: &there, columns: &columns, without: &[], nanos: 1 }).is_empty());

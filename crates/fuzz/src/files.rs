@@ -84,6 +84,11 @@ fn read(draft: Draft) {
     }
 }
 
+/// A block of the cache: what it says of itself, and every row against its sum.
+pub(crate) fn block(data: &[u8]) {
+    let _ = forebay_cache::check_block(data);
+}
+
 pub(crate) fn tar(data: &[u8]) {
     let kept = keep(data);
     read(Draft::Tar { paths: vec![kept.path.clone()] });

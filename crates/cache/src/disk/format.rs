@@ -399,3 +399,61 @@ impl<F: ReadAt + ?Sized> Buffers<'_, F> {
         Ok(Layout { keys, sums: sums.chunks_exact(8).map(word).collect(), parts })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::check;
+    use crate::table::Part;
+
+    /// A block of three rows, and what it says of itself.
+    fn block() -> (Head, Table, Vec<RowKey>) {
+        let tensor = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, Some(2)] };
+        let text = Field { nullable: true, ..Field::new("text", Kind::Utf8) };
+        let fields = vec![Field::new("x", Kind::fixed(DType::Int16, &[2])), text, Field::new("image", tensor)];
+        let schema = Schema::new(fields).expect("names differ");
+        let even = |width, bytes: &[u8]| Part::Even { width, bytes: Buffer::from(bytes) };
+        let any = |starts: [i64; 4], bytes: &[u8]| Part::Any { starts: starts.into(), bytes: Buffer::from(bytes) };
+        let shape: Vec<u8> = [1i32, 2, 0, 2, 2, 2].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let parts = vec![
+            even(4, &[1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0]),
+            any([0, 3, 3, 3], "\u{fc}x".as_bytes()),
+            even(1, &[1, 1, 0]),
+            any([0, 2, 2, 6], &[9, 8, 7, 6, 5, 4]),
+            even(8, &shape),
+        ];
+        let key = |row| RowKey { file: FileKey::of("file:///a", 12, "etag"), row };
+        let (prefix, what) = (PrefixKey([7; 32]), "decode of /a".to_owned());
+        (Head { prefix, what, schema, without: false }, Table::new(parts, 3), [4, 0, 1 << 39].map(key).to_vec())
+    }
+
+    #[test]
+    fn whatever_byte_is_wrong_no_other_row_comes_of_it() {
+        let (head, table, keys) = block();
+        let bytes = encode(&head, &table, &keys).expect("a block");
+        let expected: Vec<(RowKey, u64)> = keys.iter().enumerate().map(|(i, key)| (*key, table.sum(key, i))).collect();
+        for at in 0..bytes.len() {
+            for bit in [1, 0x80] {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= bit;
+                let Ok((read, layout)) = open(&bytes[..]) else { continue };
+                if read == head && check(&bytes[..], &read, &layout).is_ok() {
+                    // It may say that it has fewer.
+                    let mut rows = layout.keys.into_iter().zip(layout.sums.iter().copied());
+                    assert!(rows.all(|row| expected.contains(&row)), "byte {at}");
+                }
+            }
+            let _ = open(&bytes[..at]).map(|(head, layout)| check(&bytes[..at], &head, &layout));
+        }
+    }
+
+    #[test]
+    fn rows_that_a_filter_removed_have_no_columns() {
+        let (head, _, keys) = block();
+        let head = Head { without: true, ..head };
+        let bytes = encode(&head, &Table::new(Vec::new(), 3), &keys).expect("a block");
+        let (read, layout) = open(&bytes[..]).expect("a block");
+        assert_eq!((&read, layout.parts.len(), &layout.keys), (&head, 0, &keys));
+        assert_eq!(check(&bytes[..], &read, &layout).expect("its sums"), 3);
+    }
+}

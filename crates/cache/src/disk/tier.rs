@@ -25,6 +25,9 @@ const BLOCK_BYTES: u64 = 32 << 20;
 /// But at least so many.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 
+/// How often the room of others is tried, in passes over any prefix.
+const PROBE_PASSES: f64 = 0.25;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Tier {
@@ -44,6 +47,8 @@ struct View {
     known: HashMap<Name, Known>,
     names: HashMap<u32, Name>,
     next: u32,
+    /// When the folder was last asked whether others still use what is theirs, in passes over any prefix.
+    probed: f64,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl Tier {
             Err(e) => (Folder::existing(&disk.folder).map_err(at)?, Some(e.to_string())),
         };
         let space = Space::new(disk.bytes);
-        let mut view = View { space, known: HashMap::new(), names: HashMap::new(), next: 0 };
+        let mut view = View { space, known: HashMap::new(), names: HashMap::new(), next: 0, probed: 0.0 };
         let contents = folder.scan().map_err(at)?;
         view.refresh(&contents);
         let tier = Self {
@@ -130,10 +135,18 @@ impl Tier {
         (self.corrupt.load(Ordering::Relaxed), self.other_format.load(Ordering::Relaxed))
     }
 
-    /// Says whether rows of a prefix would be written now.
+    /// Says whether rows of a prefix would be written now. Where others have the room, some are tried from time to time.
     pub(crate) fn wants(&self, cell: &Cell, bytes: u64, uses: &Mutex<Uses>) -> bool {
-        let room = || lock(&self.view).space.has_room(cell.key, bytes.min(self.block_bytes), &lock(uses));
-        self.queue.has_room(bytes) && lock(&self.stopped).is_none() && room()
+        if !self.queue.has_room(bytes) || lock(&self.stopped).is_some() {
+            return false;
+        }
+        let mut view = lock(&self.view);
+        let uses = lock(uses);
+        let due = view.space.protects_any() && uses.now() >= view.probed + PROBE_PASSES;
+        if due {
+            view.probed = uses.now();
+        }
+        due || view.space.has_room(cell.key, bytes.min(self.block_bytes), &uses)
     }
 
     /// Looks at the folder. Returns the blocks that are gone.

@@ -70,7 +70,7 @@ pub(crate) fn same(a: &[ArrayRef], b: &[ArrayRef]) -> bool {
 
 /// Rows of two files; every ninth is removed by a filter.
 pub(crate) fn key(row: u64) -> RowKey {
-    RowKey { file: FileKey::of(if row % 2 == 0 { "even" } else { "odd" }, 7, "etag"), row: row / 2 }
+    RowKey { file: FileKey::of(if row.is_multiple_of(2) { "even" } else { "odd" }, 7, "etag"), row: row / 2 }
 }
 
 pub(crate) fn is_without(row: u64) -> bool {
