@@ -234,7 +234,8 @@ impl Executable {
     ) -> Result<Chunk> {
         let locate = |e| self.locate(e);
         let id = |place: &Place| RowId { sample: rows.sample(place.row), epoch: place.epoch };
-        let (lost, places): (Vec<_>, Vec<_>) = places.into_iter().partition(|p| known.get(epoch, id(p)).is_some());
+        let is_lost = |place: &Place| !known.is_empty() && known.get(epoch, id(place)).is_some();
+        let (lost, places): (Vec<_>, Vec<_>) = places.into_iter().partition(is_lost);
         if !lost.is_empty() {
             let read = isolation.gather(rows, &lost).map_err(locate)?;
             isolation.set_source(&read);

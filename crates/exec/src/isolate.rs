@@ -252,8 +252,12 @@ impl Known {
         self.0.entry((epoch.0, row)).or_insert(error);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn get(&self, epoch: Epoch, row: RowId) -> Option<&Error> {
-        if self.0.is_empty() { None } else { self.0.get(&(epoch.0, row)) }
+        if self.is_empty() { None } else { self.0.get(&(epoch.0, row)) }
     }
 }
 
