@@ -34,8 +34,9 @@ fn measure(name: &str, cache: &Cache, width: usize, rows: u64, morsel: usize) {
         let look = prefix.look(&keys, &memory);
         look.claim.fulfil(&Computed { rows: &claimed, columns: &[column], without: &[], nanos: 1 });
         filled.push(began.elapsed());
+        // Nothing is computed here, so the disk would be too slow.
+        assert!(cache.flush(Duration::from_secs(60)));
     }
-    assert!(cache.flush(Duration::from_secs(60)));
     println!("{name}: {:.2} ms to look in vain and keep {morsel} rows of {width} bytes", median(filled));
     let ask = |prefix: &Arc<Prefix>, round: u64| {
         let keys: Vec<RowKey> = (0..morsel as u64).map(|i| key(mix64(i << 32 | round) % rows)).collect();
@@ -74,6 +75,6 @@ fn main() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk { folder: folder.path().to_owned(), bytes: 4 << 30 };
         let disk = Cache::open(&Options { memory: 0, disk: Some(disk) }).expect("opens");
-        measure("disk", &disk, width, rows.min(400 * morsel as u64), morsel);
+        measure("disk", &disk, width, rows.min(1 << 19), morsel);
     }
 }

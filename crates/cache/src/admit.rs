@@ -8,8 +8,8 @@ use std::sync::Arc;
 use forebay_data::Memory;
 
 use crate::disk::{Message, Rows};
-use crate::index::{Number, ROW_BYTES, Segment};
-use crate::lock::write;
+use crate::index::{Number, ROW_BYTES, Segment, Whereabouts};
+use crate::lock::{read, write};
 use crate::shared::{Cell, Shared};
 use crate::space::LastHit;
 use crate::stats::add;
@@ -44,14 +44,22 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
         add(&cell.counters.disk_refused, rows.len());
     }
     let kept = if to_disk { rows } else { &rows[..fit] };
-    (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept), bytes, to_disk })
+    // What only waits to be written is made where the last one was: fresh pages cost more than the copy.
+    let memory = if bytes == 0 { shared.passing() } else { &Memory::default() };
+    (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept, memory), bytes, to_disk })
 }
 
 /// Keeps rows that were read from disk in memory, if nobody has to make room.
 pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) {
-    let bytes = needed(table, rows);
+    let rows: Vec<(Number, u32)> = {
+        let index = read(&cell.index);
+        // Whoever asked at the same time may have been faster.
+        let on_disk = |number| matches!(index.whereabouts(number), Whereabouts::Disk(_));
+        rows.iter().copied().filter(|(number, _)| on_disk(*number)).collect()
+    };
+    let bytes = needed(table, &rows);
     if !rows.is_empty() && shared.reserve_free(bytes) {
-        let segment = segment(shared, cell, table, rows);
+        let segment = segment(shared, cell, table, &rows, &Memory::default());
         let id = write(&cell.index).add_segment(segment.clone());
         shared.hold(cell, id, bytes, segment.last_hit.clone());
     }
@@ -86,16 +94,16 @@ impl Kept {
 }
 
 /// Returns a copy of some rows of a table.
-pub(crate) fn copy(cell: &Cell, table: &Table, rows: &[(Number, u32)]) -> Table {
+pub(crate) fn copy(cell: &Cell, table: &Table, rows: &[(Number, u32)], memory: &Memory) -> Table {
     let places: Vec<Place> = rows.iter().map(|(_, row)| Place { table: 0, row: *row }).collect();
-    Table::gather(&cell.shapes, &[table], &places, &Memory::default())
+    Table::gather(&cell.shapes, &[table], &places, memory)
 }
 
-fn segment(shared: &Shared, cell: &Cell, table: &Table, rows: &[(Number, u32)]) -> Arc<Segment> {
+fn segment(shared: &Shared, cell: &Cell, table: &Table, rows: &[(Number, u32)], memory: &Memory) -> Arc<Segment> {
     let last_hit = Arc::new(LastHit::default());
     last_hit.set(shared.passes(cell));
     let numbers = rows.iter().map(|(number, _)| *number).collect();
-    Arc::new(Segment { table: copy(cell, table, rows), numbers, last_hit })
+    Arc::new(Segment { table: copy(cell, table, rows, memory), numbers, last_hit })
 }
 
 fn needed(table: &Table, rows: &[(Number, u32)]) -> u64 {

@@ -15,7 +15,8 @@ use crate::{PrefixKey, Stats};
 /// How much may be kept, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The most bytes of memory that rows take, with what is needed to find them.
+    /// The most bytes of memory that rows take, with what is needed to find them. To find rows on disk, up to 64 MiB are taken
+    /// even where this is less.
     pub memory: u64,
     /// The local disk, if it is used.
     pub disk: Option<Disk>,
@@ -26,7 +27,8 @@ pub struct Options {
 pub struct Disk {
     /// The folder; it is made when it is not there.
     pub folder: PathBuf,
-    /// The most bytes that the blocks in it take together.
+    /// The most bytes that the blocks in it take together. A block has a few KiB besides its rows: far below 1 MiB nothing is
+    /// kept.
     pub bytes: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::admit::{admit, copy, write_without};
 use crate::flight::{Flight, Landed};
 use crate::found::Found;
 use crate::index::{NO_NUMBER, Number, ROW_BYTES};
-use crate::lock::{read, write};
+use crate::lock::{deadline, read, write};
 use crate::prefix::{Asking, Look, Prefix};
 use crate::shared::Cell;
 use crate::stats::add;
@@ -95,7 +95,9 @@ impl Claim {
         let prefix = self.prefix.clone();
         let (shared, cell) = (&prefix.shared, &prefix.cell);
         let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
-        shared.computed(cell, computed.nanos, table.bytes() as u64);
+        if table.bytes() > 0 {
+            shared.computed(cell, computed.nanos, table.bytes() as u64);
+        }
         let rows = self.numbered(computed.rows);
         let kept = if self.flight.is_overtaken() {
             admit(shared, cell, &table, &self.still_ours(&rows))
@@ -162,7 +164,7 @@ impl Drop for Claim {
 
 /// Copies rows for those who wait: what the caller has is written to by whoever gets it next.
 fn hand_over(cell: &Cell, table: &Table, rows: &[(Number, u32)], without: Vec<Number>) -> Landed {
-    let table = Some(copy(cell, table, rows));
+    let table = Some(copy(cell, table, rows, &Memory::default()));
     let rows: HashMap<Number, u32> = (0..).zip(rows).map(|(i, (number, _))| (*number, i)).collect();
     Landed { table, rows, without: without.into_iter().collect() }
 }
@@ -191,7 +193,7 @@ impl Pending {
     /// Waits for them, `limit` in all from the first wait of a question on. What was given up by then, or is late, is for the
     /// caller to compute.
     pub fn wait(self, limit: Duration, memory: &Memory) -> Look {
-        let until = self.until.unwrap_or_else(|| Instant::now() + limit);
+        let until = self.until.unwrap_or_else(|| deadline(limit));
         let landed: Vec<_> = self.flights.iter().map(|flight| flight.wait(until)).collect();
         let overdue = landed.iter().any(Option::is_none);
         let cell = &self.prefix.cell;

@@ -77,8 +77,8 @@ pub(crate) struct Index {
     keys: Vec<FileKey>,
     rows: HashMap<Number, Entry, BuildHasherDefault<Mixed>>,
     pub(crate) flying: HashMap<Number, Arc<Flight>, BuildHasherDefault<Mixed>>,
-    segments: HashMap<u32, Arc<Segment>>,
-    blocks: HashMap<u32, Arc<Block>>,
+    segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
+    blocks: HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>,
     next: u32,
     without: u64,
 }
@@ -229,14 +229,18 @@ impl Index {
         self.rows.entry(number).or_insert(Entry { memory: Spot::NOWHERE, disk: Spot::NOWHERE })
     }
 
-    /// Blocks have rising numbers. Four thousand million are more than any disk has room for.
+    /// Segments have rising numbers, till these begin anew.
     fn next_id(&mut self) -> u32 {
-        self.next = (self.next + 1) % u32::MAX;
-        self.next
+        loop {
+            self.next = (self.next + 1) % u32::MAX;
+            if !self.segments.contains_key(&self.next) {
+                return self.next;
+            }
+        }
     }
 }
 
-/// The hash of a number that no stranger chooses: file keys are hashes, and rows are counted.
+/// The hash of a number that no stranger chooses: file keys are hashes, rows and blocks are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Mixed(u64);
 
@@ -255,6 +259,10 @@ impl Hasher for Mixed {
 
     fn write_u64(&mut self, n: u64) {
         self.0 = mix64(self.0 ^ n);
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
     }
 
     fn write_usize(&mut self, n: usize) {

@@ -1,6 +1,7 @@
 //! Asking for rows of a prefix: what is there, what the caller is to compute, what others are computing.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use forebay_data::{Memory, Schema};
 use crate::RowKey;
 use crate::claim::Claim;
 use crate::found::Found;
-use crate::index::{FILE_BYTES, NO_NUMBER, Number, Numbering, Segment, Spot, Whereabouts};
+use crate::index::{FILE_BYTES, Index, Mixed, NO_NUMBER, Number, Numbering, Spot, Whereabouts};
 use crate::lock::{read, write};
 use crate::shared::{Cell, InUse, Shared};
 use crate::stats::add;
@@ -76,7 +77,7 @@ impl Prefix {
 
     /// Adds to `found` those of `rows` that are there, and claims the others.
     pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
-        let mut answer = Answer { found, tables: HashMap::new(), last: None, passes: asking.passes };
+        let mut answer = Answer { found, tables: HashMap::default(), last: None, passes: asking.passes };
         let missing = self.find(&mut answer, rows, asking.memory);
         let claim = self.claim(&mut answer, missing, &asking);
         Look { found: answer.found, claim }
@@ -90,10 +91,10 @@ impl Prefix {
             let index = read(&self.cell.index);
             for (row, number) in rows {
                 match index.whereabouts(number) {
-                    Whereabouts::Memory(spot) => hits += usize::from(answer.take(row, spot, index.segment(spot.block))),
+                    Whereabouts::Memory(spot) if answer.take(row, spot, &index) => hits += 1,
+                    Whereabouts::Disk(spot) if stored.want(row, number, spot, &index) => {}
                     Whereabouts::Without => without.push(row),
-                    Whereabouts::Disk(spot) => stored.want(row, number, spot, &index),
-                    Whereabouts::Missing => missing.push((row, number)),
+                    _ => missing.push((row, number)),
                 }
             }
         }
@@ -120,10 +121,10 @@ impl Prefix {
         let mut index = write(&self.cell.index);
         for (row, number) in rows {
             match index.whereabouts(number) {
-                Whereabouts::Memory(spot) => _ = answer.take(row, spot, index.segment(spot.block)),
+                Whereabouts::Memory(spot) if answer.take(row, spot, &index) => {}
                 Whereabouts::Without => answer.found.add_without(&[row]),
-                Whereabouts::Disk(_) | Whereabouts::Missing if number == NO_NUMBER => claim.add(row, number),
-                Whereabouts::Disk(_) | Whereabouts::Missing => match index.flying.get(&number) {
+                _ if number == NO_NUMBER => claim.add(row, number),
+                _ => match index.flying.get(&number) {
                     // The same row twice in one question: it is computed twice, and kept once.
                     Some(flight) if Arc::ptr_eq(flight, claim.flight()) => claim.add(row, NO_NUMBER),
                     Some(flight) if !asking.overdue => claim.join(row, number, flight),
@@ -155,23 +156,23 @@ pub(crate) struct Asking<'a> {
 pub(crate) struct Answer {
     pub(crate) found: Found,
     /// The table of each segment that rows were found in.
-    tables: HashMap<u32, u32>,
+    tables: HashMap<u32, u32, BuildHasherDefault<Mixed>>,
     last: Option<(u32, u32)>,
     pub(crate) passes: f64,
 }
 
 impl Answer {
     /// Takes a row from a segment, if that is there.
-    fn take(&mut self, row: u32, spot: Spot, segment: Option<&Arc<Segment>>) -> bool {
-        let Some(segment) = segment else { return false };
-        let table = match self.last {
-            Some((block, table)) if block == spot.block => table,
-            _ => {
-                let (found, passes) = (&mut self.found, self.passes);
-                *self.tables.entry(spot.block).or_insert_with(|| {
-                    segment.last_hit.set(passes);
-                    found.push(segment.table.clone(), false)
-                })
+    fn take(&mut self, row: u32, spot: Spot, index: &Index) -> bool {
+        let known = self.last.filter(|(block, _)| *block == spot.block).map(|(_, table)| table);
+        let table = match known.or_else(|| self.tables.get(&spot.block).copied()) {
+            Some(table) => table,
+            None => {
+                let Some(segment) = index.segment(spot.block) else { return false };
+                segment.last_hit.set(self.passes);
+                let table = self.found.push(segment.table.clone(), false);
+                self.tables.insert(spot.block, table);
+                table
             }
         };
         self.last = Some((spot.block, table));

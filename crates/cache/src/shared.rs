@@ -1,7 +1,7 @@
 //! What the prefixes of a cache have in common: quotas, how each was used, the disk.
 //!
-//! Locks: `memory`, then `uses`; the disk's accounts, then `uses`; the index of a prefix alone, never with these or with
-//! another's.
+//! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; and else the
+//! index of a prefix alone, never with another's.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use forebay_core::Result;
-use forebay_data::Schema;
+use forebay_data::{Memory, Schema};
 
 use crate::disk::{Block, Layout, Tier, Trouble, Unread, open};
 use crate::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
@@ -50,9 +50,13 @@ pub(crate) struct InUse(Option<Arc<File>>);
 pub(crate) struct Shared {
     memory: Mutex<Space>,
     memory_quota: u64,
+    /// Where rows are copied to that only wait to be written.
+    passing: Memory,
     index_bytes: AtomicU64,
     uses: Mutex<Uses>,
     cells: Mutex<HashMap<PrefixKey, Arc<Cell>>>,
+    /// Held while somebody begins to use a prefix: its blocks are looked at once.
+    beginning: Mutex<()>,
     disk: Option<Tier>,
 }
 
@@ -61,15 +65,21 @@ impl Shared {
         Ok(Self {
             memory: Mutex::new(Space::new(options.memory)),
             memory_quota: options.memory,
+            passing: options.disk.as_ref().map_or_else(Memory::default, |_| Memory::reused()),
             index_bytes: AtomicU64::new(0),
             uses: Mutex::default(),
             cells: Mutex::default(),
+            beginning: Mutex::default(),
             disk: options.disk.as_ref().map(Tier::open).transpose()?,
         })
     }
 
     pub(crate) fn disk(&self) -> Option<&Tier> {
         self.disk.as_ref()
+    }
+
+    pub(crate) fn passing(&self) -> &Memory {
+        &self.passing
     }
 
     pub(crate) fn uses(&self) -> &Mutex<Uses> {
@@ -90,6 +100,7 @@ impl Shared {
                 users: Mutex::default(),
             })
         };
+        let _beginning = lock(&self.beginning);
         let cell = lock(&self.cells).entry(key).or_insert_with(new).clone();
         let in_use = self.use_cell(&cell);
         self.leave_unused();
@@ -198,6 +209,9 @@ impl Shared {
 
     /// Lets the rows of a block be found, if there is memory for that.
     fn index_block(&self, cell: &Cell, index: &mut Index, id: u32, block: Block) {
+        if index.block(id).is_some() {
+            return;
+        }
         let any = cell.shapes.iter().filter(|shape| **shape == Shape::Any).count() as u64;
         let row_bytes = ROW_BYTES + WORD_BYTES * (1 + any);
         let index_bytes = BLOCK_BYTES + block.numbers.len() as u64 * row_bytes;

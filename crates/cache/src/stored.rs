@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use forebay_data::Memory;
 
 use crate::admit::promote;
 use crate::disk::{Block, Layout, Reading, Trouble, Want, are_right};
-use crate::index::{Index, Number, Spot};
+use crate::index::{Index, Mixed, Number, Spot};
 use crate::prefix::Answer;
 use crate::shared::{Cell, Shared};
 use crate::space::Victim;
@@ -19,16 +20,16 @@ use crate::table::Place;
 pub(crate) struct Stored {
     blocks: Vec<(u32, Arc<Block>, Vec<Want>)>,
     /// The place of a block in `blocks`.
-    places: HashMap<u32, usize>,
+    places: HashMap<u32, usize, BuildHasherDefault<Mixed>>,
     last: Option<(u32, usize)>,
     /// The rows, by their slots.
     rows: Vec<(u32, Number)>,
 }
 
 impl Stored {
-    /// Adds a row that the index says is on disk.
-    pub(crate) fn want(&mut self, row: u32, number: Number, spot: Spot, index: &Index) {
-        let Some(block) = index.block(spot.block) else { return };
+    /// Adds a row that the index says is on disk, if its block is there.
+    pub(crate) fn want(&mut self, row: u32, number: Number, spot: Spot, index: &Index) -> bool {
+        let Some(block) = index.block(spot.block) else { return false };
         let place = match self.last {
             Some((id, place)) if id == spot.block => place,
             _ => *self.places.entry(spot.block).or_insert_with(|| {
@@ -40,6 +41,7 @@ impl Stored {
         let want = Want { slot: self.rows.len(), row: spot.row as usize, key: index.key_of(number) };
         self.blocks[place].2.push(want);
         self.rows.push((row, number));
+        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {

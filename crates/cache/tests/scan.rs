@@ -49,7 +49,7 @@ fn prefix(cache: &Cache, n: u8, rows: u64) -> Arc<Prefix> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     /// Less a morsel for what is cut off, and less what finds rows.
     #[test]

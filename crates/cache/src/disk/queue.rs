@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::index::{Number, Segment};
-use crate::lock::lock;
+use crate::lock::{deadline, lock};
 use crate::shared::Cell;
 
 /// Rows that wait to be written hold at most so much memory, beyond the quota.
@@ -108,7 +108,7 @@ impl Queue {
 
     /// Asks for everything to be written, and waits for it at most `limit`. Says whether it was.
     pub(crate) fn flush(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let until = deadline(limit);
         let mut state = lock(&self.state);
         state.asked += 1;
         let asked = state.asked;
@@ -130,7 +130,7 @@ impl Queue {
 
     /// Takes no more, and waits at most `limit` for the writer to end.
     pub(crate) fn close(&self, limit: Duration) {
-        let until = Instant::now() + limit;
+        let until = deadline(limit);
         let mut state = lock(&self.state);
         state.closing = true;
         self.changed.notify_all();

@@ -203,7 +203,14 @@ impl Tier {
 
     /// Takes a block in that was published, for which room was made.
     pub(crate) fn add(&self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {
-        lock(&self.view).add(name, bytes, last_hit)
+        let mut view = lock(&self.view);
+        // Whoever looked at the folder since has it already.
+        if let Some(known) = view.known.get(&name) {
+            let id = known.id;
+            view.space.give_back(bytes);
+            return id;
+        }
+        view.add(name, bytes, last_hit)
     }
 
     /// Returns the room of a block that was not published.

@@ -168,8 +168,8 @@ fn publish(
         }
         Ok(Some(_)) => {}
         Ok(None) => refused(rows),
-        // Whoever has the folder's lock does not move: perhaps another time.
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => refused(rows),
+        // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => refused(rows),
         Err(e) => {
             refused(rows);
             tier.stop(&e.to_string());
