@@ -61,7 +61,16 @@ impl UpOptions {
     /// Returns the defaults, for children that begin with `command`.
     pub fn new(command: Vec<String>) -> Self {
         let (policy, cache) = (Policy::default(), CacheConfig::default());
-        Self { command, workers: Workers::Fixed(1), threads: 0, port: 0, state_dir: None, respawn: false, cache, policy }
+        Self {
+            command,
+            workers: Workers::Fixed(1),
+            threads: 0,
+            port: 0,
+            state_dir: None,
+            respawn: false,
+            cache,
+            policy,
+        }
     }
 }
 
