@@ -291,7 +291,7 @@ def large(log: Path):
     def costly(row):
         with open(log, "a") as file:
             file.write(f"{row['id']}\n")
-        return {"id": row["id"], "x": np.arange(1024, dtype=np.float32) * row["id"]}
+        return {"id": row["id"], "x": np.arange(1024, dtype=np.float32) * np.float32(row["id"])}
 
     return costly
 
