@@ -74,5 +74,5 @@ def test_what_makes_no_sense_is_refused() -> None:
         fb.up(workers=2, max_workers=3)
     with pytest.raises(InvalidPipelineError, match="max_workers=0 is out of range"):
         fb.up(workers="auto", max_workers=0)
-    with pytest.raises(InvalidPipelineError, match="'best' is no policy"):
+    with pytest.raises(InvalidPipelineError, match='"best" is no policy'):
         fb.up(workers="auto", policy="best")

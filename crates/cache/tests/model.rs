@@ -78,8 +78,13 @@ fn half(prefix: &Arc<Prefix>, rows: &[u64], of: Option<u64>) {
 fn check_quotas(cache: &Cache, folder: &std::path::Path) {
     let stats = cache.stats();
     assert!(stats.memory.bytes - stats.index_bytes <= stats.memory.quota, "{stats:?}");
-    let bytes: u64 = blocks(folder).iter().map(|(_, bytes)| bytes).sum();
-    assert!(bytes <= DISK, "{bytes}");
+    // A block that was found to be damaged is none, and its file goes soon.
+    let bytes = || blocks(folder).iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let end = std::time::Instant::now() + LIMIT;
+    while bytes() > DISK {
+        assert!(std::time::Instant::now() < end, "{}", bytes());
+        std::thread::yield_now();
+    }
 }
 
 fn run(steps: Vec<Step>) {

@@ -35,7 +35,7 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
 fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
     let mut world = World::new();
     assert_eq!(world.state.wanted(world.now).wanted, 0, "jobs of which nothing is known may come back any moment");
-    world.now = world.now + Timing::default().consumer_timeout;
+    world.pass(Timing::default().consumer_timeout, None);
     assert_eq!(world.state.wanted(world.now).wanted, 1, "nobody reads");
     world.hello(0);
     world.attach(ENDLESS, 0, 3);
