@@ -83,7 +83,7 @@ class JobStatus:
         state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
         epochs: How many it has; `None` is without end.
         seed: Its seed.
-        raced: The splits that were given to a second worker because the first was late.
+        raced: The splits that were given to a second worker because the first was late, or had others to do first.
         consumers: Its readers.
         tenant: Whose it is; empty where the service has no tokens.
         key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they

@@ -143,7 +143,7 @@ struct Job {
     /// Whether splits are of unknown length: computed as their reader takes them.
     streamed: bool,
     pace: Pace,
-    /// Splits that were raced, since this process began.
+    /// Splits that a second worker got because the first was late, or had others to do, since this process began.
     raced: u64,
     /// What is measured, and what was decided on it.
     load: Load,

@@ -37,9 +37,7 @@ impl State {
             let Some(place) = idle.iter().position(|id| self.may_race(now, key, *id)) else { continue };
             let worker = idle.remove(place);
             self.grant(now, key.0, key.1, worker, out);
-            if let Some(job) = self.jobs.get_mut(&key.0.0) {
-                job.raced += 1;
-            }
+            self.count_second(key);
             self.set_slow(key, out);
         }
     }
@@ -104,6 +102,14 @@ impl State {
             }
             let dropped = consumer.release(key.1);
             self.revoke_all(key.0, dropped, out);
+            self.count_second(key);
+        }
+    }
+
+    /// A split goes to a second worker. The first may have begun with it since its last heartbeat.
+    pub(super) fn count_second(&mut self, key: SplitKey) {
+        if let Some(job) = self.jobs.get_mut(&key.0.0) {
+            job.raced += 1;
         }
     }
 

@@ -29,6 +29,7 @@ impl State {
             let dropped = self.consumer_mut(key.0).map(|c| c.release(key.1)).unwrap_or_default();
             self.revoke_all(key.0, dropped, out);
             self.grant(now, key.0, key.1, id, out);
+            self.count_second(key);
         }
     }
 

@@ -462,7 +462,7 @@ pub struct JobStatus {
     pub consumers: ::prost::alloc::vec::Vec<ConsumerStatus>,
     #[prost(uint64, tag = "6")]
     pub seed: u64,
-    /// Splits that were given to a second worker because the first was late, since the dispatcher started.
+    /// Splits that a second worker got because the first was late, or had others to do, since the dispatcher started.
     #[prost(uint64, tag = "7")]
     pub raced: u64,
     #[prost(string, tag = "8")]
