@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use forebay_core::{Clock, Error, Result, SystemClock};
+use forebay_core::{Clock, Error, Result, SystemClock, Ticks};
 use forebay_proto::worker_message::Message;
 use forebay_proto::{Remote, WorkerEvent, WorkerMessage, attempt, client, to_error};
 use tokio::sync::{mpsc, watch};
@@ -16,6 +16,12 @@ use crate::talk::Talk;
 const OUTBOX_MAX: usize = 256;
 /// How long the dispatcher may take to welcome a worker.
 const WELCOME_MAX: Duration = Duration::from_secs(30);
+
+/// How often it is told that there is no session, while the cause is the same.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// What was told last of a session that could not be had, and when.
+type Told = Option<(String, Ticks)>;
 
 /// The session and what it speaks for.
 pub(crate) struct Session {
@@ -35,19 +41,24 @@ impl Session {
     /// Safe: the dispatcher sees the connection end.
     pub(crate) async fn run(mut self) -> Result<()> {
         let clock = SystemClock::default();
+        let mut told = Told::None;
         loop {
-            let error = match self.once(&clock).await {
+            let error = match self.once(&clock, &mut told).await {
                 Ok(()) => Error::unavailable("the dispatcher ended the session"),
                 Err(e) => e,
             };
             let (message, held) = (error.message().to_owned(), self.talk.shelf.leases().len());
             let pause = self.talk.broken(error)?;
-            tracing::warn!(dispatcher = self.dispatcher.address, error = message, held, "no session; trying again");
+            let now = clock.now();
+            if told.as_ref().is_none_or(|(last, at)| *last != message || now - *at >= TOLD_EVERY) {
+                tracing::warn!(dispatcher = self.dispatcher.address, error = message, held, "no session; trying again");
+                told = Some((message, now));
+            }
             tokio::time::sleep(pause).await;
         }
     }
 
-    async fn once(&mut self, clock: &SystemClock) -> Result<()> {
+    async fn once(&mut self, clock: &SystemClock, told: &mut Told) -> Result<()> {
         let link = attempt(&self.dispatcher).await?;
         let (out, outbox) = mpsc::channel(OUTBOX_MAX);
         let out = Outbox(out);
@@ -62,6 +73,7 @@ impl Session {
         let every = self.talk.welcome(clock.now(), welcome)?;
         let worker = format!("{:032x}", self.talk.worker().0);
         tracing::info!(dispatcher = self.dispatcher.address, worker, "session open");
+        *told = None;
         self.serve(clock, &out, &mut events, every).await.map_err(|e| match e {
             Broken::Status(status) => failed(status),
             Broken::Error(error) => error,

@@ -311,6 +311,8 @@ def up(
         raise InvalidPipelineError(
             f"up: max_workers={max_workers!r} goes with workers='auto'", {"hint": "leave one of them out"}
         )
+    if isinstance(workers, str) and workers != "auto":
+        raise InvalidPipelineError(f"up: workers={workers!r} is no number", {"hint": 'use 0..=1024, or "auto"'})
     count = None if workers == "auto" else arguments.whole(workers, "up", "workers", 0, 1024)
     most = 0 if max_workers is None else arguments.whole(max_workers, "up", "max_workers", 1, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")

@@ -179,7 +179,11 @@ impl Copied {
     fn of(file: &Path) -> Result<Self> {
         let cannot = |e: std::io::Error| {
             let kind = Error::from(std::io::Error::from(e.kind())).kind();
-            Error::new(kind, format!("cannot read the ledger: {e}")).with("file", file.display())
+            let error = match kind {
+                ErrorKind::NotFound => Error::new(kind, "there is no such ledger"),
+                _ => Error::new(kind, format!("cannot read the ledger: {e}")),
+            };
+            error.with("file", file.display()).hint("name a dispatcher's state folder, or the ledger in it")
         };
         let original = File::open(file).map_err(cannot)?;
         match original.try_lock_shared() {

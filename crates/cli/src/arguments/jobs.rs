@@ -1,0 +1,132 @@
+//! What a service does, and scripts that use it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Access;
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  forebay jobs
+  forebay workers --service forebay://10.0.0.5:7070 --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(crate) struct List {
+    /// The service: forebay://host:port or host:port; several dispatchers with commas between them
+    #[arg(long, env = "FOREBAY_SERVICE", default_value = "forebay://127.0.0.1:7070", value_name = "ADDRESS")]
+    pub(crate) service: String,
+    /// How long to wait for it, in seconds
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) timeout: f64,
+    #[command(flatten)]
+    pub(crate) access: Access,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const JOBS_EXAMPLES: &str = "\
+Examples:
+  forebay jobs
+  forebay jobs show resnet50          how many workers it gets, and why
+  forebay jobs --service forebay://10.0.0.5:7070 --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) what: Option<JobsAction>,
+    #[command(flatten)]
+    pub(crate) list: List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsAction {
+    /// Show one job, with each decision on how many workers it gets, and the figures that it was taken on
+    Show(ShowJob),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES)]
+pub(crate) struct ShowJob {
+    /// The job
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) list: List,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  forebay run train.py --epochs 3
+  forebay run --service forebay://10.0.0.5:7070 train.py
+  forebay run --workers 2 train.py    with a service that ends with the script";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// The service that the script finds in FOREBAY_SERVICE
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "workers")]
+    pub(crate) service: Option<String>,
+    /// Start a service with this many workers for the script
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) workers: Option<u32>,
+    /// The script
+    pub(crate) file: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  forebay explain train.py
+  forebay explain train.py --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct Explain {
+    /// The script
+    pub(crate) file: PathBuf,
+    /// Also show how an epoch is cut into splits, which indexes the source
+    #[arg(long)]
+    pub(crate) splits: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const QUARANTINE_EXAMPLES: &str = "\
+Examples:
+  forebay quarantine ls                               of quarantine-*.jsonl in this folder
+  forebay quarantine show bad.jsonl --sample 'row 7'  its error and its record
+  forebay quarantine retry bad.jsonl                  runs the pipeline's row ops on each record, here
+
+`retry` loads the functions that the file holds: use it on files that you trust. It exits with 1 while samples fail.";
+
+#[derive(Debug, Args)]
+#[command(after_help = QUARANTINE_EXAMPLES)]
+pub(crate) struct Quarantine {
+    /// What to do
+    #[arg(value_enum)]
+    pub(crate) action: QuarantineAction,
+    /// The files [default: quarantine-*.jsonl in this folder]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only the sample of this name, or number
+    #[arg(long)]
+    pub(crate) sample: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum QuarantineAction {
+    /// One line for each sample
+    Ls,
+    /// Errors and records in full
+    Show,
+    /// Try them again
+    Retry,
+}

@@ -1,0 +1,155 @@
+//! The processes of a service: all of them at once, a dispatcher, a worker.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use forebay_server::Policy;
+
+use super::{Access, Cache, Identity, Process};
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  forebay up                          one worker, with a thread for every core
+  forebay up --workers 4 --threads 2  four workers of two threads
+  forebay up --workers auto           as many as the jobs need, up to one for every core
+  forebay up --state-dir ./state      jobs survive a restart
+  forebay up --cache /mnt/nvme/cache  what cache() keeps does, too
+
+Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
+
+#[derive(Debug, Args)]
+#[command(after_help = UP_EXAMPLES)]
+pub(crate) struct Up {
+    /// Workers, or `auto`: as many as the jobs need [default: 1]
+    #[arg(long, env = "FOREBAY_WORKERS", value_name = "N|auto", value_parser = worker_count)]
+    pub(crate) workers: Option<WorkerCount>,
+    /// The most workers there may be with `--workers auto` [default: the cores]
+    #[arg(long, env = "FOREBAY_MAX_WORKERS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) max_workers: Option<u32>,
+    /// Who decides how many are wanted: forebay, cachew, hpa or static:N
+    #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
+    #[arg(long, env = "FOREBAY_PORT", default_value_t = 7070)]
+    pub(crate) port: u16,
+    /// Folder of the dispatcher's state [default: a temporary one]
+    #[arg(long, env = "FOREBAY_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Threads that compute, in each worker; 0 shares out the cores, and is 1 with `--workers auto`
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) cache: Cache,
+    /// Print the addresses and processes as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End when stdin ends
+    #[arg(long, hide = true)]
+    pub(crate) exit_with_parent: bool,
+}
+
+/// How many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkerCount {
+    Fixed(u32),
+    Auto,
+}
+
+fn worker_count(text: &str) -> std::result::Result<WorkerCount, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(WorkerCount::Auto),
+        Ok(workers) if workers <= 1024 => Ok(WorkerCount::Fixed(workers)),
+        _ => Err("use 0 to 1024, or auto".to_owned()),
+    }
+}
+
+fn policy(text: &str) -> std::result::Result<Policy, String> {
+    text.parse().map_err(|_| "use forebay, cachew, hpa, or static:N with N from 1 on".to_owned())
+}
+
+const DISPATCHER_EXAMPLES: &str = "\
+Examples:
+  forebay dispatcher --state-dir /var/lib/forebay
+  forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state \\
+    --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json
+  forebay dispatcher --listen 0.0.0.0:7070 --store etcd://e1:2379,e2:2379,e3:2379/forebay
+
+With --store, start two or three: one leads, the others wait to take over. Workers and clients are given the addresses
+of all of them, with commas between: docs/operations.md.";
+
+#[derive(Debug, Args)]
+#[command(after_help = DISPATCHER_EXAMPLES)]
+pub(crate) struct Dispatcher {
+    /// Where it listens; port 0 takes any free one
+    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070")]
+    pub(crate) listen: SocketAddr,
+    /// Folder of its state; one dispatcher at a time
+    #[arg(long, env = "FOREBAY_STATE_DIR", default_value = "forebay-state")]
+    pub(crate) state_dir: PathBuf,
+    /// Keep the state in etcd instead, for several dispatchers; the folder is then a cache of this one's own
+    #[arg(long, env = "FOREBAY_STORE", value_name = "etcd://HOST:PORT,.../PREFIX")]
+    pub(crate) store: Option<String>,
+    /// With --store, what clients and workers are told to connect to [default: where it listens]
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// Folder of the jobs' functions and arrays, shared by all dispatchers [default: in etcd, up to 64 MiB each]
+    #[arg(long, env = "FOREBAY_BLOB_DIR")]
+    pub(crate) blob_dir: Option<PathBuf>,
+    /// Silence, in milliseconds, after which a worker's splits go to others
+    #[arg(long, env = "FOREBAY_LEASE_MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub(crate) lease_ms: u64,
+    /// How often, in milliseconds, a worker says that it lives [default: a fifth of the lease]
+    #[arg(long, env = "FOREBAY_HEARTBEAT_MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) heartbeat_ms: Option<u64>,
+    /// Who decides how many workers are wanted: forebay, cachew, hpa or static:N
+    #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// The most workers that are wanted, for one job and for all together
+    #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_workers: u32,
+    /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
+    #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) identity: Identity,
+    #[command(flatten)]
+    pub(crate) process: Process,
+}
+
+const WORKER_EXAMPLES: &str = "\
+Examples:
+  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080
+  forebay worker --dispatcher forebay://dispatcher:7070 --listen 0.0.0.0:7080 --advertise $POD_IP:7080";
+
+#[derive(Debug, Args)]
+#[command(after_help = WORKER_EXAMPLES)]
+pub(crate) struct Worker {
+    /// The dispatcher: forebay://host:port or host:port; several of one service with commas between them
+    #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
+    pub(crate) dispatcher: String,
+    /// Where it serves chunks; port 0 takes any free one
+    #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// What consumers are told to connect to [default: where it listens]
+    #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// Threads that compute; 0 is one for each core
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Splits that wait or are computed at once; 0 is twice the threads and two
+    #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
+    pub(crate) slots: usize,
+    /// Send copies to readers on this machine too, instead of lending them memory
+    #[arg(long, env = "FOREBAY_NO_LEND")]
+    pub(crate) no_lend: bool,
+    #[command(flatten)]
+    pub(crate) cache: Cache,
+    /// PEM file of the authority that must have signed the certificates of readers [default: anyone may connect]
+    #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
+    #[command(flatten)]
+    pub(crate) process: Process,
+}

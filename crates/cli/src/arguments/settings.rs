@@ -1,0 +1,112 @@
+//! What several commands take: who a process is, what it shows to others, where it keeps rows.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use forebay_core::Result;
+use forebay_server::{CacheConfig, Credentials, TlsFiles};
+
+/// Where a worker keeps what `cache()` keeps.
+#[derive(Debug, Args)]
+pub(crate) struct Cache {
+    /// Folder on a local disk for what pipelines with cache() keep; workers may share it [default: memory alone]
+    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// The most memory of a worker for it, as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
+    #[arg(long = "cache-memory", env = "FOREBAY_CACHE_MEMORY", value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
+    /// The most that is kept in the folder, as 100GiB [default: 32GiB]
+    #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
+    disk: Option<u64>,
+}
+
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    forebay_server::parse_bytes(text).map_err(|e| e.to_string())
+}
+
+impl From<Cache> for CacheConfig {
+    fn from(cache: Cache) -> Self {
+        let Cache { folder, memory, disk } = cache;
+        Self { folder, memory, disk }
+    }
+}
+
+/// Who a dispatcher is, and whom it lets in.
+#[derive(Debug, Args)]
+pub(crate) struct Identity {
+    /// PEM file of its certificate, and of those that lead to the authority; turns TLS on
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// PEM file of the authority that must have signed the certificates of clients and workers [default: anyone may connect]
+    #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl From<Identity> for TlsFiles {
+    fn from(identity: Identity) -> Self {
+        let Identity { tls_cert: cert, tls_key: key, tls_client_ca: client_ca } = identity;
+        Self { cert, key, client_ca, ..Self::default() }
+    }
+}
+
+/// What is shown to a service, and whom of it is trusted.
+#[derive(Debug, Args)]
+pub(crate) struct Access {
+    /// PEM file of the authority that signed the service's certificates; turns TLS on
+    #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// PEM file of the own certificate, and of those that lead to the authority
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Name that the service's certificates must have [default: the host of the address]
+    #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
+    tls_name: Option<String>,
+    /// File with the token, if FOREBAY_TOKEN does not hold it
+    #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    // Of the environment alone: other users see command lines.
+    #[arg(long, env = "FOREBAY_TOKEN", hide = true, hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Access {
+    /// Returns where the certificates are.
+    pub(crate) fn tls(&self) -> TlsFiles {
+        TlsFiles {
+            ca: self.tls_ca.clone(),
+            cert: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            name: self.tls_name.clone(),
+            client_ca: None,
+        }
+    }
+
+    /// Reads what there is.
+    ///
+    /// # Errors
+    /// As [`Credentials::load`].
+    pub(crate) fn credentials(&self) -> Result<Credentials> {
+        Credentials::load(&self.tls(), self.token.as_deref(), self.token_file.as_deref())
+    }
+}
+
+/// How a process relates to the one that started it. For `up`.
+#[derive(Debug, Args)]
+pub(crate) struct Process {
+    #[arg(long, hide = true)]
+    pub(crate) announce: bool,
+    #[arg(long, hide = true)]
+    pub(crate) exit_with_parent: bool,
+}
+
+impl From<Process> for forebay_server::Process {
+    fn from(process: Process) -> Self {
+        Self { announce: process.announce, exit_with_parent: process.exit_with_parent }
+    }
+}
