@@ -7,7 +7,7 @@ use forebay_proto::{
     Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event,
 };
 
-use super::consumer::Reader;
+use super::consumer::{Death, Reader};
 use super::{Effect, SessionId, State};
 use crate::records::{ConsumerKey, Position, Update};
 use crate::tenant::Tenant;
@@ -173,7 +173,11 @@ impl State {
             return self.tell((key, position), out);
         };
         if let Some(worker) = self.workers.get_mut(&holder.worker) {
-            worker.fail(now, holder.token, (key, position), lease);
+            let suspected = worker.fail(now, holder.token, (key, position), lease) && !worker.leaving;
+            let death = Death { worker: holder.worker, address: worker.address.clone(), at: now };
+            if suspected {
+                self.accuse((key, position), death);
+            }
         }
         let Some(consumer) = self.consumer_mut(key) else { return };
         if consumer.races().contains_key(&position) {

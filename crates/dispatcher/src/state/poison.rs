@@ -7,6 +7,10 @@
 //!
 //! Whoever is lost is not dead yet: a network may have been cut. A worker that comes back acquits what it was at, and a
 //! split is convicted only when all have stayed away for [`Timing::presumed_dead`](crate::Timing); nobody gets it meanwhile.
+//!
+//! A reader notices a death before the dispatcher does: what it cannot fetch is suspected at once, and acquitted when
+//! the worker is heard of a heartbeat later. Else a split and those that were beside it would go from worker to worker
+//! together, faster than these are known to be lost, and all would be convicted for what one of them did.
 
 use std::collections::BTreeSet;
 
@@ -26,10 +30,14 @@ pub(super) const WHOLE_SPLIT: u64 = u64::MAX;
 const NAMED_MAX: usize = 16;
 
 impl State {
-    /// A worker was lost while it was at a split.
+    /// A worker was lost while it was at a split, or looks so to a reader.
     pub(super) fn accuse(&mut self, key: SplitKey, death: Death) {
         if let Some(consumer) = self.consumer_mut(key.0) {
-            consumer.trouble.entry(key.1).or_default().deaths.push(death);
+            let deaths = &mut consumer.trouble.entry(key.1).or_default().deaths;
+            match deaths.iter_mut().find(|d| d.worker == death.worker) {
+                Some(known) => *known = death,
+                None => deaths.push(death),
+            }
         }
     }
 

@@ -87,11 +87,20 @@ impl Worker {
     }
 
     /// Notes that a lease of it ended because its reader could not fetch the split. Readers often notice a death first.
-    pub(super) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) {
+    /// Returns whether it may have died of it.
+    pub(super) fn fail(&mut self, now: Ticks, token: u64, key: SplitKey, lease: Duration) -> bool {
         self.failed.retain(|(_, at)| now - *at <= lease);
-        if !self.finished.contains(&token) {
+        let unfinished = !self.finished.contains(&token);
+        if unfinished {
             self.failed.push((key, now));
         }
+        unfinished
+    }
+
+    /// Says whether a reader failed to fetch from it, and it is heard of all the same: what was heard within a heartbeat
+    /// may have been said before.
+    pub(super) fn has_outlived(&self, now: Ticks, heartbeat: Duration) -> bool {
+        self.failed.last().is_some_and(|(_, at)| now - *at > heartbeat)
     }
 
     /// Returns the splits that it may have died of.

@@ -107,7 +107,7 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
-        let answer_every = self.timing.lease / 3;
+        let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
         let Some(worker) = self.heard_worker(now, session) else { return };
         (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
         let finished: BTreeSet<_> = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
@@ -119,7 +119,11 @@ impl State {
             worker.answered = now;
             out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
         }
+        let outlived = worker.has_outlived(now, heartbeat);
         if let Some(id) = self.sessions.get(&session).copied() {
+            if outlived {
+                self.acquit(id);
+            }
             new.into_iter().for_each(|token| self.has_finished(now, id, token, out));
         }
         // A suspect waits for a worker that has nothing else to do; one that is slow has one split at a time.

@@ -51,3 +51,58 @@ fn a_worker_that_comes_back_was_not_ended_by_a_split() {
     assert!(world.readers[ENDLESS].refused.is_none());
     assert_eq!(world.workers[1].held.len(), 1, "it is tried again");
 }
+
+#[test]
+fn what_was_beside_a_split_that_ends_workers_is_taken_from_it() {
+    let mut world = World::new();
+    let readers = [0, ENDLESS];
+    for reader in readers {
+        world.attach(reader, 0, 1);
+    }
+    world.hello(0);
+    let mut last = world.workers[0].session.expect("said hello");
+    world.input(Input::Want { session: last, splits: 2 });
+    world.flush();
+    assert_eq!(world.workers[0].held.len(), 2, "one death is an accident: they may be together");
+    for i in 1..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.expect("said hello");
+        world.input(Input::Want { session, splits: 2 });
+        for reader in readers {
+            let reader = &mut world.readers[reader];
+            let (position, token) = reader.assigned.pop_first().expect("the first split");
+            let (session, error) = (reader.session.expect("attached"), Error::unavailable("reset"));
+            world.input(Input::Unreachable { session, position, token, error });
+            world.flush();
+        }
+        // The readers were faster.
+        world.input(Input::WorkerGone { session: last });
+        world.flush();
+        last = session;
+        assert_eq!(world.workers[i].held.len(), WORKERS - i, "after the second, each by itself");
+    }
+}
+
+#[test]
+fn a_worker_that_goes_on_was_not_ended_by_what_its_reader_could_not_fetch() {
+    let mut world = World::new();
+    world.attach(ENDLESS, 0, 1);
+    for i in 0..WORKERS {
+        world.hello(i);
+        let session = world.workers[i].session.expect("said hello");
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        let reader = &mut world.readers[ENDLESS];
+        let (position, token) = reader.assigned.pop_first().expect("the first split");
+        let (session, error) = (reader.session.expect("attached"), Error::unavailable("reset"));
+        world.input(Input::Unreachable { session, position, token, error });
+    }
+    let session = world.workers[0].session.expect("said hello");
+    world.input(Input::Want { session, splits: 1 });
+    world.flush();
+    assert!(world.workers.iter().all(|w| w.held.is_empty()), "they may be dead");
+    world.pass(Duration::from_millis(500), None);
+    world.flush();
+    assert!(world.readers[ENDLESS].refused.is_none());
+    assert_eq!(world.workers[0].held.len(), 1, "they are not: it is tried again");
+}
