@@ -16,10 +16,12 @@ from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
+from forebay._src.saving import Saved
 from forebay._src.schema import Column, Schema
 from forebay._src.security import Tls
 from forebay._src.service import Service, connect, up
 from forebay._src.sources import (
+    from_arrow,
     from_dict,
     from_files,
     from_generator,
@@ -31,6 +33,7 @@ from forebay._src.sources import (
     from_tar,
     from_text,
     from_tfrecord,
+    load,
     range,
 )
 from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
@@ -44,6 +47,7 @@ __all__ = [
     "DatasetIterator",
     "Distributed",
     "Expr",
+    "Saved",
     "Schema",
     "NonDeterministicWarning",
     "Service",
@@ -54,6 +58,7 @@ __all__ = [
     "col",
     "connect",
     "errors",
+    "from_arrow",
     "from_dict",
     "from_files",
     "from_generator",
@@ -66,6 +71,7 @@ __all__ = [
     "from_text",
     "from_tfrecord",
     "lit",
+    "load",
     "range",
     "stack",
     "up",

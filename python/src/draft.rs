@@ -34,6 +34,10 @@ pub(crate) enum Files {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
     },
+    Arrow {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
     Text {
         paths: Vec<String>,
     },
@@ -57,6 +61,7 @@ impl From<Files> for Draft {
                 Draft::Tfrecord { paths, features, verify }
             }
             Files::Parquet { paths, columns } => Draft::Parquet { paths, columns },
+            Files::Arrow { paths, columns } => Draft::Arrow { paths, columns },
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths } => Draft::Jsonl { paths },
         }

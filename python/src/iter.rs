@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, Fault, Result};
+use forebay_data::Chunk;
 use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
 use forebay_plan::EpochPlan;
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use crate::arrays::Columns;
 use crate::errors::{interruptible, raise};
 use crate::functions::{closed, lock};
 use crate::runner::Runner;
+use crate::saving::SavedWriter;
 
 /// How long `close` waits for threads that are in a user's code.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -101,36 +103,18 @@ impl NativeIterator {
 impl NativeIterator {
     /// Returns the next batch as a dictionary, or a list of single samples; `None` at the end.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let inner = &self.inner;
-        let delivery = interruptible(py, |poll| {
-            // Taken without the GIL: whoever holds it may be waiting for the GIL.
-            let mut iteration = lock(&inner.iteration);
-            let iteration = iteration.as_mut().ok_or_else(closed)?;
-            let mut go_on = || {
-                let asked = if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() };
-                // The stream may join its threads when it ends: users' code must let go of them first.
-                asked.inspect_err(|_| inner.runner.stop())
-            };
-            let delivery = iteration.next(&mut go_on);
-            inner.tell(iteration.take_losses());
-            let Some(delivery) = delivery? else { return Ok(None) };
-            *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
-            Ok(Some((delivery.batched, delivery.chunk)))
-        });
-        let delivery = match delivery {
-            Ok(delivery) => delivery,
-            Err(e) => {
-                py.detach(|| inner.clone().close(LEAVE_WAIT));
-                return Err(e);
-            }
-        };
-        let Some((batched, chunk)) = delivery else { return Ok(None) };
+        let Some((batched, chunk)) = self.deliver(py)? else { return Ok(None) };
         let columns = Columns::of(py, chunk)?;
         if batched {
             return Ok(Some(columns.dict(py)?.into_any()));
         }
         let rows: Vec<Bound<'py, PyDict>> = (0..columns.rows()).map(|i| columns.row(py, i)).collect::<PyResult<_>>()?;
         Ok(Some(PyList::new(py, rows)?.into_any()))
+    }
+
+    /// Writes the next rows instead of returning them. Says whether the file is full; `None` at the end.
+    fn write(&self, py: Python<'_>, writer: &SavedWriter) -> PyResult<Option<bool>> {
+        self.deliver(py)?.map(|(_, chunk)| writer.push(py, &chunk)).transpose()
     }
 
     /// The samples that were left out of what came since this was last asked for, in the order of the stream.
@@ -167,6 +151,36 @@ impl NativeIterator {
     fn close(&self, py: Python<'_>) {
         let inner = self.inner.clone();
         py.detach(move || inner.close(CLOSE_WAIT));
+    }
+}
+
+impl NativeIterator {
+    /// Waits for what comes next, and whether that is a batch.
+    fn deliver(&self, py: Python<'_>) -> PyResult<Option<(bool, Chunk)>> {
+        let inner = &self.inner;
+        let delivery = interruptible(py, |poll| {
+            // Taken without the GIL: whoever holds it may be waiting for the GIL.
+            let mut iteration = lock(&inner.iteration);
+            let iteration = iteration.as_mut().ok_or_else(closed)?;
+            let mut go_on = || {
+                let asked = if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() };
+                // The stream may join its threads when it ends: users' code must let go of them first.
+                asked.inspect_err(|_| inner.runner.stop())
+            };
+            let delivery = iteration.next(&mut go_on);
+            inner.tell(iteration.take_losses());
+            let Some(delivery) = delivery? else { return Ok(None) };
+            *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
+            Ok(Some((delivery.batched, delivery.chunk)))
+        });
+        let delivery = match delivery {
+            Ok(delivery) => delivery,
+            Err(e) => {
+                py.detach(|| inner.clone().close(LEAVE_WAIT));
+                return Err(e);
+            }
+        };
+        Ok(delivery)
     }
 }
 

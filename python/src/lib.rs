@@ -7,6 +7,7 @@
 //! values     what functions return -> columns      process   users' functions, in processes of their own
 //! probe      the schema of what they return        errors    one exception class for each kind
 //! retry      samples out of quarantine             cache    what this process keeps
+//! saving     what save() writes
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
@@ -29,6 +30,7 @@ mod progress;
 mod retry;
 mod rows;
 mod runner;
+mod saving;
 mod service;
 mod up;
 mod values;
@@ -56,6 +58,8 @@ mod _native {
     use crate::progress::Progress;
     #[pymodule_export]
     use crate::retry::{record_row, retry};
+    #[pymodule_export]
+    use crate::saving::{SavedWriter, saved};
     #[pymodule_export]
     use crate::service::ServiceClient;
     #[pymodule_export]

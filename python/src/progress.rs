@@ -14,8 +14,9 @@ pub(crate) struct Progress(Mutex<Option<forebay_cli::Progress>>);
 impl Progress {
     /// Starts the clock; nothing is shown before a second has passed.
     #[new]
-    fn new(what: String) -> Self {
-        Self(Mutex::new(Some(forebay_cli::Progress::new(what, ""))))
+    #[pyo3(signature = (what, unit=""))]
+    fn new(what: String, unit: &str) -> Self {
+        Self(Mutex::new(Some(forebay_cli::Progress::new(what, unit))))
     }
 
     /// Says how much is done.

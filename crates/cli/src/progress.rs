@@ -20,7 +20,7 @@ const ERASE: &str = "\r\u{1b}[K";
 #[derive(Debug)]
 pub struct Progress {
     what: String,
-    unit: &'static str,
+    unit: String,
     start: Instant,
     drawing: Option<Mutex<Drawing>>,
 }
@@ -34,10 +34,10 @@ struct Drawing {
 
 impl Progress {
     /// Starts the clock. `what` is being done ("indexing"), to things that are called `unit` ("files").
-    pub fn new(what: impl Into<String>, unit: &'static str) -> Self {
+    pub fn new(what: impl Into<String>, unit: impl Into<String>) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         let drawing = (std::io::stderr().is_terminal() && !dumb).then(Mutex::default);
-        Self { what: what.into(), unit, start: Instant::now(), drawing }
+        Self { what: what.into(), unit: unit.into(), start: Instant::now(), drawing }
     }
 
     /// Says how much is done; a `total` of 0 is unknown.
@@ -59,7 +59,7 @@ impl Progress {
             return;
         }
         drawing.drawn = Some(Instant::now());
-        write(&format!("{ERASE}{}", line(&self.what, self.unit, drawing.done, drawing.total, elapsed)));
+        write(&format!("{ERASE}{}", line(&self.what, &self.unit, drawing.done, drawing.total, elapsed)));
     }
 }
 

@@ -8,7 +8,7 @@ use forebay_core::{Error, Result};
 use forebay_data::{Field, Schema};
 use forebay_plan::Source;
 
-use crate::formats::{example, image_folder, json, lines, parquet, tar, tfrecord};
+use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
 use crate::store::{self, Forward, Found, Object};
 
 /// Records that are looked at to find the features of an Example.
@@ -27,6 +27,7 @@ pub enum Draft {
     Tar { paths: Vec<String> },
     Tfrecord { paths: Vec<String>, features: Features, verify: bool },
     Parquet { paths: Vec<String>, columns: Option<Vec<String>> },
+    Arrow { paths: Vec<String>, columns: Option<Vec<String>> },
     Text { paths: Vec<String> },
     Jsonl { paths: Vec<String> },
 }
@@ -80,6 +81,12 @@ pub fn infer(draft: Draft) -> Result<Source> {
             let file = parquet::File::open(open(&files[0])?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Parquet { paths, fields }
+        }
+        Draft::Arrow { paths, columns } => {
+            let (paths, files) = looked_up(paths)?;
+            let file = arrow::File::open(open(&files[0])?)?;
+            let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
+            Source::Arrow { paths, fields }
         }
         Draft::Jsonl { paths } => {
             let (paths, files) = looked_up(paths)?;

@@ -18,6 +18,7 @@ mod infer;
 mod limits;
 mod readers;
 mod rows;
+pub mod saved;
 mod store;
 
 use std::path::Path;

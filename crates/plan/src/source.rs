@@ -57,6 +57,13 @@ pub enum Source {
         /// The columns to read.
         fields: Vec<Field>,
     },
+    /// Arrow IPC files (Feather, version 2).
+    Arrow {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// The columns to read.
+        fields: Vec<Field>,
+    },
     /// Lines of text files, without their line ends: column `text`.
     Text {
         /// Paths, urls, globs and braces.
@@ -114,6 +121,7 @@ impl Source {
             Source::Tar { .. } => "from_tar",
             Source::Tfrecord { .. } => "from_tfrecord",
             Source::Parquet { .. } => "from_parquet",
+            Source::Arrow { .. } => "from_arrow",
             Source::Text { .. } => "from_text",
             Source::Jsonl { .. } => "from_jsonl",
             Source::Memory { .. } => "from_numpy",
@@ -143,6 +151,7 @@ impl Source {
             Source::Text { .. } => vec![text("text")],
             Source::Tfrecord { features: Some(fields), .. }
             | Source::Parquet { fields, .. }
+            | Source::Arrow { fields, .. }
             | Source::Jsonl { fields, .. }
             | Source::Memory { fields, .. }
             | Source::MapDataset { fields, .. }
@@ -181,6 +190,7 @@ impl Source {
             | Source::Tar { paths, .. }
             | Source::Tfrecord { paths, .. }
             | Source::Parquet { paths, .. }
+            | Source::Arrow { paths, .. }
             | Source::Text { paths }
             | Source::Jsonl { paths, .. } => paths.clear(),
             Source::ImageFolder { root } => root.clear(),
@@ -196,6 +206,7 @@ impl Source {
             | Source::Tar { paths, .. }
             | Source::Tfrecord { paths, .. }
             | Source::Parquet { paths, .. }
+            | Source::Arrow { paths, .. }
             | Source::Text { paths }
             | Source::Jsonl { paths, .. } => match paths.as_slice() {
                 [one] => format!("{one:?}"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from forebay._src import arguments
+from forebay._src import arguments, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator, LocalIteration
 from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.row_ops import RowOps
+from forebay._src.saving import FILE_BYTES, Saved
 from forebay._src.schema import Schema
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
@@ -195,6 +196,69 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             even=arguments.even(even),
             coordinated=bool(coordinated),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
+        )
+
+    def save(
+        self,
+        path: arguments.PathLike,
+        *,
+        service: Service | str | None = None,
+        job: str | None = None,
+        seed: int = 0,
+        epochs: int = 1,
+        threads: int = 0,
+        file_bytes: int = FILE_BYTES,
+        overwrite: bool = False,
+        on_error: OnError = "raise",
+        error_budget: int | float = 0.01,
+        quarantine: arguments.PathLike | None = None,
+    ) -> Saved:
+        """Writes the samples to a folder of Arrow files, in their order, each exactly once; `load` reads them.
+
+        It may be interrupted, killed included: called again with the same pipeline, seed and epochs it goes on behind
+        the last file, and the folder holds the same as if nothing had happened. When all is there it does nothing.
+
+        Args:
+            path: The folder: a new or empty one, or one that this was being saved to. A file holds record batches of
+                about a megabyte, and any Arrow library opens it as it is.
+            service: Where the samples are computed, as for `distribute`. Default: in this process.
+            job: The job's name on the service. Default: named after the dataset and the seed.
+            seed: What everything random follows from.
+            epochs: How many epochs, one behind the other.
+            threads: As for `iter`, without a service.
+            file_bytes: What a file is at least as large as, but for the last one. Default: 256 MiB.
+            overwrite: Whether what is saved in the folder is removed first.
+            on_error: As for `iter`.
+            error_budget: As for `iter`.
+            quarantine: As for `iter`.
+
+        Returns:
+            The folder, and how many samples and files are in it.
+
+        Raises:
+            ConflictError: Something else is in the folder, or another process saves to it.
+
+        >>> import tempfile
+        >>> import forebay as fb
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = fb.range(1000).with_column("half", fb.col("id") / 2).save(folder)
+        ...     saved.rows, saved.files, fb.load(folder).schema
+        (1000, 1, Schema(id: int64, half: float64))
+        """
+        folder = saving.folder(path, "save")
+        if self._pipeline.batch_size is not None:
+            hint = "leave batch() out here, and put it behind load()"
+            raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
+        first = {"seed": arguments.seed(seed), "epochs": arguments.whole(epochs, "save", "epochs", 1)}
+        failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
+        if service is None:
+            iterator = self.iter(threads=threads, **first, **failing)  # type: ignore[arg-type]
+        else:
+            name = job or f"save-{self.dataset_id[:12]}-{seed}"
+            iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
+        size = arguments.whole(file_bytes, "save", "file_bytes", 1)
+        return saving.write(
+            self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=bool(overwrite)
         )
 
     def to_torch(self, **options: Any) -> Any:

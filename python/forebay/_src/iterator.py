@@ -80,8 +80,7 @@ class DatasetIterator(Iterator[Sample]):
         try:
             delivery = native.next()
         finally:
-            if losses := native.losses():
-                self._skipped.add(losses)
+            self._take_losses(native)
         self._samples, self._used = [], 0
         if delivery is None:
             self._ended = True
@@ -91,6 +90,20 @@ class DatasetIterator(Iterator[Sample]):
             return delivery
         self._samples, self._used = delivery, 1
         return delivery[0]
+
+    def _take_losses(self, native: _native.NativeIterator) -> None:
+        if losses := native.losses():
+            self._skipped.add(losses)
+
+    def _write_to(self, writer: _native.SavedWriter) -> bool | None:
+        """Writes the next samples; says whether the file is full, and `None` at the end."""
+        native = self._started()
+        try:
+            full = native.write(writer)
+        finally:
+            self._take_losses(native)
+        self._ended = full is None
+        return full
 
     @property
     def epoch(self) -> int:

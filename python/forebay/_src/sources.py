@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from forebay import _native
-from forebay._src import adapters, arguments, native_json, pickling
+from forebay._src import adapters, arguments, native_json, pickling, saving
 from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
@@ -75,6 +75,42 @@ def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Datas
     """
     names = arguments.columns(columns)
     return _files("from_parquet", source="parquet", paths=arguments.paths(paths, "from_parquet"), columns=names)
+
+
+def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+    """Arrow IPC files, which are also Feather files (version 2), compressed or not.
+
+    A record batch is decoded as a whole, so shuffled reading likes those of a megabyte or less. Lists become tensors of
+    one dimension; extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and `arrow.bool8` are what
+    they say. Streams, which have no footer, are not read.
+
+    Args:
+        paths: The files.
+        columns: The columns to decode. Default: all.
+    """
+    names = arguments.columns(columns)
+    return _files("from_arrow", source="arrow", paths=arguments.paths(paths, "from_arrow"), columns=names)
+
+
+def load(path: PathLike, *, partial: bool = False) -> Dataset:
+    """What `Dataset.save` wrote to a folder: its samples, in their order.
+
+    Args:
+        path: The folder.
+        partial: Whether a folder that is still being written, or was not finished, is read as far as it is now.
+
+    Raises:
+        NotFoundError: Nothing is saved there.
+        UnavailableError: Not all is there yet, and `partial` is false.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = range(1000).shuffle().save(folder, seed=3)
+    ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in range(1000).shuffle().iter(seed=3)]
+    True
+    """
+    pattern = saving.files_in(saving.folder(path, "load"), bool(partial))
+    return _files("load", source="arrow", paths=[pattern], columns=None)
 
 
 def from_text(paths: Paths) -> Dataset:

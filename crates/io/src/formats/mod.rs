@@ -1,6 +1,8 @@
 //! File formats, each in one file: where rows begin and end, and what a row's bytes mean.
 
+pub(crate) mod arrow;
 pub(crate) mod example;
+pub(crate) mod grouped;
 pub(crate) mod image_folder;
 pub(crate) mod json;
 pub(crate) mod lines;

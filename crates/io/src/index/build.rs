@@ -12,7 +12,7 @@ use forebay_plan::Source;
 use super::table::Table;
 use super::{Inner, Layout, SourceIndex, cache};
 use crate::Progress;
-use crate::formats::{lines, parquet, tar, tfrecord};
+use crate::formats::{arrow, lines, parquet, tar, tfrecord};
 use crate::store::{self, Found, Object, Stat};
 
 /// How often the caller hears of progress while nothing is done.
@@ -66,7 +66,9 @@ fn list(source: &Source, counted: bool) -> Result<(Vec<Found>, Vec<u64>, Layout)
             let (found, labels) = crate::formats::image_folder::list(root)?;
             (found, labels, Layout::Files)
         }
-        Source::Parquet { paths, .. } => (store::list(paths)?, Vec::new(), Layout::Groups),
+        Source::Parquet { paths, .. } | Source::Arrow { paths, .. } => {
+            (store::list(paths)?, Vec::new(), Layout::Groups)
+        }
         Source::Tar { paths, .. }
         | Source::Tfrecord { paths, .. }
         | Source::Text { paths }
@@ -86,6 +88,7 @@ fn format_of(source: &Source) -> String {
         Source::Tar { extensions, .. } => format!("tar:{}", extensions.join("\0")),
         Source::Tfrecord { verify, .. } => format!("tfrecord:{verify}"),
         Source::Parquet { .. } => "parquet".to_owned(),
+        Source::Arrow { .. } => "arrow".to_owned(),
         _ => "lines".to_owned(),
     }
 }
@@ -96,6 +99,7 @@ fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Table
         Source::Tar { extensions, .. } => tar::table(object, extensions, stop).map(Table::Tar),
         Source::Tfrecord { verify, .. } => tfrecord::starts(object, *verify, stop).map(Table::Frames),
         Source::Parquet { .. } => parquet::group_rows(object).map(Table::Groups),
+        Source::Arrow { .. } => arrow::group_rows(object).map(Table::Groups),
         _ => lines::starts(object, stop).map(Table::Frames),
     }
 }

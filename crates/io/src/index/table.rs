@@ -13,7 +13,7 @@ pub(crate) enum Table {
     Frames(Vec<u64>),
     /// Samples of a tar shard.
     Tar(TarTable),
-    /// The rows of each row group of a Parquet file.
+    /// The rows of each row group of a Parquet file, or record batch of an Arrow file.
     Groups(Vec<u64>),
 }
 
@@ -62,7 +62,7 @@ impl TarTable {
 }
 
 impl Table {
-    /// Returns the number of rows; of a Parquet file, all groups together.
+    /// Returns the number of rows; where there are groups, of all together.
     pub(crate) fn rows(&self) -> u64 {
         match self {
             Table::Frames(starts) => starts.len().saturating_sub(1) as u64,

@@ -4,9 +4,9 @@
 
 mod files;
 mod frames;
+mod groups;
 mod lru;
 mod memory;
-mod parquet;
 mod pieces;
 mod pool;
 mod range;
@@ -18,7 +18,9 @@ use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_plan::Source;
 
+use crate::formats::{arrow, parquet};
 use crate::{Blobs, SourceIndex};
+use groups::Groups;
 
 /// Which row to read, and for which time round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub(crate) fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Re
         Source::ImageFolder { .. } => {
             index.inner().layout == L::Files && index.inner().labels.len() == index.inner().uris.len()
         }
-        Source::Parquet { .. } => index.inner().layout == L::Groups,
+        Source::Parquet { .. } | Source::Arrow { .. } => index.inner().layout == L::Groups,
         Source::MapDataset { .. } | Source::Generator { .. } => {
             return Err(Error::internal(format!("{} is read by python", source.name())));
         }
@@ -76,7 +78,8 @@ pub(crate) fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Re
         Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),
         Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, index)),
         Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, index, extensions.clone())),
-        Source::Parquet { .. } => Arc::new(parquet::Parquet::new(schema, index)),
+        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, index)),
+        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, index)),
         other => Arc::new(frames::Frames::new(schema, index, frames::Format::of(other)?)),
     })
 }

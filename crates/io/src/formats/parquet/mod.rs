@@ -1,11 +1,10 @@
-//! Parquet: footers, which columns there are, and columns as this project stores them.
+//! Parquet: footers, and row groups column by column.
 
-mod convert;
 mod object;
-mod schema;
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use forebay_core::{Error, Result};
 use forebay_data::Field;
 use parquet::arrow::ProjectionMask;
@@ -13,11 +12,11 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 
+use super::arrow;
+use super::grouped::Grouped;
+use crate::limits;
 use crate::store::Object;
-use crate::{fail, limits};
-pub(crate) use convert::columns;
 use object::Ranges;
-pub(crate) use schema::fields;
 
 /// A file's footer, read.
 #[derive(Debug, Clone)]
@@ -40,7 +39,7 @@ impl File {
 
     /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
     pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
-        fields(self.footer.schema())
+        arrow::fields(self.footer.schema())
     }
 
     /// Returns the rows of each row group.
@@ -48,30 +47,8 @@ impl File {
         self.footer.metadata().row_groups().iter().map(|g| u64::try_from(g.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// Refuses a file whose columns are not those of the source.
-    pub(crate) fn check(&self, wanted: &[Field]) -> Result<()> {
-        let here = self.fields();
-        for field in wanted {
-            let uri = self.object.uri();
-            let found = here.iter().find(|(name, _)| *name == field.name).map(|(_, f)| f.clone());
-            let is = match found {
-                Some(Ok(found)) if found.kind == field.kind => continue,
-                Some(Ok(found)) => found.kind.to_string(),
-                Some(Err(e)) => return Err(e.with("file", uri)),
-                None => "not there".to_owned(),
-            };
-            return Err(Error::data(format!(
-                "column {:?} is {is} in this file, and {} in the first",
-                field.name, field.kind
-            ))
-            .with("file", uri)
-            .hint("read files of one schema together, or name columns= that all have"));
-        }
-        Ok(())
-    }
-
     /// Opens a row group: reads the wanted columns' bytes, and decodes them as they are asked for.
-    pub(crate) fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
+    fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
         self.check_sizes(group, wanted, &leaves).map_err(|e| e.with("file", uri).with("row group", group))?;
@@ -117,6 +94,39 @@ impl File {
     }
 }
 
+impl Grouped for File {
+    const GROUP: &'static str = "row group";
+    const BY_COLUMN: bool = true;
+    type Batches = Batches;
+
+    fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self> {
+        let file = Self::open(object)?;
+        arrow::check(file.footer.schema(), wanted, file.object.uri())?;
+        Ok(file)
+    }
+
+    fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Batches> {
+        Ok(Batches { object: self.object.clone(), reader: Some(self.group(group, wanted, rows)?) })
+    }
+}
+
+/// The batches of a row group.
+pub(crate) struct Batches {
+    object: Arc<Object>,
+    reader: Option<ParquetRecordBatchReader>,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (uri, mut reader) = (self.object.uri(), self.reader.take()?);
+        let batch = guarded(uri, || Ok(reader.next().transpose()?)).map_err(|e| e.with("file", uri)).transpose()?;
+        self.reader = Some(reader).filter(|_| batch.is_ok());
+        Some(batch)
+    }
+}
+
 /// Returns the rows of each row group of a file.
 pub(crate) fn group_rows(object: Arc<Object>) -> Result<Vec<u64>> {
     Ok(File::open(object)?.group_rows())
@@ -138,22 +148,5 @@ pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Re
         },
         Ok(Err(e)) => Err(corrupt(e.to_string())),
         Err(_) => Err(corrupt("the decoder gave up".to_owned())),
-    }
-}
-
-/// Decodes the next batch, if there is one.
-pub(crate) fn next_batch(
-    uri: &str,
-    batches: &mut ParquetRecordBatchReader,
-) -> Result<Option<arrow_array::RecordBatch>> {
-    guarded(uri, || Ok(batches.next().transpose()?)).map_err(|e| e.with("file", uri))
-}
-
-/// Makes one batch of several.
-pub(crate) fn joined(batches: &[arrow_array::RecordBatch]) -> Result<Option<arrow_array::RecordBatch>> {
-    match batches {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        [first, ..] => arrow_select::concat::concat_batches(&first.schema(), batches).map(Some).map_err(fail::arrow),
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray, make_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Field, Kind, RowId, Schema};
 
+use super::schema::is_tensor;
 use crate::columns::with_nulls;
 use crate::fail;
 
@@ -41,7 +43,9 @@ fn flatten(
 ) -> Result<()> {
     let name = if prefix.is_empty() { field.name().clone() } else { format!("{prefix}.{}", field.name()) };
     let nulls = NullBuffer::union(outer, column.nulls());
-    if let Some(nested) = column.as_any().downcast_ref::<StructArray>() {
+    if let Some(nested) = column.as_any().downcast_ref::<StructArray>()
+        && !is_tensor(field)
+    {
         for (child, column) in nested.fields().iter().zip(nested.columns()) {
             flatten(child, column, name.clone(), nulls.as_ref(), found)?;
         }
@@ -72,6 +76,7 @@ fn tensor(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
             variable(field, small.as_list(), &to)
         }
         (DataType::List(_), to @ DataType::Struct(_)) => variable(field, column.as_list(), &to),
+        (DataType::Struct(_), DataType::Struct(_)) => shaped(field, column.as_struct()),
         _ => Err(changed()),
     }
 }
@@ -94,6 +99,38 @@ fn variable(field: &Field, list: &ListArray, to: &DataType) -> Result<ArrayRef> 
     let data = ListArray::try_new(item.clone(), offsets, values, None).map_err(fail::arrow)?;
     let made = StructArray::try_new(fields.clone(), vec![Arc::new(data), Arc::new(shapes)], list.nulls().cloned());
     Ok(Arc::new(made.map_err(fail::arrow)?))
+}
+
+/// Checks that every row of a tensor of variable shape has as many numbers as its shape says.
+fn shaped(field: &Field, column: &StructArray) -> Result<ArrayRef> {
+    let broken = |row: usize| {
+        Error::data(format!("column {:?} has another number of values than its shape says", field.name))
+            .with("row", row)
+    };
+    let (Some(lists), Some(shapes)) =
+        (column.column(0).as_list_opt::<i32>(), column.column(1).as_fixed_size_list_opt())
+    else {
+        return Err(broken(0));
+    };
+    let dims = shapes.values().as_primitive_opt::<Int32Type>().ok_or_else(|| broken(0))?;
+    let Kind::Tensor { shape, .. } = &field.kind else { return Err(broken(0)) };
+    let rank = shape.len();
+    for row in 0..column.len() {
+        let first = shapes.value_offset_at(row);
+        let dims = dims.values().get(first..first + rank).ok_or_else(|| broken(row))?;
+        let fits = dims.iter().zip(shape).all(|(&dim, uniform)| dim >= 0 && uniform.is_none_or(|n| n == dim as usize));
+        let numbers = dims.iter().try_fold(1usize, |n, &dim| n.checked_mul(usize::try_from(dim).ok()?));
+        if !fits || numbers != usize::try_from(lists.value_length(row)).ok() {
+            return Err(broken(row));
+        }
+    }
+    let numbers = dense(field, lists.values(), |_| false)?;
+    if lists.null_count() + shapes.null_count() + dims.null_count() > 0
+        || numbers.data_type() != lists.values().data_type()
+    {
+        return Err(broken(0));
+    }
+    Ok(Arc::new(column.clone()))
 }
 
 /// Returns numbers without nulls and booleans as bytes; a null that `masked` does not excuse is an error.

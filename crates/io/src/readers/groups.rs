@@ -1,5 +1,5 @@
-//! `Parquet`: a row group is a block, decoded once and kept while it fits. Threads that want the same row group share its
-//! columns out among them.
+//! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while it fits. Threads that want the same
+//! group share its columns out among them, where these are read one by one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,15 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use forebay_core::{Epoch, Error, Result};
-use forebay_data::{Chunk, RowId, Schema};
+use forebay_data::{Chunk, Field, RowId, Schema};
 
 use super::lru::Lru;
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids};
-use crate::formats::parquet as format;
+use crate::formats::arrow;
+use crate::formats::grouped::Grouped;
 use crate::{SourceIndex, fail, rows};
 
-/// The most bytes of decoded row groups that a reader keeps; a larger single one is kept while it is in use.
+/// The most bytes of decoded groups that a reader keeps; a larger single one is kept while it is in use.
 const DECODED_BYTES_MAX: usize = 512 << 20;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
@@ -23,42 +24,47 @@ const FOOTERS_MAX: usize = 256;
 /// The most rows that are decoded in one step, so that a footer that lies about its rows asks for no memory.
 const BATCH_ROWS_MAX: usize = 1 << 20;
 
-/// A row group that is being decoded, or was.
+/// A group that is being decoded, or was.
 #[derive(Default)]
 struct Group {
-    /// The next column that nobody decodes yet.
+    /// The next part that nobody decodes yet.
     next: AtomicUsize,
     state: Mutex<Decoding>,
-    /// Told when the last column is there.
+    /// Told when the last part is there.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct Decoding {
-    columns: Vec<(usize, Result<ArrayRef>)>,
+    parts: Vec<(usize, Result<Vec<ArrayRef>>)>,
     all: Option<Result<Arc<Vec<ArrayRef>>>>,
 }
 
 impl Group {
-    /// Decodes columns until none is left, and returns all of them, or the error of the first bad one; and whether this
-    /// thread was the one that had the last.
-    fn share(&self, count: usize, decode: impl Fn(usize) -> Result<ArrayRef>) -> (Result<Arc<Vec<ArrayRef>>>, bool) {
+    /// Decodes parts, one column or several each, until none is left, and returns all columns, or the error of the first
+    /// bad part; and whether this thread was the one that had the last.
+    fn share(
+        &self,
+        count: usize,
+        decode: impl Fn(usize) -> Result<Vec<ArrayRef>>,
+    ) -> (Result<Arc<Vec<ArrayRef>>>, bool) {
         let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = false;
         loop {
-            let column = self.next.fetch_add(1, Relaxed);
-            if column >= count {
+            let part = self.next.fetch_add(1, Relaxed);
+            if part >= count {
                 break;
             }
-            // Others wait for every column that was begun.
-            let decoded = catch_unwind(AssertUnwindSafe(|| decode(column)));
-            let decoded = decoded.unwrap_or_else(|_| Err(Error::internal("decoding a parquet column failed")));
+            // Others wait for every part that was begun.
+            let decoded = catch_unwind(AssertUnwindSafe(|| decode(part)));
+            let decoded = decoded.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")));
             let mut state = lock();
-            state.columns.push((column, decoded));
-            if state.columns.len() == count {
-                let mut columns = std::mem::take(&mut state.columns);
-                columns.sort_by_key(|(column, _)| *column);
-                state.all = Some(columns.into_iter().map(|(_, c)| c).collect::<Result<Vec<_>>>().map(Arc::new));
+            state.parts.push((part, decoded));
+            if state.parts.len() == count {
+                let mut parts = std::mem::take(&mut state.parts);
+                parts.sort_by_key(|(part, _)| *part);
+                let parts = parts.into_iter().map(|(_, columns)| columns).collect::<Result<Vec<_>>>();
+                state.all = Some(parts.map(|parts| Arc::new(parts.concat())));
                 self.done.notify_all();
                 last = true;
             }
@@ -73,26 +79,24 @@ impl Group {
     }
 }
 
-pub(super) struct Parquet {
+pub(super) struct Groups<F> {
     schema: Arc<Schema>,
     pool: Pool,
-    footers: Mutex<Lru<Arc<format::File>>>,
+    footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group>>>,
 }
 
-impl Parquet {
+impl<F: Grouped> Groups<F> {
     pub(super) fn new(schema: Arc<Schema>, index: SourceIndex) -> Self {
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(DECODED_BYTES_MAX)));
         Self { schema, pool: Pool::new(index), footers, groups }
     }
 
-    fn file(&self, file: usize) -> Result<Arc<format::File>> {
+    fn file(&self, file: usize) -> Result<Arc<F>> {
         if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(footer);
         }
-        let footer = format::File::open(self.pool.get(file)?)?;
-        footer.check(self.schema.fields())?;
-        let footer = Arc::new(footer);
+        let footer = Arc::new(F::open(self.pool.get(file)?, self.schema.fields())?);
         self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
         Ok(footer)
     }
@@ -121,7 +125,11 @@ impl Parquet {
                 group
             })
         };
-        let (decoded, last) = group.share(self.schema.fields().len(), |column| self.decode(block, column));
+        let fields = self.schema.fields();
+        let (decoded, last) = match F::BY_COLUMN {
+            true => group.share(fields.len(), |column| self.decode(block, &fields[column..=column])),
+            false => group.share(1, |_| self.decode(block, fields)),
+        };
         if last {
             // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
             let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,32 +141,45 @@ impl Parquet {
         decoded
     }
 
-    /// Decodes one column of a block.
-    fn decode(&self, block: u64, column: usize) -> Result<ArrayRef> {
+    /// Decodes columns of a block.
+    fn decode(&self, block: u64, fields: &[Field]) -> Result<Vec<ArrayRef>> {
         let (file, group) = self.pool.index.file_of(block);
         let (uri, rows) = (self.uri(file), self.block_len(block)?);
-        let schema = Arc::new(Schema::new(self.schema.fields().get(column).cloned().into_iter().collect())?);
-        let mut batches = self.file(file)?.group(group, schema.fields(), rows.min(BATCH_ROWS_MAX))?;
-        let mut all = Vec::new();
-        while let Some(batch) = format::next_batch(uri, &mut batches)? {
-            all.push(batch);
-        }
-        let batch = format::joined(&all)?.filter(|batch| batch.num_rows() == rows).ok_or_else(|| short(uri, group))?;
-        let chunk = located(&schema, uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?;
-        chunk.columns().first().cloned().ok_or_else(|| short(uri, group))
+        let schema = Arc::new(Schema::new(fields.to_vec())?);
+        let batches = self.file(file)?.batches(group, fields, rows.min(BATCH_ROWS_MAX))?;
+        let batches = batches.collect::<Result<Vec<_>>>()?;
+        let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
+        let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
+        let chunk = located::<F>(&schema, uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?;
+        Ok(chunk.columns().to_vec())
     }
 }
 
-/// Takes a batch of a row group as the columns of a schema.
-fn located(schema: &Arc<Schema>, uri: &str, group: usize, batch: &RecordBatch, ids: Arc<[RowId]>) -> Result<Chunk> {
-    format::columns(schema, batch, ids).map_err(|e| e.with("file", uri).with("row group", group))
+/// Makes one batch of several.
+fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+    match batches {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        [first, ..] => arrow_select::concat::concat_batches(&first.schema(), batches).map(Some).map_err(fail::arrow),
+    }
 }
 
-fn short(uri: &str, group: usize) -> Error {
-    fail::truncated(uri, "a row group has fewer rows than the footer says").with("row group", group)
+/// Takes a batch of a group as the columns of a schema.
+fn located<F: Grouped>(
+    schema: &Arc<Schema>,
+    uri: &str,
+    group: usize,
+    batch: &RecordBatch,
+    ids: Arc<[RowId]>,
+) -> Result<Chunk> {
+    arrow::columns(schema, batch, ids).map_err(|e| e.with("file", uri).with(F::GROUP, group))
 }
 
-impl Reader for Parquet {
+fn short<F: Grouped>(uri: &str, group: usize) -> Error {
+    fail::truncated(uri, &format!("a {} has fewer rows than its head says", F::GROUP)).with(F::GROUP, group)
+}
+
+impl<F: Grouped> Reader for Groups<F> {
     fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -183,7 +204,7 @@ impl Reader for Parquet {
                 let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
                 let first = rows[0];
                 let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
-                let take = |(i, f): (usize, &forebay_data::Field)| match in_order {
+                let take = |(i, f): (usize, &Field)| match in_order {
                     true => Ok(one[i].slice(first, rows.len())),
                     false => rows::take(&f.kind, &one[i], &rows),
                 };
@@ -192,7 +213,7 @@ impl Reader for Parquet {
             many => {
                 let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
                 let rows: Vec<_> = ids.iter().map(|id| (place(id.sample.block()), id.sample.row() as usize)).collect();
-                let join = |(i, _): (usize, &forebay_data::Field)| {
+                let join = |(i, _): (usize, &Field)| {
                     let parts: Vec<&dyn Array> = many.iter().map(|g| g[i].as_ref()).collect();
                     arrow_select::interleave::interleave(&parts, &rows).map_err(fail::arrow)
                 };
@@ -210,21 +231,21 @@ impl Reader for Parquet {
             return Ok(Box::new(std::iter::empty()));
         }
         let mut batches =
-            self.file(file)?.group(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX))?;
+            self.file(file)?.batches(group, self.schema.fields(), rows.min(total).clamp(1, BATCH_ROWS_MAX))?;
         let (mut row, mut over) = (0u64, false);
         Ok(Box::new(std::iter::from_fn(move || {
             if over {
                 return None;
             }
-            let chunk = match format::next_batch(uri, &mut batches) {
-                Ok(None) if row < total as u64 => Err(short(uri, group)),
-                Ok(None) => return None,
-                Ok(Some(batch)) => {
+            let chunk = match batches.next() {
+                None if row < total as u64 => Err(short::<F>(uri, group)),
+                None => return None,
+                Some(Ok(batch)) => {
                     let ids = block_ids(block, row, batch.num_rows(), epoch);
                     row += batch.num_rows() as u64;
-                    located(&self.schema, uri, group, &batch, ids)
+                    located::<F>(&self.schema, uri, group, &batch, ids)
                 }
-                Err(e) => Err(e),
+                Some(Err(e)) => Err(e),
             };
             over = chunk.is_err();
             Some(chunk)

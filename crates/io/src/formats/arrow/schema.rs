@@ -1,8 +1,37 @@
 //! Which columns a file has, as this project's fields.
+//!
+//! Structs are flattened to dotted names, but for one that its writer called a tensor of variable shape.
 
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
+
+/// What Arrow calls a tensor whose shape differs from row to row.
+const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
+
+/// Says whether a column is such a tensor.
+pub(crate) fn is_tensor(field: &ArrowField) -> bool {
+    field.metadata().get("ARROW:extension:name").is_some_and(|name| name == VARIABLE_SHAPE)
+}
+
+/// Refuses a file whose columns are not those of the source.
+pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
+    let here = fields(schema);
+    for field in wanted {
+        let found = here.iter().find(|(name, _)| *name == field.name).map(|(_, f)| f.clone());
+        let is = match found {
+            Some(Ok(found)) if found.kind == field.kind => continue,
+            Some(Ok(found)) => found.kind.to_string(),
+            Some(Err(e)) => return Err(e.with("file", uri)),
+            None => "not there".to_owned(),
+        };
+        let message = format!("column {:?} is {is} in this file, and {} in the first", field.name, field.kind);
+        return Err(Error::data(message)
+            .with("file", uri)
+            .hint("read files of one schema together, or name columns= that all have"));
+    }
+    Ok(())
+}
 
 /// Returns every column, nested ones under dotted names; one of a type that no column holds is an error of its own.
 pub(crate) fn fields(schema: &ArrowSchema) -> Vec<(String, Result<Field>)> {
@@ -16,7 +45,9 @@ pub(crate) fn fields(schema: &ArrowSchema) -> Vec<(String, Result<Field>)> {
 fn flatten(field: &ArrowField, prefix: String, nullable: bool, found: &mut Vec<(String, Result<Field>)>) {
     let name = if prefix.is_empty() { field.name().clone() } else { format!("{prefix}.{}", field.name()) };
     let nullable = nullable || field.is_nullable();
-    if let DataType::Struct(children) = field.data_type() {
+    if let DataType::Struct(children) = field.data_type()
+        && !is_tensor(field)
+    {
         children.iter().for_each(|child| flatten(child, name.clone(), nullable, found));
         return;
     }
@@ -46,8 +77,25 @@ fn kind(field: &ArrowField, ty: &DataType) -> Option<Kind> {
         DataType::List(item) | DataType::LargeList(item) => {
             Kind::Tensor { dtype: DType::from_arrow(item.data_type())?, shape: vec![None] }
         }
+        DataType::Struct(_) => variable(field, ty)?,
         ty => Kind::scalar(DType::from_arrow(ty)?),
     })
+}
+
+/// A tensor of variable shape, stored as it is here.
+fn variable(field: &ArrowField, ty: &DataType) -> Option<Kind> {
+    let DataType::Struct(parts) = ty else { return None };
+    let [data, shape] = &**parts else { return None };
+    let (DataType::List(item), DataType::FixedSizeList(_, rank)) = (data.data_type(), shape.data_type()) else {
+        return None;
+    };
+    let note: serde_json::Value = serde_json::from_str(field.metadata().get("ARROW:extension:metadata")?).ok()?;
+    let rank = usize::try_from(*rank).ok()?;
+    let uniform = |place: usize| {
+        let dim = note.get("uniform_shape").and_then(|dims| dims.get(place)).and_then(serde_json::Value::as_u64);
+        dim.and_then(|dim| usize::try_from(dim).ok())
+    };
+    Some(Kind::Tensor { dtype: DType::from_arrow(item.data_type())?, shape: (0..rank).map(uniform).collect() })
 }
 
 /// The shape that a tensor's writer noted.

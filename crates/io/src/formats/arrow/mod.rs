@@ -1,0 +1,245 @@
+//! Arrow IPC files (Feather, version 2): a footer says where their record batches are, and each of these is decoded by
+//! itself. And, of these and of Parquet files: which columns there are, and columns as this project stores them.
+//!
+//! Invariants: no length that a file states is believed before it is compared with the file or with `limits`; whatever
+//! the bytes are, reading them gives rows or an error that names file and record batch.
+
+mod convert;
+mod schema;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
+use arrow_schema::{ArrowError, SchemaRef};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_data::Field;
+
+use super::grouped::Grouped;
+use crate::limits;
+use crate::store::Object;
+pub(crate) use convert::columns;
+pub(crate) use schema::{check, fields};
+
+/// What ends a file: the length of its footer, and a magic word.
+const TAIL_BYTES: u64 = 10;
+/// The most bytes of a footer, or of the head of a record batch. A thousand columns take a tenth.
+const HEAD_BYTES_MAX: u64 = 64 << 20;
+/// The bytes before each compressed buffer, which say how long it is without compression.
+const LENGTH_BYTES: usize = 8;
+
+/// A file, its footer and dictionaries read.
+#[derive(Debug)]
+pub(crate) struct File {
+    object: Arc<Object>,
+    schema: SchemaRef,
+    decoder: FileDecoder,
+    batches: Vec<Block>,
+}
+
+impl File {
+    /// Reads the footer, and the dictionaries.
+    ///
+    /// # Errors
+    /// Data when it is not an Arrow file.
+    pub(crate) fn open(object: Arc<Object>) -> Result<Self> {
+        let footer = footer(&object)?;
+        let uri = object.uri();
+        let (schema, mut decoder, batches, dictionaries) = guarded(uri, || {
+            let footer = root_as_footer(&footer).map_err(|e| ArrowError::ParseError(e.to_string()))?;
+            let schema = footer.schema().ok_or_else(|| ArrowError::ParseError("no schema".to_owned()))?;
+            if !schema.endianness().equals_to_target_endianness() {
+                return Err(ArrowError::ParseError("another byte order than this machine's".to_owned()));
+            }
+            let schema: SchemaRef = try_fb_to_schema(schema)?.into();
+            let decoder = FileDecoder::new(schema.clone(), footer.version());
+            let batches: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
+            let dictionaries: Vec<Block> = footer.dictionaries().into_iter().flatten().copied().collect();
+            Ok((schema, decoder, batches, dictionaries))
+        })?;
+        for block in &dictionaries {
+            let bytes = read(&object, block, true)?;
+            check_sizes(uri, &bytes, block)?;
+            guarded(uri, || decoder.read_dictionary(block, &bytes))?;
+        }
+        Ok(Self { object, schema, decoder, batches })
+    }
+
+    /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
+    pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
+        fields(&self.schema)
+    }
+
+    /// Decodes the wanted columns alone from here on.
+    ///
+    /// # Errors
+    /// Data when the file's columns are not those.
+    fn wanting(self, wanted: &[Field]) -> Result<Self> {
+        check(&self.schema, wanted, self.object.uri())?;
+        let is_of =
+            |column: &str, name: &str| name == column || name.strip_prefix(column).is_some_and(|r| r.starts_with('.'));
+        let columns = self.schema.fields().iter().enumerate();
+        let wanted = columns.filter(|(_, column)| wanted.iter().any(|f| is_of(column.name(), &f.name)));
+        let decoder = self.decoder.with_projection(wanted.map(|(place, _)| place).collect());
+        Ok(Self { decoder, ..self })
+    }
+
+    /// Returns the rows of each record batch.
+    ///
+    /// # Errors
+    /// Data when the head of one cannot be read.
+    fn group_rows(&self) -> Result<Vec<u64>> {
+        let rows = |(group, block): (usize, &Block)| {
+            let head = read(&self.object, block, false)?;
+            let rows = guarded(self.object.uri(), || {
+                let message = message(&head)?;
+                let batch = message.header_as_record_batch();
+                batch.map(|b| b.length()).ok_or_else(|| ArrowError::ParseError("no record batch".to_owned()))
+            });
+            let rows = rows.map_err(|e| e.with("record batch", group))?;
+            u64::try_from(rows).map_err(|_| corrupt(self.object.uri(), "rows below zero"))
+        };
+        self.batches.iter().enumerate().map(rows).collect()
+    }
+
+    /// Decodes a record batch.
+    ///
+    /// # Errors
+    /// Data when it cannot be read; Exhausted when it says that it is more than memory should be asked for.
+    fn batch(&self, group: usize) -> Result<RecordBatch> {
+        let uri = self.object.uri();
+        let block = self.batches.get(group).ok_or_else(|| corrupt(uri, "a record batch is not there"))?;
+        let decode = || {
+            let bytes = read(&self.object, block, true)?;
+            check_sizes(uri, &bytes, block)?;
+            let batch = guarded(uri, || self.decoder.read_record_batch(block, &bytes))?;
+            batch.ok_or_else(|| corrupt(uri, "no record batch"))
+        };
+        decode().map_err(|e| e.with("record batch", group))
+    }
+}
+
+impl Grouped for File {
+    const GROUP: &'static str = "record batch";
+    const BY_COLUMN: bool = false;
+    type Batches = Batches;
+
+    fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self> {
+        Self::open(object)?.wanting(wanted)
+    }
+
+    fn batches(&self, group: usize, _wanted: &[Field], rows: usize) -> Result<Batches> {
+        Ok(Batches { batch: self.batch(group)?, row: 0, rows: rows.max(1) })
+    }
+}
+
+/// Parts of a record batch.
+pub(crate) struct Batches {
+    batch: RecordBatch,
+    row: usize,
+    rows: usize,
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.rows.min(self.batch.num_rows() - self.row);
+        let part = (rows > 0).then(|| Ok(self.batch.slice(self.row, rows)));
+        self.row += rows;
+        part
+    }
+}
+
+/// Returns the rows of each record batch of a file.
+pub(crate) fn group_rows(object: Arc<Object>) -> Result<Vec<u64>> {
+    File::open(object)?.group_rows()
+}
+
+/// Reads the bytes of the footer.
+fn footer(object: &Object) -> Result<Vec<u8>> {
+    let (uri, size) = (object.uri(), object.size());
+    let not_there = || {
+        Error::data("not an arrow file that can be read: it does not end as one").with("file", uri).hint(
+            "it is truncated or of another format; a stream (as Hugging Face's caches are) and Feather version 1 have no \
+             footer: write it again with pyarrow.ipc.new_file or pyarrow.feather.write_feather",
+        )
+    };
+    let end = size.checked_sub(TAIL_BYTES).ok_or_else(not_there)?;
+    let mut tail = [0; TAIL_BYTES as usize];
+    object.read_at(end, &mut tail)?;
+    let len = read_footer_length(tail).map_err(|_| not_there())? as u64;
+    let start = end.checked_sub(len).filter(|_| len <= HEAD_BYTES_MAX).ok_or_else(not_there)?;
+    let mut footer = vec![0; len as usize];
+    object.read_at(start, &mut footer)?;
+    Ok(footer)
+}
+
+/// Reads a block: its head, and with `whole` what follows.
+fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer> {
+    let uri = object.uri();
+    let len = |n: i64| u64::try_from(n).map_err(|_| corrupt(uri, "a length below zero"));
+    let (start, head, body) = (len(block.offset())?, len(block.metaDataLength().into())?, len(block.bodyLength())?);
+    let all = if whole { head.saturating_add(body) } else { head };
+    if head > HEAD_BYTES_MAX || all > limits::GROUP_COLUMN_BYTES_MAX {
+        return Err(too_large(uri, all));
+    }
+    object.check_range(start, all)?;
+    let mut bytes = MutableBuffer::from_len_zeroed(all as usize);
+    object.read_at(start, bytes.as_slice_mut())?;
+    Ok(bytes.into())
+}
+
+/// Returns the head of a block, which begins with its length, and since version 0.15 with a mark before that.
+fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowError> {
+    let marked = block.starts_with(&[0xff; 4]);
+    let head = block.get(if marked { 8 } else { 4 }..);
+    let head = head.ok_or_else(|| ArrowError::ParseError("a block without a head".to_owned()))?;
+    root_as_message(head).map_err(|e| ArrowError::ParseError(e.to_string()))
+}
+
+/// Refuses a block whose compressed buffers say that they are more than memory should be asked for.
+fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
+    let sizes = || {
+        let message = message(bytes)?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|d| d.data());
+        let batch = message.header_as_record_batch().or(dictionary);
+        let batch = batch.ok_or_else(|| ArrowError::ParseError("no record batch".to_owned()))?;
+        let body = bytes.get(block.metaDataLength() as usize..).unwrap_or_default();
+        let buffers = batch.buffers().into_iter().flatten().filter(|_| batch.compression().is_some());
+        let size = |start: i64| {
+            let at = usize::try_from(start).ok()?;
+            let prefix = body.get(at..at.checked_add(LENGTH_BYTES)?)?;
+            // Without compression it is -1.
+            u64::try_from(i64::from_le_bytes(prefix.try_into().ok()?)).ok()
+        };
+        Ok(buffers.filter_map(|b| size(b.offset())).fold(0u64, u64::saturating_add))
+    };
+    let total = guarded(uri, sizes)?;
+    if total > limits::GROUP_COLUMN_BYTES_MAX { Err(too_large(uri, total)) } else { Ok(()) }
+}
+
+fn too_large(uri: &str, bytes: u64) -> Error {
+    let max = limits::GROUP_COLUMN_BYTES_MAX;
+    Error::new(ErrorKind::Exhausted, format!("a record batch of {bytes} bytes is larger than the limit of {max}"))
+        .with("file", uri)
+        .hint("the file may be corrupt; else write smaller record batches")
+}
+
+fn corrupt(uri: &str, what: &str) -> Error {
+    Error::data(format!("not an arrow file that can be read: {what}"))
+        .with("file", uri)
+        .hint("the file is truncated, corrupt or of another format: write or fetch it again")
+}
+
+/// Runs the decoder, whose checks of corrupt files are in part panics, and says which file it was.
+fn guarded<T>(uri: &str, decode: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(decoded) => decoded.map_err(|e| corrupt(uri, &e.to_string())),
+        Err(_) => Err(corrupt(uri, "the decoder gave up")),
+    }
+}

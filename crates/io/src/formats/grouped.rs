@@ -1,0 +1,31 @@
+//! What Parquet and Arrow files have in common: groups of rows, decoded together.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use forebay_core::Result;
+use forebay_data::Field;
+
+use crate::store::Object;
+
+/// A file whose rows are decoded group by group.
+pub(crate) trait Grouped: Sized + Send + Sync {
+    /// What a group is called.
+    const GROUP: &'static str;
+    /// Whether a column of a group is read by itself. Else all that are wanted are.
+    const BY_COLUMN: bool;
+    /// Decodes one group.
+    type Batches: Iterator<Item = Result<RecordBatch>> + Send;
+
+    /// Reads the footer, and checks that the wanted columns are there.
+    ///
+    /// # Errors
+    /// Data when it is not a file of this format, or of other columns.
+    fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self>;
+
+    /// Decodes columns of a group, in batches of at most `rows` rows. An error ends them.
+    ///
+    /// # Errors
+    /// Data when the group cannot be read; Exhausted when it says that it is more than memory should be asked for.
+    fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Self::Batches>;
+}
