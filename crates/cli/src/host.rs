@@ -171,7 +171,7 @@ pub struct FaultRow {
     pub left: Vec<String>,
     /// What is not as promised.
     pub problems: Vec<String>,
-    /// `ok`, `RED`, or `not yet` where there is nothing to run.
+    /// `ok` or `RED`.
     pub verdict: String,
 }
 

@@ -79,8 +79,13 @@ class Fleet:
     second. With several `dispatchers`, their state is in an etcd of this fleet's own, and one of them leads.
     """
 
-    def __init__(self, folder: Path, count: int, relayed: bool = False, dispatchers: int = 1) -> None:
+    def __init__(
+        self, folder: Path, count: int, relayed: bool = False, dispatchers: int = 1, cached: bool = False
+    ) -> None:
         self.folder = folder
+        #: Where workers keep what a pipeline's cache keeps, if they do.
+        self.kept = folder / "kept"
+        self._cached = cached
         self.temporary = folder / "tmp"
         self.temporary.mkdir(parents=True)
         self.errors = folder / "stderr.txt"
@@ -175,7 +180,10 @@ class Fleet:
 
     def _worker(self, listen: str, dispatcher: str = "", *more: str) -> Process:
         at = dispatcher or self.address
-        return self._start("worker", "--dispatcher", at, "--listen", listen, "--threads", "1", *more)
+        # Rows are read from the folder: in memory there is room for little more than the index. A small quota makes
+        # small blocks, which are written soon.
+        cache = ["--cache", str(self.kept), "--cache-memory", "64KiB", "--cache-disk", "1MiB"] if self._cached else []
+        return self._start("worker", "--dispatcher", at, "--listen", listen, "--threads", "1", *cache, *more)
 
     def _start(self, *arguments: str) -> Process:
         command = [sys.executable, "-m", "forebay", *arguments, "--announce", "--exit-with-parent"]

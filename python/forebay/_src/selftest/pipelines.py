@@ -20,6 +20,8 @@ from forebay._src.selftest.data import PAYLOAD_BYTES, RECORD, Array
 #: 1/4, so that products and sums of a few bits are exact whatever computes them.
 SCALE = 0.25
 PRIME = 1_000_003
+#: Makes rows that are kept large enough to fill blocks.
+TILES = 16
 SIDE = 48
 
 
@@ -47,6 +49,25 @@ class Parse:
                 raise ValueError("a record's checksum is not what was written")
         time.sleep(self.seconds)
         return {"id": rows["id"].astype(np.int64), "x": rows["x"].copy(), "noise": rng.random(len(rows))}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Checks records, and draws nothing: what it returns may be kept.
+
+    >>> row = np.zeros(1, RECORD)
+    >>> row["crc"] = zlib.crc32(row.tobytes()[:PAYLOAD_BYTES])
+    >>> Check("", 0.0)({"record": [row.tobytes()]})["id"].tolist()
+    [0]
+    """
+
+    log: str
+    seconds: float
+
+    def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Returns the fields of the records."""
+        fields = Parse(self.log, self.seconds)(columns, np.random.default_rng(0))
+        return {"id": fields["id"], "x": np.tile(fields["x"], (1, TILES))}
 
 
 @dataclass(frozen=True)
@@ -82,6 +103,15 @@ def of_records(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset
     return scaled.with_column("hash", fb.col("id") * 7919 % PRIME)
 
 
+def of_kept(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset:
+    """Records that are checked once and kept, with an expression of integers."""
+    schema = {"id": "int64", "x": ("float32", (4 * TILES,))}
+    checked = (
+        fb.from_tfrecord(str(folder / "*.tfrecord")).shuffle().map(Check(log, seconds), schema=schema, batched=True)
+    )
+    return checked.cache().with_column("hash", fb.col("id") * 7919 % PRIME).batch(batch)
+
+
 def of_pictures(folder: Path, batch: int, log: str, seconds: float) -> fb.Dataset:
     """Pictures: decoded, cropped at random, flipped, to normalised float32."""
     number = Number(log, seconds)
@@ -102,3 +132,8 @@ def truth(records: Array, ids: Array, noise: Array) -> dict[str, Array]:
     """Computes what a batch of these records must hold, with NumPy alone; only the drawn numbers are given."""
     x = records["x"][ids] * np.float32(SCALE) + np.float32(1)
     return {"id": ids, "x": x, "noise": noise, "hash": ids * 7919 % PRIME}
+
+
+def truth_of_kept(records: Array, ids: Array) -> dict[str, Array]:
+    """As `truth`, of records that are kept."""
+    return {"id": ids, "x": np.tile(records["x"][ids], (1, TILES)), "hash": ids * 7919 % PRIME}

@@ -17,9 +17,9 @@ import forebay as fb
 import numpy as np
 from forebay import _native
 from forebay._src.selftest import data, etcd, scenarios, workload
-from forebay._src.selftest.run import Case, Row, run
-from forebay._src.selftest.scenarios import ALONE, CLIENT, NAMES, NOFAIL, NOT_YET, SCENARIOS, SILENT, SUCCESSIVE
-from forebay._src.selftest.workload import EPOCHS, Workload
+from forebay._src.selftest.run import Case, run
+from forebay._src.selftest.scenarios import ALONE, CLIENT, NAMES, NOFAIL, SCENARIOS, SILENT, SUCCESSIVE, Scenario
+from forebay._src.selftest.workload import EPOCHS, KEPT, Workload
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 WORKERS = (1, 2, 3, 8)
@@ -29,6 +29,8 @@ PLACES = ("first batch", "quarter", "middle", "end of an epoch", "second epoch",
 PLACES_FEW = ("first batch", "middle", "end of sequence")
 SUCCESSIONS = 3
 SAMPLES, SAMPLES_QUICK = {"records": 100_003, "pictures": 2_003}, {"records": 20_011, "pictures": 601}
+#: Where what strikes a cache strikes: while rows are kept, and once they are.
+CACHE_PLACES = {"putfail": "middle", "getfail": "second epoch"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,6 @@ class Sweep:
                 calm.setdefault(which, rows[-1].longest_ms)
         finally:
             progress.end()
-        rows += [Row(name, fault=why, verdict="not yet") for name, why in NOT_YET.items() if name in self.wanted]
         versions = {"python": platform.python_version(), "numpy": np.__version__}
         return {"versions": versions, "rows": [asdict(row) for row in rows], "notes": self.notes}
 
@@ -119,6 +120,8 @@ class Sweep:
         samples = SAMPLES_QUICK if self.options.quick else SAMPLES
         seed = self.options.seed
         yield workload.of_records(self.folder / "records", self.options.samples or samples["records"], seed)
+        if self.wanted & set(CACHE_PLACES):
+            yield workload.of_kept(self.folder / "kept", self.options.samples or samples["records"], seed)
         if data.can_encode():
             yield workload.of_pictures(self.folder / "pictures", samples["pictures"], seed)
         else:
@@ -126,14 +129,18 @@ class Sweep:
 
     def _cases(self, work: Workload) -> Iterator[Case]:
         """Says what is run with a workload; of each number of workers, the undisturbed run first."""
-        few = self.options.quick or work.name == "pictures"
+        few = self.options.quick or work.name != "records"
         for workers in self.options.workers or ((SWEPT,) if few else WORKERS):
             yield Case(NOFAIL, "none", work, workers, "", {}, None)
+            of_cache = work.name == KEPT
             for name, scenario in SCENARIOS.items():
-                if name in self.wanted and workers >= scenario.workers_min:
+                fits = workers >= scenario.workers_min and scenario.of_cache == of_cache
+                if name in self.wanted and fits:
                     bound = scenario.bound_for(workers)
-                    for place, batch in self._places(work, workers, scenario.lasting):
+                    for place, batch in self._places(work, workers, scenario):
                         yield Case(name, scenario.fault, work, workers, place, {batch: scenario}, bound)
+            if of_cache:
+                continue
             if CLIENT in self.wanted:
                 for place, batch in self._places(work, workers):
                     fault = "SIGKILL the trainer; it goes on from its state_dict"
@@ -141,7 +148,7 @@ class Sweep:
             if SUCCESSIVE in self.wanted and workers > 1:
                 yield from self._successions(work, workers)
 
-    def _places(self, work: Workload, workers: int, lasting: bool = False) -> Iterator[tuple[str, int]]:
+    def _places(self, work: Workload, workers: int, scenario: Scenario | None = None) -> Iterator[tuple[str, int]]:
         """Returns where faults strike, by name: after how many batches."""
         epoch, last = work.batches // EPOCHS, work.batches
         of = {
@@ -154,9 +161,13 @@ class Sweep:
             "end of sequence": last,
         }
         every = workers == SWEPT or bool(self.options.workers)
-        names = PLACES if every and not self.options.quick else PLACES_FEW
-        one = work.name == "pictures" or (lasting and self.options.quick)
-        for name in ("middle",) if one else names:
+        names: tuple[str, ...] = PLACES if every and not self.options.quick else PLACES_FEW
+        lasting = scenario is not None and scenario.lasting
+        if work.name == "pictures" or (lasting and self.options.quick):
+            names = ("middle",)
+        if scenario is not None and scenario.of_cache:
+            names = (CACHE_PLACES[scenario.name],)
+        for name in names:
             yield name, of[name]
 
     def _successions(self, work: Workload, workers: int) -> Iterator[Case]:

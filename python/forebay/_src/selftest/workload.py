@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from forebay._src.selftest import data, oracle, pipelines
 EPOCHS = 2
 #: What computing a batch takes, at least: an epoch is then long enough to be struck in the middle.
 BATCH_SECONDS = 0.002
-MAKE = {"records": pipelines.of_records, "pictures": pipelines.of_pictures}
-BATCH = {"records": 192, "pictures": 16}
+#: Records that a cache keeps.
+KEPT = "kept"
+MAKE = {"records": pipelines.of_records, KEPT: pipelines.of_kept, "pictures": pipelines.of_pictures}
+BATCH = {"records": 192, KEPT: 192, "pictures": 16}
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,13 @@ class Workload:
     """Data and what is made of it.
 
     Attributes:
-        name: `records` or `pictures`.
+        name: `records`, `kept` (records that a cache keeps) or `pictures`.
         source: The folder with the files.
         seed: Of the order and of what is drawn.
         expected: What must come out.
         units_per_split: Batches in a split.
         calls: What its function notes when nothing goes wrong, by line: some batches are computed twice, to see whether
-            they are the same.
+            they are the same. Empty where calls do not follow batches, because of a cache.
     """
 
     name: str
@@ -63,6 +65,13 @@ def of_records(folder: Path, samples: int, seed: int) -> Workload:
     """Writes records, and computes what must come out."""
     written = data.records(folder, samples, seed)
     return _workload("records", folder, samples, seed, lambda b: pipelines.truth(written, b["id"], b["noise"]))
+
+
+def of_kept(folder: Path, samples: int, seed: int) -> Workload:
+    """As `of_records`, for a pipeline with a cache."""
+    written = data.records(folder, samples, seed)
+    work = _workload(KEPT, folder, samples, seed, lambda b: pipelines.truth_of_kept(written, b["id"]))
+    return replace(work, calls=Counter())
 
 
 def of_pictures(folder: Path, samples: int, seed: int) -> Workload:
