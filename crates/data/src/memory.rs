@@ -2,7 +2,7 @@
 //!
 //! Invariant: which of them it is changes no bit of what is written there.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_buffer::{Buffer, MutableBuffer};
 
@@ -21,9 +21,17 @@ impl Memory {
         Self(Some(arena))
     }
 
-    /// Reserves memory for one pipeline in this process; the heap where the system refuses.
+    /// Returns the memory that all pipelines of this process share; the heap where the system refuses. It is there as long
+    /// as a pipeline or a batch of one is, so the next epoch finds the pages of the last.
     pub fn reused() -> Self {
-        Self(Arena::private().ok())
+        static SHARED: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(arena) = shared.upgrade() {
+            return Self(Some(arena));
+        }
+        let arena = Arena::private().ok();
+        *shared = arena.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Self(arena)
     }
 
     /// Returns the arena, if there is one.
