@@ -16,9 +16,9 @@ use crate::actor::Actor;
 use crate::elected::Elected;
 use crate::election::{Candidate, LEASE};
 use crate::indexer::{FileIndexer, Indexer};
-use crate::office::Office;
+use crate::leadership::Leadership;
 use crate::options::Options;
-use crate::rule::Rule;
+use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore};
 use crate::term::Term;
@@ -31,11 +31,11 @@ pub struct Dispatcher {
     listener: TcpListener,
     tls: Option<ServerTls>,
     access: Arc<Access>,
-    office: Arc<Office>,
-    reign: Reign,
+    leadership: Arc<Leadership>,
+    run: Run,
 }
 
-enum Reign {
+enum Run {
     /// The ledger is a file here: this process leads from its start to its end.
     Sole(Box<Actor>),
     /// The ledger is in etcd: whoever is elected leads.
@@ -69,14 +69,15 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let rule = Rule { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling: options.scaling };
-        let office = Arc::new(Office::new());
-        let reign = match &options.store {
-            None => Reign::Sole(Box::new(sole(&options, &rule, &office)?)),
-            Some(url) => Reign::Elected(Box::new(elected(&options, url.parse()?, rule, address)?)),
+        let recovery =
+            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling: options.scaling };
+        let leadership = Arc::new(Leadership::new());
+        let run = match &options.store {
+            None => Run::Sole(Box::new(sole(&options, &recovery, &leadership)?)),
+            Some(url) => Run::Elected(Box::new(elected(&options, url.parse()?, recovery, address)?)),
         };
         tracing::info!(%address, state = %dir.display(), "dispatcher");
-        Ok((address, Self { listener, tls: options.tls, access, office, reign }))
+        Ok((address, Self { listener, tls: options.tls, access, leadership, run }))
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the
@@ -86,36 +87,36 @@ impl Dispatcher {
     /// Unavailable when the listener fails; Version or Data when a ledger in etcd cannot be read; Internal when the
     /// ledger's writer died.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
-        let service = forebay_proto::service(Service::new(self.office.clone()));
+        let service = forebay_proto::service(Service::new(self.leadership.clone()));
         let guarded = InterceptedService::new(service, Guard(self.access.clone()));
         let server = forebay_proto::server().add_service(guarded);
         let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);
         let serve = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
         tokio::pin!(serve);
-        let reign = async move {
-            match self.reign {
-                Reign::Sole(actor) => actor.run(shutdown).await.map(drop),
-                Reign::Elected(elected) => elected.run(&self.office, shutdown).await,
+        let run = async move {
+            match self.run {
+                Run::Sole(actor) => actor.run(shutdown).await.map(drop),
+                Run::Elected(elected) => elected.run(&self.leadership, shutdown).await,
             }
         };
-        tokio::pin!(reign);
+        tokio::pin!(run);
         let failed = |e: tonic::transport::Error| Error::unavailable(format!("the dispatcher's listener failed: {e}"));
         tokio::select! {
-            done = &mut reign => {
+            done = &mut run => {
                 done?;
                 // Requests that take long, such as indexing, do not keep the process.
                 tokio::time::timeout(DRAIN_MAX, serve).await.unwrap_or(Ok(())).map_err(failed)
             }
             done = &mut serve => {
                 done.map_err(failed)?;
-                reign.await
+                run.await
             }
             never = self.access.watch() => match never {},
         }
     }
 }
 
-fn sole(options: &Options, rule: &Rule, office: &Office) -> Result<Actor> {
+fn sole(options: &Options, recovery: &Recovery, leadership: &Leadership) -> Result<Actor> {
     let dir = &options.state_dir;
     let store = LedgerStore::open(dir)?;
     let blobs = match &options.blob_dir {
@@ -125,18 +126,19 @@ fn sole(options: &Options, rule: &Rule, office: &Office) -> Result<Actor> {
     let ledger = store.load()?;
     tracing::info!(jobs = ledger.jobs.len(), leases = ledger.grants.len(), "the ledger was read");
     let committer = Committer::start(dir.clone(), store)?;
-    let (actor, seat) = rule.begin(&ledger, committer, blobs, Arc::new(Term::endless(rule.clock.clone())))?;
-    office.take(seat);
+    let (actor, leading) =
+        recovery.begin(&ledger, committer, blobs, Arc::new(Term::endless(recovery.clock.clone())))?;
+    leadership.lead(leading);
     Ok(actor)
 }
 
-fn elected(options: &Options, url: EtcdUrl, rule: Rule, listens: SocketAddr) -> Result<Elected> {
+fn elected(options: &Options, url: EtcdUrl, recovery: Recovery, listens: SocketAddr) -> Result<Elected> {
     let address = match &options.advertise {
         Some(advertise) => advertise.parse::<Address>()?.to_string(),
         None => url.members.first().map_or(listens, |member| reachable(listens, member)).to_string(),
     };
     let (etcd, keys) = (Arc::new(Etcd::new(&url)?), Keys::new(&url.prefix));
-    let candidate = Candidate::new(etcd.clone(), keys.clone(), rule.clock.clone(), LEASE, address);
+    let candidate = Candidate::new(etcd.clone(), keys.clone(), recovery.clock.clone(), LEASE, address);
     Ok(Elected {
         etcd,
         keys,
@@ -144,7 +146,7 @@ fn elected(options: &Options, url: EtcdUrl, rule: Rule, listens: SocketAddr) -> 
         state_dir: options.state_dir.clone(),
         blob_dir: options.blob_dir.clone(),
         blob_bytes_max: options.blob_bytes_max,
-        rule,
+        recovery,
     })
 }
 

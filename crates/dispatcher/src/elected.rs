@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::Ended;
 use crate::election::Candidate;
-use crate::office::Office;
-use crate::rule::Rule;
+use crate::leadership::Leadership;
+use crate::recovery::Recovery;
 use crate::store::{BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys};
 use crate::term::Term;
 
@@ -29,7 +29,7 @@ pub(crate) struct Elected {
     /// A folder that all dispatchers share; without one, blobs are in etcd.
     pub(crate) blob_dir: Option<PathBuf>,
     pub(crate) blob_bytes_max: u64,
-    pub(crate) rule: Rule,
+    pub(crate) recovery: Recovery,
 }
 
 impl Elected {
@@ -37,14 +37,14 @@ impl Elected {
     ///
     /// # Errors
     /// Version or Data when the ledger cannot be read; what the disk says; Internal when its writer died.
-    pub(crate) async fn run(self, office: &Office, shutdown: CancellationToken) -> Result<()> {
+    pub(crate) async fn run(self, leadership: &Leadership, shutdown: CancellationToken) -> Result<()> {
         loop {
             let term = tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
-                term = self.candidate.campaign(|leader| office.leave(leader)) => term,
+                term = self.candidate.campaign(|leader| leadership.follow(leader)) => term,
             };
-            let led = self.lead(&term, office, &shutdown).await;
-            office.leave(None);
+            let led = self.lead(&term, leadership, &shutdown).await;
+            leadership.follow(None);
             self.candidate.resign(&term).await;
             match led {
                 Ok(Ended::Stopped) => return Ok(()),
@@ -55,14 +55,14 @@ impl Elected {
         }
     }
 
-    async fn lead(&self, term: &Arc<Term>, office: &Office, shutdown: &CancellationToken) -> Result<Ended> {
+    async fn lead(&self, term: &Arc<Term>, leadership: &Leadership, shutdown: &CancellationToken) -> Result<Ended> {
         tokio::spawn(self.candidate.keep(term.clone()));
         let ledger = EtcdLedger::open(self.etcd.clone(), self.keys.clone(), term.clone()).await?;
         let blobs = self.blobs()?;
         let read = ledger.ledger().clone();
         let committer = Committer::elected(ledger, term.clone());
-        let (actor, seat) = self.rule.begin(&read, committer, blobs, term.clone())?;
-        office.take(seat);
+        let (actor, leading) = self.recovery.begin(&read, committer, blobs, term.clone())?;
+        leadership.lead(leading);
         tracing::info!(term = term.revision(), jobs = read.jobs.len(), leases = read.grants.len(), "leads");
         actor.run(shutdown.clone()).await
     }

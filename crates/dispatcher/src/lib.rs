@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! sessions (service) --commands--> actor: owns Machine --batches--> committer: owns the ledger, a file or in etcd
-//!     through office <--events---         (pure)        <--done----
+//!  through leadership <--events---         (pure)        <--done----
 //! ```
 //!
 //! With a file, a dispatcher leads for as long as it lives. With etcd there are several: `election` says which one leads,
-//! `term` until when, `elected` what begins and ends with that, and `office` answers for those that do not.
+//! `term` until when, `elected` what begins and ends with that, and `leadership` answers for those that do not.
 //!
 //! Why here: the only place that sees every worker and every consumer of a job. It never sees a sample.
 //! Invariants: SP-1 to SP-6 (see `state`); a lease is durable before anyone hears of it; every queue is bounded.
@@ -21,13 +21,13 @@ mod election;
 mod handle;
 mod indexer;
 mod jobs;
+mod leadership;
 mod machine;
 mod measure;
-mod office;
 mod options;
 mod outbox;
 mod records;
-mod rule;
+mod recovery;
 mod service;
 #[doc(hidden)]
 pub mod simulate;

@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::access::{Principal, Role, caller};
 use crate::jobs::Opener;
-use crate::office::{Office, Seat};
+use crate::leadership::{Leadership, Leading};
 use crate::store::BlobStore;
 use crate::tenant::check_name;
 
@@ -37,20 +37,20 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// What answers requests; while this process does not lead, with who does.
 pub(crate) struct Service {
-    office: Arc<Office>,
+    leadership: Arc<Leadership>,
 }
 
 impl Service {
-    pub(crate) fn new(office: Arc<Office>) -> Self {
-        Self { office }
+    pub(crate) fn new(leadership: Arc<Leadership>) -> Self {
+        Self { leadership }
     }
 
-    fn seat(&self) -> Result<Arc<Seat>, Status> {
-        self.office.seat().map_err(refuse)
+    fn leading(&self) -> Result<Arc<Leading>, Status> {
+        self.leadership.leading().map_err(refuse)
     }
 
     fn blobs(&self, tenant: &str) -> Result<BlobStore, Status> {
-        Ok(self.seat()?.blobs.of(tenant))
+        Ok(self.leading()?.blobs.of(tenant))
     }
 }
 
@@ -62,7 +62,7 @@ impl Dispatcher for Service {
     type WorkStream = Events<WorkerEvent>;
 
     async fn get_version(&self, _: Request<GetVersionRequest>) -> Result<Response<GetVersionResponse>, Status> {
-        self.seat()?;
+        self.leading()?;
         Ok(Response::new(GetVersionResponse { version: VERSION.to_owned() }))
     }
 
@@ -91,7 +91,7 @@ impl Dispatcher for Service {
     async fn open_job(&self, request: Request<OpenJobRequest>) -> Result<Response<Self::OpenJobStream>, Status> {
         let principal = caller(&request, Role::Client)?;
         let (events, stream) = mpsc::channel(PROGRESS_MAX);
-        let opener = self.seat()?.opener.clone();
+        let opener = self.leading()?.opener.clone();
         tokio::spawn(open(opener, principal, request.into_inner(), events));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -101,24 +101,24 @@ impl Dispatcher for Service {
         request: Request<Streaming<ConsumerMessage>>,
     ) -> Result<Response<Self::ConsumeStream>, Status> {
         let principal = caller(&request, Role::Client)?;
-        Ok(Response::new(Box::pin(consume::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(consume::begin(&self.leading()?.actor, &principal, request.into_inner()).await?)))
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
         let principal = caller(&request, Role::Worker)?;
-        Ok(Response::new(Box::pin(work::begin(&self.seat()?.actor, &principal, request.into_inner()).await?)))
+        Ok(Response::new(Box::pin(work::begin(&self.leading()?.actor, &principal, request.into_inner()).await?)))
     }
 
     async fn list_jobs(&self, request: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
         let sees = caller(&request, Role::Client)?.sees();
-        let jobs = self.seat()?.actor.list_jobs(sees, request.into_inner().name).await;
+        let jobs = self.leading()?.actor.list_jobs(sees, request.into_inner().name).await;
         Ok(Response::new(ListJobsResponse { jobs: jobs.map_err(refuse)? }))
     }
 
     async fn get_scale(&self, request: Request<GetScaleRequest>) -> Result<Response<GetScaleResponse>, Status> {
         // What all jobs want together is everybody's, and so nobody's but the administrator's.
         caller(&request, Role::Admin)?;
-        Ok(Response::new(self.seat()?.actor.wanted().await.map_err(refuse)?))
+        Ok(Response::new(self.leading()?.actor.wanted().await.map_err(refuse)?))
     }
 
     async fn list_workers(
@@ -126,7 +126,9 @@ impl Dispatcher for Service {
         request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         let sees = caller(&request, Role::Client)?.sees();
-        Ok(Response::new(ListWorkersResponse { workers: self.seat()?.actor.list_workers(sees).await.map_err(refuse)? }))
+        Ok(Response::new(ListWorkersResponse {
+            workers: self.leading()?.actor.list_workers(sees).await.map_err(refuse)?,
+        }))
     }
 
     async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
@@ -134,7 +136,7 @@ impl Dispatcher for Service {
         let CancelJobRequest { name, tenant } = request.into_inner();
         let tenant =
             if tenant.is_empty() { principal.tenant.name.clone() } else { whose_job(&principal, &name, tenant)? };
-        self.seat()?.actor.cancel(tenant, name).await.map_err(refuse)?;
+        self.leading()?.actor.cancel(tenant, name).await.map_err(refuse)?;
         Ok(Response::new(CancelJobResponse {}))
     }
 }

@@ -13,7 +13,7 @@ use crate::store::BlobStore;
 use crate::term::Term;
 
 /// What answers requests while this process leads.
-pub(crate) struct Seat {
+pub(crate) struct Leading {
     pub(crate) term: Arc<Term>,
     pub(crate) actor: Handle,
     pub(crate) blobs: BlobStore,
@@ -21,28 +21,28 @@ pub(crate) struct Seat {
 }
 
 enum Is {
-    Held(Arc<Seat>),
-    /// By whom, as far as is known.
-    Elsewhere(Option<String>),
+    Leader(Arc<Leading>),
+    /// Of whom, as far as is known.
+    Follower(Option<String>),
 }
 
-/// The seat, and who holds it.
-pub(crate) struct Office(RwLock<Is>);
+/// Whether this process leads or follows.
+pub(crate) struct Leadership(RwLock<Is>);
 
-impl Office {
+impl Leadership {
     /// Nobody is known to lead.
     pub(crate) fn new() -> Self {
-        Self(RwLock::new(Is::Elsewhere(None)))
+        Self(RwLock::new(Is::Follower(None)))
     }
 
     /// This process leads.
-    pub(crate) fn take(&self, seat: Seat) {
-        self.set(Is::Held(Arc::new(seat)));
+    pub(crate) fn lead(&self, leading: Leading) {
+        self.set(Is::Leader(Arc::new(leading)));
     }
 
     /// Another process leads, or nobody.
-    pub(crate) fn leave(&self, leader: Option<&str>) {
-        self.set(Is::Elsewhere(leader.map(str::to_owned)));
+    pub(crate) fn follow(&self, leader: Option<&str>) {
+        self.set(Is::Follower(leader.map(str::to_owned)));
     }
 
     fn set(&self, is: Is) {
@@ -53,11 +53,11 @@ impl Office {
     ///
     /// # Errors
     /// Unavailable, with who leads (see [`not_leader`]), when this process does not.
-    pub(crate) fn seat(&self) -> Result<Arc<Seat>> {
+    pub(crate) fn leading(&self) -> Result<Arc<Leading>> {
         match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            Is::Held(seat) if seat.term.holds() => Ok(seat.clone()),
-            Is::Held(_) | Is::Elsewhere(None) => Err(not_leader("this dispatcher waits for one to be elected", "")),
-            Is::Elsewhere(Some(leader)) => Err(not_leader("this dispatcher does not lead", leader)),
+            Is::Leader(leading) if leading.term.holds() => Ok(leading.clone()),
+            Is::Leader(_) | Is::Follower(None) => Err(not_leader("this dispatcher waits for one to be elected", "")),
+            Is::Follower(Some(leader)) => Err(not_leader("this dispatcher does not lead", leader)),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::actor::Actor;
 use crate::handle::Handle;
 use crate::indexer::Indexer;
 use crate::jobs::{Opener, splits};
-use crate::office::Seat;
+use crate::leadership::Leading;
 use crate::options::{Scaling, Timing};
 use crate::records::Ledger;
 use crate::state::State;
@@ -16,7 +16,7 @@ use crate::store::{BlobStore, Committer};
 use crate::term::Term;
 
 /// What does not depend on the ledger.
-pub(crate) struct Rule {
+pub(crate) struct Recovery {
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) indexer: Arc<dyn Indexer>,
@@ -26,7 +26,7 @@ pub(crate) struct Rule {
     pub(crate) scaling: Scaling,
 }
 
-impl Rule {
+impl Recovery {
     /// # Errors
     /// Data when a job of the ledger cannot be planned.
     pub(crate) fn begin(
@@ -35,13 +35,13 @@ impl Rule {
         committer: Committer,
         blobs: BlobStore,
         term: Arc<Term>,
-    ) -> Result<(Actor, Seat)> {
+    ) -> Result<(Actor, Leading)> {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         state.set_scaling(self.scaling);
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
         let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));
-        Ok((actor, Seat { term, actor: handle, blobs, opener }))
+        Ok((actor, Leading { term, actor: handle, blobs, opener }))
     }
 }
