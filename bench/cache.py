@@ -2,9 +2,9 @@
 
     python bench/cache.py [--images 1000] [--rounds 3] [--dir /mnt/nvme] [--out bench/results/cache.json]
 
-The pipeline is W1 stopped before its random crop: JPEGs of 500 by 375 pixels, decoded. Every figure is of a process of
-its own, in turns, so that a machine that changes its speed changes all; medians are shown. CPU-seconds are those of the
-whole process.
+JPEGs of 500 by 375 pixels are decoded, kept, and then given as they are (`decoded`: W1 stopped before its random crop)
+or cropped at random, mirrored and normalised (`training`: W1). Every figure is of a process of its own, in turns, so
+that a machine that changes its speed changes all; medians are shown. CPU-seconds are those of the whole process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ import forebay as fb
 
 #: Of the pictures that `forebay bench` makes.
 HEIGHT, WIDTH = 375, 500
+#: The first ones find pages that the system has to clear, and caches that are to be filled.
+EPOCHS = 4
 
 
-def decoded(folder: str, cached: bool) -> fb.Dataset:
-    """W1 up to its random crop, in batches."""
+def dataset(folder: str, cached: bool, training: bool) -> fb.Dataset:
+    """W1, or W1 up to its random crop, in batches."""
     ds = fb.from_image_folder(folder).drop("path").shuffle().decode_image("image", mode="RGB")
-    return (ds.cache() if cached else ds).center_crop("image", (HEIGHT, WIDTH)).batch(64)
+    ds = ds.cache() if cached else ds
+    if not training:
+        return ds.center_crop("image", (HEIGHT, WIDTH)).batch(64)
+    ds = ds.random_resized_crop("image", 224, antialias=False).random_flip("image")
+    return ds.normalize("image", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(64)
 
 
 def cpu() -> float:
@@ -50,14 +56,14 @@ def epochs(ds: fb.Dataset, count: int) -> list[tuple[float, float, int]]:
     return figures
 
 
-def measure(what: str, folder: str) -> dict[str, float]:
+def measure(what: str, folder: str, training: bool) -> dict[str, float]:
     """One figure, in this process: of the last epoch, when everything that is kept is there."""
-    ds = decoded(folder, what != "computed")
-    seconds, used, images = epochs(ds, 3 if what != "computed" else 2)[-1]
+    ds = dataset(folder, what != "computed", training)
+    seconds, used, images = epochs(ds, EPOCHS)[-1]
     return {"images_per_second": images / seconds, "seconds": seconds, "cpu_per_1000": used / images * 1000}
 
 
-def child(what: str, folder: str, kept: Path, bytes_of_all: int) -> dict[str, float]:
+def child(what: str, folder: str, kept: Path, bytes_of_all: int, training: bool) -> dict[str, float]:
     """Runs `measure` in a process of its own."""
     settings = {
         "computed": {},
@@ -67,7 +73,7 @@ def child(what: str, folder: str, kept: Path, bytes_of_all: int) -> dict[str, fl
         "tenth": {"FOREBAY_CACHE_MEMORY": str(bytes_of_all // 10)},
     }[what]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
-    command = [sys.executable, __file__, "--measure", what, "--folder", folder]
+    command = [sys.executable, __file__, "--measure", what, "--folder", folder, *["--training"] * training]
     done = subprocess.run(command, env={**environment, **settings}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -82,13 +88,13 @@ def pictures(folder: Path, count: int) -> None:
     photos(folder, count)
 
 
-def compare(folder: Path, images: int, rounds: int) -> dict[str, Any]:
+def compare(folder: Path, images: int, rounds: int, training: bool) -> dict[str, Any]:
     """Everything, in turns."""
     bytes_of_all = images * HEIGHT * WIDTH * 3
     runs: dict[str, list[dict[str, float]]] = {"computed": [], "memory": [], "disk": [], "tenth": []}
     for _ in range(rounds):
         for what, figures in runs.items():
-            figures.append(child(what, str(folder / "files"), folder / "kept", bytes_of_all))
+            figures.append(child(what, str(folder / "files"), folder / "kept", bytes_of_all, training))
     medians = {
         what: {name: statistics.median(f[name] for f in figures) for name in figures[0]}
         for what, figures in runs.items()
@@ -96,7 +102,12 @@ def compare(folder: Path, images: int, rounds: int) -> dict[str, Any]:
     computed = medians["computed"]["seconds"]
     for found in medians.values():
         found["times_computed"] = computed / found["seconds"]
-    return {"images": images, "rounds": rounds, "figures": medians}
+    return {"images": images, "rounds": rounds, "pipeline": name(training), "figures": medians}
+
+
+def name(training: bool) -> str:
+    """What a pipeline is called."""
+    return "training" if training else "decoded"
 
 
 def main() -> None:
@@ -108,16 +119,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
+    parser.add_argument("--training", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure, arguments.folder)))
+        print(json.dumps(measure(arguments.measure, arguments.folder, arguments.training)))
         return
     with tempfile.TemporaryDirectory(dir=arguments.dir) as folder:
         pictures(Path(folder) / "files", arguments.images)
-        found = compare(Path(folder), arguments.images, arguments.rounds)
-    print(f"{'epoch':10} {'images/s':>10} {'x computed':>11} {'CPU-s / 1,000 images':>21}")
-    for what, f in found["figures"].items():
-        print(f"{what:10} {f['images_per_second']:10.0f} {f['times_computed']:11.2f} {f['cpu_per_1000']:21.2f}")
+        found = [compare(Path(folder), arguments.images, arguments.rounds, training) for training in (False, True)]
+    for pipeline in found:
+        print(f"{pipeline['pipeline']:10} {'images/s':>10} {'x computed':>11} {'CPU-s / 1,000 images':>21}")
+        for what, f in pipeline["figures"].items():
+            print(f"{what:10} {f['images_per_second']:10.0f} {f['times_computed']:11.2f} {f['cpu_per_1000']:21.2f}")
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
 
