@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_data::Chunk;
 use forebay_io::saved::{Head, Progress, Writer, open};
+use forebay_plan::Op;
 use pyo3::prelude::*;
 
-use crate::errors::detached;
+use crate::errors::{detached, raise};
 use crate::functions::{closed, lock};
 use crate::pipeline::Pipeline;
 
@@ -44,6 +45,11 @@ impl SavedWriter {
         overwrite: bool,
     ) -> PyResult<Self> {
         let graph = &pipeline.graph;
+        let behind = graph.nodes().iter().rev().take_while(|node| !matches!(node.op, Op::Take { .. }));
+        if let Some(node) = behind.into_iter().find(|node| matches!(node.op, Op::Repeat { count: None })) {
+            let endless = Error::invalid("an epoch of this never ends, so it cannot be saved");
+            return Err(raise(py, &node.blame(endless.hint("say how often to repeat, or take(n)"))));
+        }
         let head = Head::new(&graph.dataset_id().to_string(), seed, epochs, graph.schema().fields().to_vec());
         detached(py, || {
             let (writer, begun) = Writer::begin(Path::new(folder), head, file_bytes, overwrite)?;

@@ -182,7 +182,14 @@ def test_what_cannot_be_saved_or_loaded_says_why(tmp_path):
         fb.range(10).save("s3://bucket/a")
     with pytest.raises(fb.errors.NotFoundError, match="nothing is saved here"):
         fb.load(tmp_path / "a")
+    with pytest.raises(fb.errors.InvalidPipelineError, match="never ends"):
+        fb.range(10).shuffle().repeat().save(tmp_path / "a")
+    with pytest.raises(fb.errors.InvalidPipelineError, match="no name"):
+        fb.range(10).save("")
+    assert fb.range(10).repeat().take(25).save(tmp_path / "some").rows == 25
     (tmp_path / "file").write_text("")
+    with pytest.raises(fb.errors.InvalidPipelineError, match="not a folder that save"):
+        fb.load(tmp_path / "file")
     with pytest.raises(fb.errors.InvalidPipelineError, match="a file is where a folder is needed"):
         fb.range(10).save(tmp_path / "file")
     fb.range(10).save(tmp_path / "b")

@@ -33,6 +33,8 @@ class Saved(NamedTuple):
 def folder(path: arguments.PathLike, op: str) -> str:
     """Checks a folder's path."""
     text = arguments.path(path, op)
+    if not text:
+        raise InvalidPipelineError(f"{op}: the folder has no name", {"hint": "'.' is this folder"})
     if "://" in text:
         hint = "save to a local or mounted folder, and copy it to the store"
         raise InvalidPipelineError(f"{op}: {text!r} is not a folder of this machine", {"hint": hint})

@@ -128,6 +128,11 @@ pub fn open(folder: &Path) -> Result<Option<Saved>> {
     let path = folder.join(HEAD);
     let json = match fs::read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::invalid("this is a file, not a folder that save() wrote")
+                .with("file", folder.display())
+                .hint("load() takes the folder; from_arrow() reads files by themselves"));
+        }
         Err(e) => return Err(fail::io(&path.to_string_lossy(), e)),
         Ok(json) => json,
     };
