@@ -110,7 +110,7 @@ pub(crate) fn open(
     if spec.epochs == Some(0) {
         return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
     }
-    let stages = Arc::new(Stages::new(&spec.graph)?);
+    let stages = Stages::new(&spec.graph)?;
     upload(service, &spec.graph.blobs(), blobs, poll)?;
     let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
     let request = OpenJobRequest {
@@ -124,6 +124,9 @@ pub(crate) fn open(
         coordinated: spec.coordinated,
     };
     let definition = ask_again(service, &request, progress, poll)?;
+    // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.
+    let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
+    let stages = Arc::new(Stages::new(&graph)?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;

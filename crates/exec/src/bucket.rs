@@ -299,7 +299,7 @@ mod tests {
         let node = Arc::new(Node::new(Op::BucketByLength(spec)));
         let fields = vec![Field::new("ids", Int32Lists::kind()), Field::new("n", Kind::scalar(DType::Int32))];
         let schema = node.op.apply(&Schema::new(fields).expect("names differ")).expect("it has a length");
-        Step { node, random: 0, schema: Arc::new(schema), per_batch: false }
+        Step { node, place: 0, random: 0, schema: Arc::new(schema), per_batch: false }
     }
 
     /// Rows of these lengths, numbered from `first`.

@@ -49,11 +49,15 @@ impl Stages {
     /// `cache()`.
     pub fn prefix_graph(&self) -> Option<Vec<u8>> {
         self.cached.as_ref()?;
-        let steps = self.prefix().iter().flat_map(Work::steps);
+        let mut steps: Vec<_> = self.prefix().iter().flat_map(Work::steps).collect();
+        if self.run_order.is_exact() {
+            // Another order of the same bytes is no other prefix.
+            steps.sort_by_key(|step| step.place);
+        }
         let canonical = Canonical {
             forebay: VERSION,
             source: self.graph.source().without_paths(),
-            ops: steps.map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
+            ops: steps.iter().map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
         };
         serde_json::to_vec(&canonical).ok()
     }

@@ -61,13 +61,15 @@ impl Stages {
     }
 }
 
+/// Says whether an op sees one row, draws nothing, fails on none and costs about as much as copying.
+pub(crate) fn may_run_at_reader(op: &Op) -> bool {
+    matches!(op, Op::Normalize { .. } | Op::Cast { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. })
+}
+
 /// Takes the last op, if it is one that may move.
 fn take_last(works: &mut Vec<Work>) -> Option<Work> {
     let last = works.last_mut()?;
-    let may = |op: &Op| {
-        matches!(op, Op::Normalize { .. } | Op::Cast { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. })
-    };
-    if !last.steps().last().is_some_and(|s| may(&s.node.op)) {
+    if !last.steps().last().is_some_and(|s| may_run_at_reader(&s.node.op)) {
         return None;
     }
     match last {

@@ -153,6 +153,9 @@ fn as_run(out: &mut String, stages: &Stages) {
         (true, false) => "rows are read in any order",
         (false, _) => "each block is read from its start",
     };
+    for line in stages.run_order.lines(graph) {
+        let _ = writeln!(out, "  {line}");
+    }
     let order: Vec<_> = stages.order.iter().map(|s| describe(&s.node.op)).collect();
     let order = if order.is_empty() { "as stored".to_owned() } else { order.join(" -> ") };
     let _ = writeln!(out, "  epoch plan (computed, no data moves): {order}");

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::on_error::OnError;
 use crate::op::{Class, Op};
+use crate::reorder::{self, Chosen, Reorder, RunOrder};
 use crate::source::Source;
 
 /// A line of the user's code.
@@ -74,6 +75,8 @@ pub struct Graph {
     /// Whether rows are in batches at the end.
     batch: Option<(usize, bool)>,
     on_error: OnError,
+    reorder: Reorder,
+    chosen: Option<Chosen>,
 }
 
 /// What is written down of a graph. The version rises when an old reader could misunderstand.
@@ -86,15 +89,23 @@ struct Wire {
     nodes: Vec<Node>,
     #[serde(default, skip_serializing_if = "OnError::is_raise")]
     on_error: OnError,
+    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
+    order: Reorder,
+    /// The order that was chosen by measuring; in what the dataset's id is the hash of, one that changes bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chosen: Option<Chosen>,
 }
 
-/// The version of the written form.
+/// The version of the written form, and of one that may run in an order that gives other bytes.
 const VERSION: u32 = 1;
+const VERSION_RELAXED: u32 = 2;
 
 impl From<Graph> for Wire {
     fn from(g: Graph) -> Self {
         let nodes = g.nodes.iter().map(|n| (**n).clone()).collect();
-        Self { version: VERSION, source: g.source, site: g.site, nodes, on_error: g.on_error }
+        let version = if g.reorder == Reorder::Relaxed { VERSION_RELAXED } else { VERSION };
+        let (order, chosen) = (g.reorder, g.chosen);
+        Self { version, source: g.source, site: g.site, nodes, on_error: g.on_error, order, chosen }
     }
 }
 
@@ -102,14 +113,18 @@ impl TryFrom<Wire> for Graph {
     type Error = Error;
 
     fn try_from(wire: Wire) -> Result<Self> {
-        if wire.version != VERSION {
+        if !(VERSION..=VERSION_RELAXED).contains(&wire.version) {
             return Err(Error::new(
                 forebay_core::ErrorKind::Version,
-                format!("a graph of version {} cannot be read: this is version {VERSION}", wire.version),
+                format!("a graph of version {} cannot be read: this is version {VERSION_RELAXED}", wire.version),
             ));
         }
-        let graph = Graph::new(wire.source, wire.site)?.with_on_error(wire.on_error);
-        wire.nodes.into_iter().try_fold(graph, |g, n| g.then(n))
+        let graph = Graph::new(wire.source, wire.site)?.with_on_error(wire.on_error).with_reorder(wire.order);
+        let graph = wire.nodes.into_iter().try_fold(graph, |g, n| g.then(n))?;
+        match wire.chosen {
+            Some(chosen) => graph.with_chosen(chosen),
+            None => Ok(graph),
+        }
     }
 }
 
@@ -123,7 +138,16 @@ impl Graph {
             return Err(Error::invalid("range: step must not be 0"));
         }
         let schema = source.schema()?;
-        Ok(Self { source, site, nodes: Vec::new(), schema, batch: None, on_error: OnError::Raise })
+        Ok(Self {
+            source,
+            site,
+            nodes: Vec::new(),
+            schema,
+            batch: None,
+            on_error: OnError::Raise,
+            reorder: Reorder::Exact,
+            chosen: None,
+        })
     }
 
     /// Adds an op.
@@ -239,18 +263,71 @@ impl Graph {
         Self { on_error, ..self }
     }
 
-    /// Returns the name of what this graph computes.
+    /// Returns how much the order in which its ops run may change.
+    pub fn reorder(&self) -> Reorder {
+        self.reorder
+    }
+
+    /// Says how much the order in which its ops run may change.
+    #[must_use]
+    pub fn with_reorder(self, reorder: Reorder) -> Self {
+        Self { reorder, ..self }
+    }
+
+    /// Returns the order that was chosen for its first ops by measuring. It is taken in the exact mode alone.
+    pub fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    /// Chooses the order in which its ops run. Ops that are added later stay behind them.
+    ///
+    /// # Errors
+    /// Invalid when that is no order of its first ops, or one that may change a byte.
+    pub fn with_chosen(self, chosen: Chosen) -> Result<Self> {
+        reorder::check(&self, &chosen)?;
+        Ok(Self { chosen: Some(chosen), ..self })
+    }
+
+    /// Returns this graph with the ops in the order in which they run in `other`, which computes the same.
+    #[must_use]
+    pub fn ordered_as(self, other: &Graph) -> Self {
+        Self { reorder: other.reorder, chosen: other.chosen.clone(), ..self }
+    }
+
+    /// Returns the name of what this graph computes. Orders that give the same bytes have the same name.
     pub fn dataset_id(&self) -> DatasetId {
         let mut wire = Wire::from(self.clone());
         wire.site = None;
         // What is kept of a sample that was left out changes nothing about the others.
         wire.on_error = if wire.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
+        (wire.version, wire.order, wire.chosen) = (VERSION, Reorder::Exact, None);
+        if let Some(places) = self.other_bytes() {
+            (wire.order, wire.chosen) = (Reorder::Relaxed, Some(Chosen { places, speedup: 0.0 }));
+        }
         wire.nodes.retain(|n| n.op.class() != Class::Hint);
         for node in &mut wire.nodes {
-            (node.site, node.label) = (None, None);
+            (node.site, node.label, node.keep_position) = (None, None, false);
         }
         let canonical = serde_json::to_vec(&wire).unwrap_or_default();
         DatasetId(*blake3::hash(&canonical).as_bytes())
+    }
+
+    /// Returns the order in which its ops run, hints left out, if that gives other bytes than the order as written.
+    fn other_bytes(&self) -> Option<Vec<usize>> {
+        if self.reorder != Reorder::Relaxed {
+            return None;
+        }
+        let order = RunOrder::of(self).ok().filter(|order| !order.is_exact())?;
+        let numbers: Vec<_> = self
+            .nodes
+            .iter()
+            .scan(0, |next, node| {
+                let number = (node.op.class() != Class::Hint).then_some(*next);
+                *next += usize::from(number.is_some());
+                Some(number)
+            })
+            .collect();
+        Some(order.places().iter().filter_map(|&place| numbers[place]).collect())
     }
 
     /// Returns the graph as it crosses processes.
@@ -286,6 +363,9 @@ impl Graph {
         }
         if self.on_error != other.on_error {
             return Some(format!("on_error is {}, and was {}", other.on_error, self.on_error));
+        }
+        if self.other_bytes() != other.other_bytes() {
+            return Some(format!("order is {}, and was {}", other.reorder, self.reorder));
         }
         let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
         let (ours, theirs) = (kept(self), kept(other));

@@ -1,7 +1,8 @@
 //! The pipeline graph, its schema, its optimiser and the epoch plan: what to compute, never how or where.
 //!
 //! ```text
-//! Graph (as written, checked)  ->  Stages (what runs in a split, what after the merge)
+//! Graph (as written, checked)  ->  RunOrder (in which order its ops run)
+//!                              ->  Stages (what runs in a split, what after the merge)
 //!                              ->  EpochPlan (which rows, in which order, in which split)
 //! ```
 //!
@@ -22,6 +23,7 @@ mod on_error;
 mod op;
 mod order;
 mod permute;
+mod reorder;
 mod source;
 mod stages;
 mod text;
@@ -39,6 +41,7 @@ pub use on_error::OnError;
 pub use op::{Class, Direction, Function, ImageMode, Interpolation, Layout, Mixing, Op};
 pub use order::Order;
 pub use permute::Permutation;
+pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
 pub use source::{BlobId, Source};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
 pub use text::{Pack, Packing, Tokenize};

@@ -10,6 +10,8 @@
 //! are: they choose among samples before any has failed. Units are as long as a batch, as if the plan aligned them, so
 //! that every consumer gets the same rows as when nothing may be left out.
 //!
+//! Row ops come in the order in which they run ([`RunOrder`]), which moves none past an op of another kind.
+//!
 //! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end.
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use forebay_data::Schema;
 use crate::cache::{self, Cached};
 use crate::graph::{Graph, Node};
 use crate::op::Op;
+use crate::reorder::RunOrder;
 use crate::source::Source;
 
 /// One op where it runs.
@@ -27,6 +30,8 @@ use crate::source::Source;
 pub struct Step {
     /// The op as written.
     pub node: Arc<Node>,
+    /// Its place among all ops as written.
+    pub place: usize,
     /// Its number among the random ops as written: names its random stream, wherever it runs.
     pub random: u64,
     /// The columns after it.
@@ -56,6 +61,17 @@ pub enum Work {
 }
 
 impl Work {
+    /// Returns the work of one op by itself.
+    pub fn of(step: Step) -> Self {
+        match (step.node.op.image_column(), step.node.op.function()) {
+            (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
+            (None, Some(_)) => Work::Function(step),
+            (None, None) if matches!(step.node.op, Op::Mix { .. }) => Work::Mix(step),
+            (None, None) if matches!(step.node.op, Op::Tokenize(_)) => Work::Tokenize(step),
+            (None, None) => Work::Table(step),
+        }
+    }
+
     /// Returns the ops in it.
     pub fn steps(&self) -> &[Step] {
         match self {
@@ -105,6 +121,8 @@ pub struct Batching {
 pub struct Stages {
     /// The graph as written.
     pub graph: Graph,
+    /// The order in which its ops run.
+    pub run_order: RunOrder,
     /// Whether the source's rows are counted before it is read.
     pub counted: bool,
     /// Order ops that the epoch plan does.
@@ -132,9 +150,11 @@ impl Stages {
     /// # Errors
     /// Invalid when the ops do not go together in this order.
     pub fn new(graph: &Graph) -> Result<Self> {
-        let counted = is_counted(graph);
+        let (counted, run_order) = (is_counted(graph), RunOrder::of(graph)?);
+        let places = run_order.places().to_vec();
         let mut stages = Self {
             graph: graph.clone(),
+            run_order,
             counted,
             order: Vec::new(),
             split: Vec::new(),
@@ -146,7 +166,7 @@ impl Stages {
             prefetch: None,
         };
         let mut exact = counted;
-        let mut random = 0;
+        let streams = streams(graph);
         let mut batched = false;
         // A batch that waits to be made as late as possible.
         let mut late = None;
@@ -154,11 +174,11 @@ impl Stages {
         let mut merged = None;
         let tolerant = graph.on_error().is_tolerant();
         let mut schema = graph.source().schema()?;
-        for (place, node) in graph.nodes().iter().enumerate() {
+        for place in places {
+            let (node, random) = (&graph.nodes()[place], streams[place]);
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
             let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
-            let step = Step { node: node.clone(), random, schema: Arc::new(schema.clone()), per_batch };
-            random += u64::from(node.op.is_random());
+            let step = Step { node: node.clone(), place, random, schema: Arc::new(schema.clone()), per_batch };
             let in_plan = stages.tail.is_empty() && exact;
             if per_batch {
                 stages.tail.extend(late.take().map(TailStep::Batch));
@@ -241,6 +261,15 @@ impl Stages {
     }
 }
 
+/// Returns, for each op as written, how many random ones are before it: the number of its random stream.
+fn streams(graph: &Graph) -> Vec<u64> {
+    let number = |next: &mut u64, node: &Arc<Node>| {
+        *next += u64::from(node.op.is_random());
+        Some(*next - u64::from(node.op.is_random()))
+    };
+    graph.nodes().iter().scan(0, number).collect()
+}
+
 /// A group of rows that only the engine chose must not decide random numbers.
 fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<()> {
     if node.op.function().is_some_and(|f| f.batched && f.with_rng) && !step.per_batch && !batched {
@@ -287,7 +316,7 @@ fn push(works: &mut Vec<Work>, closed: usize, step: Step) {
         steps.push(step);
         return;
     }
-    works.push(work(step));
+    works.push(Work::of(step));
 }
 
 fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
@@ -298,15 +327,5 @@ fn push_tail(tail: &mut Vec<TailStep>, step: Step) {
         steps.push(step);
         return;
     }
-    tail.push(TailStep::Work(work(step)));
-}
-
-fn work(step: Step) -> Work {
-    match (step.node.op.image_column(), step.node.op.function()) {
-        (Some(column), _) => Work::Image { column: column.to_owned(), steps: vec![step] },
-        (None, Some(_)) => Work::Function(step),
-        (None, None) if matches!(step.node.op, Op::Mix { .. }) => Work::Mix(step),
-        (None, None) if matches!(step.node.op, Op::Tokenize(_)) => Work::Tokenize(step),
-        (None, None) => Work::Table(step),
-    }
+    tail.push(TailStep::Work(Work::of(step)));
 }

@@ -1,0 +1,255 @@
+//! What an order costs: nanoseconds of one core for each row that enters a segment, roughly.
+//!
+//! Only the proportions matter, and only where they are large: an op costs so much for each row, pixel or byte, a filter
+//! lets a share of the rows through, image ops of one column that follow each other are one pass, and what is made last may
+//! have to travel. The figures are our own kernels', rounded, on one core of an EPYC (`bench/README.md` has the whole they
+//! add up to: 1.5 ms for an ImageNet photo). Where [`Figures`] were measured, they correct the table op by op.
+//!
+//! Invariant: without [`Figures`], a pure function of the ops and their schemas, the same on every machine.
+
+use forebay_data::{Field, Kind, Schema};
+
+use super::legal::{Item, Segment};
+use crate::cut::may_run_at_reader;
+use crate::expr::Expr;
+use crate::op::Op;
+
+/// Rows, columns of a decoded image of unknown size: ImageNet's mean.
+const SIDES: (f64, f64) = (400.0, 470.0);
+/// Bytes of an encoded image.
+const ENCODED_BYTES: f64 = 110e3;
+/// Bytes of a text.
+const TEXT_BYTES: f64 = 2e3;
+/// Numbers in a dimension of unknown size that is no image's.
+const NUMBERS: f64 = 500.0;
+/// The share of rows that a filter keeps.
+const KEPT: f64 = 0.5;
+
+/// Of one vectorised op on a number.
+const NUMBER_NS: f64 = 10.0;
+/// Of a byte that is written and read again.
+const BYTE_NS: f64 = 0.15;
+/// Of a byte that a filter copies.
+const COPY_NS: f64 = 0.1;
+/// Of a byte that travels to a reader of a service.
+const TRAVEL_NS: f64 = 0.15;
+/// Of a call of a Python function, and of a byte that it is given or gives.
+const CALL_NS: f64 = 10e3;
+const PYTHON_BYTE_NS: f64 = 0.3;
+/// Of a byte of text that is tokenized.
+const TOKENIZE_NS: f64 = 150.0;
+
+/// What was measured of an op.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OpFigures {
+    /// Nanoseconds for each row that it was given, run by itself in the order as written.
+    pub ns: Option<f64>,
+    /// The share of rows that it kept.
+    pub kept: Option<f64>,
+}
+
+/// What was measured of the ops of a graph, by their places. Empty: nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Figures {
+    /// Of each op.
+    pub ops: Vec<OpFigures>,
+}
+
+/// How far a measured op may be from the table before that is held to be noise, either way.
+const FACTOR_MAX: f64 = 100.0;
+
+/// The costs of one segment's orders.
+pub(super) struct Costs<'a> {
+    segment: &'a Segment,
+    /// By item: measured by estimated time, and the share of rows that is kept.
+    items: Vec<(f64, f64)>,
+}
+
+impl<'a> Costs<'a> {
+    pub(super) fn new(segment: &'a Segment, figures: &Figures) -> Self {
+        let kept = |item: &Item| if item.access.filters { KEPT } else { 1.0 };
+        let mut costs = Self { segment, items: segment.items.iter().map(|item| (1.0, kept(item))).collect() };
+        let written: Vec<usize> = (0..segment.items.len()).collect();
+        let estimates = costs.of_each(&written).unwrap_or_default();
+        for (at, estimate) in estimates.into_iter().enumerate() {
+            let measured = figures.ops.get(segment.start + at).copied().unwrap_or_default();
+            let (factor, kept) = &mut costs.items[at];
+            *factor = measured.ns.map_or(1.0, |ns| (ns / estimate).clamp(1.0 / FACTOR_MAX, FACTOR_MAX));
+            *kept = measured.kept.map_or(*kept, |share| share.clamp(0.0, 1.0));
+        }
+        costs
+    }
+
+    /// Returns what an order costs; `None` where its columns do not fit.
+    pub(super) fn of(&self, order: &[usize]) -> Option<f64> {
+        let schemas = self.segment.walk(order).filter(|schemas| schemas.last() == Some(&self.segment.output))?;
+        let (mut walk, mut rows, mut total) = (Walk::new(self.segment), 1.0, 0.0);
+        for (at, &item) in order.iter().enumerate() {
+            let (factor, kept) = self.items[item];
+            let op = walk.op(&self.segment.items[item], &schemas[at]);
+            let after = order.get(at + 1).map(|&next| &self.segment.items[next]);
+            total += rows * (op * factor + self.written(&walk, item, after));
+            rows *= kept;
+            if self.segment.items[item].access.filters {
+                total += rows * walk.row_bytes() * COPY_NS;
+            }
+        }
+        Some(total + rows * self.travel(order, &schemas))
+    }
+
+    /// Returns what each op costs by itself, for a row that it is given.
+    fn of_each(&self, order: &[usize]) -> Option<Vec<f64>> {
+        let schemas = self.segment.walk(order)?;
+        let mut walk = Walk::new(self.segment);
+        let each = |(&item, schema)| walk.op(&self.segment.items[item], schema) + self.written(&walk, item, None);
+        Some(order.iter().zip(&schemas).map(each).collect())
+    }
+
+    /// An image is written where its pass ends, and read by what comes next.
+    fn written(&self, walk: &Walk, item: usize, after: Option<&Item>) -> f64 {
+        let column = self.segment.items[item].node.op.image_column();
+        match column {
+            Some(column) if after.and_then(|next| next.node.op.image_column()) != Some(column) => {
+                walk.bytes(column) * BYTE_NS
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// A service's reader does what comes last and only makes rows larger; what is before that travels.
+    fn travel(&self, order: &[usize], schemas: &[Schema]) -> f64 {
+        let mut walk = Walk::new(self.segment);
+        let sizes = order.iter().zip(schemas).map(|(&item, schema)| {
+            walk.op(&self.segment.items[item], schema);
+            walk.row_bytes()
+        });
+        let sizes: Vec<f64> = std::iter::once(Walk::new(self.segment).row_bytes()).chain(sizes).collect();
+        let last = order.iter().rposition(|&item| !may_run_at_reader(&self.segment.items[item].node.op));
+        let least = sizes[last.map_or(0, |at| at + 1)..].iter().copied().fold(f64::INFINITY, f64::min);
+        least * TRAVEL_NS
+    }
+}
+
+/// A row on its way through an order.
+struct Walk {
+    schema: Schema,
+    /// Rows and columns of the images whose schema does not say.
+    images: Vec<(String, (f64, f64))>,
+}
+
+impl Walk {
+    fn new(segment: &Segment) -> Self {
+        Self { schema: segment.items[0].input.clone(), images: Vec::new() }
+    }
+
+    /// Takes the row through an op and returns what that costs.
+    fn op(&mut self, item: &Item, after: &Schema) -> f64 {
+        let op = &item.node.op;
+        let read: f64 = item.access.reads.iter().map(|column| self.bytes(column)).sum();
+        let before = op.image_column().map(|column| self.sides(column));
+        self.schema = after.clone();
+        if let (Some(column), Some(sides)) = (op.image_column(), before) {
+            let to = resized(op, sides);
+            self.images.retain(|(name, _)| name != column);
+            self.images.push((column.to_owned(), to));
+            return image_ns(op, sides.0 * sides.1, to.0 * to.1);
+        }
+        let made: f64 = item.access.writes.iter().map(|column| self.bytes(column)).sum();
+        match op {
+            Op::Map { .. } | Op::FilterFunction { .. } => CALL_NS + (read + made) * PYTHON_BYTE_NS,
+            Op::FilterExpr { predicate: value } | Op::WithColumn { value, .. } => {
+                nodes(value) * (NUMBER_NS + read.max(made) * BYTE_NS)
+            }
+            Op::Cast { .. } => NUMBER_NS + (read + made) * BYTE_NS,
+            Op::Tokenize(_) => read * TOKENIZE_NS,
+            _ => NUMBER_NS,
+        }
+    }
+
+    fn row_bytes(&self) -> f64 {
+        self.schema.fields().iter().map(|field| self.field_bytes(field)).sum()
+    }
+
+    fn bytes(&self, column: &str) -> f64 {
+        self.schema.field(column).map_or(0.0, |field| self.field_bytes(field))
+    }
+
+    fn field_bytes(&self, field: &Field) -> f64 {
+        match &field.kind {
+            Kind::Bytes => ENCODED_BYTES,
+            Kind::Utf8 => TEXT_BYTES,
+            Kind::Scalar { dtype } => dtype.size() as f64,
+            Kind::Tensor { dtype, shape } if shape.len() == 3 && shape[0].is_none() => {
+                let (height, width) = self.sides(&field.name);
+                height * width * shape[2].unwrap_or(3) as f64 * dtype.size() as f64
+            }
+            Kind::Tensor { dtype, shape } => {
+                let numbers: f64 = shape.iter().map(|side| side.map_or(NUMBERS, |side| side as f64)).product();
+                numbers * dtype.size() as f64
+            }
+        }
+    }
+
+    /// Rows and columns of an image.
+    fn sides(&self, column: &str) -> (f64, f64) {
+        let kind = self.schema.field(column).map(|field| &field.kind);
+        if let Ok(Kind::Tensor { shape, .. }) = kind
+            && let [Some(height), Some(width), _] = shape[..]
+        {
+            return (height as f64, width as f64);
+        }
+        self.images.iter().find(|(name, _)| name == column).map_or(SIDES, |(_, sides)| *sides)
+    }
+}
+
+/// Rows and columns of an image after an op.
+fn resized(op: &Op, (height, width): (f64, f64)) -> (f64, f64) {
+    match *op {
+        Op::Resize { height, width, .. }
+        | Op::CenterCrop { height, width, .. }
+        | Op::RandomResizedCrop { height, width, .. } => (height as f64, width as f64),
+        Op::ResizeShorter { size, .. } => {
+            let by = size as f64 / height.min(width).max(1.0);
+            (height * by, width * by)
+        }
+        _ => (height, width),
+    }
+}
+
+/// Of an image op, by the pixels before and after it. Colours have three channels.
+fn image_ns(op: &Op, from: f64, to: f64) -> f64 {
+    match op {
+        Op::DecodeImage { .. } => 6.0 * from,
+        Op::Resize { .. } | Op::ResizeShorter { .. } => 1.0 * from + 2.0 * to,
+        // Only the part is looked at.
+        Op::RandomResizedCrop { scale, .. } => (scale.0 + scale.1) / 2.0 * from + 2.0 * to,
+        Op::CenterCrop { .. } => 0.2 * to,
+        // Mostly noted, and done by whatever writes the pixels next.
+        Op::RandomFlip { probability, .. } => 0.02 * probability * from,
+        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => {
+            let parts = [(brightness, 1.0), (contrast, 1.5), (saturation, 1.0), (hue, 4.0)];
+            let used: f64 = parts.iter().filter(|(part, _)| part.is_some()).map(|(_, ns)| ns).sum();
+            used * probability * from
+        }
+        Op::RandomGrayscale { probability, .. } => 0.7 * probability * from,
+        Op::GaussianBlur { kernel_size, probability, .. } => 0.5 * *kernel_size as f64 * probability * from,
+        Op::RandomRotation { .. } => 6.0 * from,
+        Op::RandAugment { num_ops, .. } => 3.0 * *num_ops as f64 * from,
+        Op::RandomErasing { probability, .. } => 0.2 * probability * from,
+        Op::Normalize { .. } => 1.0 * to,
+        _ => 0.0,
+    }
+}
+
+/// The operations of an expression.
+fn nodes(value: &Expr) -> f64 {
+    match value {
+        Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => 0.5,
+        Expr::Binary { left, right, .. } => 1.0 + nodes(left) + nodes(right),
+        Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
+            1.0 + nodes(arg)
+        }
+        Expr::Where { cond, yes, no } => 1.0 + nodes(cond) + nodes(yes) + nodes(no),
+        Expr::Stack { args } => 1.0 + args.iter().map(nodes).sum::<f64>(),
+    }
+}

@@ -1,0 +1,221 @@
+//! Which op may run before which other: the rules, one by one, and the runs of ops that may be in any order that they
+//! allow.
+//!
+//! The rules are about pairs. That is enough: an order in which every pair that is not as written may be so is reached by
+//! exchanging neighbours, each of these pairs once. Invariant: under exact rules no value of a row that is given out
+//! depends on the order; whether an error is seen of a row that a filter removes does.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::{Kind, Schema};
+
+use super::Reorder;
+use super::access::Access;
+use crate::graph::{Graph, Node};
+use crate::op::{Direction, Op};
+
+/// The most ops that are ordered together. A longer run is cut; its parts stay in order.
+pub(super) const OPS_MAX: usize = 24;
+
+/// By what an order is judged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Whether other bits of the same distribution will do.
+    relaxed: bool,
+    /// Whether rows that fail are left out, so that it shows which op a row failed in.
+    tolerant: bool,
+}
+
+impl Rules {
+    pub(super) fn of(graph: &Graph, reorder: Reorder) -> Self {
+        Self { relaxed: reorder == Reorder::Relaxed, tolerant: graph.on_error().is_tolerant() }
+    }
+}
+
+/// An op that may move.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) node: Arc<Node>,
+    pub(super) access: Access,
+    /// The columns before it, as written.
+    pub(super) input: Schema,
+}
+
+/// Ops that follow each other and may be in another order.
+#[derive(Debug, Clone)]
+pub(super) struct Segment {
+    /// The place of the first one in the graph.
+    pub(super) start: usize,
+    pub(super) items: Vec<Item>,
+    /// The columns after them.
+    pub(super) output: Schema,
+}
+
+impl Segment {
+    /// Says whether item `later` may run before item `earlier`, which was written before it.
+    pub(super) fn may_pass(&self, later: usize, earlier: usize, rules: Rules) -> bool {
+        may_pass(&self.items[later], &self.items[earlier], rules)
+    }
+
+    /// Returns the columns after each op of an order; `None` where one of them cannot run there.
+    pub(super) fn walk(&self, order: &[usize]) -> Option<Vec<Schema>> {
+        let mut schema = self.items[0].input.clone();
+        let apply = |&item: &usize| {
+            schema = self.items[item].node.op.apply(&schema).ok()?;
+            Some(schema.clone())
+        };
+        order.iter().map(apply).collect()
+    }
+
+    /// Returns its part of an order of the graph's first ops; those behind them stay as written.
+    fn order(&self, places: &[usize]) -> Result<Vec<usize>> {
+        let range = self.start..self.start + self.items.len();
+        let order: Option<Vec<_>> = range
+            .clone()
+            .map(|at| places.get(at).copied().unwrap_or(at))
+            .map(|place| range.contains(&place).then(|| place - self.start))
+            .collect();
+        order.ok_or_else(|| Error::invalid("in this order an op leaves the ops that it may move among"))
+    }
+}
+
+/// Returns the runs of ops that may be in another order; only those of several ops.
+pub(super) fn segments(graph: &Graph) -> Result<Vec<Segment>> {
+    let mut schema = graph.source().schema()?;
+    let (mut found, mut items, mut batched) = (Vec::new(), Vec::<Item>::new(), false);
+    let mut close = |items: &mut Vec<Item>, end: usize, output: &Schema| {
+        let items = std::mem::take(items);
+        if items.len() > 1 {
+            found.push(Segment { start: end - items.len(), items, output: output.clone() });
+        }
+    };
+    for (place, node) in graph.nodes().iter().enumerate() {
+        let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
+        let access = Access::of(node, &schema).filter(|_| !per_batch);
+        if access.is_none() || items.len() == OPS_MAX {
+            close(&mut items, place, &schema);
+        }
+        let input = schema;
+        schema = node.op.apply(&input).map_err(|e| node.blame(e))?;
+        batched |= matches!(node.op, Op::Batch { .. } | Op::BucketByLength(_));
+        if let Some(access) = access {
+            items.push(Item { node: node.clone(), access, input });
+        }
+    }
+    close(&mut items, graph.nodes().len(), &schema);
+    Ok(found)
+}
+
+fn may_pass(later: &Item, earlier: &Item, rules: Rules) -> bool {
+    rows_allow(&later.access, &earlier.access, rules) && values_allow(later, earlier, rules)
+}
+
+/// Whether each of them still sees the rows that it may see.
+fn rows_allow(later: &Access, earlier: &Access, rules: Rules) -> bool {
+    // It would see rows that a filter kept from it, and fail on one of them, or find other company.
+    let exposed = earlier.filters && (later.may_fail || later.grouped);
+    let regrouped = later.filters && earlier.grouped;
+    // Rows that fail are counted, told and kept with the op that they failed in.
+    let told = rules.tolerant && earlier.may_fail && (later.may_fail || later.filters);
+    !(exposed || regrouped || told)
+}
+
+/// Whether each of them still finds the values that it would have found.
+fn values_allow(later: &Item, earlier: &Item, rules: Rules) -> bool {
+    let meet = |a: &[String], b: &[String]| a.iter().any(|column| b.contains(column));
+    let (l, e) = (&later.access, &earlier.access);
+    if !meet(&l.reads, &e.writes) && !meet(&l.writes, &e.reads) && !meet(&l.writes, &e.writes) {
+        return true;
+    }
+    match (earlier.node.op.image_column(), later.node.op.image_column()) {
+        (Some(a), Some(b)) if a == b => pixels_allow(earlier, later, rules.relaxed),
+        _ => false,
+    }
+}
+
+/// Whether two image ops of one column give the same in either order. Each line was checked against the kernels in
+/// `exec::image`, and by running random chains in both orders.
+fn pixels_allow(a: &Item, b: &Item, relaxed: bool) -> bool {
+    one_way(a, b, relaxed) || one_way(b, a, relaxed)
+}
+
+fn one_way(a: &Item, b: &Item, relaxed: bool) -> bool {
+    match (&a.node.op, &b.node.op) {
+        // A crop selects pixels and pads with black, which these keep; none of them asks where a pixel is.
+        (Op::RandomGrayscale { .. } | Op::ColorJitter { contrast: None, .. }, Op::CenterCrop { .. }) => true,
+        // A flip only moves pixels, and the mean grey of an image is a sum of whole numbers.
+        (Op::RandomFlip { .. }, Op::RandomGrayscale { .. } | Op::ColorJitter { .. }) => true,
+        // The middle is in the middle of the mirrored image too, unless half a pixel had to be rounded.
+        (Op::RandomFlip { direction, .. }, Op::CenterCrop { height, width, .. }) => {
+            relaxed || is_centred(&b.input, b.node.op.image_column(), *direction, (*height, *width))
+        }
+        // The distribution stays: they work on colours or mirror, at any size, and a mean of neighbours commutes with that
+        // but for rounding, levels that are cut off at 0 and 255, and the mean grey of a part for that of the whole.
+        (
+            Op::RandomFlip { .. } | Op::ColorJitter { .. } | Op::RandomGrayscale { .. },
+            Op::Resize { .. } | Op::ResizeShorter { .. } | Op::RandomResizedCrop { .. } | Op::CenterCrop { .. },
+        ) => relaxed,
+        // A turn keeps its angle only where both sides shrink alike.
+        (Op::RandomRotation { .. }, Op::ResizeShorter { .. }) => relaxed,
+        // Not here, though smaller images would be cheaper: blurs, sharpening and shifts of so many pixels mean more on
+        // smaller ones; what is erased would be cut out of a crop, or blended with what is beside it.
+        _ => false,
+    }
+}
+
+/// Says whether a crop of the middle leaves as much on both sides, so that a mirror does not move it.
+fn is_centred(input: &Schema, column: Option<&str>, direction: Direction, crop: (usize, usize)) -> bool {
+    let field = column.and_then(|column| input.field(column).ok());
+    let Some(Kind::Tensor { shape, .. }) = field.map(|field| &field.kind) else { return false };
+    let (side, crop) = match direction {
+        Direction::Vertical => (shape.first(), crop.0),
+        Direction::Horizontal => (shape.get(1), crop.1),
+    };
+    matches!(side, Some(Some(side)) if side.abs_diff(crop) % 2 == 0)
+}
+
+/// Checks that the first ops of a graph, as many as there are `places`, may run in this order.
+///
+/// # Errors
+/// Invalid, naming two ops that must not change places.
+pub(super) fn check(graph: &Graph, places: &[usize], rules: Rules) -> Result<()> {
+    let nodes = graph.nodes();
+    let mut sorted = places.to_vec();
+    sorted.sort_unstable();
+    if places.len() > nodes.len() || !sorted.into_iter().eq(0..places.len()) {
+        return Err(Error::invalid("an order of ops names each of the first ones once"));
+    }
+    let mut next = 0;
+    for segment in segments(graph)? {
+        let end = segment.start + segment.items.len();
+        still(nodes, places, next..segment.start)?;
+        next = end;
+        let order = segment.order(places)?;
+        for (at, &first) in order.iter().enumerate() {
+            let behind = order[at + 1..].iter().copied();
+            if let Some(second) = behind.filter(|&o| o < first).find(|&o| !segment.may_pass(first, o, rules)) {
+                return Err(refused(nodes, segment.start + first, segment.start + second));
+            }
+        }
+        if !segment.walk(&order).is_some_and(|schemas| schemas.last() == Some(&segment.output)) {
+            return Err(Error::invalid("in this order the ops give other columns"));
+        }
+    }
+    still(nodes, places, next..nodes.len())
+}
+
+/// Refuses to move what is not within a segment.
+fn still(nodes: &[Arc<Node>], places: &[usize], range: Range<usize>) -> Result<()> {
+    match range.clone().zip(&places[range.start.min(places.len())..]).find(|(at, place)| at != *place) {
+        Some((at, &place)) => Err(refused(nodes, place, at)),
+        None => Ok(()),
+    }
+}
+
+fn refused(nodes: &[Arc<Node>], first: usize, second: usize) -> Error {
+    let name = |place: usize| format!("{} (op {})", nodes[place].op.name(), place + 1);
+    Error::invalid(format!("{} must not run before {}", name(first), name(second)))
+        .hint("leave the order to the optimiser: order=\"exact\"")
+}

@@ -1,0 +1,182 @@
+//! In which order row ops run: as cheap as possible, and only where that changes nothing, or nothing that was asked to
+//! stay. The graph keeps the order in which it was written; this is how it runs.
+//!
+//! What is understood of an op ([`access`]) decides which others it may pass ([`legal`]); a model of what ops cost
+//! ([`cost`]) decides which of the legal orders is taken ([`choose`]). See README.md in this folder.
+//!
+//! Invariants: a pure function of the graph, so that all workers and readers of a job find the same order; ops move only
+//! among row ops that follow each other, and a random op draws from the stream that it was written with; in the exact
+//! mode every sample that is given out has the same bytes as in the order as written.
+
+mod access;
+mod choose;
+mod cost;
+mod legal;
+mod told;
+
+use forebay_core::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::graph::Graph;
+use choose::{Choice, choose};
+use cost::Costs;
+use legal::{Rules, Segment, segments};
+
+pub use cost::{Figures, OpFigures};
+
+/// How much the order in which ops run may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reorder {
+    /// No byte of any sample.
+    #[default]
+    Exact,
+    /// Bytes, but not what they are drawn from: an image is resized before its colours are changed. Decided by the
+    /// pipeline alone, never by a measurement, and part of the dataset's id.
+    Relaxed,
+    /// Nothing: ops run as written.
+    Off,
+}
+
+impl Reorder {
+    pub(crate) fn is_exact(&self) -> bool {
+        *self == Self::Exact
+    }
+}
+
+impl std::fmt::Display for Reorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Reorder::Exact => "exact",
+            Reorder::Relaxed => "relaxed",
+            Reorder::Off => "off",
+        })
+    }
+}
+
+/// An order that was chosen by measuring, for the first ops of a graph. It is checked wherever a graph is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Which op runs at each place.
+    pub places: Vec<usize>,
+    /// The time as written by the time in this order.
+    pub speedup: f64,
+}
+
+/// The order in which the ops of a graph run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunOrder {
+    /// Which op runs at each place.
+    places: Vec<usize>,
+    moves: Vec<Move>,
+    /// Whether it gives the same bytes as the order as written.
+    is_exact: bool,
+    /// The work as written by the work in this order: by the model, or measured.
+    gain: f64,
+    is_measured: bool,
+}
+
+/// An op that runs elsewhere than it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Its place as written.
+    pub op: usize,
+    /// Whether it runs earlier.
+    pub earlier: bool,
+    /// The places of the ops that it passed.
+    pub past: Vec<usize>,
+    /// Whether that changes no byte.
+    pub is_exact: bool,
+}
+
+impl RunOrder {
+    /// Returns the order of a graph: the one that was chosen for it, or the one that the model finds cheapest.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the graph.
+    pub fn of(graph: &Graph) -> Result<Self> {
+        let count = graph.nodes().len();
+        match (graph.reorder(), graph.chosen()) {
+            (Reorder::Off, _) => Ok(Self::as_written(count)),
+            (Reorder::Exact, Some(chosen)) => {
+                let places = chosen.places.iter().copied().chain(chosen.places.len()..count).collect();
+                let order = Self::described(graph, &segments(graph)?, places, chosen.speedup);
+                Ok(Self { is_measured: true, ..order })
+            }
+            (reorder, _) => Self::cheapest(graph, reorder, &Figures::default()),
+        }
+    }
+
+    /// Returns the order that is cheapest where ops cost what was measured. It changes no byte.
+    ///
+    /// # Errors
+    /// As [`RunOrder::of`].
+    pub fn measured(graph: &Graph, figures: &Figures) -> Result<Self> {
+        Self::cheapest(graph, Reorder::Exact, figures)
+    }
+
+    fn as_written(count: usize) -> Self {
+        Self { places: (0..count).collect(), is_exact: true, gain: 1.0, ..Self::default() }
+    }
+
+    fn cheapest(graph: &Graph, reorder: Reorder, figures: &Figures) -> Result<Self> {
+        let (segments, rules) = (segments(graph)?, Rules::of(graph, reorder));
+        let mut places: Vec<usize> = (0..graph.nodes().len()).collect();
+        let (mut written, mut least) = (0.0, 0.0);
+        for segment in &segments {
+            let costs = Costs::new(segment, figures);
+            let Choice { order, costs: (before, after) } = choose(segment, rules, |order| costs.of(order));
+            for (at, item) in order.into_iter().enumerate() {
+                places[segment.start + at] = segment.start + item;
+            }
+            (written, least) = (written + before, least + after);
+        }
+        let gain = if least > 0.0 { written / least } else { 1.0 };
+        Ok(Self::described(graph, &segments, places, gain))
+    }
+
+    /// Says of an order what moved, and whether that changes bytes.
+    fn described(graph: &Graph, segments: &[Segment], places: Vec<usize>, gain: f64) -> Self {
+        let exact = Rules::of(graph, Reorder::Exact);
+        let moves = segments.iter().flat_map(|segment| {
+            let pass =
+                |later: usize, earlier: usize| segment.may_pass(later - segment.start, earlier - segment.start, exact);
+            told::moves(&places[segment.start..][..segment.items.len()], pass)
+        });
+        let moves: Vec<_> = moves.collect();
+        Self { is_exact: moves.iter().all(|m| m.is_exact), places, moves, gain, is_measured: false }
+    }
+
+    /// Returns which op, by its place as written, runs at each place.
+    pub fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    /// Returns which ops run elsewhere than they were written.
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Says whether it gives the same bytes as the order as written.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Returns the work as written by the work in this order: by the model, or measured.
+    pub fn gain(&self) -> f64 {
+        self.gain
+    }
+
+    /// Says whether it was chosen by measuring.
+    pub fn is_measured(&self) -> bool {
+        self.is_measured
+    }
+}
+
+/// Refuses an order that was chosen for a graph, if it may change a byte.
+pub(crate) fn check(graph: &Graph, chosen: &Chosen) -> Result<()> {
+    legal::check(graph, &chosen.places, Rules::of(graph, Reorder::Exact))
+}
+
+#[cfg(test)]
+mod tests;
