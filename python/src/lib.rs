@@ -23,6 +23,7 @@ mod indexing;
 mod iter;
 mod memory;
 mod numpy;
+mod optimize;
 mod pipeline;
 mod probe;
 mod process;

@@ -7,7 +7,7 @@ use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_data::{Chunk, Field, Kind, Memory};
 use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, LocalStream, Position, Randomness, Saved};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{Class, Deal, EpochPlan, Function, Graph, Node, OnError, Op, Site, Sizing, Source, Stages};
+use forebay_plan::{Class, Deal, EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -102,7 +102,7 @@ impl Pipeline {
             let graph = self.graph.then(node.clone())?;
             forebay_exec::check(&node, &blobs)?;
             // The order of the ops may be impossible as a whole.
-            Stages::new(&graph)?;
+            Stages::new(&graph.clone().with_reorder(Reorder::Off))?;
             Ok(Self { graph, blobs })
         })
     }
@@ -131,6 +131,21 @@ impl Pipeline {
                 .map_err(|e| Error::invalid(format!("not an answer to errors: {e}")))?;
             Ok(Self { graph: self.graph.clone().with_on_error(on_error), blobs: self.blobs.clone() })
         })
+    }
+
+    /// The same pipeline with another freedom to reorder its ops: "exact", "relaxed" or "off".
+    fn reorder(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
+        guard(py, || {
+            let order: Reorder = serde_json::from_value(order.into())
+                .map_err(|e| Error::invalid(format!("not a freedom to reorder ops: {e}")))?;
+            Ok(Self { graph: self.graph.clone().with_reorder(order), blobs: self.blobs.clone() })
+        })
+    }
+
+    /// The same pipeline in the order that is fastest on the first `samples` rows of its source.
+    fn optimize(&self, py: Python<'_>, samples: usize) -> PyResult<Self> {
+        let graph = interruptible(py, |poll| self.optimized(samples, poll))?;
+        Ok(Self { graph, blobs: self.blobs.clone() })
     }
 
     /// The graph as it crosses processes.
@@ -294,9 +309,10 @@ fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
 
 impl Pipeline {
     /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
-    fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
+    pub(crate) fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
         // Whether a sample may fail is said later, where the pipeline is iterated.
-        let mut graph = Graph::new(self.graph.source().clone(), None)?.with_on_error(OnError::Skip);
+        let graph = Graph::new(self.graph.source().clone(), None)?;
+        let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
             let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
             if computes && !matches!(node.op, Op::Cache { .. }) {

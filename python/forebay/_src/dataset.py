@@ -11,6 +11,7 @@ from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator, LocalIteration
 from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
+from forebay._src.reorder import Order, reordered
 from forebay._src.row_ops import RowOps
 from forebay._src.saving import FILE_BYTES, Saved
 from forebay._src.schema import Schema
@@ -58,19 +59,52 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """The name of what this dataset computes: the same pipeline has the same id on every machine."""
         return self._pipeline.dataset_id
 
+    def optimize(self, *, samples: int = 256) -> Dataset:
+        """Returns the same dataset in the order that is fastest here, found by measuring.
+
+        Runs the ops on the first `samples` samples, each by itself, and chooses the order of row ops that is cheapest
+        with what each was found to cost and each filter to keep. The new order is taken if it gives the same bytes on
+        these samples and is at least 3 % faster; else the dataset runs as written. `explain()` says which, and how much
+        faster. No measurement can change a sample: only orders are tried that give the same bytes.
+
+        Every worker of a service runs this order. It applies with `order="exact"`, the default; ops that are added
+        later run behind it.
+
+        Args:
+            samples: How many samples to measure on.
+
+        >>> import forebay as fb
+        >>> ds = fb.range(1000).map(lambda row: {"square": row["id"] ** 2}, reads=["id"], writes=["square"])
+        >>> ds = ds.filter(fb.col("id") % 50 == 0)
+        >>> [row["square"] for row in ds.optimize()] == [row["square"] for row in ds.iter(order="off")]
+        True
+        """
+        count = arguments.whole(samples, "optimize", "samples", 1, 2**20)
+        return type(self)(self._pipeline.optimize(count))
+
     def explain(
-        self, *, splits: bool = True, consumers: int = 1, even: bool | None = None, coordinated: bool = False
+        self,
+        *,
+        splits: bool = True,
+        consumers: int = 1,
+        even: bool | None = None,
+        coordinated: bool = False,
+        order: Order = "exact",
     ) -> str:
         """Returns the pipeline as written, as it runs, and how an epoch is cut into splits.
+
+        Where ops run in another order than written, it says which, why, and what that is estimated to save.
 
         Args:
             splits: Whether to say how an epoch is cut; files are listed, and counted if need be.
             consumers: For how many readers.
             even: As for `iter`.
             coordinated: As for `iter`.
+            order: As for `iter`.
         """
         count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
-        return self._pipeline.explain(splits, count, arguments.even(even), bool(coordinated))
+        pipeline = reordered(self._pipeline, order, "explain")
+        return pipeline.explain(splits, count, arguments.even(even), bool(coordinated))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -100,6 +134,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
+        order: Order = "exact",
     ) -> DatasetIterator:
         """Iterates in this process.
 
@@ -122,6 +157,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 `"raise"` its error, or `"skip"` the sample, or put it in `"quarantine"`, which also keeps its record.
             error_budget: How many samples may be left out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records. Default: `quarantine-<dataset id>.jsonl` in this folder.
+            order: How much the order in which row ops run may differ from the order as written: `"exact"`, as long as
+                no byte of any sample changes; `"relaxed"`, also where samples are other ones of the same distribution
+                (images are resized before their colours change), which is another dataset; or `"off"`, not at all.
 
         Returns:
             The iterator.
@@ -136,7 +174,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             raise InvalidPipelineError(f"iter: unknown executor {executor!r}", {"hint": "use 'thread' or 'process'"})
         first = arguments.whole(epoch, "iter", "epoch", 0)
         iteration = LocalIteration(
-            self._pipeline,
+            reordered(self._pipeline, order, "iter"),
             seed=arguments.seed(seed),
             epoch=first,
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
@@ -166,6 +204,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
+        order: Order = "exact",
     ) -> Distributed:
         """Runs the pipeline on a service.
 
@@ -180,6 +219,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             on_error: What becomes of a sample that fails by itself, as for `iter`.
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
+            order: As for `iter`. Who joins a job gets the order of who created it.
 
         Returns:
             An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
@@ -187,7 +227,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         from forebay._src.distributed import Distributed
 
         return Distributed(
-            self._pipeline,
+            reordered(self._pipeline, order, "distribute"),
             service,
             job=job,
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
