@@ -10,6 +10,7 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod auto;
 mod bucket;
 mod budget;
 mod crew;
@@ -18,6 +19,7 @@ mod functions;
 pub mod image;
 mod images;
 mod isolate;
+mod learned;
 mod left_out;
 mod local;
 mod merge;
@@ -30,6 +32,7 @@ mod saved;
 pub mod table;
 mod tokenize;
 mod twice;
+mod way;
 mod work;
 
 pub use budget::{Budget, Lost};
@@ -37,6 +40,7 @@ pub use crew::Crew;
 pub use executable::{Environment, Executable};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use isolate::Known;
+pub use learned::Learned;
 pub use left_out::LeftOut;
 pub use local::{LocalOptions, LocalStream};
 pub use merge::{Delivery, Merge, Position};
