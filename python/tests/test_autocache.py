@@ -103,3 +103,19 @@ def test_the_places_are_explained_and_impossible_ones_refused():
         fb.range(9).cache().autocache()
     with pytest.raises(fb.errors.InvalidPipelineError, match="generator"):
         fb.from_generator(lambda: iter([{"n": 1}]), schema={"n": "int64"}).autocache()
+
+
+def test_functions_of_batches_see_whole_ones_when_they_are_measured(tmp_path):
+    sizes = tmp_path / "sizes"
+
+    def note(batch):
+        with open(sizes, "a") as file:
+            file.write(f"{len(batch['id'])}\n")
+        return {"n": batch["id"]}
+
+    ds = costly(tmp_path / "log").autocache().batch(48, drop_remainder=True)
+    ds = ds.map(note, reads=["id"], writes=["n"], schema={"n": "int64"})
+    it = ds.iter(seed=1, epochs=3)
+    assert len(list(it)) == 3 * (ROWS // 48)
+    assert it.stats()["cache"]["kept"] == "map"
+    assert {*calls(sizes)} == {48}

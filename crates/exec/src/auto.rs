@@ -6,6 +6,7 @@
 //! Invariants: which way runs decides when a row comes, never what it is; an error of a measurement is nobody's; a row that was not
 //! computed for a split is not touched; one measurement at a time, of a bounded number of rows (see `learned`).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use forebay_cache::{Cache, Computed, Look, Options};
@@ -105,8 +106,15 @@ impl Auto {
     pub(crate) fn learn(&self, sample: &Sample<'_>) {
         let Ok(mut scratch) = self.scratch.try_lock() else { return };
         let Some(rows) = lock(&self.pipeline).due().filter(|_| !sample.places.is_empty()) else { return };
-        let places = &sample.places[..sample.places.len().min(rows)];
-        let (seen, nanos) = self.timed(|| self.measure(&Sample { places, ..*sample }, &mut scratch));
+        // Functions of batches see whole ones, here too.
+        let rows = sample.batch.map_or(rows, |batch| rows.next_multiple_of(batch));
+        let sample = Sample { places: &sample.places[..sample.places.len().min(rows)], ..*sample };
+        let (seen, nanos) = self.timed(|| {
+            catch_unwind(AssertUnwindSafe(|| self.measure(&sample, &mut scratch))).unwrap_or_else(|panic| {
+                scratch.reset();
+                Err(crate::panicked(&*panic))
+            })
+        });
         lock(&self.pipeline).take(seen, nanos);
     }
 
@@ -116,14 +124,12 @@ impl Auto {
         let Some(decision) = pipeline.decision() else {
             return json!({"kept": null, "why": "nothing is measured yet"});
         };
-        let kept = match decision.choice {
+        let place = match decision.choice {
             Choice::Compute => None,
-            Choice::Keep(place) => self.names.get(place),
+            Choice::Keep(place) => Some(place),
         };
-        let prefix = match decision.choice {
-            Choice::Compute => None,
-            Choice::Keep(place) => self.ways.get(place).and_then(|way| way.prefix.as_ref()),
-        };
+        let kept = place.and_then(|place| self.names.get(place));
+        let prefix = place.and_then(|place| self.ways.get(place)?.prefix.as_ref());
         let counts = prefix.map(|prefix| prefix.describe(&self.keeping));
         json!({"kept": kept, "why": decision.to_string(), "figures": decision, "rows": counts})
     }
