@@ -1,5 +1,6 @@
 # Two commands do everything on a fresh machine with Rust and Python 3.11+:
-#   make demo    set up, build, and run the main job on real input, through the death of a worker
+#   make demo    set up, build, and run the main job on real input, through the death of a worker, and a second job that
+#                finds what the first one computed
 #   make test    set up, build, and run every test
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv

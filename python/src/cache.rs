@@ -1,12 +1,11 @@
-//! The cache of this process: opened when a pipeline with `cache()` runs here first, and shared by all that do.
+//! The cache of this process: opened when a pipeline with `cache()` or `autocache()` runs here first, and shared by all that do.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use forebay_cache::Cache;
 use forebay_core::{Error, Result};
 use forebay_exec::Keeping;
-use forebay_plan::{Graph, Op};
+use forebay_plan::Graph;
 use forebay_server::CacheConfig;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -16,36 +15,36 @@ use crate::functions::lock;
 /// How long a process that ends waits for the disk.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 
-/// The cache, and the process that opened it.
-static CACHE: Mutex<Option<(u32, Arc<Cache>)>> = Mutex::new(None);
+/// The cache with what was found out of pipelines, and the process that opened it.
+static CACHE: Mutex<Option<(u32, Keeping)>> = Mutex::new(None);
 
-/// Returns where a pipeline keeps rows, if it says `cache()`. To be called without the GIL.
+/// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`. To be called without the GIL.
 ///
 /// # Errors
 /// Invalid when a `FOREBAY_CACHE_*` variable is no size.
 pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
-    if !graph.nodes().iter().any(|node| matches!(node.op, Op::Cache { .. })) {
+    if !graph.nodes().iter().any(|node| node.op.keeps_rows()) {
         return Ok(None);
     }
     let mut cache = lock(&CACHE);
     let process = std::process::id();
-    if let Some((owner, cache)) = &*cache
+    if let Some((owner, keeping)) = &*cache
         && *owner == process
     {
-        return Ok(Some(Keeping::new(cache.clone())));
+        return Ok(Some(keeping.clone()));
     }
-    let opened = CacheConfig::from_env()?.open(&warn)?;
+    let opened = Keeping::new(CacheConfig::from_env()?.open(&warn)?);
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace((process, opened.clone())));
-    Ok(Some(Keeping::new(opened)))
+    Ok(Some(opened))
 }
 
 /// Writes what a later process would find, before this one ends.
 pub(crate) fn flush() {
-    if let Some((owner, cache)) = &*lock(&CACHE)
+    if let Some((owner, keeping)) = &*lock(&CACHE)
         && *owner == std::process::id()
     {
-        cache.flush(FLUSH_MAX);
+        keeping.cache.flush(FLUSH_MAX);
     }
 }
 

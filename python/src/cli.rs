@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_cli::{BenchSizes, Benched, FaultsFound, FaultsOptions};
+use forebay_cli::{BenchSizes, Benched, FaultsFound, FaultsOptions, WarmOptions, Warmed};
 use forebay_core::{Error, Result};
 use forebay_exec::Functions;
 use pyo3::prelude::*;
@@ -72,6 +72,10 @@ impl forebay_cli::Host for PythonHost {
         ask("forebay._src.selftest", "faults", options, folder)
     }
 
+    fn warm(&self, options: &WarmOptions, path: &Path) -> Result<Vec<Warmed>> {
+        ask("forebay._src.warm", "warm", options, path)
+    }
+
     fn functions(&self) -> Arc<dyn Functions> {
         self.functions.clone()
     }
@@ -81,7 +85,7 @@ impl forebay_cli::Host for PythonHost {
     }
 }
 
-/// Calls a function of the package with options and a folder. Both sides speak JSON.
+/// Calls a function of the package with options and a folder or file. Both sides speak JSON.
 fn ask<T: DeserializeOwned>(module: &str, function: &str, options: &impl Serialize, folder: &Path) -> Result<T> {
     let options = serde_json::to_string(options).map_err(|e| Error::internal(e.to_string()))?;
     let found: String = Python::attach(|py| {

@@ -38,6 +38,14 @@ impl Iteration {
         }
     }
 
+    /// What is kept in this process; a service's workers keep what theirs do.
+    fn caching(&self) -> Option<String> {
+        match self {
+            Iteration::Local(stream) => stream.caching(),
+            Iteration::Service(_) => None,
+        }
+    }
+
     fn take_losses(&mut self) -> Vec<Lost> {
         match self {
             Iteration::Local(stream) => stream.take_losses(),
@@ -141,6 +149,12 @@ impl NativeIterator {
         serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
+    /// What is kept of the pipeline in this process and why, as JSON.
+    fn caching(&self, py: Python<'_>) -> Option<String> {
+        // Without the GIL: whoever holds the iteration may be waiting for it.
+        py.detach(|| lock(&self.inner.iteration).as_ref().and_then(Iteration::caching))
+    }
+
     /// The epoch of the last delivery.
     #[getter]
     fn epoch(&self) -> u64 {
@@ -232,6 +246,12 @@ pub(crate) fn close_all(py: Python<'_>) {
         live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT));
         crate::cache::flush();
     });
+}
+
+/// Writes what was kept.
+#[pyfunction]
+pub(crate) fn flush_cache(py: Python<'_>) {
+    py.detach(crate::cache::flush);
 }
 
 /// Makes sure that an error can be told (used by tests of the exception tree).

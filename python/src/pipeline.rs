@@ -148,6 +148,11 @@ impl Pipeline {
         Ok(Self { graph, blobs: self.blobs.clone() })
     }
 
+    /// What `cache()` keeps, each row of the source once; `None` without one.
+    fn kept(&self, py: Python<'_>) -> PyResult<Option<Self>> {
+        guard(py, || Ok(self.graph.kept()?.map(|graph| Self { graph, blobs: self.blobs.clone() })))
+    }
+
     /// The graph as it crosses processes.
     fn to_json(&self) -> String {
         self.graph.to_json()
@@ -315,7 +320,7 @@ impl Pipeline {
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
             let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
-            if computes && !matches!(node.op, Op::Cache { .. }) {
+            if computes && !node.op.keeps_rows() {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }

@@ -255,15 +255,15 @@ AFTER_BATCH: list[Op] = [
 ]
 
 
-def make(seed: int, shards: Path, cached: bool = False) -> fb.Dataset:
-    """The pipeline of a seed; also with a cache somewhere in it, where there can be one."""
+def make(seed: int, shards: Path, keep: str | None = None) -> fb.Dataset:
+    """The pipeline of a seed; also with a `cache` or some `autocache` somewhere in it, where there can be any."""
     rng, place = random.Random(seed), random.Random(seed)
     ds = source(rng, shards)
     for _ in range(rng.randint(0, 6)):
         seen = "image" in ds.schema and ds.schema["image"].dtype == "bytes"
         ds = extended(ds, pictured if seen and rng.random() < 0.4 else rng.choice(OPS), rng)
-        if cached and place.random() < 0.4:
-            ds = extended(ds, lambda ds, _: ds.cache(), place)
+        if keep and place.random() < 0.4:
+            ds = extended(ds, lambda ds, _: getattr(ds, keep)(), place)
     if rng.random() < 0.8:
         # Rows of different shapes make no batch.
         ds = ds.select([name for name, column in ds.schema.items() if None not in (column.shape or ())])

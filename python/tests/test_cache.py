@@ -65,8 +65,9 @@ def once(rows: int, log: Path) -> fb.Dataset:
 # The same stream.
 
 
+@pytest.mark.parametrize("keep", ["cache", "autocache"])
 @pytest.mark.parametrize("block", range(10))
-def test_random_pipelines_give_the_same_stream_with_a_cache_somewhere(block, shards, service):
+def test_random_pipelines_give_the_same_stream_with_a_cache_somewhere(block, keep, shards, service):
     def compare(seed: int, plain: fb.Dataset, kept: fb.Dataset) -> None:
         options = {"seed": seed, "epochs": 2}
         want = stream(plain.iter(**options))
@@ -75,8 +76,8 @@ def test_random_pipelines_give_the_same_stream_with_a_cache_somewhere(block, sha
         assert stream(kept.distribute(service, job=name(), **options)) == want, (seed, "service", kept.explain())
 
     seeds = range(5000 + 12 * block, 5012 + 12 * block)
-    pairs = [(seed, make(seed, shards), make(seed, shards, cached=True)) for seed in seeds]
-    some = [pair for pair in pairs if ".cache()" in pair[2].explain(splits=False)]
+    pairs = [(seed, make(seed, shards), make(seed, shards, keep)) for seed in seeds]
+    some = [pair for pair in pairs if f".{keep}()" in pair[2].explain(splits=False)]
     assert some
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(compare, *zip(*some, strict=True)))

@@ -1,10 +1,12 @@
-//! A folder of blocks looked at from outside, whether or not a service uses it: `forebay cache ls|verify|evict`.
+//! A folder of blocks looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
+//!
+//! Invariants: nothing is done to a folder that is no cache; only [`evict`] changes one, and it removes blocks alone.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
 use crate::PrefixKey;
@@ -26,8 +28,12 @@ pub struct Listed {
     pub rows: u64,
     /// Rows that a filter removed.
     pub without: u64,
-    /// Blocks that could not be read: broken, or another version's.
+    /// Blocks that could not be read.
     pub unreadable: u64,
+    /// Blocks of another version, which are left alone.
+    pub others: u64,
+    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read.
+    pub in_use: Option<bool>,
 }
 
 /// What is wrong with a block.
@@ -62,6 +68,10 @@ fn at(folder: &Path, e: std::io::Error) -> Error {
 
 fn blocks(root: &Path) -> Result<(Folder, Vec<(Name, u64)>)> {
     let folder = Folder::existing(root).map_err(|e| at(root, e))?;
+    if !folder.is_cache().map_err(|e| at(root, e))? {
+        return Err(Error::new(ErrorKind::NotFound, format!("{} is a folder, and no cache", root.display()))
+            .hint("name the folder that `--cache` names"));
+    }
     let contents = folder.scan().map_err(|e| at(root, e))?;
     Ok((folder, contents.blocks))
 }
@@ -78,14 +88,19 @@ fn head(folder: &Folder, name: &Name) -> Result<(File, Head, Layout), Trouble> {
 /// Lists the prefixes of a folder, by key.
 ///
 /// # Errors
-/// What the system says when there is no such folder, or it cannot be read.
+/// What the system says when there is no such folder, or it cannot be read; not found when it is no cache.
 pub fn list(folder: &Path) -> Result<Vec<Listed>> {
     let (folder, blocks) = blocks(folder)?;
+    let locked = folder.lock().ok();
     let mut prefixes: BTreeMap<PrefixKey, Listed> = BTreeMap::new();
     for (name, bytes) in blocks {
         let key = name.prefix;
-        let new = Listed { key, what: String::new(), blocks: 0, bytes: 0, rows: 0, without: 0, unreadable: 0 };
-        let listed = prefixes.entry(key).or_insert(new);
+        let new = || {
+            let in_use = locked.as_ref().map(|locked| folder.is_used_by_others(key, None, locked));
+            let what = String::new();
+            Listed { key, what, blocks: 0, bytes: 0, rows: 0, without: 0, unreadable: 0, others: 0, in_use }
+        };
+        let listed = prefixes.entry(key).or_insert_with(new);
         (listed.blocks, listed.bytes) = (listed.blocks + 1, listed.bytes + bytes);
         match head(&folder, &name) {
             Ok((_, head, layout)) => {
@@ -94,20 +109,25 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
                 listed.what = head.what;
             }
             Err(Trouble::Gone) => {}
+            Err(Trouble::OtherFormat(_)) => listed.others += 1,
             Err(_) => listed.unreadable += 1,
         }
     }
     Ok(prefixes.into_values().collect())
 }
 
-/// Reads every row of every block and checks its sum. Changes nothing.
+/// Reads every row of every block and checks its sum. Changes nothing. `progress` is told the bytes of the blocks that are done,
+/// and of all.
 ///
 /// # Errors
 /// As [`list`].
-pub fn verify(folder: &Path) -> Result<Verified> {
+pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
     let (folder, blocks) = blocks(folder)?;
     let mut verified = Verified::default();
-    for (name, _) in blocks {
+    let (mut done, all) = (0, blocks.iter().map(|(_, bytes)| bytes).sum());
+    for (name, bytes) in blocks {
+        progress(done, all);
+        done += bytes;
         let checked = head(&folder, &name).and_then(|(file, head, layout)| check(&file, &head, &layout));
         let (why, broken) = match checked {
             Ok(rows) => {

@@ -195,7 +195,12 @@ fn a_smaller_quota_drops_the_oldest() {
 #[test]
 fn the_command_line_sees_what_is_there() {
     let folder = folder();
-    drop(written(folder.path()));
+    let cache = written(folder.path());
+    let used = prefix(&cache, 1);
+    let in_use = || forebay_cache::list(folder.path()).expect("listed")[0].in_use;
+    assert_eq!(in_use(), Some(true));
+    drop((used, cache));
+    assert_eq!(in_use(), Some(false));
     let listed = forebay_cache::list(folder.path()).expect("listed");
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
@@ -203,7 +208,7 @@ fn the_command_line_sees_what_is_there() {
         (one.key, &*one.what, one.rows, one.without),
         (prefix_key(1), "test of the folder", ROWS - without, without)
     );
-    let verified = forebay_cache::verify(folder.path()).expect("verified");
+    let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
     assert_eq!((verified.blocks, verified.rows, &verified.bad[..]), (one.blocks, ROWS, &[][..]));
 
     let (path, _) = blocks(folder.path()).into_iter().max_by_key(|(_, bytes)| *bytes).expect("a block");
@@ -211,7 +216,7 @@ fn the_command_line_sees_what_is_there() {
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).expect("written");
-    let verified = forebay_cache::verify(folder.path()).expect("verified");
+    let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
     assert_eq!(verified.bad.iter().map(|bad| (&bad.block, bad.broken)).collect::<Vec<_>>(), [(&path, true)]);
     assert!(path.exists(), "it only looks");
 
@@ -219,6 +224,10 @@ fn the_command_line_sees_what_is_there() {
     assert_eq!(forebay_cache::evict(folder.path(), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
     assert!(forebay_cache::list(folder.path()).expect("listed").is_empty());
     assert!(forebay_cache::list(&folder.path().join("none")).is_err());
+    let own = tempfile::tempdir().expect("a folder");
+    std::fs::write(own.path().join("thesis.arrow"), b"none of ours").expect("written");
+    let error = forebay_cache::evict(own.path(), None).expect_err("no cache");
+    assert!(error.message().contains("no cache") && own.path().join("thesis.arrow").exists(), "{error}");
 }
 
 /// Writes until it is killed; run by the test below.
@@ -252,7 +261,7 @@ fn a_writer_that_is_killed_leaves_nothing_half() {
         child.kill().expect("killed");
         child.wait().expect("ended");
         let cache = open(0, Some((folder.path(), 1 << 30)));
-        let verified = forebay_cache::verify(folder.path()).expect("verified");
+        let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
         assert!(verified.bad.is_empty() && verified.blocks > 0, "{verified:?}");
         let rubbish = std::fs::read_dir(folder.path()).expect("there").flatten();
         assert_eq!(rubbish.filter(|e| e.path().extension().is_some_and(|e| e == "tmp")).count(), 0);

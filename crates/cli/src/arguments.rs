@@ -1,5 +1,6 @@
 //! Every command and option, with its help: the commands here, what each takes in the files below.
 
+mod cache;
 mod checks;
 mod jobs;
 mod roles;
@@ -8,6 +9,7 @@ mod token;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use jobs::{Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// List, show and retry the samples that were put in quarantine
     Quarantine(Quarantine),
+    /// List, verify and remove what `cache()` keeps in a folder
+    Cache(KeptRows),
     /// Check, print or repair the state of a dispatcher that does not run
     Ledger(Ledger),
     /// Measure this machine, beside the rivals that are installed

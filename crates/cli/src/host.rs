@@ -46,11 +46,49 @@ pub trait Host {
     /// Invalid when there is no such scenario, or no Python; what making the data gives.
     fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound>;
 
+    /// Computes what the datasets of a script keep, each row once.
+    ///
+    /// # Errors
+    /// As [`Host::run_file`]; Invalid where there is nothing to keep, NotFound where there is no such dataset.
+    fn warm(&self, options: &WarmOptions, path: &Path) -> Result<Vec<Warmed>>;
+
     /// Returns what runs users' Python in a worker.
     fn functions(&self) -> Arc<dyn Functions>;
 
     /// Returns the command that starts this command line again, without arguments: `python -m forebay`.
     fn command(&self) -> Vec<String>;
+}
+
+/// What to keep, and where.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WarmOptions {
+    /// The datasets' names; empty: each that keeps rows.
+    pub datasets: Vec<String>,
+    /// Of the runs to come.
+    pub seed: u64,
+    /// Threads that compute; 0 is one for each core.
+    pub threads: usize,
+    /// Where rows are kept.
+    pub folder: PathBuf,
+    /// The most bytes of memory; `None` is what a process takes.
+    pub memory: Option<u64>,
+    /// The most bytes in the folder; `None` as for a worker.
+    pub disk: Option<u64>,
+}
+
+/// What became of one dataset's rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warmed {
+    /// Its name in the script.
+    pub dataset: String,
+    /// Rows of its source.
+    pub rows: u64,
+    /// Rows that were not there.
+    pub computed: u64,
+    /// Rows that are on disk now; filtered ones are not.
+    pub on_disk: u64,
+    /// Rows that failed, and are not kept.
+    pub failed: u64,
 }
 
 /// How much to measure.
@@ -198,6 +236,10 @@ impl Host for Native {
     }
 
     fn faults(&self, _: &FaultsOptions, _: &Path) -> Result<FaultsFound> {
+        Err(no_python())
+    }
+
+    fn warm(&self, _: &WarmOptions, _: &Path) -> Result<Vec<Warmed>> {
         Err(no_python())
     }
 

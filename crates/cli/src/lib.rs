@@ -20,7 +20,9 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 pub use exit::Exit;
-pub use host::{BenchSizes, Benched, Beside, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native};
+pub use host::{
+    BenchSizes, Benched, Beside, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native, WarmOptions, Warmed,
+};
 pub use progress::Progress;
 
 /// Runs a command line (without the program's name) and returns the exit code: see [`Exit`].
@@ -43,6 +45,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
         Command::Quarantine(of) => return commands::quarantine::run(&of, host).unwrap_or_else(|e| exit::report(&e)),
+        Command::Cache(kept) => commands::cache::run(kept, host),
         Command::Ledger(ledger) => commands::ledger::run(&ledger),
         Command::Bench(bench) => commands::bench::run(&bench, host),
         Command::Selftest(selftest) => commands::selftest::run(&selftest, host),

@@ -32,6 +32,15 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     line(&layout(headings, rows))
 }
 
+/// Returns a number of bytes as people write it, in binary units.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(power, _)| bytes >> power > 0) {
+        Some((power, unit)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << power) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 fn layout<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).chain([headings[i].len()]).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -46,6 +55,11 @@ fn layout<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_the_largest_unit_that_fits() {
+        assert_eq!([0, 1023, 1536, 5 << 40].map(bytes), ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -30,6 +30,12 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Ticks;
 }
 
+/// Where the cost of work is measured. What it says decides what is worth keeping, and reaches no sample.
+pub trait Stopwatch: Send + Sync + 'static {
+    /// Returns nanoseconds since an arbitrary start; never less than an earlier answer.
+    fn nanos(&self) -> u64;
+}
+
 /// The machine's monotonic clock.
 #[derive(Debug, Clone)]
 pub struct SystemClock(Instant);
@@ -37,6 +43,12 @@ pub struct SystemClock(Instant);
 impl Default for SystemClock {
     fn default() -> Self {
         Self(Instant::now())
+    }
+}
+
+impl Stopwatch for SystemClock {
+    fn nanos(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
     }
 }
 

@@ -9,7 +9,7 @@ mod error;
 mod ids;
 pub mod rng;
 
-pub use clock::{Clock, SystemClock, Ticks};
+pub use clock::{Clock, Stopwatch, SystemClock, Ticks};
 pub use error::{Error, ErrorKind, Fault, Result};
 pub use ids::{ConsumerIndex, DatasetId, Epoch, FencingToken, Ordinal, SampleId, Seed, WorkerId};
 

@@ -9,12 +9,15 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
+use serde_json::json;
 
+use crate::auto::{Auto, Sample};
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
 use crate::prefix::{Keeping, Prefix, Question};
 use crate::rows::Rows;
-use crate::work::{Compiled, Scratch};
+use crate::way::Way;
+use crate::work::Scratch;
 
 /// What a pipeline needs from the process that runs it.
 #[derive(Clone)]
@@ -25,7 +28,7 @@ pub struct Environment {
     pub functions: Arc<dyn Functions>,
     /// Where large columns are made.
     pub memory: Memory,
-    /// Keeps what is before `cache()`. Without it, that is computed always; the rows are the same.
+    /// Keeps what is before `cache()` and `autocache()`. Without it, that is computed always; the rows are the same.
     pub keeping: Option<Keeping>,
 }
 
@@ -35,22 +38,30 @@ pub struct Executable {
     plan: Arc<EpochPlan>,
     index: Option<SourceIndex>,
     rows: Option<Rows>,
-    /// What is before `cache()`, where this runs it.
-    prefix: Option<Prefix>,
-    works: Vec<Compiled>,
+    /// How rows are computed, unless `autocache()` chose another way.
+    way: Way,
+    auto: Option<Auto>,
     input: Arc<Schema>,
     schema: Arc<Schema>,
     environment: Environment,
 }
 
-fn compile(works: &[Work], input: &Arc<Schema>, plan: &EpochPlan, environment: &Environment) -> Result<Vec<Compiled>> {
-    let mut schema = input.clone();
-    let compile = |work| {
-        let compiled = Compiled::new(work, &schema, plan.seed(), environment)?;
-        schema = compiled.schema().clone();
-        Ok(compiled)
-    };
-    works.iter().map(compile).collect()
+/// Which ops of a split an executable runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    /// All of them.
+    Whole,
+    /// What a service's workers do (see [`Stages::cut`]).
+    Worker,
+}
+
+impl Part {
+    pub(crate) fn works(self, stages: &Stages) -> Result<Vec<Work>> {
+        match self {
+            Part::Whole => Ok(stages.split.clone()),
+            Part::Worker => Ok(stages.cut()?.worker),
+        }
+    }
 }
 
 impl Executable {
@@ -65,8 +76,7 @@ impl Executable {
         environment: &Environment,
     ) -> Result<Arc<Self>> {
         let schema = stages.split_schema()?;
-        let works = stages.split.clone();
-        Self::open(stages, plan, index, &works, schema, environment)
+        Self::open(stages, plan, index, Part::Whole, schema, environment)
     }
 
     /// As [`Executable::new`], but only what a service's workers do (see [`Stages::cut`]).
@@ -79,8 +89,8 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let cut = stages.cut()?;
-        Self::open(stages, plan, index, &cut.worker, cut.schema, environment)
+        let schema = stages.cut()?.schema;
+        Self::open(stages, plan, index, Part::Worker, schema, environment)
     }
 
     /// Prepares what a service's readers do: the ops after the cut, and those after the merge. Opens nothing.
@@ -100,10 +110,8 @@ impl Executable {
         let input = Arc::new(stages.graph.source().schema()?);
         let environment = Environment { keeping: None, ..environment.clone() };
         let schema = stages.split_schema()?;
-        let mut works = compile(&stages.split, &input, &plan, &environment)?;
-        let before = works.drain(..stages.prefix().len()).collect();
-        let prefix = Prefix::new(before, &stages, &plan, &environment)?;
-        Ok(Arc::new(Self { stages, plan, index: None, rows: None, prefix, works, input, schema, environment }))
+        let way = Way::new(&stages, &stages.split, &input, &plan, &environment)?;
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, way, auto: None, input, schema, environment }))
     }
 
     fn without_source(
@@ -114,26 +122,28 @@ impl Executable {
         environment: &Environment,
     ) -> Result<Arc<Self>> {
         let schema = stages.split_schema()?;
-        let works = compile(works, &input, &plan, environment)?;
+        let way = Way::behind(works, &input, &plan, environment)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index: None, rows: None, prefix: None, works, input, schema, environment }))
+        Ok(Arc::new(Self { stages, plan, index: None, rows: None, way, auto: None, input, schema, environment }))
     }
 
     fn open(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
-        works: &[Work],
+        part: Part,
         schema: Arc<Schema>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
         let rows = Some(Rows::open(stages.graph.source(), index.clone(), environment)?);
         let input = Arc::new(stages.graph.source().schema()?);
-        let mut works = compile(works, &input, &plan, environment)?;
-        let before = works.drain(..stages.prefix().len()).collect();
-        let prefix = Prefix::new(before, &stages, &plan, environment)?;
+        let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment)?;
+        if let Some((prefix, keeping)) = way.prefix.as_ref().zip(environment.keeping.as_ref()) {
+            prefix.open(keeping);
+        }
+        let auto = Auto::new(&stages, part, &input, &plan, environment)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index, rows, prefix, works, input, schema, environment }))
+        Ok(Arc::new(Self { stages, plan, index, rows, way, auto, input, schema, environment }))
     }
 
     /// Returns the stages.
@@ -185,13 +195,21 @@ impl Executable {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
                 self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(Place { row, epoch }));
-                let locate = |e| self.locate(e);
-                let mut isolation = Isolation::new(self.on_error(), &locate);
-                if let Some(prefix) = &self.prefix {
-                    return emit(self.run_kept(prefix, rows, places, (epoch, known), isolation, scratch)?);
+                let Some(auto) = &self.auto else {
+                    return emit(self.units(&self.way, rows, &places, (epoch, known), scratch)?.0);
+                };
+                let began = auto.nanos();
+                let way = auto.way().unwrap_or(&self.way);
+                let (chunk, read) = self.units(way, rows, &places, (epoch, known), scratch)?;
+                auto.work(places.len(), auto.nanos() - began);
+                emit(chunk)?;
+                // A row that is known to be lost may end whoever computes it.
+                if known.is_empty() {
+                    let read = read.map(|at| (at - began) as f64 / places.len().max(1) as f64);
+                    let batch = self.stages.aligned.map(|b| b.size);
+                    auto.learn(&Sample { rows, places: &places, read, batch, way: &self.way });
                 }
-                let chunk = isolation.gather(rows, &places).map_err(locate)?;
-                emit(self.run(chunk, epoch, known, isolation, scratch)?)
+                Ok(())
             }
             Morsel::Block { block } => rows.stream(block, epoch, &mut |chunk| {
                 let locate = |e| self.locate(e);
@@ -205,7 +223,38 @@ impl Executable {
 
     /// Says whether a chunk that arrives is already what [`Executable::schema`] says.
     pub fn is_finished(&self) -> bool {
-        self.works.is_empty() && self.prefix.is_none()
+        self.way.works.is_empty() && self.way.prefix.is_none()
+    }
+
+    /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. `None` where it has no
+    /// `cache()` or `autocache()`, or this process keeps nothing.
+    pub fn caching(&self) -> Option<String> {
+        let keeping = self.environment.keeping.as_ref()?;
+        let always = |prefix: &Prefix| json!({"kept": prefix.what(), "why": "cache() is written there", "rows": prefix.describe(keeping)});
+        let described = match &self.auto {
+            Some(auto) => auto.describe(),
+            None => always(self.way.prefix.as_ref()?),
+        };
+        Some(described.to_string())
+    }
+
+    /// Computes rows one way. Also returns when they had been read, where `autocache()` asks for that.
+    fn units(
+        &self,
+        way: &Way,
+        rows: &Rows,
+        places: &[Place],
+        (epoch, known): (Epoch, &Known),
+        scratch: &mut Scratch,
+    ) -> Result<(Chunk, Option<u64>)> {
+        let locate = |e| self.locate(e);
+        let mut isolation = Isolation::new(self.on_error(), &locate);
+        if way.prefix.is_some() {
+            return Ok((self.run_kept(way, rows, places.to_vec(), (epoch, known), isolation, scratch)?, None));
+        }
+        let chunk = isolation.gather(rows, places).map_err(locate)?;
+        let read = self.auto.as_ref().map(Auto::nanos);
+        Ok((self.run(chunk, epoch, known, isolation, scratch)?, read))
     }
 
     fn run(
@@ -219,13 +268,13 @@ impl Executable {
         chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         chunk = isolation.leave_out(chunk, known, epoch)?;
-        self.run_works(chunk, isolation, scratch)
+        self.run_works(&self.way, chunk, isolation, scratch)
     }
 
     /// As [`Executable::run`], with rows that may be kept: those that are known to be lost are not asked for.
     fn run_kept(
         &self,
-        prefix: &Prefix,
+        way: &Way,
         rows: &Rows,
         places: Vec<Place>,
         (epoch, known): (Epoch, &Known),
@@ -242,19 +291,26 @@ impl Executable {
             isolation.leave_out(read, known, epoch)?;
         }
         let question = Question { rows, places: &places, on_error: self.on_error(), locate: &locate };
+        let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("nothing is kept this way"))?;
         let made = prefix.make(&question, scratch)?;
         isolation.take(made.losses);
         let read = |row: RowId| {
             let at = places.iter().position(|place| id(place) == row)?;
             rows.gather(&places[at..=at]).ok()
         };
-        self.run_works(made.chunk, isolation.reading(&read), scratch)
+        self.run_works(way, made.chunk, isolation.reading(&read), scratch)
     }
 
     /// Runs the ops behind the prefix, if there is one.
-    fn run_works(&self, mut chunk: Chunk, mut isolation: Isolation<'_>, scratch: &mut Scratch) -> Result<Chunk> {
+    fn run_works(
+        &self,
+        way: &Way,
+        mut chunk: Chunk,
+        mut isolation: Isolation<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Chunk> {
         let batch = self.stages.aligned.map(|b| b.size);
-        for work in &self.works {
+        for work in &way.works {
             let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, batch, scratch));
             chunk = ran.map_err(|e| self.locate(e))?;
         }
@@ -269,11 +325,11 @@ impl Executable {
     pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
         let (batch, mut scratch) = (self.stages.aligned.map(|b| b.size), Scratch::default());
         let losses = chunk.losses().to_vec();
-        let mut done = match &self.prefix {
+        let mut done = match &self.way.prefix {
             Some(prefix) => prefix.run(&chunk, &mut scratch).map_err(|e| self.locate(e))?,
             None => chunk,
         };
-        for work in &self.works {
+        for work in &self.way.works {
             done = work.run(&done, batch, &mut scratch).map_err(|e| self.locate(e))?;
         }
         Ok(done.with_losses(losses))

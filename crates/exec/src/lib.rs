@@ -10,6 +10,7 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod auto;
 mod bucket;
 mod budget;
 mod crew;
@@ -18,6 +19,7 @@ mod functions;
 pub mod image;
 mod images;
 mod isolate;
+mod learned;
 mod left_out;
 mod local;
 mod measure;
@@ -31,6 +33,7 @@ mod saved;
 pub mod table;
 mod tokenize;
 mod twice;
+mod way;
 mod work;
 
 pub use budget::{Budget, Lost};
@@ -38,6 +41,7 @@ pub use crew::Crew;
 pub use executable::{Environment, Executable};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use isolate::Known;
+pub use learned::Learned;
 pub use left_out::LeftOut;
 pub use local::{LocalOptions, LocalStream};
 pub use measure::{Now, compare, measure};

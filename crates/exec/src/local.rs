@@ -177,6 +177,11 @@ impl LocalStream {
         }
     }
 
+    /// Says what is kept of the pipeline in this process, and why: see [`Executable::caching`].
+    pub fn caching(&self) -> Option<String> {
+        self.shared.executable.caching()
+    }
+
     /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
     pub fn take_losses(&mut self) -> Vec<Lost> {
         self.merge.take_losses()

@@ -5,37 +5,41 @@
 //! they are not kept, so they fail again. The prefix runs as of epoch 0: what is in it draws nothing, or was
 //! frozen. Nothing is waited for while a claim is held; waits end after [`WAIT_MAX`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow_array::ArrayRef;
-use forebay_cache::{Cache, Computed, Look, PrefixKey};
-use forebay_core::{Clock, Epoch, Error, Result, SampleId, SystemClock};
+use forebay_cache::{Cache, Computed, Look, PrefixKey, PrefixStats};
+use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
 use forebay_plan::{EpochPlan, OnError, Stages, describe};
+use serde_json::{Value, json};
 
 use crate::executable::Environment;
 use crate::isolate::Isolation;
+use crate::learned::Learned;
 use crate::rows::Rows;
 use crate::work::{Compiled, Scratch};
 
 /// How long a morsel waits in all for rows that others compute, before it computes them itself.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Where a process keeps what `cache()` keeps, and by which clock it finds out what that costs to compute.
+/// Where a process keeps what `cache()` and `autocache()` keep, and how it finds out what that costs to compute.
 #[derive(Clone)]
 pub struct Keeping {
     /// The cache.
     pub cache: Arc<Cache>,
     /// Decides what is worth keeping, and nothing else.
-    pub clock: Arc<dyn Clock>,
+    pub watch: Arc<dyn Stopwatch>,
+    /// What was found out of pipelines with `autocache()`.
+    pub learned: Arc<Learned>,
 }
 
 impl Keeping {
     /// Keeps rows in a cache, by the machine's clock.
     pub fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, clock: Arc::new(SystemClock::default()) }
+        Self { cache, watch: Arc::new(SystemClock::default()), learned: Arc::default() }
     }
 }
 
@@ -43,13 +47,18 @@ impl Keeping {
 pub(crate) struct Prefix {
     works: Vec<Compiled>,
     schema: Arc<Schema>,
-    kept: Option<Kept>,
+    key: PrefixKey,
+    /// The rows of the source.
+    rows: u64,
+    /// What is kept, for people.
+    what: String,
+    kept: OnceLock<Kept>,
     memory: Memory,
 }
 
 struct Kept {
     rows: Arc<forebay_cache::Prefix>,
-    clock: Arc<dyn Clock>,
+    watch: Arc<dyn Stopwatch>,
 }
 
 /// What the prefix gives for places.
@@ -78,22 +87,68 @@ struct Answer {
 }
 
 impl Prefix {
-    /// Opens the cache for the rows of a pipeline; with no cache all of them are computed, always.
+    /// Prepares the ops before `cache()`, if there is one. Until [`Prefix::open`] all rows are computed, always.
     pub(crate) fn new(
         works: Vec<Compiled>,
         stages: &Stages,
         plan: &EpochPlan,
         environment: &Environment,
-    ) -> Result<Option<Self>> {
-        let Some((cached, graph)) = stages.cached.as_ref().zip(stages.prefix_graph()) else { return Ok(None) };
-        let frozen = (!stages.frozen().is_empty()).then(|| plan.seed());
-        let key = PrefixKey::of(&graph, frozen);
-        let open = |keeping: &Keeping| Kept {
-            rows: keeping.cache.prefix(key, &cached.schema, plan.extent().rows.unwrap_or(0), &what(stages)),
-            clock: keeping.clock.clone(),
-        };
-        let (kept, memory) = (environment.keeping.as_ref().map(open), environment.memory.clone());
-        Ok(Some(Self { works, schema: cached.schema.clone(), kept, memory }))
+    ) -> Option<Self> {
+        let (cached, graph) = stages.cached.as_ref().zip(stages.prefix_graph())?;
+        let frozen: Option<Seed> = (!stages.frozen().is_empty()).then(|| plan.seed());
+        Some(Self {
+            works,
+            schema: cached.schema.clone(),
+            key: PrefixKey::of(&graph, frozen),
+            rows: plan.extent().rows.unwrap_or(0),
+            what: what(stages),
+            kept: OnceLock::new(),
+            memory: environment.memory.clone(),
+        })
+    }
+
+    /// Keeps its rows from here on, and finds those that are kept.
+    pub(crate) fn open(&self, keeping: &Keeping) {
+        self.kept.get_or_init(|| Kept {
+            rows: keeping.cache.prefix(self.key, &self.schema, self.rows, &self.what),
+            watch: keeping.watch.clone(),
+        });
+    }
+
+    pub(crate) fn key(&self) -> PrefixKey {
+        self.key
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Returns what is kept, for people.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    pub(crate) fn works(&self) -> &[Compiled] {
+        &self.works
+    }
+
+    /// Says how many of its rows are kept, and what became of those that were asked for.
+    pub(crate) fn describe(&self, keeping: &Keeping) -> Value {
+        let stats = keeping.cache.stats();
+        let Some(own) = stats.prefixes.iter().find(|prefix| prefix.key == self.key) else { return Value::Null };
+        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, without, counts, .. } = own;
+        json!({
+            "all": rows,
+            "in_memory": memory_rows,
+            "memory_bytes": memory_bytes,
+            "on_disk": disk_rows,
+            "filtered": without,
+            "found_in_memory": counts.memory_hits,
+            "found_on_disk": counts.disk_hits,
+            "found_filtered": counts.without_hits,
+            "shared": counts.shared,
+            "computed": counts.misses,
+        })
     }
 
     /// Returns what the ops make of rows, wherever that comes from.
@@ -102,7 +157,7 @@ impl Prefix {
     /// Where no row may be left out, that of a row; whatever is not of a row.
     pub(crate) fn make(&self, question: &Question<'_>, scratch: &mut Scratch) -> Result<Made> {
         let mut losses = Vec::new();
-        let (present, columns) = match &self.kept {
+        let (present, columns) = match self.kept.get() {
             Some(kept) => self.look(kept, question, &mut losses, scratch)?,
             None => {
                 let all: Vec<u32> = (0..question.places.len() as u32).collect();
@@ -145,13 +200,13 @@ impl Prefix {
         let rows: Vec<u64> = question.places.iter().map(|place| place.row).collect();
         let Look { mut found, mut claim } = kept.rows.look(&question.rows.keys(&rows), &self.memory);
         loop {
-            let began = kept.clock.now();
+            let began = kept.watch.nanos();
             let computed = match claim.rows() {
                 [] => Answer::default(),
                 // An error lets the claim go, so that others find out for themselves.
                 rows => self.compute(question, rows, losses, scratch)?,
             };
-            let nanos = (kept.clock.now() - began).as_nanos() as u64;
+            let nanos = kept.watch.nanos() - began;
             let Answer { rows, columns, without } = &computed;
             let pending = claim.fulfil(&Computed { rows, columns, without, nanos });
             if !rows.is_empty() {

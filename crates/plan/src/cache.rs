@@ -1,4 +1,5 @@
-//! What `cache()` keeps: the row ops before it, as the first works of a split, and the name of what they make.
+//! What `cache()` keeps: the row ops before it, as the first works of a split, and the name of what they make. And the places
+//! that `autocache()` may keep: each as if `cache()` were written there.
 //!
 //! The name is that of a computation on one row of a source, wherever that row is: which files there are, in which order
 //! their rows come and what follows the cache are no part of it, so all pipelines that begin alike share what is kept.
@@ -13,7 +14,7 @@ use forebay_core::{Error, Result, VERSION};
 use forebay_data::Schema;
 use serde::Serialize;
 
-use crate::graph::Node;
+use crate::graph::{Graph, Node};
 use crate::op::{Class, Op};
 use crate::source::Source;
 use crate::stages::{Stages, Work};
@@ -29,6 +30,15 @@ pub struct Cached {
     pub schema: Arc<Schema>,
 }
 
+/// A place that `autocache()` may keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// How many row ops come before it.
+    pub steps: usize,
+    /// What is kept there, for people.
+    pub name: String,
+}
+
 /// What the name of a prefix is the hash of.
 #[derive(Serialize)]
 struct Canonical<'a> {
@@ -42,6 +52,27 @@ impl Stages {
     /// Returns the works whose output is kept; none without `cache()`.
     pub fn prefix(&self) -> &[Work] {
         self.cached.as_ref().map_or(&[], |cached| &self.split[..cached.works])
+    }
+
+    /// Returns the same pipeline with a place kept, as if `cache()` were written there.
+    ///
+    /// # Errors
+    /// Internal when the graph is not what it was checked to be.
+    pub fn keeping(&self, candidate: &Candidate) -> Result<Self> {
+        let mut stages = Self::build(&self.graph, Some(candidate.steps))?;
+        let mut steps = 0;
+        let is_before = |work: &&Work| {
+            steps += work.steps().len();
+            steps <= candidate.steps
+        };
+        let works = stages.split.iter().take_while(is_before).count();
+        let last = stages.split[..works].last().and_then(|work| work.steps().last());
+        let schema = match last {
+            Some(step) => step.schema.clone(),
+            None => Arc::new(stages.graph.source().schema()?),
+        };
+        stages.cached = Some(Cached { works, freeze: false, schema });
+        Ok(stages)
     }
 
     /// Returns what the name of the prefix is the hash of: the source's kind, the ops before `cache()` with their
@@ -69,47 +100,85 @@ impl Stages {
     }
 }
 
-/// Refuses a `cache()` that could not keep rows, saying what is before it. `merged` is the first op that sees the merged
-/// stream.
-pub(crate) fn check(stages: &Stages, place: usize, freeze: bool, merged: Option<&Arc<Node>>) -> Result<()> {
+impl Graph {
+    /// Returns a pipeline that computes what `cache()` keeps of each row of the source, once; `None` without one. It names its rows
+    /// as this one does.
+    ///
+    /// # Errors
+    /// Internal when the graph is not what it was checked to be.
+    pub fn kept(&self) -> Result<Option<Self>> {
+        let Some(place) = self.nodes().iter().position(|node| matches!(node.op, Op::Cache { .. })) else {
+            return Ok(None);
+        };
+        // A shuffle stays: random ops that are frozen draw by their number among all random ops.
+        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle {});
+        let mut nodes = self.nodes()[..=place].iter().filter(|node| stays(&node.op));
+        let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
+        nodes.try_fold(all, |graph, node| graph.then((**node).clone())).map(Some)
+    }
+}
+
+/// Notes a place that may be kept, and before the first one the rows as they are read.
+pub(crate) fn mark(stages: &mut Stages, steps: usize) {
+    for steps in [0, steps] {
+        if stages.candidates.last().is_none_or(|last| last.steps < steps) {
+            let names: Vec<_> = stages.split.iter().flat_map(Work::steps).map(|step| step.node.op.name()).collect();
+            let name = if steps == 0 { "rows as read".to_owned() } else { names.join(" -> ") };
+            stages.candidates.push(Candidate { steps, name });
+        }
+    }
+}
+
+/// Refuses an op that could not keep rows, saying what is before it. `merged` is the first op that sees the merged stream.
+pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<Node>>) -> Result<()> {
+    let (name, freeze) = (op.name(), matches!(op, Op::Cache { freeze: true }));
     let before = &stages.graph.nodes()[..place];
     if matches!(stages.graph.source(), Source::Generator { .. }) {
-        return Err(Error::invalid("cache: a generator's samples have no names to keep them under")
+        return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
             .hint("use from_map_dataset, or write the samples to files first"));
     }
-    if stages.cached.is_some() {
-        let earlier = before.iter().find(|n| matches!(n.op, Op::Cache { .. }));
-        return Err(Error::invalid(format!("cache comes after cache{}", written(earlier)))
-            .hint("the last one is enough: it keeps what all ops before it made"));
+    let earlier = before.iter().find(|n| n.op.keeps_rows());
+    if let Some(earlier) = earlier.filter(|n| !matches!((&n.op, op), (Op::Autocache {}, Op::Autocache {}))) {
+        let hint = match (&earlier.op, op) {
+            (Op::Cache { .. }, Op::Cache { .. }) => "the last one is enough: it keeps what all ops before it made",
+            _ => {
+                "leave one of the two out: cache keeps its place always, autocache keeps the one of its places that pays"
+            }
+        };
+        let message = format!("{name} comes after {}{}", earlier.op.name(), written(Some(earlier)));
+        return Err(Error::invalid(message).hint(hint));
     }
     if let Some(node) = merged {
         return Err(Error::invalid(format!(
-            "cache comes after {}{}, which works on the merged stream: what it gives of a sample depends on others",
+            "{name} comes after {}{}, which works on the merged stream: what it gives of a sample depends on others",
             node.op.name(),
             written(Some(node))
         ))
-        .hint(format!("put cache before {}", node.op.name())));
+        .hint(format!("put {name} before {}", node.op.name())));
     }
     let whole = stages.split.iter().flat_map(Work::steps).find(|s| s.per_batch);
     if let Some(step) = whole {
         return Err(Error::invalid(format!(
-            "cache comes after {}{}, which sees whole batches",
+            "{name} comes after {}{}, which sees whole batches",
             step.node.op.name(),
             written(Some(&step.node))
         ))
-        .hint("put cache before batch, where it keeps samples"));
+        .hint(format!("put {name} before batch, where it keeps samples")));
     }
     let random = before.iter().find(|n| n.op.is_random() && n.op.class() != Class::Order);
     match random {
         Some(node) if !freeze => Err(Error::invalid(format!(
-            "cache comes after {}{}, which draws other random numbers in each epoch",
+            "{name} comes after {}{}, which draws other random numbers in each epoch",
             node.op.name(),
             written(Some(node))
         ))
-        .hint(
-            "put cache before it; or give freeze=True: then it draws once for each sample, and all epochs see the same \
-             augmentation",
-        )),
+        .hint(match op {
+            Op::Autocache {} => "put autocache before it; or use cache(freeze=True), where it draws once for each sample",
+            _ => {
+                "put cache before it; or give freeze=True: then it draws once for each sample, and all epochs see the same \
+                 augmentation"
+            }
+        })),
         _ => Ok(()),
     }
 }
@@ -124,7 +193,7 @@ mod tests {
     use super::*;
     use crate::op::{ImageMode, Layout};
     use crate::text::{Pack, Packing};
-    use crate::{Expr, Graph, Site};
+    use crate::{Expr, Site};
 
     fn files(paths: &[&str]) -> Source {
         Source::Files { paths: paths.iter().map(|p| (*p).to_owned()).collect() }
@@ -222,10 +291,64 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_may_be_kept_is_a_cache_there_when_it_is_chosen_and_nothing_before() {
+        const MAY: Op = Op::Autocache {};
+        let plain = [Op::Shuffle {}, decode(), crop(8), flip(), crop(4)];
+        let marked = [Op::Shuffle {}, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
+        let names = |works: &[Work]| -> Vec<Vec<_>> {
+            works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
+        };
+        let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
+        let (whole, auto) = (of(&plain), of(&marked));
+        assert_eq!(names(&auto.split), names(&whole.split), "fused as if it were not there");
+        assert!(auto.counted && auto.cached.is_none());
+        let found: Vec<_> = auto.candidates.iter().map(|c| (c.steps, c.name.as_str())).collect();
+        assert_eq!(found, [(0, "rows as read"), (1, "decode_image"), (2, "decode_image -> center_crop")]);
+        for candidate in &auto.candidates {
+            let chosen = auto.keeping(candidate).expect("legal");
+            let mut written = plain[1..].to_vec();
+            written.insert(candidate.steps, CACHE);
+            let cached = of(&written);
+            assert_eq!(chosen.prefix_graph(), cached.prefix_graph(), "{}", candidate.name);
+            assert_eq!(names(&chosen.split), names(&cached.split), "{}", candidate.name);
+            let (a, b) = (chosen.cached.expect("kept"), cached.cached.expect("kept"));
+            assert_eq!((a.works, a.schema), (b.works, b.schema));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_alone_is_the_same_rows_under_the_same_name() {
+        let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
+        let written =
+            [Op::Shuffle {}, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
+        let alone = of(&written).graph.kept().expect("legal").expect("there is a cache");
+        let names: Vec<_> = alone.nodes().iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["shuffle", "decode_image", "random_flip", "cache"]);
+        assert_eq!(Stages::new(&alone).expect("legal").prefix_graph(), of(&written).prefix_graph());
+        assert!(of(&[decode()]).graph.kept().expect("legal").is_none());
+    }
+
+    #[test]
+    fn whatever_is_chosen_a_worker_does_the_same_ops() {
+        let ops = [decode(), crop(224), Op::Autocache {}, normalize()];
+        let auto = stages(files(&["a"]), &ops).expect("legal");
+        let ops = |works: &[Work]| works.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect::<Vec<_>>();
+        let cuts: Vec<_> = std::iter::once(auto.clone())
+            .chain(auto.candidates.iter().map(|c| auto.keeping(c).expect("legal")))
+            .map(|stages| stages.cut().expect("a cut"))
+            .map(|cut| (ops(&cut.worker), ops(&cut.reader), cut.schema))
+            .collect();
+        assert_eq!(cuts[0].1, ["normalize"]);
+        assert!(cuts.iter().all(|cut| *cut == cuts[0]), "{cuts:?}");
+        let late = stages(files(&["a"]), &[decode(), crop(224), normalize(), Op::Autocache {}]).expect("legal");
+        assert_eq!(late.cut().expect("a cut").reader.len(), 0);
+    }
+
+    #[test]
     fn what_cannot_be_kept_is_refused_with_what_is_in_the_way() {
         let refused = |source: Source, ops: &[Op]| {
             let error = stages(source, ops).expect_err("refused");
-            assert_eq!(error.get("op").map(|op| op.starts_with("cache")), Some(true), "{error}");
+            assert_eq!(error.get("op").map(|op| op.contains("cache")), Some(true), "{error}");
             assert_eq!(error.get("line"), Some(&*format!("train.py:{}", ops.len())), "{error}");
             assert!(error.get("hint").is_some(), "{error}");
             error.message().to_owned()
@@ -235,6 +358,10 @@ mod tests {
         let twice = refused(files(&["a"]), &[CACHE, decode(), CACHE]);
         assert_eq!(twice, "cache comes after cache (train.py:1)");
         assert!(refused(files(&["a"]), &[decode(), flip(), CACHE]).contains("random_flip (train.py:2)"));
+        const MAY: Op = Op::Autocache {};
+        assert_eq!(refused(files(&["a"]), &[MAY, decode(), CACHE]), "cache comes after autocache (train.py:1)");
+        assert_eq!(refused(files(&["a"]), &[CACHE, decode(), MAY]), "autocache comes after cache (train.py:1)");
+        assert!(refused(files(&["a"]), &[decode(), flip(), MAY]).contains("random_flip (train.py:2)"));
         let taken = refused(files(&["a"]), &[keep_some(), Op::Take { count: 3 }, CACHE]);
         assert!(taken.contains("after take (train.py:2)"), "{taken}");
         let batched = refused(files(&["a"]), &[keep_some(), Op::Batch { size: 2, drop_remainder: false }, CACHE]);

@@ -3,7 +3,8 @@
 //!
 //! A pure function of the stages: every worker and every reader of a job find the same cut. Only ops that see one row, draw
 //! nothing, fail on no sample and cost about as much as copying may move; what they give does not depend on where they
-//! run, and they come after `cache()`: what is kept is made by workers. In one process there is no cut.
+//! run, and they come after `cache()` and every place that `autocache()` may keep: what is kept is made by workers. In one
+//! process there is no cut.
 
 use std::sync::Arc;
 
@@ -42,8 +43,11 @@ impl Stages {
             return Ok(cut);
         }
         let mut best = (whole / 2 + 1, None);
-        let kept = self.prefix().len();
-        while cut.worker.len() > kept
+        let kept = match self.candidates.last() {
+            Some(last) => last.steps,
+            None => steps(self.prefix()),
+        };
+        while steps(&cut.worker) > kept
             && let Some(moved) = take_last(&mut cut.worker)
         {
             cut.reader.insert(0, moved);
@@ -64,6 +68,10 @@ impl Stages {
 /// Says whether an op sees one row, draws nothing, fails on none and costs about as much as copying.
 pub(crate) fn may_run_at_reader(op: &Op) -> bool {
     matches!(op, Op::Normalize { .. } | Op::Cast { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. })
+}
+
+fn steps(works: &[Work]) -> usize {
+    works.iter().map(|work| work.steps().len()).sum()
 }
 
 /// Takes the last op, if it is one that may move.

@@ -92,7 +92,7 @@ pub fn describe(op: &Op) -> String {
             let drop = if b.drop_remainder { ", drop_remainder=True" } else { "" };
             format!("{}, {:?}, {:?}{pad}{drop}", b.column, b.boundaries, b.batch_sizes)
         }
-        Op::Shuffle {} => String::new(),
+        Op::Shuffle {} | Op::Autocache {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
         Op::Take { count } | Op::Skip { count } => count.to_string(),
         Op::Shard { count, index } => format!("{count}, {index}"),
@@ -172,6 +172,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     if let Some(b) = stages.aligned {
         let _ = writeln!(out, "    batch({}): splits are whole batches", b.size);
     }
+    may_be_kept(out, stages);
     moved(out, stages);
     if !stages.tail.is_empty() {
         let _ = writeln!(out, "  after the merge, at the consumer (the rows are known only now):");
@@ -202,6 +203,21 @@ fn kept(out: &mut String, stages: &Stages) {
         let names = frozen.join(", ");
         let _ = writeln!(out, "      frozen: {names} of a sample is the same in every epoch, so it augments less");
     }
+}
+
+/// Which places may be kept.
+fn may_be_kept(out: &mut String, stages: &Stages) {
+    if stages.candidates.is_empty() {
+        return;
+    }
+    let names: Vec<_> = stages.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+    let _ = writeln!(
+        out,
+        "    autocache: after a few measurements, what costs least: nothing is kept, or {}",
+        names.join(", or ")
+    );
+    let _ =
+        writeln!(out, "      each process decides for itself, and again when the figures move; no row depends on it");
 }
 
 /// What a service's readers do themselves, and what that saves.

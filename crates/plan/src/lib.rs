@@ -29,7 +29,7 @@ mod stages;
 mod text;
 
 pub use bucket::{Bucket, PadTo};
-pub use cache::Cached;
+pub use cache::{Cached, Candidate};
 pub use cut::Cut;
 pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};

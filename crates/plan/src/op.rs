@@ -242,6 +242,8 @@ pub enum Op {
         /// Whether random ops before it draw once for each sample, the same in every epoch.
         freeze: bool,
     },
+    /// May keep what the ops before it make of each row: each process finds out whether that pays, and where.
+    Autocache {},
     /// Text to token ids.
     Tokenize(Tokenize),
     /// Token lists to rows of one length.

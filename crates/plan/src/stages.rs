@@ -12,14 +12,16 @@
 //!
 //! Row ops come in the order in which they run ([`RunOrder`]), which moves none past an op of another kind.
 //!
-//! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end.
+//! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end. Where there is an
+//! `autocache()`, everything is fused as if it were not there, and [`Stages::keeping`] gives the same stages with one of its places
+//! kept: whichever is run, the rows are the same.
 
 use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::cache::{self, Cached};
+use crate::cache::{self, Cached, Candidate};
 use crate::graph::{Graph, Node};
 use crate::op::Op;
 use crate::reorder::RunOrder;
@@ -131,6 +133,8 @@ pub struct Stages {
     pub split: Vec<Work>,
     /// Which of that is kept, if the user said so.
     pub cached: Option<Cached>,
+    /// The places that `autocache()` may keep, in order; the rows as they are read are the first.
+    pub candidates: Vec<Candidate>,
     /// How the rows of a split go into batches, when the plan aligns splits with batches.
     pub aligned: Option<Batching>,
     /// The rows of a unit, where the pipeline has an opinion.
@@ -150,6 +154,11 @@ impl Stages {
     /// # Errors
     /// Invalid when the ops do not go together in this order.
     pub fn new(graph: &Graph) -> Result<Self> {
+        Self::build(graph, None)
+    }
+
+    /// Divides a graph; nothing is fused across the place that has so many row ops before it.
+    pub(crate) fn build(graph: &Graph, kept: Option<usize>) -> Result<Self> {
         let (counted, run_order) = (is_counted(graph), RunOrder::of(graph)?);
         let places = run_order.places().to_vec();
         let mut stages = Self {
@@ -159,6 +168,7 @@ impl Stages {
             order: Vec::new(),
             split: Vec::new(),
             cached: None,
+            candidates: Vec::new(),
             aligned: None,
             unit: None,
             tail: Vec::new(),
@@ -170,6 +180,8 @@ impl Stages {
         let mut batched = false;
         // A batch that waits to be made as late as possible.
         let mut late = None;
+        // Works that nothing is fused with any more, and row ops so far.
+        let (mut closed, mut row_ops) = (0, 0);
         // The first op of the tail.
         let mut merged = None;
         let tolerant = graph.on_error().is_tolerant();
@@ -185,9 +197,14 @@ impl Stages {
             }
             match &node.op {
                 Op::Prefetch { count } => stages.prefetch = Some(*count),
+                Op::Autocache {} => {
+                    cache::check(&stages, place, &node.op, merged).map_err(|e| node.blame(e))?;
+                    cache::mark(&mut stages, row_ops);
+                }
                 Op::Cache { freeze } => {
-                    cache::check(&stages, place, *freeze, merged).map_err(|e| node.blame(e))?;
+                    cache::check(&stages, place, &node.op, merged).map_err(|e| node.blame(e))?;
                     let (works, schema) = (stages.split.len(), step.schema.clone());
+                    closed = works;
                     stages.cached = Some(Cached { works, freeze: *freeze, schema });
                 }
                 Op::Shuffle {} | Op::Repeat { .. } => stages.order.push(step),
@@ -217,7 +234,10 @@ impl Stages {
                     check_random_groups(node, &step, batched)?;
                     exact &= !node.op.is_uncounted();
                     if stages.tail.is_empty() {
-                        let closed = stages.prefix().len();
+                        if kept == Some(row_ops) {
+                            closed = stages.split.len();
+                        }
+                        row_ops += 1;
                         push(&mut stages.split, closed, step);
                     } else {
                         push_tail(&mut stages.tail, step);
@@ -293,7 +313,7 @@ fn is_counted(graph: &Graph) -> bool {
     match graph.source() {
         Source::Generator { .. } => false,
         // What is kept of a row is found by the row's place.
-        _ if graph.nodes().iter().any(|n| matches!(n.op, Op::Cache { .. })) => true,
+        _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
                 Op::Shuffle {} | Op::Repeat { .. } => true,

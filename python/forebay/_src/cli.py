@@ -23,7 +23,7 @@ def run_file(file: os.PathLike[str], arguments: list[str], service: str | None) 
     """Runs a script as `__main__`, with the service's address in `FOREBAY_SERVICE`. The command calls this."""
     if service is not None:
         os.environ["FOREBAY_SERVICE"] = service
-    path = _as_script(file, arguments)
+    path = as_script(file, arguments)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         runpy.run_path(path, run_name="__main__")
@@ -38,7 +38,7 @@ def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
     """Returns the explanations of all datasets that a script defines at its top level. The command calls this."""
     from forebay._src.dataset import Dataset
 
-    path = _as_script(file, [])
+    path = as_script(file, [])
     names = runpy.run_path(path, run_name="__forebay_explain__")
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
     if json:
@@ -46,7 +46,8 @@ def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
     return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())
 
 
-def _as_script(file: os.PathLike[str], arguments: list[str]) -> str:
+def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:
+    """Makes the process look as if a script were run, and returns its path."""
     path = os.fspath(file)
     if not os.path.isfile(path):
         raise NotFoundError(f"there is no script {path!r}", {"hint": "give the path of a python file"})

@@ -42,6 +42,25 @@ class SpeedOps(Base):
         """
         return self._then({"op": "cache", "freeze": bool(freeze)}, keep_position, name)
 
+    def autocache(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
+        """Marks a place whose samples may be kept: what `cache` would keep there, if that pays.
+
+        Mark as many places as you like; the samples as they are read are always one of them. Each process measures what
+        the ops cost, how large samples are and how long it takes to find them, and keeps at one place, or at none,
+        whatever costs least. It decides after a few measurements, and anew when the figures move. The stream is the
+        same, whatever is kept. What is decided, and why, is in `DatasetIterator.stats`.
+
+        Args:
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> squares = fb.range(3).map(lambda row: {"square": row["id"] ** 2}).autocache()
+        >>> [sorted(batch["square"].tolist()) for batch in squares.shuffle().batch(3).iter(epochs=2)]
+        [[0, 1, 4], [0, 1, 4]]
+        """
+        return self._then({"op": "autocache"}, keep_position, name)
+
     def prefetch(self, count: int, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Lets `count` pieces of work be done ahead of the consumer. Without it, the engine decides."""
         return self._then(

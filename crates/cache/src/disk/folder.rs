@@ -72,6 +72,17 @@ impl Folder {
         Ok(Self { root: root.to_owned() })
     }
 
+    /// Says whether a cache was ever opened here: its lock is there, or blocks that were copied are.
+    pub(crate) fn is_cache(&self) -> io::Result<bool> {
+        let own = |name: &str| name == LOCK || PrefixKey::parse(name).is_ok();
+        for entry in std::fs::read_dir(&self.root)? {
+            if entry?.file_name().to_str().is_some_and(own) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes the folder's lock.
     pub(crate) fn lock(&self) -> io::Result<Locked> {
         let file = File::options().create(true).truncate(false).write(true).open(self.root.join(LOCK))?;

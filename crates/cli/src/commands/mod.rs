@@ -1,6 +1,7 @@
 //! One command a file.
 
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;

@@ -35,6 +35,7 @@ impl Op {
             Op::Mix { how: Mixing::Mixup, .. } => "mixup",
             Op::Mix { how: Mixing::Cutmix, .. } => "cutmix",
             Op::Cache { .. } => "cache",
+            Op::Autocache {} => "autocache",
             Op::Tokenize(_) => "tokenize",
             Op::Pack(_) => "pack",
             Op::BucketByLength(_) => "bucket_by_length",
@@ -46,6 +47,11 @@ impl Op {
             Op::Batch { .. } => "batch",
             Op::Prefetch { .. } => "prefetch",
         }
+    }
+
+    /// Says whether what is before it may be kept.
+    pub fn keeps_rows(&self) -> bool {
+        matches!(self, Op::Cache { .. } | Op::Autocache {})
     }
 
     /// Returns its class.

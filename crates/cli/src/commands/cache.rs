@@ -1,0 +1,248 @@
+//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows that are kept, whether or not a service uses it.
+
+use std::path::Path;
+
+use forebay_cache::{Listed, PrefixKey};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_server::CacheConfig;
+use serde::Serialize;
+
+use crate::Progress;
+use crate::arguments::{Evict, KeptAction, KeptIn, KeptRows, Warm};
+use crate::host::{Host, WarmOptions, Warmed};
+use crate::output;
+
+/// Digits of a prefix that people are shown.
+const DIGITS: usize = 12;
+
+/// The rows of one computation.
+#[derive(Serialize)]
+struct Prefix<'a> {
+    prefix: String,
+    /// What it is; empty where no block could be read.
+    what: &'a str,
+    rows: u64,
+    /// Rows of which is known that a filter removes them.
+    filtered: u64,
+    bytes: u64,
+    blocks: u64,
+    unreadable_blocks: u64,
+    /// Blocks of another version of Forebay, which are left alone.
+    other_version_blocks: u64,
+    /// Whether a process uses it now; `null` where that cannot be found out.
+    in_use: Option<bool>,
+}
+
+#[derive(Default, Serialize)]
+struct Stats {
+    prefixes: usize,
+    /// Of them, those that a process uses now.
+    in_use: usize,
+    rows: u64,
+    filtered: u64,
+    bytes: u64,
+    blocks: u64,
+    unreadable_blocks: u64,
+    other_version_blocks: u64,
+}
+
+#[derive(Serialize)]
+struct Verified {
+    blocks: u64,
+    rows: u64,
+    bad: Vec<Bad>,
+}
+
+#[derive(Serialize)]
+struct Bad {
+    block: String,
+    why: String,
+    /// Whether it is not what was written; else it only cannot be read here.
+    broken: bool,
+}
+
+#[derive(Serialize)]
+struct Evicted {
+    prefixes: Vec<String>,
+    bytes: u64,
+}
+
+pub(crate) fn run(arguments: KeptRows, host: &dyn Host) -> Result<()> {
+    match arguments.what {
+        KeptAction::Ls(of) => list(&of),
+        KeptAction::Stats(of) => stats(&of),
+        KeptAction::Verify(of) => verify(&of),
+        KeptAction::Evict(of) => evict(&of),
+        KeptAction::Warm(of) => warm(of, host),
+    }
+}
+
+fn warm(of: Warm, host: &dyn Host) -> Result<()> {
+    let Warm { file, dataset: datasets, seed, threads, cache, json } = of;
+    let cache = CacheConfig::from(cache);
+    let Some(folder) = cache.folder else {
+        return Err(Error::invalid("what is kept in memory alone is gone when this command ends")
+            .hint("name a folder: --cache FOLDER, or FOREBAY_CACHE"));
+    };
+    let options = WarmOptions { datasets, seed, threads, folder, memory: cache.memory, disk: cache.disk };
+    let warmed = host.warm(&options, &file)?;
+    if json {
+        return output::json(&warmed);
+    }
+    let row = |w: &Warmed| {
+        let found = w.rows.saturating_sub(w.computed);
+        [w.dataset.clone(), w.rows.to_string(), w.computed.to_string(), found.to_string(), w.on_disk.to_string()]
+    };
+    output::table(["DATASET", "ROWS", "COMPUTED", "FOUND", "ON DISK"], &warmed.iter().map(row).collect::<Vec<_>>())
+}
+
+fn list(of: &KeptIn) -> Result<()> {
+    let listed = forebay_cache::list(&of.folder)?;
+    let prefix = |p: &Listed| [short(p.key), p.rows.to_string(), output::bytes(p.bytes), used(p).to_owned(), what(p)];
+    if of.json {
+        return output::json(&listed.iter().map(row).collect::<Vec<_>>());
+    }
+    if listed.is_empty() {
+        eprintln!("nothing is kept in {}", of.folder.display());
+        return Ok(());
+    }
+    output::table(["PREFIX", "ROWS", "SIZE", "IN USE", "WHAT"], &listed.iter().map(prefix).collect::<Vec<_>>())
+}
+
+fn row(of: &Listed) -> Prefix<'_> {
+    Prefix {
+        prefix: of.key.to_string(),
+        what: &of.what,
+        rows: of.rows,
+        filtered: of.without,
+        bytes: of.bytes,
+        blocks: of.blocks,
+        unreadable_blocks: of.unreadable,
+        other_version_blocks: of.others,
+        in_use: of.in_use,
+    }
+}
+
+fn short(key: PrefixKey) -> String {
+    key.to_string().chars().take(DIGITS).collect()
+}
+
+fn used(of: &Listed) -> &'static str {
+    match of.in_use {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    }
+}
+
+/// What it is, and what of it cannot be used.
+fn what(of: &Listed) -> String {
+    let blocks = |n: u64, which: &str| (n > 0).then(|| format!("{n} {which}"));
+    let not_used = [blocks(of.others, "of another version"), blocks(of.unreadable, "unreadable")];
+    let not_used: Vec<_> = not_used.into_iter().flatten().collect();
+    match (of.what.as_str(), not_used.is_empty()) {
+        (what, true) => what.to_owned(),
+        ("", false) => format!("{} blocks: {}", of.blocks, not_used.join(", ")),
+        (what, false) => format!("{what} ({} blocks: {})", of.blocks, not_used.join(", ")),
+    }
+}
+
+fn stats(of: &KeptIn) -> Result<()> {
+    let mut sum = Stats::default();
+    for listed in &forebay_cache::list(&of.folder)? {
+        sum.prefixes += 1;
+        sum.in_use += usize::from(listed.in_use == Some(true));
+        sum.rows += listed.rows;
+        sum.filtered += listed.without;
+        sum.bytes += listed.bytes;
+        sum.blocks += listed.blocks;
+        sum.unreadable_blocks += listed.unreadable;
+        sum.other_version_blocks += listed.others;
+    }
+    if of.json {
+        return output::json(&sum);
+    }
+    let Stats { prefixes, in_use, rows, filtered, bytes, blocks, unreadable_blocks, other_version_blocks } = sum;
+    output::line(&format!("prefixes   {prefixes}, {in_use} in use"))?;
+    output::line(&format!("rows       {rows}, and {filtered} that filters remove"))?;
+    output::line(&format!("size       {} in {blocks} blocks", output::bytes(bytes)))?;
+    output::line(&format!(
+        "not used   {unreadable_blocks} blocks that cannot be read, {other_version_blocks} of another version"
+    ))
+}
+
+fn verify(of: &KeptIn) -> Result<()> {
+    let progress = Progress::new("verifying", "MiB");
+    let found = forebay_cache::verify(&of.folder, &mut |done, all| progress.show(done >> 20, all >> 20))?;
+    drop(progress);
+    let bad = found.bad.iter().map(|bad| Bad {
+        block: bad.block.display().to_string(),
+        why: bad.why.clone(),
+        broken: bad.broken,
+    });
+    let found = Verified { blocks: found.blocks, rows: found.rows, bad: bad.collect() };
+    if of.json {
+        output::json(&found)?;
+    } else {
+        output::line(&format!("right: {} rows in {} blocks", found.rows, found.blocks))?;
+        for bad in &found.bad {
+            let what = if bad.broken { "broken" } else { "left alone" };
+            output::line(&format!("{what}: {}: {}", bad.block, bad.why))?;
+        }
+    }
+    let broken = found.bad.iter().filter(|bad| bad.broken).count();
+    if broken == 0 {
+        return Ok(());
+    }
+    let message = format!("{broken} blocks in {} are not what was written", of.folder.display());
+    Err(Error::new(ErrorKind::Data, message)
+        .hint("none of their rows is ever used: who reads one removes the block, and computes its rows again"))
+}
+
+fn evict(of: &Evict) -> Result<()> {
+    let folder = of.kept.folder.as_path();
+    let listed = forebay_cache::list(folder)?;
+    let keys: Vec<PrefixKey> = listed.iter().map(|listed| listed.key).collect();
+    let chosen = match of.which.all {
+        true => keys,
+        false => of.which.prefix.iter().map(|digits| find(&keys, digits, folder)).collect::<Result<_>>()?,
+    };
+    let mut evicted = Evicted { prefixes: chosen.iter().map(ToString::to_string).collect(), bytes: 0 };
+    for key in chosen {
+        evicted.bytes += forebay_cache::evict(folder, Some(key))?;
+    }
+    if of.kept.json {
+        return output::json(&evicted);
+    }
+    output::line(&format!("removed {} of {} prefixes", output::bytes(evicted.bytes), evicted.prefixes.len()))
+}
+
+/// Returns the only key that begins with some digits.
+fn find(keys: &[PrefixKey], digits: &str, folder: &Path) -> Result<PrefixKey> {
+    let mut found = keys.iter().filter(|key| !digits.is_empty() && key.to_string().starts_with(digits));
+    match (found.next(), found.next()) {
+        (Some(key), None) => Ok(*key),
+        (Some(_), Some(_)) => {
+            Err(Error::invalid(format!("several prefixes begin with {digits:?}")).hint("give more of its digits"))
+        }
+        _ => Err(Error::new(ErrorKind::NotFound, format!("no prefix in {} begins with {digits:?}", folder.display()))
+            .hint("`forebay cache ls` lists them")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_found_by_its_first_digits_and_never_guessed() {
+        let keys = [PrefixKey([0x11; 32]), PrefixKey([0x12; 32])];
+        let find = |digits: &str| find(&keys, digits, Path::new("kept"));
+        assert_eq!(find("12"), Ok(keys[1]));
+        assert_eq!(find(&keys[0].to_string()), Ok(keys[0]));
+        assert!(find("1").expect_err("two").message().contains("several"));
+        for none in ["", "2", "1111x"] {
+            assert_eq!(find(none).expect_err("none").kind(), ErrorKind::NotFound);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A decision with its reason, for programs (serialised) and for people (in words).
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Cost;
+
+/// What is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Nothing.
+    #[default]
+    Compute,
+    /// The rows of a place, by its number.
+    Keep(usize),
+}
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum Reason {
+    /// There are too few windows yet.
+    Measuring {
+        /// Windows that were looked at.
+        windows: u32,
+        /// Windows that it takes.
+        needed: u32,
+    },
+    /// A figure is none, so nothing changes.
+    NoFigures,
+    /// It costs least.
+    Cheapest,
+    /// It was chosen, and has not lost enough to another since.
+    Stays,
+    /// The choice before it has lost too much.
+    Lost {
+        /// What was chosen before, in nanoseconds of one thread for a row.
+        before: f64,
+    },
+    /// Another policy's rule (see its module).
+    Rule {
+        /// Whose.
+        policy: &'static str,
+    },
+}
+
+/// What is kept, and why.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decision {
+    /// What is kept.
+    pub choice: Choice,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// What was compared: nothing kept, then each place; empty without figures.
+    pub costs: Vec<Cost>,
+}
+
+impl Choice {
+    /// Returns where its cost stands among [`Decision::costs`].
+    pub(crate) fn at(self) -> usize {
+        match self {
+            Self::Compute => 0,
+            Self::Keep(place) => place + 1,
+        }
+    }
+
+    pub(crate) fn of(at: usize) -> Self {
+        at.checked_sub(1).map_or(Self::Compute, Self::Keep)
+    }
+}
+
+impl Decision {
+    /// Returns the cost of what was chosen.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.costs.get(self.choice.at())
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.choice, self.cost()) {
+            (Choice::Keep(place), None) => write!(f, "place {} is kept", place + 1)?,
+            (Choice::Keep(_), Some(cost)) => {
+                write!(f, "{} is kept: {}", cost.name, Nanos(cost.nanos))?;
+                write!(f, " a row of {:.0} bytes, {:.0} % in memory", cost.bytes, 100.0 * cost.memory_share)?;
+                if cost.disk_share > 0.0 {
+                    write!(f, " and {:.0} % on disk", 100.0 * cost.disk_share)?;
+                }
+            }
+            (Choice::Compute, None) => f.write_str("nothing is kept")?,
+            (Choice::Compute, Some(cost)) => write!(f, "nothing is kept: {} a row computed", Nanos(cost.nanos))?,
+        }
+        match self.reason {
+            Reason::Measuring { windows, needed } => return write!(f, "; measuring: {windows} of {needed} windows"),
+            Reason::NoFigures => return f.write_str("; there are no figures"),
+            Reason::Lost { before } => write!(f, "; what was chosen before costs {}", Nanos(before))?,
+            Reason::Cheapest | Reason::Stays | Reason::Rule { .. } => {}
+        }
+        for (_, cost) in self.costs.iter().enumerate().filter(|(at, _)| *at != self.choice.at()) {
+            let name = if cost.name.is_empty() { "computing all" } else { &cost.name };
+            write!(f, "; {name}: {}", Nanos(cost.nanos))?;
+        }
+        Ok(())
+    }
+}
+
+/// A time, for people.
+struct Nanos(f64);
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns if ns < 1e3 => write!(f, "{ns:.0} ns"),
+            ns if ns < 1e6 => write!(f, "{:.1} µs", ns / 1e3),
+            ns => write!(f, "{:.2} ms", ns / 1e6),
+        }
+    }
+}

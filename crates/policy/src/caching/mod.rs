@@ -1,0 +1,58 @@
+//! What of a pipeline is kept: nothing, or what one of its places makes of each row.
+//!
+//! ```text
+//! observation (one window, measured) ──▶ policy ──▶ decision: choice, reason, figures
+//!                      previous      ──▶        ──▶ previous, for the next window
+//! ```
+//!
+//! See `README.md` beside this file. All times are nanoseconds of one thread for one row. Not here: how they are measured and
+//! what a choice does (exec).
+
+pub mod cachew;
+mod cost;
+mod decision;
+pub mod forebay;
+
+pub use cost::{Cost, PASSES_UNKNOWN};
+pub use decision::{Choice, Decision, Reason};
+pub use forebay::{Previous, decide};
+
+/// What was measured of one pipeline in one process, in one window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// The rows that are asked for in a pass.
+    pub rows: u64,
+    /// Passes over them that are to come, this one too; `None` where nobody knows.
+    pub passes: Option<f64>,
+    /// What a row costs from its source to the end, with nothing kept.
+    pub compute: f64,
+    /// The places where rows may be kept, in the order of the pipeline.
+    pub places: Vec<Place>,
+    /// Bytes of memory that rows of this pipeline may take.
+    pub memory: u64,
+    /// Bytes of the local disk that they may take.
+    pub disk: u64,
+    /// What it costs to keep a byte for a pass, in nanoseconds: 0 where the room is paid for anyway.
+    pub storage: f64,
+}
+
+/// A place in a pipeline, and what keeping its rows would cost and bring.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// What is kept there, for people.
+    pub name: String,
+    /// Bytes of a row.
+    pub bytes: f64,
+    /// What a row costs from its source to here.
+    pub before: f64,
+    /// What it costs from here to the end.
+    pub after: f64,
+    /// What it costs to find one in memory,
+    pub memory: f64,
+    /// and on disk.
+    pub disk: f64,
+    /// What it costs to keep one.
+    pub write: f64,
+    /// The share of the rows that is kept already, 0 to 1.
+    pub kept: f64,
+}

@@ -1,0 +1,91 @@
+"""`forebay cache warm`: computes what the datasets of a script keep, before anybody needs it.
+
+What is kept is named by what computes it, and a function by its code and its module. So the script has to be
+`__main__` here, too, and what it does under `if __name__ == "__main__":` must be left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import types
+from typing import Any
+
+from forebay import _native
+from forebay._src.dataset import Dataset
+from forebay.errors import InvalidPipelineError, NotFoundError
+
+#: The environment that the cache of this process is opened by, for each option.
+_VARIABLES = {"folder": "FOREBAY_CACHE", "memory": "FOREBAY_CACHE_MEMORY", "disk": "FOREBAY_CACHE_DISK"}
+
+
+def warm(options: str, file: str | os.PathLike[str]) -> str:
+    """Computes, and returns what became of each dataset's rows. The command calls this; both sides speak JSON."""
+    from forebay._src.cli import as_script
+
+    wanted = json.loads(options)
+    for option, variable in _VARIABLES.items():
+        if wanted[option] is not None:
+            os.environ[variable] = str(wanted[option])
+    path = as_script(file, [])
+    names = _defined(path)
+    found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
+    if missing := [name for name in wanted["datasets"] if name not in found]:
+        raise NotFoundError(
+            f"{path} defines no dataset {missing[0]!r}", {"hint": f"it defines {', '.join(found) or 'none'}"}
+        )
+    chosen = {name: found[name]._pipeline.kept() for name in wanted["datasets"] or found}
+    kept = {name: pipeline for name, pipeline in chosen.items() if pipeline is not None}
+    if not kept or (wanted["datasets"] and len(kept) < len(chosen)):
+        without = [name for name in chosen if name not in kept]
+        raise InvalidPipelineError(
+            f"{', '.join(without) or path} keeps nothing", {"hint": "write .cache() behind what is to be computed once"}
+        )
+    return json.dumps([_compute(name, pipeline, wanted) for name, pipeline in kept.items()])
+
+
+def _defined(path: str) -> dict[str, Any]:
+    """What a script defines at its top level, as `python script` does; its main part is not run."""
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read(), path)
+    tree.body = [node for node in tree.body if not _is_main_part(node)]
+    main = types.ModuleType("__main__")
+    main.__package__ = None
+    main.__file__ = path
+    # It stays: functions are looked up in it when they are called.
+    sys.modules["__main__"] = main
+    exec(compile(tree, path, "exec", dont_inherit=True), main.__dict__)
+    return vars(main)
+
+
+def _is_main_part(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).replace("'", '"') in (
+        '__name__ == "__main__"',
+        '"__main__" == __name__',
+    )
+
+
+def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Runs one pipeline over all its rows. Those that fail are not kept, and fail no one here."""
+    progress = _native.Progress(f"keeping {name}")
+    it = Dataset(pipeline).iter(seed=wanted["seed"], threads=wanted["threads"], on_error="skip", error_budget=1.0)
+    try:
+        rows = 0
+        for done, _ in enumerate(it):
+            rows = rows or it.stats()["cache"]["rows"]["all"]
+            progress.show(done, rows)
+        _native.flush_cache()
+        said = it.stats()["cache"]["rows"]
+    finally:
+        progress.end()
+        it.close()
+    skipped = len(it.skipped)
+    return {
+        "dataset": name,
+        "rows": said["all"],
+        "computed": said["computed"],
+        "on_disk": said["on_disk"],
+        "failed": skipped,
+    }
