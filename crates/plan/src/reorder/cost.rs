@@ -12,7 +12,7 @@ use forebay_data::{Field, Kind, Schema};
 use super::legal::{Item, Segment};
 use crate::cut::may_run_at_reader;
 use crate::expr::Expr;
-use crate::op::Op;
+use crate::op::{Direction, Op};
 
 /// Rows, columns of a decoded image of unknown size: ImageNet's mean.
 const SIDES: (f64, f64) = (400.0, 470.0);
@@ -33,6 +33,8 @@ const BYTE_NS: f64 = 0.15;
 const COPY_NS: f64 = 0.1;
 /// Of a byte that travels to a reader of a service.
 const TRAVEL_NS: f64 = 0.15;
+/// Of a pixel that is written out mirrored.
+const MIRROR_NS: f64 = 1.0;
 /// Of a call of a Python function, and of a byte that it is given or gives.
 const CALL_NS: f64 = 10e3;
 const PYTHON_BYTE_NS: f64 = 0.3;
@@ -88,7 +90,7 @@ impl<'a> Costs<'a> {
             let (factor, kept) = self.items[item];
             let op = walk.op(&self.segment.items[item], &schemas[at]);
             let after = order.get(at + 1).map(|&next| &self.segment.items[next]);
-            total += rows * (op * factor + self.written(&walk, item, after));
+            total += rows * (op * factor + self.written(&walk, item, after) + self.mirrored(&walk, item, after));
             rows *= kept;
             if self.segment.items[item].access.filters {
                 total += rows * walk.row_bytes() * COPY_NS;
@@ -114,6 +116,29 @@ impl<'a> Costs<'a> {
             }
             _ => 0.0,
         }
+    }
+
+    /// A mirror is only noted, but for what reads pixels around each: that needs the image written out mirrored.
+    fn mirrored(&self, walk: &Walk, item: usize, after: Option<&Item>) -> f64 {
+        let Op::RandomFlip { column, probability, direction: Direction::Horizontal } =
+            &self.segment.items[item].node.op
+        else {
+            return 0.0;
+        };
+        let redraws = after.is_some_and(|next| {
+            let op = &next.node.op;
+            let redraws = matches!(
+                op,
+                Op::Resize { .. }
+                    | Op::ResizeShorter { .. }
+                    | Op::RandomResizedCrop { .. }
+                    | Op::RandomRotation { .. }
+                    | Op::GaussianBlur { .. }
+            );
+            redraws && op.image_column() == Some(column)
+        });
+        let (height, width) = walk.sides(column);
+        if redraws { probability * height * width * MIRROR_NS } else { 0.0 }
     }
 
     /// A service's reader does what comes last and only makes rows larger; what is before that travels.
