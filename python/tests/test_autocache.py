@@ -8,8 +8,8 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 import pytest
+from keeping import calls, stream
 from pipelines import name
-from test_cache import calls, stream
 
 ROWS = 800
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +12,10 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
-import pyarrow as pa
 import pytest
+from keeping import SCHEMA, calls, counted, draw, once, run, stream
 from pictures import encoded, picture
-from pipelines import fingerprint, make, name, ragged
-
-
-def stream(it) -> list:
-    return [fingerprint(batch) for batch in it]
+from pipelines import fingerprint, make, name
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +30,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir(exist_ok=True)
         (folder / f"{i:02}.jpg").write_bytes(encoded(grey, "JPEG", **options[i % len(options)]))
     return root
-
-
-def counted(log: Path):
-    """A costly function that writes down which samples it was called for."""
-
-    def costly(row):
-        with open(log, "a") as file:
-            file.write(f"{row['id']}\n")
-        return {"id": row["id"], "cube": row["id"] ** 3}
-
-    return costly
-
-
-SCHEMA = {"id": "int64", "cube": "int64"}
-
-
-def calls(log: Path) -> Counter:
-    return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
-
-
-def once(rows: int, log: Path) -> fb.Dataset:
-    """Samples that should be computed once."""
-    return fb.range(rows).map(counted(log), schema=SCHEMA).cache()
 
 
 # The same stream.
@@ -283,163 +253,6 @@ def test_an_error_names_the_sample_and_the_line_with_a_cache_behind_it(tmp_path)
         assert "test_cache.py" in caught.value.context["line"]
 
 
-# On disk.
-
-
-def large(log: Path):
-    """A costly function that gives 4 KiB for each sample."""
-
-    def costly(row):
-        with open(log, "a") as file:
-            file.write(f"{row['id']}\n")
-        return {"id": row["id"], "x": np.arange(1024, dtype=np.float32) * np.float32(row["id"])}
-
-    return costly
-
-
-ROWS = 600
-
-
-def heavy(log: Path) -> fb.Dataset:
-    ds = fb.range(ROWS).map(large(log), schema={"id": "int64", "x": ("float32", (1024,))})
-    return ds.cache().shuffle().batch(16)
-
-
-def digest(batches) -> str:
-    return hashlib.sha256(repr(stream(batches)).encode()).hexdigest()
-
-
-def epochs(log: Path, count: int = 1, **variables: str) -> str:
-    """The digest of a stream that a process of its own reads."""
-    script = f"""
-        import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from pathlib import Path
-        from test_cache import digest, heavy
-        print(digest(heavy(Path({str(log)!r})).iter(seed=1, epochs={count})))
-    """
-    return run(script, **variables).split()[-1]
-
-
-#: In memory there is room for little, so that rows are found on disk.
-LITTLE = {"FOREBAY_CACHE_MEMORY": "64KiB"}
-
-
-def plain(log: Path, count: int = 1) -> str:
-    """What it must be: nothing is kept."""
-    return epochs(log, count, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0")
-
-
-def blocks(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.arrow"))
-
-
-def test_another_process_with_the_folder_computes_nothing_again(tmp_path):
-    log, folder = tmp_path / "log", tmp_path / "kept"
-    want = plain(tmp_path / "plain", 2)
-    assert epochs(log, 2, FOREBAY_CACHE=str(folder)) == want
-    assert set(calls(log)) == {*range(ROWS)}
-    log.unlink()
-    assert epochs(log, 2, FOREBAY_CACHE=str(folder), **LITTLE) == want
-    assert not log.exists()
-    table = pa.ipc.open_file(blocks(folder)[0]).read_all()
-    assert {"id", "x"} <= set(table.column_names), "any Arrow library reads a block"
-
-
-def test_a_flipped_bit_costs_time_and_no_truth(tmp_path):
-    log, folder = tmp_path / "log", tmp_path / "kept"
-    want = plain(tmp_path / "plain")
-    epochs(log, FOREBAY_CACHE=str(folder))
-    for place in (0.2, 0.5, 0.8):
-        for block in blocks(folder):
-            with open(block, "r+b") as file:
-                at = int(block.stat().st_size * place)
-                file.seek(at)
-                byte = file.read(1)
-                file.seek(at)
-                file.write(bytes([byte[0] ^ 16]))
-        log.unlink(missing_ok=True)
-        assert epochs(log, FOREBAY_CACHE=str(folder), **LITTLE) == want
-        assert calls(log), "what was damaged is computed again"
-
-
-def test_blocks_that_are_deleted_while_they_are_read(tmp_path):
-    log, folder = tmp_path / "log", tmp_path / "kept"
-    epochs(log, FOREBAY_CACHE=str(folder))
-    script = f"""
-        import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        from pathlib import Path
-        from test_cache import blocks, digest, heavy
-
-        def deleting(batches):
-            for i, batch in enumerate(batches):
-                if i == 9:
-                    [block.unlink() for block in blocks(Path({str(folder)!r}))]
-                yield batch
-
-        print(digest(deleting(heavy(Path({str(log)!r})).iter(seed=1, epochs=2))))
-    """
-    assert run(script, FOREBAY_CACHE=str(folder), **LITTLE).split()[-1] == plain(tmp_path / "plain", 2)
-
-
-def test_a_worker_that_is_killed_while_it_keeps_rows(tmp_path):
-    log, folder = tmp_path / "log", tmp_path / "kept"
-    ds = heavy(log)
-    want = stream(ds.iter(seed=1, epochs=3))
-    for _ in range(2):
-        with fb.up(workers=2, threads=1, cache=folder, cache_memory="64KiB", cache_disk="1GiB") as pair:
-            got = []
-            for i, batch in enumerate(ds.distribute(pair, job=name(), seed=1, epochs=3)):
-                got.append(fingerprint(batch))
-                if i % 25 == 12:
-                    pair.kill_worker(0)
-                    pair.add_worker()
-            assert got == want
-    with fb.up(workers=1, cache=folder, cache_memory="64KiB") as one:
-        assert stream(ds.distribute(one, job=name(), seed=1, epochs=3)) == want
-    assert not list(folder.rglob("*.tmp")), "nobody left half a block behind"
-
-
-def test_a_cache_smaller_than_the_data_finds_what_fits(tmp_path):
-    want = plain(tmp_path / "plain", 3)
-    log = tmp_path / "log"
-    all_calls = sum(calls(tmp_path / "plain").values())
-    half = ROWS * 4096 // 2
-    assert epochs(log, 3, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY=str(half)) == want
-    share = sum(calls(log).values()) / all_calls
-    assert 1 / 3 < share < 0.8, f"one epoch in full, and of each other one about half: {share:.2f} of all calls"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"FOREBAY_CACHE_DISK": "100"}, {"FOREBAY_CACHE_DISK": "0"}, {"FOREBAY_CACHE_MEMORY": "1"}],
-    ids=lambda settings: "-".join(*settings.items()),
-)
-def test_a_quota_below_one_block_keeps_little_and_fails_nothing(settings, tmp_path):
-    folder = tmp_path / "kept"
-    assert epochs(tmp_path / "log", 2, FOREBAY_CACHE=str(folder), **settings) == plain(tmp_path / "plain", 2)
-
-
-def test_a_folder_that_cannot_be_used_is_a_warning(tmp_path, capfd):
-    (tmp_path / "file").write_text("in the way")
-    folder = str(tmp_path / "file" / "kept")
-    script = """
-        import warnings
-        import forebay as fb
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            ids = [sorted(int(row["id"]) for row in fb.range(5).cache().shuffle().iter(seed=s)) for s in range(2)]
-        print(ids, len(told), told[0].message)
-    """
-    said = run(script, FOREBAY_CACHE=folder)
-    assert said.startswith("[[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]] 1 ")
-    assert "nothing is kept on disk" in said
-    with fb.up(workers=1, cache=folder) as one:
-        assert len(list(fb.range(5).cache().distribute(one, job=name()))) == 5
-    assert "nothing is kept on disk" in capfd.readouterr().err
-
-
 # Frozen.
 
 
@@ -470,7 +283,7 @@ def test_what_is_frozen_does_not_depend_on_what_is_kept(photos, service):
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         import forebay as fb
         from pipelines import fingerprint
-        from test_cache import draw
+        from keeping import draw
         ds = fb.from_image_folder({str(photos)!r}).shuffle().decode_image("image").random_resized_crop("image", 20)
         ds = ds.map(draw, writes=["drawn"], schema={{"drawn": "float64"}}).cache(freeze=True)
         stream = [fingerprint(b) for b in ds.random_flip("image").drop("path").batch(6).iter(seed=3, epochs=3)]
@@ -478,85 +291,3 @@ def test_what_is_frozen_does_not_depend_on_what_is_kept(photos, service):
     """
     there = run(script, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0").strip()
     assert there == hashlib.sha256(repr(here).encode()).hexdigest(), "where nothing is ever kept"
-
-
-def draw(row, rng):
-    return {"drawn": rng.random()}
-
-
-def run(script: str, **variables: str) -> str:
-    """Runs a script in a process of its own."""
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-# Refused where it was written.
-
-
-REFUSED = [
-    (lambda: fb.from_generator(lambda: iter([{"id": 1}])), "a generator's samples have no names", "from_map_dataset"),
-    (lambda: fb.range(3).cache().with_column("y", 1), "cache comes after cache (", "the last one is enough"),
-    (lambda: fb.range(9).filter(fb.col("id") > 1).take(2), "cache comes after take (", "put cache before take"),
-    (lambda: fb.range(9).filter(fb.col("id") > 1).batch(2), "cache comes after batch (", "put cache before batch"),
-    (
-        lambda: fb.range(9).batch(3).map(lambda b: b, schema={"id": "int64"}),
-        "cache comes after map (",
-        "put cache before batch",
-    ),
-    (
-        lambda: fb.range(9).map(lambda r, rng: r, schema={"id": "int64"}),
-        "cache comes after map (",
-        "give freeze=True",
-    ),
-    (
-        lambda: (
-            fb.range(9).map(ragged, schema={"ragged": ("float32", (None,))}).bucket_by_length("ragged", [8], [2, 2])
-        ),
-        "cache comes after bucket_by_length (",
-        "put cache before bucket_by_length",
-    ),
-]
-
-
-@pytest.mark.parametrize(("before", "message", "hint"), REFUSED, ids=[message[:34] for _, message, _ in REFUSED])
-def test_what_cannot_be_kept_is_refused_where_it_was_written(before, message, hint):
-    ds = before()
-    with pytest.raises(fb.errors.InvalidPipelineError) as caught:
-        ds.cache(name="mine")
-    error = caught.value
-    assert message in error.message
-    assert hint in error.context["hint"]
-    assert error.context["op"] == "cache (mine)"
-    line = test_what_cannot_be_kept_is_refused_where_it_was_written.__code__.co_firstlineno + 4
-    assert error.context["line"].endswith(f"test_cache.py:{line}"), error.context["line"]
-
-
-def test_an_order_may_come_before_and_a_batch_whose_rows_are_known():
-    ds = fb.range(20).shuffle().skip(2).repeat(2).batch(4).with_column("y", fb.col("id") * 2).cache()
-    assert sum(len(batch["y"]) for batch in ds) == 36
-    assert "cache: what is above runs once for each sample" in ds.explain()
-
-
-def test_a_pipeline_is_the_same_dataset_as_before_unless_it_has_a_cache():
-    ds = fb.range(5).shuffle().batch(2)
-    assert ds.dataset_id != fb.range(5).shuffle().cache().batch(2).dataset_id
-    assert fb.range(5).cache().dataset_id != fb.range(5).cache(freeze=True).dataset_id
-
-
-@pytest.mark.parametrize("variable", ["FOREBAY_CACHE_MEMORY", "FOREBAY_CACHE_DISK"])
-def test_a_setting_that_is_no_size_is_said(variable):
-    script = """
-        import forebay as fb
-        try:
-            list(fb.range(3).cache())
-        except fb.errors.InvalidPipelineError as error:
-            print(error.message, error.context["variable"], error.context["hint"])
-    """
-    said = run(script, **{variable: "plenty"})
-    assert said.startswith(f'"plenty" is no size {variable} use a number of bytes')
-    with pytest.raises(fb.errors.InvalidPipelineError, match="is no size"):
-        fb.up(workers=1, cache_memory="a lot")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cache import ROWS, blocks, calls, epochs
+from keeping import ROWS, blocks, calls, epochs
 from test_cli import forebay
 
 

@@ -1,0 +1,104 @@
+"""What the tests of the cache keep: functions that write down what they were called for, and processes of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import forebay as fb
+import numpy as np
+from pipelines import fingerprint
+
+
+def stream(it) -> list:
+    return [fingerprint(batch) for batch in it]
+
+
+def counted(log: Path):
+    """A costly function that writes down which samples it was called for."""
+
+    def costly(row):
+        with open(log, "a") as file:
+            file.write(f"{row['id']}\n")
+        return {"id": row["id"], "cube": row["id"] ** 3}
+
+    return costly
+
+
+SCHEMA = {"id": "int64", "cube": "int64"}
+
+
+def calls(log: Path) -> Counter:
+    return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
+
+
+def once(rows: int, log: Path) -> fb.Dataset:
+    """Samples that should be computed once."""
+    return fb.range(rows).map(counted(log), schema=SCHEMA).cache()
+
+
+def large(log: Path):
+    """A costly function that gives 4 KiB for each sample."""
+
+    def costly(row):
+        with open(log, "a") as file:
+            file.write(f"{row['id']}\n")
+        return {"id": row["id"], "x": np.arange(1024, dtype=np.float32) * np.float32(row["id"])}
+
+    return costly
+
+
+ROWS = 600
+
+
+def heavy(log: Path) -> fb.Dataset:
+    ds = fb.range(ROWS).map(large(log), schema={"id": "int64", "x": ("float32", (1024,))})
+    return ds.cache().shuffle().batch(16)
+
+
+def digest(batches) -> str:
+    return hashlib.sha256(repr(stream(batches)).encode()).hexdigest()
+
+
+def draw(row, rng):
+    return {"drawn": rng.random()}
+
+
+def run(script: str, **variables: str) -> str:
+    """Runs a script in a process of its own."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def epochs(log: Path, count: int = 1, **variables: str) -> str:
+    """The digest of a stream that a process of its own reads."""
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from keeping import digest, heavy
+        print(digest(heavy(Path({str(log)!r})).iter(seed=1, epochs={count})))
+    """
+    return run(script, **variables).split()[-1]
+
+
+#: In memory there is room for little, so that rows are found on disk.
+LITTLE = {"FOREBAY_CACHE_MEMORY": "64KiB"}
+
+
+def plain(log: Path, count: int = 1) -> str:
+    """What it must be: nothing is kept."""
+    return epochs(log, count, FOREBAY_CACHE="", FOREBAY_CACHE_MEMORY="0")
+
+
+def blocks(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.arrow"))
