@@ -4,7 +4,7 @@ mod cluster;
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_flight::Criteria;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
@@ -12,7 +12,7 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use cluster::{BLOB, Cluster, assert_same, batch, drain, graph, patient, range, reference};
 use forebay_client::StreamOptions;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema};
+use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
 use forebay_plan::{Binary, BlobId, Expr, Function, Op, Source};
 use futures::TryStreamExt;
@@ -288,24 +288,6 @@ impl<F: Fn(&[i64]) -> Result<()> + Send + Sync> Functions for Calls<F> {
         let ids = input.columns()[0].as_any().downcast_ref::<Int64Array>().expect("int64");
         (self.0)(ids.values())?;
         Ok(vec![input.columns()[0].clone()])
-    }
-
-    fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
-        Err(Error::internal("not here"))
-    }
-
-    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
-        Err(Error::internal("not here"))
-    }
-
-    fn generate(
-        &self,
-        _: &Pickle,
-        _: usize,
-        _: &Arc<Schema>,
-        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()> {
-        Err(Error::internal("not here"))
     }
 }
 

@@ -35,7 +35,9 @@ pub struct Randomness {
 /// # Contract
 /// Calls come from many threads at once. An implementation MUST name in its errors what went wrong in the user's
 /// terms: kind Function, `traceback` for an exception, `sample` where one row is to blame. It MUST return in bounded
-/// time (`Function::timeout_s`) and MUST NOT let the user's code end this process, unless it runs inside it.
+/// time (`Function::timeout_s`) and MUST NOT let the user's code end this process, unless it runs inside it. What it does
+/// not implement is an error: this process cannot call Python for that.
+#[expect(unused_variables, reason = "the names say what an implementation gets")]
 pub trait Functions: Send + Sync {
     /// Calls `function` on every row of `input` (or once, when batched) and returns columns of `output`.
     ///
@@ -48,7 +50,9 @@ pub trait Functions: Send + Sync {
         input: &Chunk,
         randomness: Option<Randomness>,
         output: &Arc<Schema>,
-    ) -> Result<Vec<ArrayRef>>;
+    ) -> Result<Vec<ArrayRef>> {
+        none()
+    }
 
     /// Calls `function` on every row of `input` (or once, when batched) and returns which rows to keep.
     ///
@@ -60,13 +64,17 @@ pub trait Functions: Send + Sync {
         pickle: &Pickle,
         input: &Chunk,
         randomness: Option<Randomness>,
-    ) -> Result<BooleanArray>;
+    ) -> Result<BooleanArray> {
+        none()
+    }
 
     /// Returns items `rows` of a pickled object with `__getitem__`.
     ///
     /// # Errors
     /// As [`Functions::map`].
-    fn items(&self, dataset: &Pickle, rows: &[u64], ids: Arc<[RowId]>, schema: &Arc<Schema>) -> Result<Chunk>;
+    fn items(&self, dataset: &Pickle, rows: &[u64], ids: Arc<[RowId]>, schema: &Arc<Schema>) -> Result<Chunk> {
+        none()
+    }
 
     /// Calls a pickled function and hands over what its iterator yields, `rows` at a time, until it ends or `emit` fails.
     ///
@@ -78,45 +86,18 @@ pub trait Functions: Send + Sync {
         rows: usize,
         schema: &Arc<Schema>,
         emit: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        none()
+    }
 }
-
-/// For hosts without Python: every call is an error.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoFunctions;
 
 fn none<T>() -> Result<T> {
     Err(Error::invalid("this pipeline calls python, and this process cannot")
         .hint("start workers with the forebay command of the python package"))
 }
 
-impl Functions for NoFunctions {
-    fn map(
-        &self,
-        _: &Function,
-        _: &Pickle,
-        _: &Chunk,
-        _: Option<Randomness>,
-        _: &Arc<Schema>,
-    ) -> Result<Vec<ArrayRef>> {
-        none()
-    }
+/// For hosts without Python: every call is an error.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFunctions;
 
-    fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
-        none()
-    }
-
-    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
-        none()
-    }
-
-    fn generate(
-        &self,
-        _: &Pickle,
-        _: usize,
-        _: &Arc<Schema>,
-        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()> {
-        none()
-    }
-}
+impl Functions for NoFunctions {}

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_cache::{Cache, Options};
-use forebay_core::{Error, Result, Seed, Stopwatch};
-use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema};
+use forebay_core::{Result, Seed, Stopwatch};
+use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema};
 use forebay_exec::{
     Environment, Executable, Functions, Keeping, Learned, LocalOptions, LocalStream, Pickle, Randomness,
 };
@@ -61,24 +61,6 @@ impl Functions for Costly {
         let ids = input.column("id")?.as_any().downcast_ref::<Int64Array>().expect("int64");
         let more: Int64Array = ids.values().iter().map(|id| id + 1).collect();
         Ok(vec![Arc::new(more)])
-    }
-
-    fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
-        Err(Error::internal("there is no such filter"))
-    }
-
-    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
-        Err(Error::internal("there is no such source"))
-    }
-
-    fn generate(
-        &self,
-        _: &Pickle,
-        _: usize,
-        _: &Arc<Schema>,
-        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()> {
-        Err(Error::internal("there is no such source"))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
+use arrow_array::{Array, ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_cache::{Cache, Options};
 use forebay_core::{Error, ErrorKind, Result, Seed};
@@ -48,24 +48,6 @@ impl Functions for Counted {
         }
         let tripled: Int64Array = ids.values().iter().map(|id| id * 3).collect();
         Ok(vec![Arc::new(tripled)])
-    }
-
-    fn filter(&self, _: &Function, _: &Pickle, _: &Chunk, _: Option<Randomness>) -> Result<BooleanArray> {
-        Err(Error::internal("there is no such filter"))
-    }
-
-    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
-        Err(Error::internal("there is no such source"))
-    }
-
-    fn generate(
-        &self,
-        _: &Pickle,
-        _: usize,
-        _: &Arc<Schema>,
-        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()> {
-        Err(Error::internal("there is no such source"))
     }
 }
 

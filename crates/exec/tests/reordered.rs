@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Int64Array, LargeBinaryArray};
 use bytes::Bytes;
 use forebay_core::rng::SampleRng;
-use forebay_core::{Epoch, Error, Result, SampleId, Seed};
+use forebay_core::{Epoch, Result, SampleId, Seed};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of, tensor_values};
 use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
 use forebay_plan::{
@@ -90,20 +90,6 @@ impl Functions for Hashed {
         randomness: Option<Randomness>,
     ) -> Result<BooleanArray> {
         Ok(Self::rows(function, input, randomness).into_iter().map(|hash| Some(hash % 4 != 0)).collect())
-    }
-
-    fn items(&self, _: &Pickle, _: &[u64], _: Arc<[RowId]>, _: &Arc<Schema>) -> Result<Chunk> {
-        Err(Error::internal("there is no such source"))
-    }
-
-    fn generate(
-        &self,
-        _: &Pickle,
-        _: usize,
-        _: &Arc<Schema>,
-        _: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
-    ) -> Result<()> {
-        Err(Error::internal("there is no such source"))
     }
 }
 
