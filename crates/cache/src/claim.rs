@@ -16,7 +16,7 @@ use crate::flight::{Flight, Landed};
 use crate::found::Found;
 use crate::index::{NO_NUMBER, Number, ROW_BYTES};
 use crate::lock::{deadline, read, write};
-use crate::prefix::{Asking, Look, Prefix};
+use crate::prefix::{Asking, Beyond, Look, Prefix};
 use crate::shared::Cell;
 use crate::stats::add;
 use crate::table::{Place, Table};
@@ -96,7 +96,7 @@ impl Claim {
         let (shared, cell) = (&prefix.shared, &prefix.cell);
         let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
         if table.bytes() > 0 {
-            shared.computed(cell, computed.nanos, table.bytes() as u64);
+            shared.computed(cell, computed.nanos, table.rows(), table.bytes() as u64);
         }
         let rows = self.numbered(computed.rows);
         let kept = if self.flight.is_overtaken() {
@@ -212,6 +212,7 @@ impl Pending {
         }
         add(&cell.counters.shared, all - left.len());
         let passes = self.prefix.shared.passes(cell);
-        self.prefix.resolve(found, left, Asking { passes, memory, until: Some(until), overdue })
+        let asking = Asking { passes, memory, beyond: Beyond::Claim, until: Some(until), overdue };
+        self.prefix.resolve(found, left, asking)
     }
 }

@@ -32,6 +32,17 @@ pub struct Look {
     pub found: Found,
     /// Rows that the caller is to compute; with it, those that others compute now.
     pub claim: Claim,
+    /// Rows that nobody has and for which there is no room, ascending: none but after [`Prefix::look_within_room`].
+    pub left: Vec<u32>,
+}
+
+/// What becomes of rows that nobody has, beyond those for which there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// They are the caller's to compute, like those that will be kept.
+    Claim,
+    /// They are [left](Look::left).
+    Leave,
 }
 
 impl Prefix {
@@ -46,10 +57,23 @@ impl Prefix {
 
     /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from disk are read into `memory`.
     pub fn look(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
+        self.ask(rows, Beyond::Claim, memory)
+    }
+
+    /// As [`Prefix::look`], for a caller who has rows that will not be kept more easily in another way: they are left.
+    pub fn look_within_room(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
+        self.ask(rows, Beyond::Leave, memory)
+    }
+
+    fn ask(self: &Arc<Self>, rows: &[RowKey], beyond: Beyond, memory: &Memory) -> Look {
         let passes = self.shared.asked(&self.cell, rows.len());
         let numbers = self.numbers(rows);
         let rows = (0..).zip(numbers).collect();
-        self.resolve(Found::new(&self.cell.schema), rows, Asking { passes, memory, until: None, overdue: false })
+        self.resolve(
+            Found::new(&self.cell.schema),
+            rows,
+            Asking { passes, memory, beyond, until: None, overdue: false },
+        )
     }
 
     /// Finds the numbers of rows, and gives files that are new theirs.
@@ -79,8 +103,12 @@ impl Prefix {
     pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
         let mut answer = Answer { found, tables: HashMap::default(), last: None, passes: asking.passes };
         let missing = self.find(&mut answer, rows, asking.memory);
-        let claim = self.claim(&mut answer, missing, &asking);
-        Look { found: answer.found, claim }
+        let room = match asking.beyond {
+            Beyond::Claim => missing.len(),
+            Beyond::Leave => self.shared.room(&self.cell, missing.len()),
+        };
+        let (claim, left) = self.claim(&mut answer, missing, room, &asking);
+        Look { found: answer.found, claim, left }
     }
 
     /// Finds rows where they are; returns those that are nowhere, ascending.
@@ -112,22 +140,32 @@ impl Prefix {
         missing
     }
 
-    /// Claims rows, or joins those who are at them. What was kept since it was looked for is found.
-    fn claim(self: &Arc<Self>, answer: &mut Answer, rows: Vec<(u32, Number)>, asking: &Asking<'_>) -> Claim {
-        let mut claim = Claim::new(self, asking.until);
+    /// Claims up to `room` rows, joins those who are at others, and leaves the rest. What was kept since it was looked for is
+    /// found.
+    fn claim(
+        self: &Arc<Self>,
+        answer: &mut Answer,
+        rows: Vec<(u32, Number)>,
+        room: usize,
+        asking: &Asking<'_>,
+    ) -> (Claim, Vec<u32>) {
+        let (mut claim, mut left) = (Claim::new(self, asking.until), Vec::new());
         if rows.is_empty() {
-            return claim;
+            return (claim, left);
         }
         let mut index = write(&self.cell.index);
         for (row, number) in rows {
             match index.whereabouts(number) {
                 Whereabouts::Memory(spot) if answer.take(row, spot, &index) => {}
                 Whereabouts::Without => answer.found.add_without(&[row]),
+                // It cannot be kept.
+                _ if number == NO_NUMBER && asking.beyond == Beyond::Leave => left.push(row),
                 _ if number == NO_NUMBER => claim.add(row, number),
                 _ => match index.flying.get(&number) {
                     // The same row twice in one question: it is computed twice, and kept once.
                     Some(flight) if Arc::ptr_eq(flight, claim.flight()) => claim.add(row, NO_NUMBER),
                     Some(flight) if !asking.overdue => claim.join(row, number, flight),
+                    _ if claim.rows().len() >= room => left.push(row),
                     _ => {
                         let late = index.flying.insert(number, claim.flight().clone());
                         late.into_iter().for_each(|late| late.overtake());
@@ -136,8 +174,9 @@ impl Prefix {
                 },
             }
         }
-        add(&self.cell.counters.misses, claim.rows().len());
-        claim
+        add(&self.cell.counters.misses, claim.rows().len() + left.len());
+        add(&self.cell.counters.memory_refused, left.len());
+        (claim, left)
     }
 }
 
@@ -146,6 +185,7 @@ pub(crate) struct Asking<'a> {
     /// Passes over the prefix.
     pub(crate) passes: f64,
     pub(crate) memory: &'a Memory,
+    pub(crate) beyond: Beyond,
     /// Until when the caller waits for others, once it began to.
     pub(crate) until: Option<Instant>,
     /// Whoever is at a row is late: it is claimed all the same.
@@ -184,6 +224,6 @@ impl Answer {
 impl Look {
     /// Says whether every row was found.
     pub fn is_complete(&self) -> bool {
-        self.claim.rows().is_empty() && self.claim.pending().is_empty()
+        self.claim.rows().is_empty() && self.claim.pending().is_empty() && self.left.is_empty()
     }
 }

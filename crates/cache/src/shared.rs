@@ -252,8 +252,23 @@ impl Shared {
     }
 
     /// Notes what rows cost to compute.
-    pub(crate) fn computed(&self, cell: &Cell, nanos: u64, bytes: u64) {
-        lock(&self.uses).computed(cell.key, nanos, bytes);
+    pub(crate) fn computed(&self, cell: &Cell, nanos: u64, rows: usize, bytes: u64) {
+        lock(&self.uses).computed(cell.key, nanos, rows, bytes);
+    }
+
+    /// Returns how many of `rows` more rows of a prefix would be kept: a guess, by the size of those before.
+    pub(crate) fn room(&self, cell: &Cell, rows: usize) -> usize {
+        let Some(row_bytes) = lock(&self.uses).row_bytes(cell.key) else { return rows };
+        let row_bytes = row_bytes + ROW_BYTES as f64;
+        let bytes = (rows as f64 * row_bytes) as u64;
+        if self.disk.as_ref().is_some_and(|tier| tier.wants(cell, bytes, &self.uses)) {
+            return rows;
+        }
+        let mut memory = lock(&self.memory);
+        match memory.has_room(cell.key, bytes, &lock(&self.uses)) {
+            true => rows,
+            false => (memory.free() as f64 / row_bytes) as usize,
+        }
     }
 
     /// Takes memory for rows of a prefix, up to `bytes`; returns what there is. The rows that had it are gone.

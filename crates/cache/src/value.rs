@@ -42,6 +42,8 @@ struct Use {
     /// Passes over this prefix since the start.
     passes: f64,
     nanos_per_byte: Option<f64>,
+    /// Bytes of a row.
+    row_bytes: Option<f64>,
 }
 
 impl Uses {
@@ -57,11 +59,19 @@ impl Uses {
         used.passes
     }
 
-    /// Notes what it took to compute rows of a prefix.
-    pub(crate) fn computed(&mut self, prefix: PrefixKey, nanos: u64, bytes: u64) {
+    /// Notes what it took to compute rows of a prefix, and how large they are together.
+    pub(crate) fn computed(&mut self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
         let cost = nanos as f64 / bytes.max(1) as f64;
+        let size = bytes as f64 / rows.max(1) as f64;
+        let mean = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * NEWEST));
         let used = self.prefixes.entry(prefix).or_default();
-        used.nanos_per_byte = Some(used.nanos_per_byte.map_or(cost, |old| old + (cost - old) * NEWEST));
+        used.nanos_per_byte = mean(used.nanos_per_byte, cost);
+        used.row_bytes = mean(used.row_bytes, size);
+    }
+
+    /// Returns the bytes of a row of a prefix, if any was computed.
+    pub(crate) fn row_bytes(&self, prefix: PrefixKey) -> Option<f64> {
+        self.prefixes.get(&prefix)?.row_bytes
     }
 
     /// Returns the passes over any prefix since the start.
@@ -130,8 +140,8 @@ mod tests {
     #[test]
     fn what_is_dear_goes_before_what_is_cheap_and_unused_before_all() {
         let mut uses = Uses::default();
-        uses.computed(A, 10_000, 1000);
-        uses.computed(B, 1000, 1000);
+        uses.computed(A, 10_000, 1, 1000);
+        uses.computed(B, 1000, 1, 1000);
         for _ in 0..20 {
             passes(&mut uses, A, 0.5);
             passes(&mut uses, B, 0.5);

@@ -14,10 +14,11 @@ use serde_json::json;
 use crate::auto::{Auto, Sample};
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
+use crate::meeting::{Meeting, Side};
 use crate::prefix::{Keeping, Prefix, Question};
 use crate::rows::Rows;
 use crate::way::Way;
-use crate::work::Scratch;
+use crate::work::{Compiled, Scratch};
 
 /// What a pipeline needs from the process that runs it.
 #[derive(Clone)]
@@ -268,7 +269,8 @@ impl Executable {
         chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         chunk = isolation.leave_out(chunk, known, epoch)?;
-        self.run_works(&self.way, chunk, isolation, scratch)
+        let chunk = self.run_works(&self.way.works, chunk, &mut isolation, scratch)?;
+        Ok(chunk.with_losses(isolation.into_losses()))
     }
 
     /// As [`Executable::run`], with rows that may be kept: those that are known to be lost are not asked for.
@@ -292,29 +294,44 @@ impl Executable {
         }
         let question = Question { rows, places: &places, on_error: self.on_error(), locate: &locate };
         let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("nothing is kept this way"))?;
-        let made = prefix.make(&question, scratch)?;
+        let made = prefix.make(&question, way.around.as_ref(), scratch)?;
         isolation.take(made.losses);
         let read = |row: RowId| {
             let at = places.iter().position(|place| id(place) == row)?;
             rows.gather(&places[at..=at]).ok()
         };
-        self.run_works(way, made.chunk, isolation.reading(&read), scratch)
+        let mut isolation = isolation.reading(&read);
+        let (chunk, works) = match way.around.as_ref().zip(made.around) {
+            Some((around, left)) => {
+                let (between, behind) = way.works.split_at(around.between);
+                let Some((Compiled::Image(work), rest)) = behind.split_first() else {
+                    return Err(Error::internal("a seam ends at an image op"));
+                };
+                let kept = self.run_works(between, made.chunk, &mut isolation, scratch)?;
+                let sides = [Side { work, chunk: &kept }, Side { work: &around.image, chunk: &left }];
+                let meeting = Meeting::new(&sides, question.ids(), &self.environment.memory)?;
+                let met = isolation.run(meeting.others(), &mut |others| meeting.run(others, scratch));
+                (met.map_err(locate)?, rest)
+            }
+            None => (made.chunk, &*way.works),
+        };
+        let chunk = self.run_works(works, chunk, &mut isolation, scratch)?;
+        Ok(chunk.with_losses(isolation.into_losses()))
     }
 
-    /// Runs the ops behind the prefix, if there is one.
     fn run_works(
         &self,
-        way: &Way,
+        works: &[Compiled],
         mut chunk: Chunk,
-        mut isolation: Isolation<'_>,
+        isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         let batch = self.stages.aligned.map(|b| b.size);
-        for work in &way.works {
+        for work in works {
             let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, batch, scratch));
             chunk = ran.map_err(|e| self.locate(e))?;
         }
-        Ok(chunk.with_losses(isolation.into_losses()))
+        Ok(chunk)
     }
 
     /// Runs the row ops on rows that are at hand: what a worker left to do on a chunk that arrived, or all of them on

@@ -44,40 +44,66 @@ impl ImageWork {
         &self.schema
     }
 
+    /// The column that it changes.
+    pub(crate) fn column(&self) -> &str {
+        &self.column
+    }
+
     pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
-        let field = self.schema.field(&self.column)?.clone();
-        let source = Rows::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)?;
-        let dtype = field.kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
-        let run = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| -> Result<image::Shape> {
-            let id = chunk.ids()[row];
-            let rng = |op| self.rng(op, id);
-            let scratch = scratch.images()?;
-            let result = source.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
-            result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
+        let images = self.images(chunk)?;
+        let row = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| {
+            self.row(&images, row, chunk.ids()[row], scratch, out)
         };
-        let rows = chunk.num_rows();
-        let column = match field.kind.known_shape() {
-            Some(shape) => {
-                let mut builder = FixedTensorBuilder::within(&self.memory, dtype, &shape, rows);
-                let slots = builder.slots();
-                scratch.for_each_row(rows, &|row, scratch| {
-                    // SAFETY: each row is run once.
-                    let slot = unsafe { slots.slot(row) };
-                    run(row, scratch, &mut Output::Slot(slot)).map(drop)
-                })?;
-                builder.finish()?
+        let column = self.make(chunk.num_rows(), scratch, &row)?;
+        chunk.with_column(self.schema.field(&self.column)?.clone(), column)
+    }
+
+    /// Returns the images that it begins with.
+    pub(crate) fn images<'a>(&self, chunk: &'a Chunk) -> Result<Images<'a>> {
+        Images::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)
+    }
+
+    /// Runs one image through the chain.
+    pub(crate) fn row(
+        &self,
+        images: &Images<'_>,
+        row: usize,
+        id: RowId,
+        scratch: &mut Scratch,
+        out: &mut Output<'_>,
+    ) -> Result<image::Shape> {
+        let rng = |op| self.rng(op, id);
+        let scratch = scratch.images()?;
+        let result = images.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
+        result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
+    }
+
+    /// Makes the column that it gives, of images that `row` makes.
+    pub(crate) fn make(
+        &self,
+        rows: usize,
+        scratch: &mut Scratch,
+        row: &(dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<image::Shape> + Sync),
+    ) -> Result<ArrayRef> {
+        let kind = &self.schema.field(&self.column)?.kind;
+        let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
+        let Some(shape) = kind.known_shape() else {
+            let mut builder = VariableTensorBuilder::new(dtype, 3);
+            let mut bytes = Vec::new();
+            for at in 0..rows {
+                let shape = row(at, scratch, &mut Output::Vec(&mut bytes))?;
+                builder.push(&shape.dims, &bytes[..shape.bytes()])?;
             }
-            None => {
-                let mut builder = VariableTensorBuilder::new(dtype, 3);
-                let mut bytes = Vec::new();
-                for row in 0..rows {
-                    let shape = run(row, scratch, &mut Output::Vec(&mut bytes))?;
-                    builder.push(&shape.dims, &bytes[..shape.bytes()])?;
-                }
-                builder.finish()?
-            }
+            return builder.finish();
         };
-        chunk.with_column(field, column)
+        let mut builder = FixedTensorBuilder::within(&self.memory, dtype, &shape, rows);
+        let slots = builder.slots();
+        scratch.for_each_row(rows, &|at, scratch| {
+            // SAFETY: each row is made once.
+            let slot = unsafe { slots.slot(at) };
+            row(at, scratch, &mut Output::Slot(slot)).map(drop)
+        })?;
+        builder.finish()
     }
 
     fn rng(&self, op: u64, id: RowId) -> SampleRng {
@@ -179,7 +205,7 @@ fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
 }
 
 /// The images of a column, one by one.
-enum Rows<'a> {
+pub(crate) enum Images<'a> {
     Encoded(&'a LargeBinaryArray),
     /// Numbers of `size` bytes; the shape and the first number of each image.
     Numbers {
@@ -190,11 +216,11 @@ enum Rows<'a> {
     },
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Images<'a> {
     fn new(kind: &Kind, column: &'a ArrayRef) -> Result<Self> {
         if *kind == Kind::Bytes {
             let bytes = column.as_any().downcast_ref().ok_or_else(|| Error::internal("bytes are large binary"))?;
-            return Ok(Rows::Encoded(bytes));
+            return Ok(Images::Encoded(bytes));
         }
         let mut images = Vec::with_capacity(column.len());
         let mut start = 0;
@@ -206,14 +232,14 @@ impl<'a> Rows<'a> {
         }
         let size = kind.dtype().map_or(1, |dtype| dtype.size());
         let layout = image_layout(kind).map_or(image::Layout::Hwc, order);
-        Ok(Rows::Numbers { values: tensor_values(kind, column)?, size, layout, images })
+        Ok(Images::Numbers { values: tensor_values(kind, column)?, size, layout, images })
     }
 
     fn row(&self, row: usize) -> Result<Input<'_>> {
         match self {
-            Rows::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
-            Rows::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
-            Rows::Numbers { values, size, layout, images } => {
+            Images::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
+            Images::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
+            Images::Numbers { values, size, layout, images } => {
                 let (shape, start) = images[row];
                 let bytes = &values.as_slice()[start * size..][..shape.iter().product::<usize>() * size];
                 let [height, width, channels] = shape;

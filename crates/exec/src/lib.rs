@@ -23,6 +23,7 @@ mod learned;
 mod left_out;
 mod local;
 mod measure;
+mod meeting;
 mod merge;
 mod mix;
 mod pack;

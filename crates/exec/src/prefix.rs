@@ -20,6 +20,7 @@ use crate::executable::Environment;
 use crate::isolate::Isolation;
 use crate::learned::Learned;
 use crate::rows::Rows;
+use crate::way::Around;
 use crate::work::{Compiled, Scratch};
 
 /// How long a morsel waits in all for rows that others compute, before it computes them itself.
@@ -67,6 +68,8 @@ pub(crate) struct Made {
     pub(crate) chunk: Chunk,
     /// The rows that failed, and what is said of those that did not, in the order of their places.
     pub(crate) losses: Vec<Loss>,
+    /// The rows that there is no room for, if they go around the place that is kept: as they are before the image op.
+    pub(crate) around: Option<Chunk>,
 }
 
 /// One question: the rows of a morsel, each named by its place among them from here on.
@@ -151,25 +154,24 @@ impl Prefix {
         })
     }
 
-    /// Returns what the ops make of rows, wherever that comes from.
+    /// Returns what the ops make of rows, wherever that comes from; of rows that there is no room for, what goes `around` the
+    /// place, if anything may.
     ///
     /// # Errors
     /// Where no row may be left out, that of a row; whatever is not of a row.
-    pub(crate) fn make(&self, question: &Question<'_>, scratch: &mut Scratch) -> Result<Made> {
+    pub(crate) fn make(&self, question: &Question<'_>, around: Option<&Around>, scratch: &mut Scratch) -> Result<Made> {
         let mut losses = Vec::new();
-        let (present, columns) = match self.kept.get() {
-            Some(kept) => self.look(kept, question, &mut losses, scratch)?,
+        let (chunk, around) = match self.kept.get() {
+            Some(kept) => self.look(kept, question, around, &mut losses, scratch)?,
             None => {
                 let all: Vec<u32> = (0..question.places.len() as u32).collect();
-                let computed = self.compute(question, &all, &mut losses, scratch)?;
-                (computed.rows, computed.columns)
+                let Answer { rows, columns, .. } = self.compute(&self.works, question, &all, &mut losses, scratch)?;
+                (question.chunk(&self.schema, columns, &rows)?, None)
             }
         };
-        let id = |&row: &u32| question.id(row);
-        let chunk = Chunk::new(self.schema.clone(), columns, present.iter().map(id).collect())?;
         losses.sort_by_key(|(row, _)| *row);
         let losses = losses.into_iter().map(|(row, loss)| Loss { row: question.id(row), ..loss }).collect();
-        Ok(Made { chunk, losses })
+        Ok(Made { chunk, losses, around })
     }
 
     /// Runs the ops on rows that are at hand.
@@ -189,28 +191,39 @@ impl Prefix {
         done.with_ids(ids)
     }
 
-    /// Finds rows, and computes those that nobody has; returns which there are, and their columns.
+    /// Finds rows, and computes those that nobody has; returns them, and those that go around.
     fn look(
         &self,
         kept: &Kept,
         question: &Question<'_>,
+        around: Option<&Around>,
         losses: &mut Vec<(u32, Loss)>,
         scratch: &mut Scratch,
-    ) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
+    ) -> Result<(Chunk, Option<Chunk>)> {
         let rows: Vec<u64> = question.places.iter().map(|place| place.row).collect();
-        let Look { mut found, mut claim } = kept.rows.look(&question.rows.keys(&rows), &self.memory);
+        let keys = question.rows.keys(&rows);
+        let Look { mut found, mut claim, left } = match around {
+            Some(_) => kept.rows.look_within_room(&keys, &self.memory),
+            None => kept.rows.look(&keys, &self.memory),
+        };
+        let mut around = around.filter(|_| !left.is_empty());
+        let mut beside = None;
         loop {
             let began = kept.watch.nanos();
             let computed = match claim.rows() {
                 [] => Answer::default(),
                 // An error lets the claim go, so that others find out for themselves.
-                rows => self.compute(question, rows, losses, scratch)?,
+                rows => self.compute(&self.works, question, rows, losses, scratch)?,
             };
             let nanos = kept.watch.nanos() - began;
             let Answer { rows, columns, without } = &computed;
             let pending = claim.fulfil(&Computed { rows, columns, without, nanos });
             if !rows.is_empty() {
                 found.add(rows, columns)?;
+            }
+            if let Some(around) = around.take() {
+                let Answer { rows, columns, .. } = self.compute(&around.before, question, &left, losses, scratch)?;
+                beside = Some(question.chunk(&around.schema, columns, &rows)?);
             }
             if pending.is_empty() {
                 break;
@@ -219,12 +232,14 @@ impl Prefix {
             found.merge(late.found);
             claim = late.claim;
         }
-        Ok((found.rows(), found.columns(&self.memory)?))
+        let rows = found.rows();
+        Ok((question.chunk(&self.schema, found.columns(&self.memory)?, &rows)?, beside))
     }
 
-    /// Reads rows of a question and runs the ops on them.
+    /// Reads rows of a question and runs ops on them.
     fn compute(
         &self,
+        works: &[Compiled],
         question: &Question<'_>,
         rows: &[u32],
         losses: &mut Vec<(u32, Loss)>,
@@ -242,7 +257,7 @@ impl Prefix {
         };
         let mut isolation = isolation.reading(&record);
         let mut chunk = read.clone();
-        for work in &self.works {
+        for work in works {
             let ran = isolation.run(&chunk, &mut |chunk| work.run(chunk, None, scratch));
             chunk = ran.map_err(question.locate)?;
         }
@@ -279,6 +294,15 @@ impl Question<'_> {
 
     fn id(&self, row: u32) -> RowId {
         RowId { sample: self.sample(row), epoch: self.places[row as usize].epoch }
+    }
+
+    /// Returns the names of all rows, in order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RowId> {
+        (0..self.places.len() as u32).map(|row| self.id(row))
+    }
+
+    fn chunk(&self, schema: &Arc<Schema>, columns: Vec<ArrayRef>, rows: &[u32]) -> Result<Chunk> {
+        Chunk::new(schema.clone(), columns, rows.iter().map(|&row| self.id(row)).collect())
     }
 }
 

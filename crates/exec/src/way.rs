@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_data::Schema;
-use forebay_plan::{EpochPlan, Stages, Work};
+use forebay_plan::{EpochPlan, Seam, Stages, Work};
 
 use crate::executable::Environment;
+use crate::images::ImageWork;
 use crate::prefix::Prefix;
 use crate::work::Compiled;
 
@@ -19,6 +20,17 @@ pub(crate) struct Way {
     pub(crate) prefix: Option<Prefix>,
     /// What is behind it; without one, everything.
     pub(crate) works: Vec<Compiled>,
+    /// What rows run through that there is no room for.
+    pub(crate) around: Option<Around>,
+}
+
+/// See [`Seam`].
+pub(crate) struct Around {
+    pub(crate) before: Vec<Compiled>,
+    /// The columns after that.
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) image: ImageWork,
+    pub(crate) between: usize,
 }
 
 impl Way {
@@ -33,9 +45,10 @@ impl Way {
         plan: &EpochPlan,
         environment: &Environment,
     ) -> Result<Self> {
+        let around = stages.seam(works).map(|seam| Around::new(&seam, input, plan, environment)).transpose()?;
         let mut works = compile(works, input, plan, environment)?;
         let before = works.drain(..stages.prefix().len()).collect();
-        Ok(Self { prefix: Prefix::new(before, stages, plan, environment), works })
+        Ok(Self { prefix: Prefix::new(before, stages, plan, environment), works, around })
     }
 
     /// Prepares ops that come behind anything that is kept.
@@ -48,7 +61,19 @@ impl Way {
         plan: &EpochPlan,
         environment: &Environment,
     ) -> Result<Self> {
-        Ok(Self { prefix: None, works: compile(works, input, plan, environment)? })
+        Ok(Self { prefix: None, works: compile(works, input, plan, environment)?, around: None })
+    }
+}
+
+impl Around {
+    fn new(seam: &Seam, input: &Arc<Schema>, plan: &EpochPlan, environment: &Environment) -> Result<Self> {
+        let before = compile(&seam.before, input, plan, environment)?;
+        let schema = before.last().map_or(input, Compiled::schema).clone();
+        let Work::Image { column, steps } = &seam.image else {
+            return Err(Error::internal("a seam is of an image op"));
+        };
+        let image = ImageWork::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;
+        Ok(Self { before, schema, image, between: seam.between })
     }
 }
 

@@ -24,6 +24,7 @@ mod op;
 mod order;
 mod permute;
 mod reorder;
+mod seam;
 mod source;
 mod stages;
 mod text;
@@ -42,6 +43,7 @@ pub use op::{Class, Direction, Function, ImageMode, Interpolation, Layout, Mixin
 pub use order::Order;
 pub use permute::Permutation;
 pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
+pub use seam::Seam;
 pub use source::{BlobId, Source};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
 pub use text::{Pack, Packing, Tokenize};

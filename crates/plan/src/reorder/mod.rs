@@ -22,6 +22,7 @@ use choose::{Choice, choose};
 use cost::Costs;
 use legal::{Rules, Segment, segments};
 
+pub(crate) use access::Access;
 pub use cost::{Figures, OpFigures};
 
 /// How much the order in which ops run may change.

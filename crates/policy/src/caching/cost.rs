@@ -34,7 +34,9 @@ impl Cost {
         let in_memory = (seen.memory as f64 / all).min(1.0);
         let on_disk = (seen.disk as f64 / all).min(1.0 - in_memory);
         let kept = in_memory + on_disk;
-        let found = in_memory * place.memory + on_disk * place.disk + (1.0 - kept) * place.before;
+        // What there is no room for is computed as if nothing were kept.
+        let around = place.before.min((seen.compute - place.after).max(0.0));
+        let found = in_memory * place.memory + on_disk * place.disk + (1.0 - kept) * around;
         // What is not there yet is computed once, and what of it fits is written.
         let missing = (kept - place.kept.min(kept)).max(0.0);
         let filled = in_memory * place.memory + on_disk * place.disk;
