@@ -26,7 +26,7 @@ type DecisionRow = (u64, u32, u32, String, String);
 type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String, u32, Vec<DecisionRow>);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
-type WorkerRow = (String, String, u32, String, u32, u64, u64, u64);
+type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64);
 
 #[pymethods]
 impl ServiceClient {
@@ -83,11 +83,11 @@ impl ServiceClient {
             .collect())
     }
 
-    /// Id, address, threads, state, leases, splits done, rows done, milliseconds of silence.
+    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = interruptible(py, |poll| self.service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
-            (w.worker, w.address, w.threads, w.state, w.leases, w.splits_done, w.rows_done, w.silent_ms)
+            (w.worker, w.address, w.threads, w.state, w.leases, w.splits_done, w.rows_done, w.rows_shared, w.silent_ms)
         };
         Ok(workers.into_iter().map(row).collect())
     }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array, UInt64Array, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::{DataType, SchemaRef};
 use forebay_core::{Epoch, Error, Result, SampleId};
 
-use crate::{Field, Kind, Loss, Schema};
+use crate::{Field, Kind, Loss, Memory, Schema};
 
 /// Names one row of a chunk: the sample, and which time round (`repeat` makes an epoch see a sample several times).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -179,6 +181,16 @@ impl Chunk {
         Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)
     }
 
+    /// Returns a copy that shares no numbers with this one; large columns are made in `memory`.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn copied(&self, memory: &Memory) -> Result<Self> {
+        let copy = |column: &ArrayRef| Ok(make_array(copied(&column.to_data(), memory)?));
+        let columns = self.columns.iter().map(copy).collect::<Result<_>>()?;
+        Ok(self.with_columns(self.schema.clone(), columns)?.with_losses(self.losses.clone()))
+    }
+
     /// Joins chunks of one schema into one. A single chunk is returned as it is.
     ///
     /// # Errors
@@ -255,6 +267,23 @@ pub(crate) fn bool8(column: &BooleanArray) -> Int8Array {
 }
 
 /// The same type but for the names and nullability of children, which writers choose as they like.
+/// Copies an array whole, as it lies: a slice is the same slice of the copy.
+fn copied(data: &ArrayData, memory: &Memory) -> Result<ArrayData> {
+    let copy = |buffer: &Buffer| {
+        let mut bytes = memory.take(buffer.len());
+        bytes.as_mut_slice().copy_from_slice(buffer);
+        Buffer::from(bytes)
+    };
+    let nulls = data.nulls().map(|nulls| {
+        let bits = BooleanBuffer::new(copy(nulls.buffer()), nulls.offset(), nulls.len());
+        NullBuffer::new(bits)
+    });
+    let children = data.child_data().iter().map(|child| copied(child, memory)).collect::<Result<_>>()?;
+    let builder = ArrayDataBuilder::new(data.data_type().clone()).len(data.len()).offset(data.offset());
+    let builder = builder.nulls(nulls).child_data(children).buffers(data.buffers().iter().map(copy).collect());
+    builder.align_buffers(true).build().map_err(arrow)
+}
+
 fn same_storage(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::FixedSizeList(x, n), DataType::FixedSizeList(y, m)) => {

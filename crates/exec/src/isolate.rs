@@ -252,7 +252,8 @@ impl Known {
         self.0.entry((epoch.0, row)).or_insert(error);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

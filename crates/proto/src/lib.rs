@@ -16,6 +16,7 @@ mod listen;
 mod local;
 mod remote;
 mod status;
+mod stream;
 mod ticket;
 mod tls;
 mod transfer;
@@ -43,6 +44,7 @@ pub use listen::{Accepted, Incoming, reachable};
 pub use local::{Return, is_same_user, receive_arena, send_arena};
 pub use remote::{Credentials, Link, Remote, Token, bearer};
 pub use status::{to_error, to_json, to_status};
+pub use stream::Stream;
 pub use ticket::Ticket;
 pub use tls::{ClientTls, ServerTls, Speaks, TlsFiles, carried};
 pub use transfer::{

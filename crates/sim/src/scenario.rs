@@ -197,7 +197,11 @@ impl Scenario {
         let dice = &mut dice;
         let timing =
             Timing { reconnect_grace: Duration::from_millis(dice.pick(&[0, 0, 400, 1500])), ..Timing::default() };
-        let jobs: Vec<_> = (0..dice.within(1..4)).map(|_| dice.index(PIPELINES)).collect();
+        let mut jobs: Vec<_> = (0..dice.within(1..4)).map(|_| dice.index(PIPELINES)).collect();
+        // Jobs with the same samples have their splits at the same workers.
+        if jobs.len() > 1 && dice.percent(30) {
+            jobs[1] = jobs[0];
+        }
         let workers = (0..dice.within(1..9)).map(|_| worker(dice)).collect::<Vec<_>>();
         let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..consumers(*p)).map(move |i| (job, i)));
         let all: Vec<_> = places.collect();

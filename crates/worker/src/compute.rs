@@ -1,7 +1,8 @@
 //! What a thread does with one morsel, or with one source block: run it, put the chunks in their place.
 //!
 //! A storage that does not answer is asked again a few times; a panic is an error of the split it happened in. A run
-//! that is tried again leaves out the chunks that it has put already: they would be the same.
+//! that is tried again leaves out the chunks that it has put already: they would be the same. A chunk that a job with the same
+//! samples has computed is not computed again (see `window`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::held::{Held, Put};
 use crate::jobs::Prepared;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
 use crate::pool::Shared;
+use crate::window::{Flight, Taken};
 
 /// Computes the morsel that gives exactly chunk `index`.
 pub(crate) fn morsel(
@@ -30,6 +32,7 @@ pub(crate) fn morsel(
         // The consumer ends at the earlier error; this place is only filled.
         return split.fail(run, index, error);
     }
+    let Wanted::Computed(mut flight) = shared(pool, split, job, run, index) else { return };
     let began = Instant::now();
     let mut put = false;
     let done = patiently(pool, || {
@@ -38,6 +41,9 @@ pub(crate) fn morsel(
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
             split.count_rows(chunk.num_rows());
+            if let Some(flight) = flight.take() {
+                flight.give(&chunk);
+            }
             split.put(run, index, &chunk, false);
             Ok(())
         })
@@ -48,6 +54,38 @@ pub(crate) fn morsel(
         Err(error) => split.fail(run, index, error),
     }
     split.count_time(began.elapsed() + pool.take_helped());
+}
+
+/// What is to be done for a chunk.
+enum Wanted {
+    /// Nothing: another job had computed it.
+    Nothing,
+    /// It is to be computed; for other jobs, too, where there are some.
+    Computed(Option<Flight>),
+}
+
+/// Puts a chunk that another job with the same samples has computed, if there is one.
+fn shared(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64) -> Wanted {
+    // What this job alone leaves out is its own.
+    if !job.member.is_shared() || !split.known().is_empty() {
+        return Wanted::Computed(None);
+    }
+    loop {
+        match job.member.take(split.key, index) {
+            Taken::Mine(flight) => return Wanted::Computed(Some(flight)),
+            Taken::Flying if !pool.aside(|| job.member.wait(split.key, index)) => return Wanted::Computed(None),
+            Taken::Flying => {}
+            Taken::Chunk(chunk) => {
+                let began = Instant::now();
+                // A chunk that is lent is its reader's to write to.
+                let Ok(chunk) = chunk.copied(&job.memory) else { return Wanted::Computed(None) };
+                split.count_shared(chunk.num_rows());
+                split.put(run, index, &chunk, false);
+                split.count_time(began.elapsed());
+                return Wanted::Nothing;
+            }
+        }
+    }
 }
 
 /// Computes a split whose chunks are not counted, in order, waiting for its reader.

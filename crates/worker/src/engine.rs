@@ -10,6 +10,7 @@ use crate::held::Held;
 use crate::jobs::{Job, Prepared, prepare};
 use crate::pool::Pool;
 use crate::shelf::Shelf;
+use crate::window::Window;
 
 /// Does a shelf's work, later: neither of its calls waits.
 pub(crate) trait Engine: Sized + Send + Sync + 'static {
@@ -32,6 +33,8 @@ pub(crate) struct Threads {
     pub(crate) memory: Memory,
     /// Where what is before `cache()` is kept, for all jobs.
     pub(crate) keeping: Option<Keeping>,
+    /// What jobs with the same samples share.
+    pub(crate) window: Arc<Window>,
 }
 
 impl Engine for Threads {
@@ -41,8 +44,9 @@ impl Engine for Threads {
     fn prepare(&self, shelf: &Arc<Shelf>, job: Arc<Job>) {
         let (shelf, blobs) = (shelf.clone(), self.blobs.clone());
         let (functions, memory, keeping) = (self.functions.clone(), self.memory.clone(), self.keeping.clone());
+        let window = self.window.clone();
         tokio::spawn(async move {
-            let prepared = prepare(&job, &blobs, functions, memory, keeping).await;
+            let prepared = prepare(&job, &blobs, functions, memory, keeping, &window).await;
             shelf.prepared(&job, prepared);
         });
     }

@@ -43,6 +43,8 @@ pub(crate) struct Meter {
     pub(crate) splits_done: AtomicU64,
     /// Rows in them.
     pub(crate) rows_done: AtomicU64,
+    /// Of those, the ones that another job had computed.
+    pub(crate) rows_shared: AtomicU64,
     /// What was spent on them.
     pub(crate) spent: SpentTime,
     /// Told when any of these falls.
@@ -201,6 +203,12 @@ impl Held {
     pub(crate) fn count_rows(&self, rows: usize) {
         self.meter.rows_done.fetch_add(rows as u64, Relaxed);
         self.meter.spent.add(self.key.job, Duration::ZERO, rows as u64);
+    }
+
+    /// Counts rows that another job had computed.
+    pub(crate) fn count_shared(&self, rows: usize) {
+        self.count_rows(rows);
+        self.meter.rows_shared.fetch_add(rows as u64, Relaxed);
     }
 
     /// A thread has computed on it for so long.

@@ -14,7 +14,7 @@ use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, Keeping, panicked};
 use forebay_io::SourceIndex;
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
-use forebay_proto::{JobDefinition, may_pass};
+use forebay_proto::{JobDefinition, Stream, may_pass};
 use tokio::sync::Notify;
 
 use crate::blobs::{BlobStore, Fetched};
@@ -22,6 +22,7 @@ use crate::encode::schema_frame;
 use crate::held::Held;
 use crate::lock::lock;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
+use crate::window::{Member, Window};
 
 /// The longest pause between two attempts to reach a dispatcher that has a job's blobs.
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -37,6 +38,10 @@ pub(crate) struct Prepared {
     pub(crate) schema: SchemaRef,
     /// The message that begins every Flight stream of its chunks.
     pub(crate) schema_frame: FlightData,
+    /// Its part in what jobs with the same samples share.
+    pub(crate) member: Member,
+    /// Where its chunks are made.
+    pub(crate) memory: Memory,
 }
 
 struct State<P> {
@@ -141,6 +146,7 @@ pub(crate) async fn prepare(
     functions: Arc<dyn Functions>,
     memory: Memory,
     keeping: Option<Keeping>,
+    window: &Arc<Window>,
 ) -> Result<Arc<Prepared>> {
     let definition = &job.definition;
     let graph = Graph::from_json(&definition.graph)?;
@@ -159,15 +165,16 @@ pub(crate) async fn prepare(
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     let plan = Arc::new(plan);
     let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory, keeping };
+    let join = || window.join(Stream::of(definition));
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
-        match open(&stages, &plan, &index, &environment).await {
+        match open(&stages, &plan, &index, &environment, join()).await {
             Err(e) if e.kind() == ErrorKind::Unavailable => tokio::time::sleep(pause).await,
             done => return done,
         }
         pause *= 2;
     }
-    open(&stages, &plan, &index, &environment).await
+    open(&stages, &plan, &index, &environment, join()).await
 }
 
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
@@ -190,15 +197,17 @@ async fn open(
     plan: &Arc<EpochPlan>,
     index: &Option<SourceIndex>,
     environment: &Environment,
+    member: Member,
 ) -> Result<Arc<Prepared>> {
     let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
     let open = move || {
         let with_ids = stages.tail_needs_ids();
         let finish = Executable::for_reader(stages.clone(), plan.clone(), &environment)?;
+        let memory = environment.memory.clone();
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
-        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame }))
+        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory }))
     };
     match tokio::task::spawn_blocking(open).await {
         Ok(done) => done,

@@ -7,6 +7,7 @@
 //! shelf     every split that is held, and what each is worth of memory
 //! held      one split: its chunks, in order, until its consumer has consumed them
 //! pool      threads that compute, for readers in turn (turns)
+//! window    what jobs with the same samples share
 //! encode    a chunk becomes Flight messages
 //! reading   a reader's place in a split
 //! lender    lends the memory of chunks to readers on this machine
@@ -45,6 +46,7 @@ mod spent;
 mod talk;
 mod transfer;
 mod turns;
+mod window;
 
 pub use options::Options;
 pub use service::Worker;

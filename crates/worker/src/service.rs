@@ -64,7 +64,8 @@ impl Worker {
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
         let keeping = options.cache.clone().map(Keeping::new);
-        let shelf = Shelf::new(Threads { pool, blobs: Arc::new(blobs), functions, memory, keeping }, options.slots());
+        let (blobs, window) = (Arc::new(blobs), Arc::default());
+        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, window }, options.slots());
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,

@@ -127,6 +127,7 @@ impl<E: Engine> Talk<E> {
         Ok(Message::Heartbeat(WorkerHeartbeat {
             splits_done: meter.splits_done.load(Relaxed),
             rows_done: meter.rows_done.load(Relaxed),
+            rows_shared: meter.rows_shared.load(Relaxed),
             finished: self.shelf.finished(),
             spent: meter.spent.tell(),
         }))

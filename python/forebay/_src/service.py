@@ -117,6 +117,7 @@ class WorkerStatus:
         leases: The splits that it holds.
         splits_done: The splits that it has computed.
         rows_done: The rows of those.
+        rows_shared: Of these, the rows that another job with the same samples had computed.
         silent_ms: Milliseconds since it was last heard of.
     """
 
@@ -127,6 +128,7 @@ class WorkerStatus:
     leases: int
     splits_done: int
     rows_done: int
+    rows_shared: int
     silent_ms: int
 
 

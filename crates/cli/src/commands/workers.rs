@@ -17,6 +17,7 @@ struct Worker<'a> {
     leases: u32,
     splits_done: u64,
     rows_done: u64,
+    rows_shared: u64,
     silent_ms: u64,
 }
 
@@ -29,6 +30,7 @@ fn of(worker: &WorkerStatus) -> Worker<'_> {
         leases: worker.leases,
         splits_done: worker.splits_done,
         rows_done: worker.rows_done,
+        rows_shared: worker.rows_shared,
         silent_ms: worker.silent_ms,
     }
 }

@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::Principal;
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Input, SessionId};
+use crate::state::{Computed, Input, SessionId};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -82,8 +82,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
         Message::Want(want) => Input::Want { session, splits: want.splits },
         Message::Heartbeat(h) => Input::WorkerHeartbeat {
             session,
-            splits_done: h.splits_done,
-            rows_done: h.rows_done,
+            computed: Computed { splits: h.splits_done, rows: h.rows_done, shared: h.rows_shared },
             finished: h.finished,
             spent: h.spent,
         },

@@ -13,6 +13,7 @@ use forebay_proto::{Lease, worker_event};
 
 use super::consumer::{Consumer, Holder, Trouble};
 use super::tenants::Team;
+use super::worker::Worker;
 use super::{Effect, State, assigned_event};
 use crate::records::{ConsumerKey, Grant, Position, Update};
 
@@ -29,6 +30,7 @@ impl State {
         if !std::mem::take(&mut self.changed) {
             return;
         }
+        self.join_twins(now, out);
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
         let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {
@@ -44,6 +46,9 @@ impl State {
             }
             if self.grant(now, key, position, worker.1, out) {
                 room.insert((worker.0 + 1, worker.1));
+            }
+            if self.join_those_of(now, key, out) {
+                room.retain(|(_, id)| self.workers.get(id).is_some_and(Worker::has_room));
             }
             if room.is_empty() {
                 return;
@@ -142,6 +147,8 @@ impl State {
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
         worker.take_room();
-        worker.has_room()
+        let has_room = worker.has_room();
+        self.twins.note(key, position, id);
+        has_room
     }
 }

@@ -81,8 +81,9 @@ impl State {
             }
             .to_owned(),
             leases: leases(w) as u32,
-            splits_done: done(w, w.splits_done),
-            rows_done: done(w, w.rows_done),
+            splits_done: done(w, w.computed.splits),
+            rows_done: done(w, w.computed.rows),
+            rows_shared: done(w, w.computed.shared),
             silent_ms: (now - w.heard).as_millis() as u64,
         };
         let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));

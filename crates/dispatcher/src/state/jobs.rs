@@ -37,6 +37,7 @@ impl State {
         self.check_jobs(&record.tenant, jobs_max)?;
         if let Some(old) = self.names.remove(&whole(&record.tenant, &record.name)) {
             self.jobs.remove(&old);
+            self.twins.remove(old);
             out.push(Effect::Persist(Update::JobGone(old)));
         }
         record.id = self.next_job;
@@ -51,6 +52,7 @@ impl State {
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(whole(&record.tenant, &record.name), record.id);
         let streamed = record.is_streamed();
+        self.twins.add(&record);
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(record.id, Job { record, consumers, streamed, pace, raced: 0, load, scale });
     }

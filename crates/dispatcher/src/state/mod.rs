@@ -31,6 +31,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod twins;
 mod worker;
 mod workers;
 
@@ -47,11 +48,21 @@ use consumer::{Consumer, Holder};
 use load::Load;
 use pace::Pace;
 use scale::Scale;
+use twins::Twins;
 use worker::Worker;
 
 /// One connection of a consumer or a worker. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
+
+/// What a worker has computed since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Computed {
+    pub(crate) splits: u64,
+    pub(crate) rows: u64,
+    /// Of the rows, those that another job with the same samples had computed.
+    pub(crate) shared: u64,
+}
 
 /// What happens to the dispatcher.
 #[derive(Debug, Clone)]
@@ -106,8 +117,7 @@ pub(crate) enum Input {
     },
     WorkerHeartbeat {
         session: SessionId,
-        splits_done: u64,
-        rows_done: u64,
+        computed: Computed,
         finished: Vec<u64>,
         spent: Vec<Spent>,
     },
@@ -164,6 +174,7 @@ pub(crate) struct State {
     jobs: BTreeMap<u64, Job>,
     /// By tenant and name.
     names: HashMap<(String, String), u64>,
+    twins: Twins,
     workers: BTreeMap<WorkerId, Worker>,
     readers: HashMap<SessionId, ConsumerKey>,
     sessions: HashMap<SessionId, WorkerId>,
@@ -208,9 +219,9 @@ impl State {
                 self.hello(now, session, worker, address, threads, &held, serves, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
-            Input::WorkerHeartbeat { session, splits_done, rows_done, finished, spent } => {
+            Input::WorkerHeartbeat { session, computed, finished, spent } => {
                 self.spend(session, &spent);
-                self.worker_heartbeat(now, session, splits_done, rows_done, finished, out);
+                self.worker_heartbeat(now, session, computed, finished, out);
             }
             Input::Leaving { session } => self.leaving(now, session),
             Input::WorkerGone { session } => self.worker_gone(now, session, out),

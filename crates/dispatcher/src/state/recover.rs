@@ -31,6 +31,7 @@ impl State {
             scaling: Scaling::default(),
             jobs: Default::default(),
             names: HashMap::new(),
+            twins: Default::default(),
             workers: Default::default(),
             readers: HashMap::new(),
             sessions: HashMap::new(),

@@ -6,6 +6,7 @@ mod poison;
 mod race;
 mod scale;
 mod tenants;
+mod twins;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
 use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, UNREACHED, consumer_event, worker_event};
 use proptest::prelude::*;
 
-use super::{Effect, Input, SessionId, State};
+use super::{Computed, Effect, Input, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
@@ -32,7 +33,11 @@ fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
 }
 
 /// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each tenant.
-const TENANTS: [&str; 4] = ["a", "a", "b", "b"];
+const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
+/// A job with the samples of this one may be added.
+const TWIN_OF: usize = 1;
+/// Its reader.
+const TWIN: usize = 5;
 const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
 const WORKERS_MAX: u32 = 1;
 
@@ -110,26 +115,34 @@ impl World {
             sessions: 0,
             token_seen: 0,
         };
-        for (job, (consumers, _)) in JOBS.iter().enumerate() {
-            let mut out = Vec::new();
-            let tenant = world.tenant(job).name.to_string();
-            let record = JobRecord { tenant, ..record(job) };
-            let id = world.state.create(now, record, consumers, None, &mut out).expect("a new name").id;
-            world.take(out);
-            let reader = |i| ReaderModel {
-                key: (id, i as u32),
-                session: None,
-                position: Position::default(),
-                assigned: BTreeMap::new(),
-                consumed: Vec::new(),
-                lost: Vec::new(),
-                recorded: BTreeSet::new(),
-                refused: None,
-            };
-            world.readers.extend((0..consumers.len()).map(reader));
-        }
-        world.flush();
+        (0..JOBS.len()).for_each(|job| world.create(record(job)));
         world
+    }
+
+    /// Begins a job with the same samples as another.
+    fn add_twin(&mut self) {
+        self.create(JobRecord { name: "twin".to_owned(), ..record(TWIN_OF) });
+    }
+
+    fn create(&mut self, record: JobRecord) {
+        let mut out = Vec::new();
+        let tenant = self.tenant(record.seed as usize).name.to_string();
+        let consumers = JOBS[record.seed as usize].0;
+        let record = JobRecord { tenant, ..record };
+        let id = self.state.create(self.now, record, consumers, None, &mut out).expect("a new name").id;
+        self.take(out);
+        let reader = |i| ReaderModel {
+            key: (id, i as u32),
+            session: None,
+            position: Position::default(),
+            assigned: BTreeMap::new(),
+            consumed: Vec::new(),
+            lost: Vec::new(),
+            recorded: BTreeSet::new(),
+            refused: None,
+        };
+        self.readers.extend((0..consumers.len()).map(reader));
+        self.flush();
     }
 
     /// Whose a job is.
@@ -324,8 +337,7 @@ impl World {
                     let finished = finished.collect();
                     self.input(Input::WorkerHeartbeat {
                         session,
-                        splits_done: 0,
-                        rows_done: 0,
+                        computed: Computed::default(),
                         finished,
                         spent: Vec::new(),
                     });
@@ -409,9 +421,13 @@ impl World {
                 let session = self.workers[i].session.expect("SP-5: a worker was turned away");
                 // Where only one may compute for all readers of a tenant, it has to have the room.
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
-                let (splits_done, rows_done) = (0, 0);
                 let finished = self.workers[i].held.keys().copied().collect();
-                self.input(Input::WorkerHeartbeat { session, splits_done, rows_done, finished, spent: Vec::new() });
+                self.input(Input::WorkerHeartbeat {
+                    session,
+                    computed: Computed::default(),
+                    finished,
+                    spent: Vec::new(),
+                });
             }
             self.flush();
             for i in 0..self.readers.len() {
@@ -444,9 +460,13 @@ proptest! {
     #[test]
     fn no_history_breaks_an_invariant(
         tenants: bool,
+        twin: bool,
         steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120),
     ) {
         let mut world = World::with(tenants);
+        if twin {
+            world.add_twin();
+        }
         for step in steps {
             world.step(step);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::SessionId;
+use super::{Computed, SessionId};
 use crate::records::SplitKey;
 
 /// The most splits that a worker may ask for.
@@ -34,8 +34,7 @@ pub(super) struct Worker {
     pub(super) begun: BTreeMap<u64, Ticks>,
     /// Jobs whose definition this session has been sent.
     pub(super) jobs: BTreeSet<u64>,
-    pub(super) splits_done: u64,
-    pub(super) rows_done: u64,
+    pub(super) computed: Computed,
     /// Tokens of leases that it has said it does not work on any more.
     pub(super) finished: BTreeSet<u64>,
     /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
@@ -61,8 +60,7 @@ impl Worker {
             leases: BTreeMap::new(),
             begun: BTreeMap::new(),
             jobs: BTreeSet::new(),
-            splits_done: 0,
-            rows_done: 0,
+            computed: Computed::default(),
             finished: BTreeSet::new(),
             failed: Vec::new(),
             serves: None,

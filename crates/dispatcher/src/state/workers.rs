@@ -11,7 +11,7 @@ use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
 
 use super::consumer::Death;
 use super::worker::Worker;
-use super::{Effect, SessionId, State, revoke_event};
+use super::{Computed, Effect, SessionId, State, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
 
 impl State {
@@ -101,15 +101,14 @@ impl State {
         &mut self,
         now: Ticks,
         session: SessionId,
-        splits_done: u64,
-        rows_done: u64,
+        computed: Computed,
         finished: Vec<u64>,
         out: &mut Vec<Effect>,
     ) {
         // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
         let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
         let Some(worker) = self.heard_worker(now, session) else { return };
-        (worker.splits_done, worker.rows_done) = (splits_done, rows_done);
+        worker.computed = computed;
         let finished: BTreeSet<_> = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
         let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
         let new: Vec<_> = finished.difference(&worker.finished).copied().collect();

@@ -336,6 +336,9 @@ pub struct WorkerHeartbeat {
     /// What its threads did since the last heartbeat, of each job that they did anything of.
     #[prost(message, repeated, tag = "4")]
     pub spent: ::prost::alloc::vec::Vec<Spent>,
+    /// Of rows_done, those that another job with the same samples had computed.
+    #[prost(uint64, tag = "5")]
+    pub rows_shared: u64,
 }
 /// Time that threads spent on a job, and the rows of splits that came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -541,6 +544,9 @@ pub struct WorkerStatus {
     pub rows_done: u64,
     #[prost(uint64, tag = "8")]
     pub silent_ms: u64,
+    /// Of rows_done, those that another job with the same samples had computed.
+    #[prost(uint64, tag = "9")]
+    pub rows_shared: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetScaleRequest {}

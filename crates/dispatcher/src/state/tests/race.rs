@@ -86,7 +86,7 @@ fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
     let finishes = |world: &mut World, i: usize| {
         let session = world.workers[i].session.expect("connected");
         let finished = world.workers[i].held.keys().copied().collect();
-        world.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished, spent: Vec::new() });
+        world.input(Input::WorkerHeartbeat { session, computed: Computed::default(), finished, spent: Vec::new() });
         world.flush();
     };
     for winner in 0..2 {

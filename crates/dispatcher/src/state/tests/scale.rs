@@ -21,7 +21,7 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
             rows: batches / workers as u64,
         });
         let (finished, spent) = (Vec::new(), spent.collect());
-        world.input(Input::WorkerHeartbeat { session, splits_done: 0, rows_done: 0, finished, spent });
+        world.input(Input::WorkerHeartbeat { session, computed: Computed::default(), finished, spent });
     }
     for &r in readers {
         let session = world.readers[r].session.expect("connected");
@@ -64,8 +64,7 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
     let session = world.workers[1].session.expect("connected");
     let beat = |job| Input::WorkerHeartbeat {
         session,
-        splits_done: 0,
-        rows_done: 0,
+        computed: Computed::default(),
         finished: Vec::new(),
         spent: vec![Spent { job, compute_us: 7, rows: 1 }],
     };

@@ -1,0 +1,208 @@
+//! What one job has computed, for other jobs with the same samples that run at the same time: they take the chunk, and do
+//! not compute it again.
+//!
+//! Jobs are the same where their chunks are ([`Stream`]): pipeline, seed, source, how epochs are dealt, and whose they are.
+//! The dispatcher gives their splits to the worker that has computed them; here whoever comes first to a chunk computes it, the others
+//! wait for that or find it. Nothing is copied while a worker has one job of a kind.
+//!
+//! Invariants: a chunk that is found has the bits that would be computed (W-1); one that is being computed is waited for at most
+//! [`WAIT_MAX`], and whoever fails to compute it lets the others go on; what is remembered is at most [`BYTES_MAX`], the newest. So
+//! no job holds up another for longer than a chunk takes, and one that falls behind computes for itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_data::{Chunk, Memory};
+use forebay_proto::Stream;
+
+use crate::held::Key;
+use crate::lock::lock;
+
+/// The most bytes of chunks that are remembered.
+const BYTES_MAX: usize = 256 << 20;
+/// How long a chunk that another thread computes is waited for.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A chunk: of a stream, by consumer, epoch, ordinal and index.
+type Piece = (u64, u32, u64, u64, u64);
+
+enum Entry {
+    /// Somebody computes it.
+    Flying,
+    Here(Chunk),
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of each stream, and how many jobs have it.
+    streams: HashMap<Stream, (u64, Arc<AtomicU64>)>,
+    next: u64,
+    chunks: HashMap<Piece, Entry>,
+    /// Those that are here, the oldest first.
+    order: VecDeque<Piece>,
+    bytes: usize,
+}
+
+/// The chunks that jobs of one worker share.
+pub(crate) struct Window {
+    state: Mutex<State>,
+    changed: Condvar,
+    memory: Memory,
+    bytes_max: usize,
+}
+
+/// A job's part in it; dropped, it has none.
+pub(crate) struct Member {
+    window: Arc<Window>,
+    stream: Stream,
+    number: u64,
+    jobs: Arc<AtomicU64>,
+}
+
+/// What became of a chunk that was asked for.
+pub(crate) enum Taken {
+    /// It is here.
+    Chunk(Chunk),
+    /// It is the caller's to compute.
+    Mine(Flight),
+    /// Another thread computes it.
+    Flying,
+}
+
+/// A chunk that its holder computes. Dropped, it lets others compute it.
+pub(crate) struct Flight {
+    window: Arc<Window>,
+    piece: Piece,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::new(BYTES_MAX)
+    }
+}
+
+impl Window {
+    fn new(bytes_max: usize) -> Self {
+        let (state, memory) = (Mutex::default(), Memory::reused());
+        Self { state, changed: Condvar::new(), memory, bytes_max }
+    }
+
+    /// Takes a job in.
+    pub(crate) fn join(self: &Arc<Self>, stream: Stream) -> Member {
+        let mut state = lock(&self.state);
+        let next = state.next;
+        let (number, jobs) = state.streams.entry(stream.clone()).or_insert_with(|| (next, Arc::default())).clone();
+        state.next += u64::from(number == next);
+        jobs.fetch_add(1, Relaxed);
+        Member { window: self.clone(), stream, number, jobs }
+    }
+}
+
+impl State {
+    fn drop_oldest(&mut self) -> bool {
+        let Some(piece) = self.order.pop_front() else { return false };
+        if let Some(Entry::Here(chunk)) = self.chunks.remove(&piece) {
+            self.bytes -= chunk.num_bytes();
+        }
+        true
+    }
+
+    fn drop_stream(&mut self, number: u64) {
+        let is_its = |piece: &Piece| piece.0 == number;
+        self.order.retain(|piece| !is_its(piece));
+        let gone = self.chunks.extract_if(|piece, entry| is_its(piece) && matches!(entry, Entry::Here(_)));
+        let bytes: usize = gone.map(|(_, entry)| entry.num_bytes()).sum();
+        self.bytes -= bytes;
+    }
+}
+
+impl Entry {
+    fn num_bytes(&self) -> usize {
+        if let Entry::Here(chunk) = self { chunk.num_bytes() } else { 0 }
+    }
+}
+
+impl Member {
+    /// Says whether there is another job of its kind here now.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.jobs.load(Relaxed) > 1
+    }
+
+    /// Asks for a chunk. One that is here stays here: whoever lends it lends a copy.
+    pub(crate) fn take(&self, split: Key, index: u64) -> Taken {
+        let piece = self.piece(split, index);
+        let mut state = lock(&self.window.state);
+        match state.chunks.get(&piece) {
+            Some(Entry::Flying) => Taken::Flying,
+            Some(Entry::Here(chunk)) => Taken::Chunk(chunk.clone()),
+            None => {
+                state.chunks.insert(piece, Entry::Flying);
+                Taken::Mine(Flight { window: self.window.clone(), piece })
+            }
+        }
+    }
+
+    /// Waits until nobody computes a chunk any more; says whether that was within [`WAIT_MAX`].
+    pub(crate) fn wait(&self, split: Key, index: u64) -> bool {
+        let (piece, until) = (self.piece(split, index), Instant::now() + WAIT_MAX);
+        let mut state = lock(&self.window.state);
+        while matches!(state.chunks.get(&piece), Some(Entry::Flying)) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.window.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    fn piece(&self, split: Key, index: u64) -> Piece {
+        (self.number, split.consumer, split.epoch, split.ordinal, index)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut state = lock(&self.window.state);
+        let left = self.jobs.fetch_sub(1, Relaxed) - 1;
+        if left == 0 {
+            state.streams.remove(&self.stream);
+        }
+        if left < 2 {
+            state.drop_stream(self.number);
+        }
+    }
+}
+
+impl Flight {
+    /// Remembers the chunk. It is copied: the caller's own is its reader's from the moment when it is lent.
+    pub(crate) fn give(self, chunk: &Chunk) {
+        let bytes = chunk.num_bytes();
+        if bytes > self.window.bytes_max {
+            return;
+        }
+        let Ok(copy) = chunk.copied(&self.window.memory) else { return };
+        let mut state = lock(&self.window.state);
+        while state.bytes + bytes > self.window.bytes_max && state.drop_oldest() {}
+        state.bytes += copy.num_bytes();
+        state.order.push_back(self.piece);
+        state.chunks.insert(self.piece, Entry::Here(copy));
+        // Those who wait are told when this is dropped.
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut state = lock(&self.window.state);
+        if matches!(state.chunks.get(&self.piece), Some(Entry::Flying)) {
+            state.chunks.remove(&self.piece);
+        }
+        drop(state);
+        self.window.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;
