@@ -125,6 +125,7 @@ class ServiceClient:
             str,
             int,
             list[tuple[int, int, int, str, str]],
+            list[tuple[str, str]],
         ]
     ]: ...
     def scale(self) -> tuple[int, int, int, str]: ...

@@ -23,7 +23,10 @@ pub(crate) struct ServiceClient {
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 /// Milliseconds ago, workers before and since, the reason, its JSON.
 type DecisionRow = (u64, u32, u32, String, String);
-type JobRow = (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String, u32, Vec<DecisionRow>);
+type JobRow =
+    (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String, u32, Vec<DecisionRow>, Vec<CachingRow>);
+/// A worker, and JSON.
+type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64);
@@ -63,7 +66,7 @@ impl ServiceClient {
     }
 
     /// Name, dataset, state, epochs, seed, splits raced, consumers (index, attached, epoch, split, splits, leased, skipped),
-    /// tenant, key, workers wanted, decisions.
+    /// tenant, key, workers wanted, decisions, what workers keep.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
@@ -77,8 +80,10 @@ impl ServiceClient {
                 let decisions = j.decisions.into_iter();
                 let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json)).collect();
                 let consumers = consumers.collect();
-                let (tenant, workers) = (j.tenant, j.workers);
-                (j.name, j.dataset, j.state, j.epochs, j.seed, j.raced, consumers, tenant, key, workers, decisions)
+                let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
+                let (name, dataset, state, tenant, workers) = (j.name, j.dataset, j.state, j.tenant, j.workers);
+                let (epochs, seed, raced) = (j.epochs, j.seed, j.raced);
+                (name, dataset, state, epochs, seed, raced, consumers, tenant, key, workers, decisions, caching)
             })
             .collect())
     }

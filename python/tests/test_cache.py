@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -161,6 +163,35 @@ def test_jobs_of_a_service_share_what_its_worker_keeps(tmp_path):
         assert calls(log) == first, "two at once"
         assert stream(ds.distribute(one, job=name(), seed=1)) == got[0] == stream(ds.iter(seed=1))
     assert set((calls(log) - first).values()) <= {1, 2}, "only this process computed them again"
+
+
+def test_what_workers_keep_is_told_with_the_job(until):
+    ds = fb.range(1000).map(cube, schema=SCHEMA)
+    with fb.up(workers=2, cache_memory="64MiB") as service:
+        it = ds.cache().batch(10).distribute(service, job="kept", epochs=None).iter()
+        next(it)
+        stream(ds.distribute(service, job="not kept"))
+
+        def found() -> int:
+            next(it)
+            cached = service.jobs("kept")[0].caching.values()
+            return sum(cache["rows"]["found_in_memory"] for cache in cached)
+
+        until(lambda: found() >= 1000)
+        (kept,) = service.jobs("kept")
+        assert set(kept.caching) <= {worker.worker for worker in service.workers()}
+        for cache in kept.caching.values():
+            assert cache["kept"].startswith("map(cube) of range("), cache
+            assert cache["why"] == "cache() is written there"
+        show = [sys.executable, "-m", "forebay", "jobs", "show", "kept", "--service", service.address]
+        told = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+        assert "KEEPS" in told
+        assert "cache() is written there" in told
+        assert not service.jobs("not kept")[0].caching
+
+
+def cube(row):
+    return {"id": row["id"], "cube": row["id"] ** 3}
 
 
 def test_files_that_come_or_change_are_computed_and_no_others(tmp_path):

@@ -44,7 +44,8 @@ mod window;
 mod workers;
 
 pub use forebay_proto::{
-    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, TlsFiles, WorkerStatus,
+    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, TlsFiles, WorkerCaching,
+    WorkerStatus,
 };
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;

@@ -17,6 +17,9 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// A job that can be computed.
     type Prepared: Send + Sync + 'static;
 
+    /// Says what is kept of a job here, and why: JSON. `None` where it keeps nothing.
+    fn caching(job: &Self::Prepared) -> Option<String>;
+
     /// Prepares a job, and then tells the shelf ([`Shelf::prepared`]).
     fn prepare(&self, shelf: &Arc<Shelf<Self>>, job: Arc<Job<Self::Prepared>>);
 
@@ -39,6 +42,10 @@ pub(crate) struct Threads {
 
 impl Engine for Threads {
     type Prepared = Prepared;
+
+    fn caching(job: &Prepared) -> Option<String> {
+        job.executable.caching()
+    }
 
     /// Must be called within a runtime.
     fn prepare(&self, shelf: &Arc<Shelf>, job: Arc<Job>) {

@@ -235,6 +235,12 @@ impl<E: Engine> Shelf<E> {
         lock(&self.state).splits.values().filter(|s| !s.is_open()).map(|s| s.token()).collect()
     }
 
+    /// Returns what is kept of each job: its number, and JSON.
+    pub(crate) fn caching(&self) -> Vec<(u64, String)> {
+        let jobs: Vec<_> = lock(&self.state).jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
+        jobs.into_iter().filter_map(|(id, job)| Some((id, E::caching(&*job.ready()?)?))).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.state).splits.is_empty()
     }

@@ -37,6 +37,10 @@ struct Queue(Arc<Mutex<Vec<Work>>>);
 impl Engine for Queue {
     type Prepared = JobDefinition;
 
+    fn caching(_: &JobDefinition) -> Option<String> {
+        None
+    }
+
     fn prepare(&self, _: &Arc<Shelf<Self>>, job: Arc<Job<JobDefinition>>) {
         lock(&self.0).push(Work::Prepare(job));
     }
@@ -202,7 +206,7 @@ impl Worker {
     ///
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
-    pub fn beat(&self, now: Ticks) -> Result<Message> {
+    pub fn beat(&mut self, now: Ticks) -> Result<Message> {
         self.talk.beat(now)
     }
 

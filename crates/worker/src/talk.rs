@@ -4,6 +4,7 @@
 //! until the dispatcher says otherwise, whatever happens to the connection; no more is asked for than there is room for;
 //! silence for as long as a lease lasts counts as a broken connection.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Hello, Leaving, Want, WorkerHeartbeat};
+use forebay_proto::{Caching, Hello, Leaving, Want, WorkerHeartbeat};
 
 use crate::engine::{Engine, Threads};
 use crate::shelf::Shelf;
@@ -19,6 +20,8 @@ use crate::shelf::Shelf;
 /// The pauses between attempts double from the first to the last of these.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_millis(200);
+/// How often it looks what it keeps of its jobs.
+const CACHING_EVERY: Duration = Duration::from_secs(2);
 
 /// One worker, as it speaks.
 pub(crate) struct Talk<E: Engine = Threads> {
@@ -34,6 +37,9 @@ pub(crate) struct Talk<E: Engine = Threads> {
     asked: usize,
     heard: Ticks,
     silence_max: Duration,
+    /// What it has said that it keeps of each job, and when it looks again.
+    caching_said: HashMap<u64, String>,
+    caching_due: Ticks,
 }
 
 impl<E: Engine> Talk<E> {
@@ -49,6 +55,8 @@ impl<E: Engine> Talk<E> {
             asked: 0,
             heard: Ticks::default(),
             silence_max: Duration::ZERO,
+            caching_said: HashMap::new(),
+            caching_due: Ticks::default(),
         }
     }
 
@@ -59,6 +67,8 @@ impl<E: Engine> Talk<E> {
     /// The first message of a session.
     pub(crate) fn hello(&mut self) -> Message {
         (self.asked, self.left) = (0, false);
+        // The next dispatcher knows nothing.
+        self.caching_said.clear();
         Message::Hello(Hello {
             version: VERSION.to_owned(),
             worker: self.worker.0.to_be_bytes().to_vec(),
@@ -118,11 +128,12 @@ impl<E: Engine> Talk<E> {
     ///
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
-    pub(crate) fn beat(&self, now: Ticks) -> Result<Message> {
+    pub(crate) fn beat(&mut self, now: Ticks) -> Result<Message> {
         let silent = now - self.heard;
         if silent > self.silence_max {
             return Err(Error::unavailable(format!("the dispatcher was silent for {:.1} s", silent.as_secs_f64())));
         }
+        let caching = self.caching(now);
         let meter = &self.shelf.meter;
         Ok(Message::Heartbeat(WorkerHeartbeat {
             splits_done: meter.splits_done.load(Relaxed),
@@ -130,7 +141,21 @@ impl<E: Engine> Talk<E> {
             rows_shared: meter.rows_shared.load(Relaxed),
             finished: self.shelf.finished(),
             spent: meter.spent.tell(),
+            caching,
         }))
+    }
+
+    /// Returns what is kept of jobs, now and then, where that has changed.
+    fn caching(&mut self, now: Ticks) -> Vec<Caching> {
+        if now < self.caching_due {
+            return Vec::new();
+        }
+        self.caching_due = now + CACHING_EVERY;
+        let kept = self.shelf.caching();
+        let is_new = |(job, json): &&(u64, String)| self.caching_said.get(job) != Some(json);
+        let caching = kept.iter().filter(is_new).map(|(job, json)| Caching { job: *job, json: json.clone() }).collect();
+        self.caching_said = kept.into_iter().collect();
+        caching
     }
 
     /// A session ended, or could not begin. Returns the pause before the next one.

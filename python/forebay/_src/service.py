@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
@@ -90,6 +91,9 @@ class JobStatus:
             need say nothing. A secret: it is not shown.
         workers: The workers that the service's policy wants for it; `None` while nothing is decided.
         decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
+        caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
+            `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed. As of a few
+            seconds ago.
     """
 
     name: str
@@ -103,6 +107,7 @@ class JobStatus:
     key: str = field(default="", repr=False)
     workers: int | None = None
     decisions: tuple[ScaleDecision, ...] = ()
+    caching: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,10 +175,22 @@ class Service:
                     ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures))
                     for ago_ms, before, since, reason, figures in decisions
                 ),
+                caching={worker: json.loads(cache) for worker, cache in caching},
             )
-            for job, dataset, state, epochs, seed, raced, consumers, tenant, key, workers, decisions in (
-                self._client.jobs(name)
-            )
+            for (
+                job,
+                dataset,
+                state,
+                epochs,
+                seed,
+                raced,
+                consumers,
+                tenant,
+                key,
+                workers,
+                decisions,
+                caching,
+            ) in self._client.jobs(name)
         ]
 
     def scale(self) -> ScaleStatus:

@@ -1,6 +1,6 @@
 //! `forebay jobs` and `forebay jobs show NAME`
 
-use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision};
+use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision, WorkerCaching};
 use forebay_core::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::Value;
@@ -26,6 +26,15 @@ struct Job<'a> {
     workers: Option<u32>,
     /// The last decisions on that, the oldest first.
     decisions: Vec<Decision<'a>>,
+    /// What workers keep of it.
+    caching: Vec<Caching<'a>>,
+}
+
+#[derive(Serialize)]
+struct Caching<'a> {
+    worker: &'a str,
+    /// What is kept, why, the figures, and what was found.
+    cache: Value,
 }
 
 #[derive(Serialize)]
@@ -64,6 +73,10 @@ fn decision(of: &ScaleDecision) -> Decision<'_> {
     }
 }
 
+fn caching(of: &WorkerCaching) -> Caching<'_> {
+    Caching { worker: &of.worker, cache: serde_json::from_str(&of.json).unwrap_or_default() }
+}
+
 fn of(job: &JobStatus) -> Job<'_> {
     let consumer = |c: &ConsumerStatus| Consumer {
         consumer: c.consumer,
@@ -85,6 +98,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         raced: job.raced,
         workers: Some(job.workers).filter(|&n| n > 0),
         decisions: job.decisions.iter().map(decision).collect(),
+        caching: job.caching.iter().map(caching).collect(),
     }
 }
 
@@ -126,6 +140,15 @@ fn show(arguments: &ShowJob) -> Result<()> {
         let rows: Vec<_> = job.decisions.iter().map(row).collect();
         if !rows.is_empty() {
             output::table(["WHEN", "WORKERS", "WHY"], &rows)?;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or("nothing").to_owned();
+        let row = |c: &Caching<'_>| {
+            let worker = c.worker.get(..8).unwrap_or(c.worker).to_owned();
+            [worker, text(&c.cache["kept"]), text(&c.cache["why"])]
+        };
+        let rows: Vec<_> = job.caching.iter().map(row).collect();
+        if !rows.is_empty() {
+            output::table(["WORKER", "KEEPS", "WHY"], &rows)?;
         }
     }
     Ok(())

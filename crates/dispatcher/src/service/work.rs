@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::Principal;
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Computed, Input, SessionId};
+use crate::state::{Input, SessionId};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -80,12 +80,7 @@ async fn run(
 pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         Message::Want(want) => Input::Want { session, splits: want.splits },
-        Message::Heartbeat(h) => Input::WorkerHeartbeat {
-            session,
-            computed: Computed { splits: h.splits_done, rows: h.rows_done, shared: h.rows_shared },
-            finished: h.finished,
-            spent: h.spent,
-        },
+        Message::Heartbeat(said) => Input::WorkerHeartbeat { session, said },
         Message::Leaving(_) => Input::Leaving { session },
         // Only the first message of a session says hello.
         Message::Hello(_) => return None,

@@ -58,6 +58,7 @@ impl State {
             raced: job.raced,
             workers: 0,
             decisions: Vec::new(),
+            caching: job.caching(),
         }
     }
 
@@ -81,9 +82,9 @@ impl State {
             }
             .to_owned(),
             leases: leases(w) as u32,
-            splits_done: done(w, w.computed.splits),
-            rows_done: done(w, w.computed.rows),
-            rows_shared: done(w, w.computed.shared),
+            splits_done: done(w, w.splits_done),
+            rows_done: done(w, w.rows_done),
+            rows_shared: done(w, w.rows_shared),
             silent_ms: (now - w.heard).as_millis() as u64,
         };
         let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));

@@ -1,5 +1,6 @@
 //! Jobs begin and end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
@@ -54,7 +55,10 @@ impl State {
         let streamed = record.is_streamed();
         self.twins.add(&record);
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
-        self.jobs.insert(record.id, Job { record, consumers, streamed, pace, raced: 0, load, scale });
+        self.jobs.insert(
+            record.id,
+            Job { record, consumers, streamed, pace, raced: 0, load, scale, caching: BTreeMap::new() },
+        );
     }
 
     /// Ends a job for good.

@@ -14,6 +14,7 @@
 //! SP-8 a worker that says nothing is noticed when its lease ends;
 //! SP-9 a worker that serves one tenant holds nothing of another's.
 
+mod caching;
 mod consumer;
 mod consumers;
 mod grant;
@@ -39,7 +40,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
-use forebay_proto::{ConsumerHeartbeat, Lease, LostSample, Spent, consumer_event, worker_event};
+use forebay_proto::{ConsumerHeartbeat, Lease, LostSample, WorkerHeartbeat, consumer_event, worker_event};
 
 use crate::options::{Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
@@ -54,15 +55,6 @@ use worker::Worker;
 /// One connection of a consumer or a worker. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
-
-/// What a worker has computed since it began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Computed {
-    pub(crate) splits: u64,
-    pub(crate) rows: u64,
-    /// Of the rows, those that another job with the same samples had computed.
-    pub(crate) shared: u64,
-}
 
 /// What happens to the dispatcher.
 #[derive(Debug, Clone)]
@@ -117,9 +109,7 @@ pub(crate) enum Input {
     },
     WorkerHeartbeat {
         session: SessionId,
-        computed: Computed,
-        finished: Vec<u64>,
-        spent: Vec<Spent>,
+        said: WorkerHeartbeat,
     },
     Leaving {
         session: SessionId,
@@ -158,6 +148,8 @@ struct Job {
     /// What is measured, and what was decided on it.
     load: Load,
     scale: Scale,
+    /// What each worker keeps of it, as JSON.
+    caching: BTreeMap<WorkerId, Arc<str>>,
 }
 
 impl Job {
@@ -219,9 +211,10 @@ impl State {
                 self.hello(now, session, worker, address, threads, &held, serves, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
-            Input::WorkerHeartbeat { session, computed, finished, spent } => {
-                self.spend(session, &spent);
-                self.worker_heartbeat(now, session, computed, finished, out);
+            Input::WorkerHeartbeat { session, said } => {
+                self.spend(session, &said.spent);
+                self.note_caching(session, &said.caching);
+                self.worker_heartbeat(now, session, &said, out);
             }
             Input::Leaving { session } => self.leaving(now, session),
             Input::WorkerGone { session } => self.worker_gone(now, session, out),

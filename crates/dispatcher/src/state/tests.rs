@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
-use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, UNREACHED, consumer_event, worker_event};
+use forebay_proto::{
+    ConsumerHeartbeat, JobKey, Lease, LostSample, UNREACHED, WorkerHeartbeat, consumer_event, worker_event,
+};
 use proptest::prelude::*;
 
-use super::{Computed, Effect, Input, SessionId, State};
+use super::{Effect, Input, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
@@ -335,12 +337,8 @@ impl World {
                     // One of them says which splits it has finished: the even ones.
                     let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
                     let finished = finished.collect();
-                    self.input(Input::WorkerHeartbeat {
-                        session,
-                        computed: Computed::default(),
-                        finished,
-                        spent: Vec::new(),
-                    });
+                    let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
+                    self.input(Input::WorkerHeartbeat { session, said });
                 }
             }
             for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
@@ -422,12 +420,8 @@ impl World {
                 // Where only one may compute for all readers of a tenant, it has to have the room.
                 self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
                 let finished = self.workers[i].held.keys().copied().collect();
-                self.input(Input::WorkerHeartbeat {
-                    session,
-                    computed: Computed::default(),
-                    finished,
-                    spent: Vec::new(),
-                });
+                let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
+                self.input(Input::WorkerHeartbeat { session, said });
             }
             self.flush();
             for i in 0..self.readers.len() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::{Computed, SessionId};
+use super::SessionId;
 use crate::records::SplitKey;
 
 /// The most splits that a worker may ask for.
@@ -34,7 +34,9 @@ pub(super) struct Worker {
     pub(super) begun: BTreeMap<u64, Ticks>,
     /// Jobs whose definition this session has been sent.
     pub(super) jobs: BTreeSet<u64>,
-    pub(super) computed: Computed,
+    pub(super) splits_done: u64,
+    pub(super) rows_done: u64,
+    pub(super) rows_shared: u64,
     /// Tokens of leases that it has said it does not work on any more.
     pub(super) finished: BTreeSet<u64>,
     /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
@@ -60,7 +62,9 @@ impl Worker {
             leases: BTreeMap::new(),
             begun: BTreeMap::new(),
             jobs: BTreeSet::new(),
-            computed: Computed::default(),
+            splits_done: 0,
+            rows_done: 0,
+            rows_shared: 0,
             finished: BTreeSet::new(),
             failed: Vec::new(),
             serves: None,

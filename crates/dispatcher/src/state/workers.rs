@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
-use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeatReply, worker_event};
+use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
 
 use super::consumer::Death;
 use super::worker::Worker;
-use super::{Computed, Effect, SessionId, State, revoke_event};
+use super::{Effect, SessionId, State, revoke_event};
 use crate::records::{Grant, Position, SplitKey, Update};
 
 impl State {
@@ -101,15 +101,16 @@ impl State {
         &mut self,
         now: Ticks,
         session: SessionId,
-        computed: Computed,
-        finished: Vec<u64>,
+        said: &WorkerHeartbeat,
         out: &mut Vec<Effect>,
     ) {
         // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
         let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
         let Some(worker) = self.heard_worker(now, session) else { return };
-        worker.computed = computed;
-        let finished: BTreeSet<_> = finished.into_iter().filter(|token| worker.leases.contains_key(token)).collect();
+        (worker.splits_done, worker.rows_done, worker.rows_shared) =
+            (said.splits_done, said.rows_done, said.rows_shared);
+        let finished: BTreeSet<_> =
+            said.finished.iter().copied().filter(|token| worker.leases.contains_key(token)).collect();
         let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
         let new: Vec<_> = finished.difference(&worker.finished).copied().collect();
         worker.finished = finished;
@@ -155,6 +156,7 @@ impl State {
             out.push(Effect::End(session, Error::unavailable(format!("this worker was silent for {silent:.1} s"))));
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
+        self.forget_caching(id);
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
             self.leave(key, token, out);

@@ -1,11 +1,13 @@
 //! `Parquet` and `Arrow`: a group of rows is a block, decoded once and kept while it fits. Threads that want the same
 //! group share its columns out among them, where these are read one by one.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, RowId, Schema};
 
@@ -134,7 +136,7 @@ impl<F: Grouped> Groups<F> {
             // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
             let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
             match &decoded {
-                Ok(columns) => groups.put(block, columns.iter().map(|c| c.get_array_memory_size()).sum(), group),
+                Ok(columns) => groups.put(block, memory_of(columns), group),
                 Err(_) => groups.remove(block),
             }
         }
@@ -153,6 +155,20 @@ impl<F: Grouped> Groups<F> {
         let chunk = located::<F>(&schema, uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?;
         Ok(chunk.columns().to_vec())
     }
+}
+
+/// Returns the bytes that columns hold: memory that several share, as those of an Arrow record batch do, counts once.
+fn memory_of(columns: &[ArrayRef]) -> usize {
+    fn add(data: &ArrayData, held: &mut HashMap<usize, usize>) {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        for buffer in data.buffers().iter().chain(nulls) {
+            held.insert(buffer.data_ptr().as_ptr() as usize, buffer.capacity());
+        }
+        data.child_data().iter().for_each(|child| add(child, held));
+    }
+    let mut held = HashMap::new();
+    columns.iter().for_each(|column| add(&column.to_data(), &mut held));
+    held.values().sum()
 }
 
 /// Makes one batch of several.

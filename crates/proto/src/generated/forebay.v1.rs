@@ -339,6 +339,18 @@ pub struct WorkerHeartbeat {
     /// Of rows_done, those that another job with the same samples had computed.
     #[prost(uint64, tag = "5")]
     pub rows_shared: u64,
+    /// What it keeps of jobs with cache() or autocache(), where that is another than it said last.
+    #[prost(message, repeated, tag = "6")]
+    pub caching: ::prost::alloc::vec::Vec<Caching>,
+}
+/// What a worker keeps of a job.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Caching {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    /// JSON: what is kept, why, the figures, and what was found.
+    #[prost(string, tag = "2")]
+    pub json: ::prost::alloc::string::String,
 }
 /// Time that threads spent on a job, and the rows of splits that came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -479,6 +491,18 @@ pub struct JobStatus {
     /// The oldest first.
     #[prost(message, repeated, tag = "11")]
     pub decisions: ::prost::alloc::vec::Vec<ScaleDecision>,
+    /// What workers keep of it.
+    #[prost(message, repeated, tag = "12")]
+    pub caching: ::prost::alloc::vec::Vec<WorkerCaching>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkerCaching {
+    /// Hexadecimal.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    /// As in Caching.
+    #[prost(string, tag = "2")]
+    pub json: ::prost::alloc::string::String,
 }
 /// One decision on how many workers a job gets. One that says the same as the one before is not kept.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

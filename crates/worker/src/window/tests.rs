@@ -50,7 +50,9 @@ fn of_many_threads_one_computes_each_chunk_and_all_have_it() {
                     Taken::Chunk(chunk) => break values(&chunk),
                     Taken::Flying => assert!(member.wait(SPLIT, index), "nobody is late"),
                     // Every fifth is given up by whoever has it first.
-                    Taken::Mine(flight) if index % 5 == 0 && computed.fetch_add(1, Relaxed) % 2 == 0 => drop(flight),
+                    Taken::Mine(flight) if index % 5 == 0 && computed.fetch_add(1, Relaxed).is_multiple_of(2) => {
+                        drop(flight)
+                    }
                     Taken::Mine(flight) => {
                         computed.fetch_add(1, Relaxed);
                         let own = chunk(index as i8, 8);

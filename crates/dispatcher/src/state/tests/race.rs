@@ -86,7 +86,8 @@ fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
     let finishes = |world: &mut World, i: usize| {
         let session = world.workers[i].session.expect("connected");
         let finished = world.workers[i].held.keys().copied().collect();
-        world.input(Input::WorkerHeartbeat { session, computed: Computed::default(), finished, spent: Vec::new() });
+        let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
+        world.input(Input::WorkerHeartbeat { session, said });
         world.flush();
     };
     for winner in 0..2 {

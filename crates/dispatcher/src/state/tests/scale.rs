@@ -1,7 +1,7 @@
 //! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's way.
 
 use forebay_policy::scaling::Policy;
-use forebay_proto::Spent;
+use forebay_proto::{Caching, Spent};
 
 use super::*;
 use crate::options::Scaling;
@@ -20,8 +20,8 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
             compute_us: batches * 80_000 / workers as u64,
             rows: batches / workers as u64,
         });
-        let (finished, spent) = (Vec::new(), spent.collect());
-        world.input(Input::WorkerHeartbeat { session, computed: Computed::default(), finished, spent });
+        let said = WorkerHeartbeat { spent: spent.collect(), ..WorkerHeartbeat::default() };
+        world.input(Input::WorkerHeartbeat { session, said });
     }
     for &r in readers {
         let session = world.readers[r].session.expect("connected");
@@ -62,17 +62,23 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
     world.attach(0, 0, 3);
     let job = world.readers[0].key.0;
     let session = world.workers[1].session.expect("connected");
-    let beat = |job| Input::WorkerHeartbeat {
-        session,
-        computed: Computed::default(),
-        finished: Vec::new(),
-        spent: vec![Spent { job, compute_us: 7, rows: 1 }],
+    let beat = |job| {
+        let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
+        let caching = vec![Caching { job, json: "{}".to_owned() }];
+        Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, caching, ..WorkerHeartbeat::default() } }
     };
     world.input(beat(job));
     assert_eq!(world.state.spent_us, 7);
     world.input(beat(world.readers[3].key.0));
     world.input(beat(999));
     assert_eq!(world.state.spent_us, 7);
+    let told =
+        |world: &World| world.state.list_jobs(world.now, None, "").iter().map(|j| j.caching.len()).sum::<usize>();
+    assert_eq!(told(&world), 1, "nor what it keeps of it");
+    world.workers[1].session = None;
+    world.input(Input::WorkerGone { session });
+    world.pass(Duration::from_secs(6), Some(1));
+    assert_eq!(told(&world), 0, "with it, what it kept is gone");
 }
 
 #[test]

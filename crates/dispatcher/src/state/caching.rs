@@ -1,0 +1,42 @@
+//! What workers keep of jobs with `cache()` or `autocache()`, as they said it last: for people. Nothing is decided on it here.
+//!
+//! Bounds: one text of at most [`JSON_BYTES_MAX`] for each job and worker that is connected.
+
+use std::sync::Arc;
+
+use forebay_core::WorkerId;
+use forebay_proto::{Caching, WorkerCaching};
+
+use super::{Job, SessionId, State};
+
+/// The longest text that is taken.
+const JSON_BYTES_MAX: usize = 64 << 10;
+
+impl State {
+    /// Takes what a worker says of jobs that it computes for.
+    pub(super) fn note_caching(&mut self, session: SessionId, said: &[Caching]) {
+        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(worker) = self.workers.get(&id) else { return };
+        for caching in said.iter().filter(|caching| caching.json.len() <= JSON_BYTES_MAX) {
+            if let Some(job) = self.jobs.get_mut(&caching.job).filter(|job| worker.serves(&job.record.tenant)) {
+                job.caching.insert(id, Arc::from(caching.json.as_str()));
+            }
+        }
+    }
+
+    /// A worker is gone, and with it what it kept in memory.
+    pub(super) fn forget_caching(&mut self, id: WorkerId) {
+        self.jobs.values_mut().for_each(|job| drop(job.caching.remove(&id)));
+    }
+}
+
+impl Job {
+    /// Returns what workers keep of it.
+    pub(super) fn caching(&self) -> Vec<WorkerCaching> {
+        let told = |(id, json): (&WorkerId, &Arc<str>)| WorkerCaching {
+            worker: format!("{:032x}", id.0),
+            json: json.to_string(),
+        };
+        self.caching.iter().map(told).collect()
+    }
+}
