@@ -142,6 +142,7 @@ class ServiceClient:
         consumers: int,
         even: bool | None,
         coordinated: bool,
+        weight: int,
         budget: int | float,
         state: str | None,
     ) -> NativeIterator: ...

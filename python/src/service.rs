@@ -109,7 +109,7 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, budget, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, budget, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -122,6 +122,7 @@ impl ServiceClient {
         consumers: u32,
         even: Option<bool>,
         coordinated: bool,
+        weight: u32,
         budget: ErrorBudget,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
@@ -131,7 +132,7 @@ impl ServiceClient {
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
-        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated };
+        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated, weight };
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();

@@ -34,6 +34,8 @@ pub struct JobSpec {
     pub even: Option<bool>,
     /// Whether all readers get batches of the same bucket at each step. Default: false.
     pub coordinated: bool,
+    /// How much of the workers it gets beside other jobs that want more than there is: 1 to 1000. Default: 1.
+    pub weight: u32,
 }
 
 /// A job that the dispatcher has recorded.
@@ -122,6 +124,7 @@ pub(crate) fn open(
         consumers: spec.consumers,
         even: Deal::choose(&stages, spec.consumers, spec.even, spec.coordinated).even,
         coordinated: spec.coordinated,
+        weight: spec.weight,
     };
     let definition = ask_again(service, &request, progress, poll)?;
     // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.

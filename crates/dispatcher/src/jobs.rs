@@ -19,6 +19,8 @@ use crate::tenant::Tenant;
 
 const NAME_BYTES_MAX: usize = 200;
 const CONSUMERS_MAX: u32 = 1 << 16;
+/// The most that a job weighs.
+const WEIGHT_MAX: u32 = 1000;
 /// Sources that are indexed together; others wait.
 const INDEXING_MAX: usize = 4;
 
@@ -108,6 +110,9 @@ fn check_request(request: &OpenJobRequest) -> Result<()> {
     if request.consumers == 0 || request.consumers > CONSUMERS_MAX {
         return Err(Error::invalid(format!("a job has 1 to {CONSUMERS_MAX} consumers, not {}", request.consumers)));
     }
+    if request.weight > WEIGHT_MAX {
+        return Err(Error::invalid(format!("a job weighs 1 to {WEIGHT_MAX}, not {}", request.weight)));
+    }
     Ok(())
 }
 
@@ -179,6 +184,7 @@ fn prepare(
         index: index.0,
         even: request.even,
         coordinated: request.coordinated,
+        weight: request.weight.max(1),
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),

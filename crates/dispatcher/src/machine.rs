@@ -231,6 +231,7 @@ mod tests {
             index: text(),
             even: false,
             coordinated: false,
+            weight: 1,
             cancelled: false,
             tenant: text(),
             key: JobKey::default(),

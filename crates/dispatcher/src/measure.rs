@@ -145,6 +145,7 @@ impl Running {
             consumers: 1,
             even: false,
             coordinated: false,
+            weight: 1,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();

@@ -58,6 +58,9 @@ pub(crate) struct JobRecord {
     pub(crate) coordinated: bool,
     #[serde(default)]
     pub(crate) cancelled: bool,
+    /// How much of the workers it gets beside others.
+    #[serde(default = "weight")]
+    pub(crate) weight: u32,
     /// Whose it is.
     #[serde(default)]
     pub(crate) tenant: String,
@@ -92,8 +95,14 @@ impl JobRecord {
             tenant: self.tenant.clone(),
             key: self.key.to_vec(),
             coordinated: self.coordinated,
+            weight: self.weight,
         }
     }
+}
+
+/// What a job weighs that says nothing of it.
+fn weight() -> u32 {
+    1
 }
 
 /// Who holds a split, and under which fencing token.

@@ -149,6 +149,7 @@ impl Dispatcher {
             index: definition.index.clone(),
             even: definition.even,
             coordinated: definition.coordinated,
+            weight: definition.weight.max(1),
             cancelled: false,
             tenant: String::new(),
             key: JobKey::default(),

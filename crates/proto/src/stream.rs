@@ -3,13 +3,13 @@
 use crate::JobDefinition;
 
 /// What the samples of a job follow from: pipeline, source, seed, how its epochs are dealt, and whose it is. Jobs of one stream may
-/// differ in their names and in how many epochs they read.
+/// differ in their names, in how many epochs they read and in what they weigh.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Stream(JobDefinition);
 
 impl Stream {
     /// Returns the stream of a job.
     pub fn of(job: &JobDefinition) -> Self {
-        Self(JobDefinition { job: 0, name: String::new(), epochs: 0, key: Vec::new(), ..job.clone() })
+        Self(JobDefinition { job: 0, name: String::new(), epochs: 0, key: Vec::new(), weight: 0, ..job.clone() })
     }
 }

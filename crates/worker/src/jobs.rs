@@ -42,6 +42,8 @@ pub(crate) struct Prepared {
     pub(crate) member: Member,
     /// Where its chunks are made.
     pub(crate) memory: Memory,
+    /// What it weighs beside other jobs.
+    pub(crate) weight: u32,
 }
 
 struct State<P> {
@@ -168,13 +170,13 @@ pub(crate) async fn prepare(
     let join = || window.join(Stream::of(definition));
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
-        match open(&stages, &plan, &index, &environment, join()).await {
+        match open(&stages, &plan, &index, &environment, join(), definition.weight).await {
             Err(e) if e.kind() == ErrorKind::Unavailable => tokio::time::sleep(pause).await,
             done => return done,
         }
         pause *= 2;
     }
-    open(&stages, &plan, &index, &environment, join()).await
+    open(&stages, &plan, &index, &environment, join(), definition.weight).await
 }
 
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
@@ -198,6 +200,7 @@ async fn open(
     index: &Option<SourceIndex>,
     environment: &Environment,
     member: Member,
+    weight: u32,
 ) -> Result<Arc<Prepared>> {
     let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
     let open = move || {
@@ -207,7 +210,7 @@ async fn open(
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
-        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory }))
+        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory, weight }))
     };
     match tokio::task::spawn_blocking(open).await {
         Ok(done) => done,

@@ -2,7 +2,7 @@
 //!
 //! Start-time fair queueing (Goyal, Vin and Cheng, 1996): every reader has the time that was spent on it; the one with the
 //! least is next, and one that comes anew begins where the others are, so that it neither waits for what they have queued
-//! nor makes up for time when it asked for nothing. What a piece of work takes is charged when it begins, as much as the
+//! nor makes up for time when it asked for nothing. Time counts the less the more a reader's job weighs. What a piece of work takes is charged when it begins, as much as the
 //! last one took, and put right when it ends. Bounds: a line lives only while it has entries.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +16,9 @@ const FIRST: Duration = Duration::from_millis(1);
 
 struct Waiting<T> {
     entries: VecDeque<T>,
+    /// What its job weighs.
+    weight: u32,
+    /// The time that was spent on it, for its weight.
     spent: Duration,
     /// What the last piece took.
     last: Duration,
@@ -42,9 +45,9 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Adds an entry at the end of its line; with `first`, at its front.
-    pub(crate) fn push(&mut self, line: Line, entry: T, first: bool) {
-        let new = || Waiting { entries: VecDeque::new(), spent: self.now, last: FIRST };
+    /// Adds an entry at the end of its line, whose job weighs `weight`; with `first`, at its front.
+    pub(crate) fn push(&mut self, line: Line, weight: u32, entry: T, first: bool) {
+        let new = || Waiting { entries: VecDeque::new(), weight: weight.max(1), spent: self.now, last: FIRST };
         let entries = &mut self.lines.entry(line).or_insert_with(new).entries;
         if first { entries.push_front(entry) } else { entries.push_back(entry) }
     }
@@ -57,7 +60,7 @@ impl<T> Turns<T> {
             let waiting = self.lines.get_mut(&line)?;
             if let Some(piece) = take(&mut waiting.entries) {
                 self.now = waiting.spent;
-                waiting.spent += waiting.last;
+                waiting.spent += waiting.last / waiting.weight;
                 return Some((piece, Turn { line, charged: waiting.last }));
             }
             self.lines.remove(&line);
@@ -67,7 +70,7 @@ impl<T> Turns<T> {
     /// The piece has ended.
     pub(crate) fn end(&mut self, turn: Turn, took: Duration) {
         if let Some(waiting) = self.lines.get_mut(&turn.line) {
-            waiting.spent = (waiting.spent + took).saturating_sub(turn.charged);
+            waiting.spent = (waiting.spent + took / waiting.weight).saturating_sub(turn.charged / waiting.weight);
             waiting.last = took;
         }
     }
@@ -93,9 +96,9 @@ mod tests {
     #[test]
     fn a_reader_that_comes_later_does_not_wait_for_what_others_have_queued() {
         let mut turns = Turns::default();
-        (0..100).for_each(|_| turns.push((1, 0), 10, false));
+        (0..100).for_each(|_| turns.push((1, 0), 1, 10, false));
         assert_eq!(serve(&mut turns, 5), [1; 5]);
-        (0..3).for_each(|_| turns.push((2, 0), 10, false));
+        (0..3).for_each(|_| turns.push((2, 0), 1, 10, false));
         let order = serve(&mut turns, 6);
         assert_eq!(order.iter().filter(|&&line| line == 2).count(), 3, "{order:?}");
         assert!(order[..2].contains(&2), "{order:?}");
@@ -104,14 +107,21 @@ mod tests {
     #[test]
     fn time_is_shared_not_pieces_and_entries_of_a_line_keep_their_order() {
         let mut turns = Turns::default();
-        (0..40).for_each(|_| turns.push((1, 0), 30, false));
-        (0..400).for_each(|_| turns.push((2, 0), 3, false));
+        (0..40).for_each(|_| turns.push((1, 0), 1, 30, false));
+        (0..400).for_each(|_| turns.push((2, 0), 1, 3, false));
         let order = serve(&mut turns, 110);
         let [slow, fast] = [1, 2].map(|line| order.iter().filter(|&&l| l == line).count());
         assert!((8..=12).contains(&slow) && slow + fast == 110, "{slow} {fast}");
+        // With three times the weight, it has three times the time.
         let mut turns = Turns::default();
-        [3, 4].into_iter().for_each(|entry| turns.push((1, 0), entry, false));
-        turns.push((1, 0), 2, true);
+        (0..400).for_each(|_| turns.push((1, 0), 3, 10, false));
+        (0..400).for_each(|_| turns.push((2, 0), 1, 10, false));
+        let order = serve(&mut turns, 100);
+        let heavy = order.iter().filter(|&&l| l == 1).count();
+        assert!((74..=76).contains(&heavy), "{heavy}");
+        let mut turns = Turns::default();
+        [3, 4].into_iter().for_each(|entry| turns.push((1, 0), 1, entry, false));
+        turns.push((1, 0), 1, 2, true);
         let taken: Vec<u32> = std::iter::from_fn(|| turns.next(VecDeque::pop_front).map(|(e, _)| e)).collect();
         assert_eq!(taken, [2, 3, 4]);
         assert!(turns.lines.is_empty());

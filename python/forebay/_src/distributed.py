@@ -29,6 +29,7 @@ class Distributed:
         consumers: tuple[int, int],
         even: bool | None,
         coordinated: bool,
+        weight: int,
         tolerance: Tolerance,
     ) -> None:
         if not job:
@@ -36,7 +37,7 @@ class Distributed:
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
-        self.coordinated = coordinated
+        self.coordinated, self.weight = coordinated, weight
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -70,6 +71,7 @@ class ServiceIteration:
             consumers=count,
             even=self.job.even,
             coordinated=self.job.coordinated,
+            weight=self.job.weight,
             budget=self.job._tolerance.budget,
             state=state,
         )

@@ -117,8 +117,16 @@ impl Cluster {
 
     pub fn open(&self, name: &str, graph: &Graph, epochs: u64, consumers: u32) -> Result<OpenedJob> {
         let (name, graph) = (name.to_owned(), graph.clone());
-        let spec =
-            JobSpec { name, graph, seed: SEED, epochs: Some(epochs), consumers, even: Some(false), coordinated: false };
+        let spec = JobSpec {
+            name,
+            graph,
+            seed: SEED,
+            epochs: Some(epochs),
+            consumers,
+            even: Some(false),
+            coordinated: false,
+            weight: 1,
+        };
         self.service().open_job(&spec, &|_: &BlobId| Some(BLOB.into()), &mut |_, _| {}, &mut patient())
     }
 

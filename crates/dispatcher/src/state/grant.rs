@@ -1,10 +1,11 @@
 //! Who gets what: splits in their order, consumers in turn, workers by how little they hold.
 //!
-//! Fair: of the readers that could use a split, the one with the fewest leases is served first, so a slow reader
-//! cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
+//! Fair: of the readers that could use a split, the one with the fewest leases for what its job weighs is served first, so a slow
+//! reader cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
 //! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
 //! for longer and longer, while there are others. One that is slow comes after all others (see `race`).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -19,6 +20,41 @@ use crate::records::{ConsumerKey, Grant, Position, Update};
 
 /// Half the pause before a split is tried again at the only worker there is; each next one is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);
+
+/// What a consumer has, for what its job weighs: the least first.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    leases: u64,
+    weight: u32,
+}
+
+impl Share {
+    fn more(self) -> Self {
+        Self { leases: self.leases + 1, ..self }
+    }
+}
+
+impl Ord for Share {
+    /// By leases / weight. Of equals, who weighs more is served first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (ours, theirs) = (self.leases * u64::from(other.weight), other.leases * u64::from(self.weight));
+        ours.cmp(&theirs).then(other.weight.cmp(&self.weight))
+    }
+}
+
+impl PartialOrd for Share {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Share {}
 
 /// Workers with room, those that hold least first.
 type Room = BTreeSet<(usize, WorkerId)>;
@@ -38,7 +74,7 @@ impl State {
         }
         let mut ready = self.ready();
         let mut reserved = self.reserved();
-        while let Some((leases, key)) = ready.pop_first() {
+        while let Some((share, key)) = ready.pop_first() {
             let Some((position, worker)) = self.pick(now, key, &room, &reserved) else { continue };
             room.remove(&worker);
             if self.is_suspect(key, position) {
@@ -53,17 +89,17 @@ impl State {
             if room.is_empty() {
                 return;
             }
-            ready.insert((leases + 1, key));
+            ready.insert((share.more(), key));
         }
     }
 
-    /// Returns the consumers that are read, those with the fewest leases first.
-    fn ready(&self) -> BTreeSet<(usize, ConsumerKey)> {
-        let consumer =
-            |id: u64, i: usize, c: &Consumer| Some((c.leases().len(), (id, i as u32))).filter(|_| c.reader.is_some());
+    /// Returns the consumers that are read, those with the fewest leases for what their jobs weigh first.
+    fn ready(&self) -> BTreeSet<(Share, ConsumerKey)> {
         let of_job = |(id, job): (&u64, &super::Job)| {
-            let id = *id;
-            job.consumers.iter().enumerate().filter_map(move |(i, c)| consumer(id, i, c)).collect::<Vec<_>>()
+            let (id, weight) = (*id, job.record.weight.max(1));
+            let share = move |c: &Consumer| Share { leases: c.leases().len() as u64, weight };
+            let read = job.consumers.iter().enumerate().filter(|(_, c)| c.reader.is_some());
+            read.map(move |(i, c)| (share(c), (id, i as u32))).collect::<Vec<_>>()
         };
         self.jobs.iter().flat_map(of_job).collect()
     }

@@ -165,8 +165,8 @@ fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
     })
 }
 
-/// What a job would have: what is wanted for it, or all that there is while that is not known. All jobs count the same.
+/// What a job would have: what is wanted for it, or all that there is while that is not known.
 fn claim(job: &Job, crews: &HashMap<Option<Arc<str>>, Crew>) -> Claim {
     let all = || crew_of(crews, &job.record.tenant).workers;
-    Claim { wanted: job.scale.wanted.unwrap_or_else(all), weight: 1.0 }
+    Claim { wanted: job.scale.wanted.unwrap_or_else(all), weight: job.record.weight.into() }
 }

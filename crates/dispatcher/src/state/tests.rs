@@ -57,6 +57,7 @@ fn record(job: usize) -> JobRecord {
         index: String::new(),
         even: false,
         coordinated: false,
+        weight: 1,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),
@@ -514,4 +515,24 @@ fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
     world.pass(Duration::from_millis(500), None);
     go_on(&mut world);
     assert!(!held(&world).is_empty(), "there is no other");
+}
+
+#[test]
+fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
+    let mut world = World::new();
+    // Another pipeline, so that they share no work.
+    let (name, graph) = ("heavy".to_owned(), "another".to_owned());
+    world.create(JobRecord { name, graph, weight: 3, ..record(TWIN_OF) });
+    world.hello(0);
+    world.attach(ENDLESS, 0, 100);
+    world.attach(TWIN, 0, 100);
+    let session = world.workers[0].session.expect("connected");
+    let leases = |world: &World, reader: usize| {
+        world.state.consumer(world.readers[reader].key).expect("a reader's").leases().len()
+    };
+    for splits in [4, 8, 20] {
+        world.input(Input::Want { session, splits });
+        assert_eq!(leases(&world, TWIN), 3 * leases(&world, ENDLESS));
+    }
+    assert_eq!(leases(&world, ENDLESS), 8);
 }

@@ -200,6 +200,7 @@ pub(crate) mod tests {
             index: "an index".to_owned(),
             even: true,
             coordinated: true,
+            weight: 3,
             cancelled: false,
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),

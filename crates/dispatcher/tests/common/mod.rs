@@ -90,6 +90,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         consumers,
         even: false,
         coordinated: false,
+        weight: 1,
     })
 }
 

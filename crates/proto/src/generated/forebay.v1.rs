@@ -58,6 +58,9 @@ pub struct OpenJobRequest {
     /// Whether the readers get batches of the same bucket at each step.
     #[prost(bool, tag = "8")]
     pub coordinated: bool,
+    /// How much of the workers it gets beside other jobs; 0 says nothing, which is 1.
+    #[prost(uint32, tag = "9")]
+    pub weight: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -116,6 +119,9 @@ pub struct JobDefinition {
     /// 16 bytes that a ticket must carry, so that only the tenant's readers are served; empty asks for none.
     #[prost(bytes = "vec", tag = "13")]
     pub key: ::prost::alloc::vec::Vec<u8>,
+    /// How much of a worker's time it gets beside other jobs.
+    #[prost(uint32, tag = "14")]
+    pub weight: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {

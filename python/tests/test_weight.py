@@ -1,0 +1,43 @@
+"""What a job weighs: how much of the workers' time it gets beside others."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import forebay as fb
+import pytest
+from forebay.errors import InvalidPipelineError
+
+BATCHES = 120
+
+
+def toil(batch):
+    time.sleep(0.01)
+    return {"x": batch["id"]}
+
+
+def pipeline(rows: int) -> fb.Dataset:
+    return fb.range(rows).batch(10).map(toil, schema={"x": "int64"}, writes=["x"])
+
+
+def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_short():
+    # Long enough to end after the other.
+    light, heavy = pipeline(100 * BATCHES), pipeline(10 * BATCHES)
+    with fb.up(workers=1, threads=1) as service, ThreadPoolExecutor(1) as pool:
+        lights = light.distribute(service, job="light").iter()
+        next(lights)
+        ended = pool.submit(lambda: sum(1 for _ in heavy.distribute(service, job="heavy", weight=3)))
+        taken = 0
+        while not ended.done():
+            next(lights)
+            taken += 1
+        assert ended.result() == BATCHES
+    # A third, give or take what each had ahead.
+    assert BATCHES / 6 < taken < BATCHES * 2 / 3, taken
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1001, 1.5, "much"])
+def test_a_weight_that_is_none_is_refused_where_it_was_written(weight):
+    with pytest.raises(InvalidPipelineError, match="distribute: weight"):
+        pipeline(10).distribute("forebay://127.0.0.1:1", job="x", weight=weight)
