@@ -24,7 +24,8 @@ struct Golden {
 }
 
 /// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written today.
-const GOLDEN: [(&str, u64); 3] = [("etcd-v1", 1), ("etcd-v1-tenants", 1), ("etcd-v1-coordinated", 1)];
+const GOLDEN: [(&str, u64); 4] =
+    [("etcd-v1", 1), ("etcd-v1-tenants", 1), ("etcd-v1-coordinated", 1), ("etcd-v1-weight", 1)];
 const NEWEST: &str = GOLDEN[GOLDEN.len() - 1].0;
 
 fn golden(name: &str) -> PathBuf {
@@ -61,7 +62,11 @@ async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> R
         let job = expected.jobs.values().next().ok_or_else(|| Error::data("no job"))?;
         let first = name == GOLDEN[0].0;
         assert_eq!((meta.format, job.tenant == "a-tenant", job.key.is_none()), (format, !first, first), "{name}");
-        assert_eq!(job.coordinated, name == NEWEST, "{name}");
+        assert_eq!(
+            (job.coordinated, job.weight),
+            (["etcd-v1-coordinated", NEWEST].contains(&name), if name == NEWEST { 3 } else { 1 }),
+            "{name}"
+        );
         for gone in keys.keys().filter(|key| *key != "forebay/meta") {
             let mut rest = keys.clone();
             rest.remove(gone);
