@@ -123,7 +123,9 @@ mod tests {
         assert!(seam(vec![decode(), crop(), CACHE, double("twice")]).is_none(), "no image op behind it");
         let cast = Op::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8)] };
         assert!(seam(vec![decode(), CACHE, cast, crop()]).is_none(), "an op on the image is between");
-        let some = Op::FilterExpr { predicate: Expr::Col { name: "label".to_owned() } };
+        let label = Box::new(Expr::Col { name: "label".to_owned() });
+        let predicate = Expr::Binary { op: Binary::Eq, left: label, right: Box::new(Expr::Int { value: 0 }) };
+        let some = Op::FilterExpr { predicate };
         assert!(
             seam(vec![decode(), CACHE, some, crop()]).is_none(),
             "whether a broken picture is told of would change"

@@ -224,7 +224,9 @@ impl Previous {
             let load = self.windows.iter().map(|w| w.figures.load()).sum::<f64>() / MANY as f64;
             let is_less = load * SLACK < self.based.0;
             let needed = limits.clamp(count_of(load * (1.0 + MARGIN) / self.efficiency));
-            if is_less && needed < wanted && !self.is_shared {
+            // Where it was tried, the load must be less than it was then.
+            let was_too_few = self.too_few.is_some_and(|mark| needed <= mark.workers && load * SLACK >= mark.load);
+            if is_less && needed < wanted && !self.is_shared && !was_too_few {
                 return self.change(limits, needed, PROBES_MAX - 1, &figures, Reason::Fewer { load });
             }
         }
