@@ -1,11 +1,12 @@
-//! The cache of this process: opened when a pipeline with `cache()` or `autocache()` runs here first, and shared by all that do.
+//! The cache of this process: opened when a pipeline with `cache()` or `autocache()`, or of remote files whose bytes are kept,
+//! runs here first, and shared by all that do.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_exec::Keeping;
-use forebay_plan::Graph;
+use forebay_exec::{Keeping, reads_remote};
+use forebay_plan::{Graph, Source};
 use forebay_server::CacheConfig;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
@@ -18,25 +19,42 @@ const FLUSH_MAX: Duration = Duration::from_secs(10);
 /// The cache with what was found out of pipelines, and the process that opened it.
 static CACHE: Mutex<Option<(u32, Keeping)>> = Mutex::new(None);
 
-/// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`. To be called without the GIL.
+/// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`, or the bytes of its files. To be called without the
+/// GIL.
 ///
 /// # Errors
-/// Invalid when a `FOREBAY_CACHE_*` variable is no size.
+/// Invalid when a `FOREBAY_CACHE_*` variable is not what it should be.
 pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
-    if !graph.nodes().iter().any(|node| node.op.keeps_rows()) {
+    match graph.nodes().iter().any(|node| node.op.keeps_rows()) {
+        true => open(&CacheConfig::from_env()?).map(Some),
+        false => keeping_bytes(graph.source()),
+    }
+}
+
+/// Returns where the bytes of a source's files are kept, if they are remote and a folder is named. To be called without the GIL.
+///
+/// # Errors
+/// As [`keeping`].
+pub(crate) fn keeping_bytes(source: &Source) -> Result<Option<Keeping>> {
+    if !reads_remote(source) {
         return Ok(None);
     }
+    let config = CacheConfig::from_env()?;
+    config.keeps_sources().then(|| open(&config)).transpose()
+}
+
+fn open(config: &CacheConfig) -> Result<Keeping> {
     let mut cache = lock(&CACHE);
     let process = std::process::id();
     if let Some((owner, keeping)) = &*cache
         && *owner == process
     {
-        return Ok(Some(keeping.clone()));
+        return Ok(keeping.clone());
     }
-    let opened = Keeping::new(CacheConfig::from_env()?.open(&warn)?);
+    let opened = Keeping::new(config.open(&warn)?);
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace((process, opened.clone())));
-    Ok(Some(opened))
+    Ok(opened)
 }
 
 /// Writes what a later process would find, before this one ends.

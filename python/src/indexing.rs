@@ -5,13 +5,17 @@ use std::sync::Mutex;
 
 use forebay_cli::Progress;
 use forebay_core::Result;
-use forebay_io::SourceIndex;
+use forebay_exec::Nearby;
+use forebay_io::{ReadThrough, SourceIndex};
 use forebay_plan::Source;
 
-/// Indexes a source, as a dispatcher does: what is planned here is planned there.
+/// Indexes a source, as a dispatcher does: what is planned here is planned there. What is read of remote files on the way is kept
+/// where their bytes are.
 pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let cache = cache_folder();
+    let (cache, kept) = (cache_folder(), crate::cache::keeping_bytes(source)?);
+    let near = kept.and_then(|kept| Nearby::open(source, 0, &kept.cache));
+    let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     let line = progress_line();
     // `progress` is called on this thread alone, but has to be shareable.
     let poll = Mutex::new(Polled(poll));
@@ -22,7 +26,7 @@ pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Re
             Err(_) => Ok(()),
         }
     };
-    forebay_io::index(source, counted, cache.as_deref(), threads, &progress)
+    forebay_io::index(source, counted, cache.as_deref(), near, threads, &progress)
 }
 
 /// The line that shows how far indexing is, here or at a dispatcher.

@@ -39,9 +39,9 @@ impl Iteration {
     }
 
     /// What is kept in this process; a service's workers keep what theirs do.
-    fn caching(&self) -> Option<String> {
+    fn stats(&self) -> Option<String> {
         match self {
-            Iteration::Local(stream) => stream.caching(),
+            Iteration::Local(stream) => Some(stream.stats()),
             Iteration::Service(_) => None,
         }
     }
@@ -149,10 +149,10 @@ impl NativeIterator {
         serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
-    /// What is kept of the pipeline in this process and why, as JSON.
-    fn caching(&self, py: Python<'_>) -> Option<String> {
+    /// What is kept of the pipeline and of its files in this process, and why, as JSON.
+    fn stats(&self, py: Python<'_>) -> Option<String> {
         // Without the GIL: whoever holds the iteration may be waiting for it.
-        py.detach(|| lock(&self.inner.iteration).as_ref().and_then(Iteration::caching))
+        py.detach(|| lock(&self.inner.iteration).as_ref().and_then(Iteration::stats))
     }
 
     /// The epoch of the last delivery.

@@ -16,7 +16,7 @@ pub(crate) struct Up {
 #[pymethods]
 impl Up {
     #[staticmethod]
-    #[pyo3(signature = (workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk))]
+    #[pyo3(signature = (workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk, cache_source))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords, one by one")]
     fn start(
         py: Python<'_>,
@@ -28,13 +28,15 @@ impl Up {
         cache: Option<PathBuf>,
         cache_memory: Option<&str>,
         cache_disk: Option<&str>,
+        cache_source: Option<bool>,
     ) -> PyResult<Self> {
         let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
         let (policy, cache) = guard(py, || {
             let own = CacheConfig::from_env()?;
             let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
             let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
-            Ok((policy.parse::<Policy>()?, CacheConfig { folder: cache.or(own.folder), memory, disk }))
+            let (folder, source) = (cache.or(own.folder), cache_source.or(own.source));
+            Ok((policy.parse::<Policy>()?, CacheConfig { folder, memory, disk, source }))
         })?;
         let command = crate::cli::command(py)?;
         let options = UpOptions { workers, threads, state_dir, policy, cache, ..UpOptions::new(command) };

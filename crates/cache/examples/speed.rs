@@ -73,7 +73,7 @@ fn main() {
         measure("memory", &memory, width, rows, morsel);
         drop(memory);
         let folder = tempfile::tempdir().expect("a folder");
-        let disk = Disk { folder: folder.path().to_owned(), bytes: 4 << 30 };
+        let disk = Disk { folder: folder.path().to_owned(), bytes: 4 << 30, sources: false };
         let disk = Cache::open(&Options { memory: 0, disk: Some(disk) }).expect("opens");
         measure("disk", &disk, width, rows.min(1 << 19), morsel);
     }

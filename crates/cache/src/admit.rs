@@ -32,7 +32,7 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
         return None;
     }
     let wanted = needed(table, rows);
-    let to_disk = shared.disk().is_some_and(|tier| tier.wants(cell, wanted, shared.uses()));
+    let to_disk = shared.disk().is_some_and(|tier| tier.wants_rows(cell.key, wanted, shared.uses()));
     let granted = shared.reserve(cell, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
     // A part of the rows in memory and all on their way to the disk would be two copies.
@@ -68,9 +68,9 @@ pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[
 /// Sends rows that a filter removed to the disk.
 pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: Vec<Number>) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
-    if let Some(tier) = shared.disk().filter(|tier| tier.wants(cell, bytes, shared.uses())) {
+    if let Some(tier) = shared.disk().filter(|tier| tier.wants_rows(cell.key, bytes, shared.uses())) {
         // What is not written is found out again after a restart.
-        let _ = tier.queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers), bytes });
+        let _ = tier.queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers), bytes }, bytes);
     }
 }
 
@@ -84,7 +84,7 @@ impl Kept {
         let Some(tier) = shared.disk().filter(|_| self.to_disk) else { return };
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
         let message = Message { cell: cell.clone(), rows: Rows::Computed { id, segment: self.segment, kept }, bytes };
-        if tier.queue.push(message).is_err() {
+        if tier.queue.push(message, bytes).is_err() {
             add(&cell.counters.disk_refused, rows);
             if !kept {
                 write(&cell.index).drop_segment(id);
@@ -101,7 +101,7 @@ pub(crate) fn copy(cell: &Cell, table: &Table, rows: &[(Number, u32)], memory: &
 
 fn segment(shared: &Shared, cell: &Cell, table: &Table, rows: &[(Number, u32)], memory: &Memory) -> Arc<Segment> {
     let last_hit = Arc::new(LastHit::default());
-    last_hit.set(shared.passes(cell));
+    last_hit.set(shared.passes(cell.key));
     let numbers = rows.iter().map(|(number, _)| *number).collect();
     Arc::new(Segment { table: copy(cell, table, rows, memory), numbers, last_hit })
 }

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::disk::run;
+use crate::disk::{Tier, run};
+use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
+use crate::source::{self, Source};
 use crate::{PrefixKey, Stats};
 
 /// How much may be kept, and where.
@@ -30,6 +32,8 @@ pub struct Disk {
     /// The most bytes that the blocks in it take together. A block has a few KiB besides its rows: far below 1 MiB nothing is
     /// kept.
     pub bytes: u64,
+    /// Whether the bytes of remote files are kept in it, too.
+    pub sources: bool,
 }
 
 /// How long the rows that wait to be written are waited for when the cache is dropped. What is not written is computed again.
@@ -40,6 +44,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
+    keeps_sources: bool,
 }
 
 impl Cache {
@@ -49,12 +54,21 @@ impl Cache {
     /// What the system says when the folder can neither be made nor read, or there is no thread left.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
         let shared = Arc::new(Shared::open(options)?);
+        let keeps_sources = options.disk.as_ref().is_some_and(|disk| disk.sources);
         if shared.disk().is_some() {
-            let shared = shared.clone();
-            let write = move || shared.disk().into_iter().for_each(|tier| run(&shared, tier));
-            std::thread::Builder::new().name("forebay-cache".to_owned()).spawn(write)?;
+            spawn("forebay-cache", &shared, run)?;
         }
-        Ok(Arc::new(Self { shared }))
+        if keeps_sources {
+            spawn("forebay-pages", &shared, source::run)?;
+        }
+        Ok(Arc::new(Self { shared, keeps_sources }))
+    }
+
+    /// Returns remote files that are read through the folder; nothing where there is none, or it keeps no bytes of remote
+    /// files. `what` says where they are, for people: `s3://bucket/train/`. `bytes` is how much there is, 0 where that is
+    /// not known.
+    pub fn source(&self, what: &str, bytes: u64) -> Option<Arc<Source>> {
+        self.keeps_sources.then(|| Source::open(&self.shared, what, bytes))
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
@@ -63,9 +77,12 @@ impl Cache {
         Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
     }
 
-    /// Writes the rows that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
+    /// Writes the rows and pages that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
     pub fn flush(&self, limit: Duration) -> bool {
-        self.shared.disk().is_none_or(|tier| tier.queue.flush(limit))
+        let until = deadline(limit);
+        let rows = self.shared.disk().is_none_or(|tier| tier.queue.flush(limit));
+        let left = until.saturating_duration_since(Instant::now());
+        rows && (!self.keeps_sources || self.shared.sources().queue.flush(left))
     }
 
     /// Returns what is kept and how it was used since the cache was opened.
@@ -76,6 +93,17 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
+        if self.keeps_sources {
+            self.shared.sources().queue.close(CLOSE_WAIT);
+        }
         self.shared.disk().into_iter().for_each(|tier| tier.queue.close(CLOSE_WAIT));
     }
+}
+
+/// Starts a thread that writes to the disk.
+fn spawn(name: &str, shared: &Arc<Shared>, write: impl Fn(&Shared, &Tier) + Send + 'static) -> Result<()> {
+    let shared = shared.clone();
+    let run = move || shared.disk().into_iter().for_each(|tier| write(&shared, tier));
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    Ok(())
 }

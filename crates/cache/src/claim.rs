@@ -96,7 +96,7 @@ impl Claim {
         let (shared, cell) = (&prefix.shared, &prefix.cell);
         let table = Table::of(&cell.schema, computed.columns, computed.rows.len())?;
         if table.bytes() > 0 {
-            shared.computed(cell, computed.nanos, table.rows(), table.bytes() as u64);
+            shared.computed(cell.key, computed.nanos, table.rows(), table.bytes() as u64);
         }
         let rows = self.numbered(computed.rows);
         let kept = if self.flight.is_overtaken() {
@@ -211,7 +211,7 @@ impl Pending {
             }
         }
         add(&cell.counters.shared, all - left.len());
-        let passes = self.prefix.shared.passes(cell);
+        let passes = self.prefix.shared.passes(cell.key);
         let asking = Asking { passes, memory, beyond: Beyond::Claim, until: Some(until), overdue };
         self.prefix.resolve(found, left, asking)
     }

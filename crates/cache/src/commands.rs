@@ -1,4 +1,4 @@
-//! A folder of blocks looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
+//! A folder of blocks, and of pages of remote files, looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
 //!
 //! Invariants: nothing is done to a folder that is no cache; only [`evict`] changes one, and it removes blocks alone.
 
@@ -10,14 +10,17 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
 use crate::PrefixKey;
-use crate::disk::{Folder, Head, Layout, Name, ReadAt, Reading, Trouble, Want, are_right, open};
+use crate::disk::{Folder, Head, Kind, Layout, Name, ReadAt, Reading, Trouble, Want, are_right, open};
+use crate::source;
 use crate::table::{Shape, shapes};
 
-/// What a folder has of a prefix.
+/// What a folder has of a prefix, or of a source of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// What it is found by.
     pub key: PrefixKey,
+    /// Whether it is a source: there are pages of its files, and no rows.
+    pub is_source: bool,
     /// What it is, for people; empty when no block could be read.
     pub what: String,
     /// Blocks, those that could not be read too.
@@ -28,6 +31,8 @@ pub struct Listed {
     pub rows: u64,
     /// Rows that a filter removed.
     pub without: u64,
+    /// Pages of remote files.
+    pub pages: u64,
     /// Blocks that could not be read.
     pub unreadable: u64,
     /// Blocks of another version, which are left alone.
@@ -54,6 +59,8 @@ pub struct Verified {
     pub blocks: u64,
     /// Their rows.
     pub rows: u64,
+    /// Their pages of remote files.
+    pub pages: u64,
     /// The other blocks.
     pub bad: Vec<Verdict>,
 }
@@ -76,6 +83,16 @@ fn blocks(root: &Path) -> Result<(Folder, Vec<(Name, u64)>)> {
     Ok((folder, contents.blocks))
 }
 
+/// Reads the head of a file of pages.
+fn source_head(folder: &Folder, name: &Name) -> Result<(File, source::Head), Trouble> {
+    let file = File::open(folder.path(name))?;
+    let head = source::Head::read(&file)?;
+    if head.source != name.prefix {
+        return Err(Trouble::Broken("it is not of its folder's source".to_owned()));
+    }
+    Ok((file, head))
+}
+
 fn head(folder: &Folder, name: &Name) -> Result<(File, Head, Layout), Trouble> {
     let file = File::open(folder.path(name))?;
     let (head, layout) = open(&file)?;
@@ -85,7 +102,7 @@ fn head(folder: &Folder, name: &Name) -> Result<(File, Head, Layout), Trouble> {
     Ok((file, head, layout))
 }
 
-/// Lists the prefixes of a folder, by key.
+/// Lists the prefixes and the sources of a folder, by key.
 ///
 /// # Errors
 /// What the system says when there is no such folder, or it cannot be read; not found when it is no cache.
@@ -98,16 +115,26 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
         let new = || {
             let in_use = locked.as_ref().map(|locked| folder.is_used_by_others(key, None, locked));
             let what = String::new();
-            Listed { key, what, blocks: 0, bytes: 0, rows: 0, without: 0, unreadable: 0, others: 0, in_use }
+            let is_source = name.kind == Kind::Pages;
+            let (rows, without, pages, unreadable, others) = (0, 0, 0, 0, 0);
+            Listed { key, is_source, what, blocks: 0, bytes: 0, rows, without, pages, unreadable, others, in_use }
         };
         let listed = prefixes.entry(key).or_insert_with(new);
         (listed.blocks, listed.bytes) = (listed.blocks + 1, listed.bytes + bytes);
-        match head(&folder, &name) {
-            Ok((_, head, layout)) => {
+        let counted = match name.kind {
+            Kind::Rows => head(&folder, &name).map(|(_, head, layout)| {
                 let rows = if head.without { &mut listed.without } else { &mut listed.rows };
                 *rows += layout.keys.len() as u64;
                 listed.what = head.what;
-            }
+            }),
+            Kind::Pages => source_head(&folder, &name).and_then(|(file, head)| {
+                listed.pages += source::count(&file)?.0;
+                listed.what = head.what;
+                Ok(())
+            }),
+        };
+        match counted {
+            Ok(()) => {}
             Err(Trouble::Gone) => {}
             Err(Trouble::OtherFormat(_)) => listed.others += 1,
             Err(_) => listed.unreadable += 1,
@@ -116,7 +143,7 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
     Ok(prefixes.into_values().collect())
 }
 
-/// Reads every row of every block and checks its sum. Changes nothing. `progress` is told the bytes of the blocks that are done,
+/// Reads every row of every block, and every page, and checks its sum. Changes nothing. `progress` is told the bytes of the blocks that are done,
 /// and of all.
 ///
 /// # Errors
@@ -128,10 +155,14 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verif
     for (name, bytes) in blocks {
         progress(done, all);
         done += bytes;
-        let checked = head(&folder, &name).and_then(|(file, head, layout)| check(&file, &head, &layout));
+        let checked = match name.kind {
+            Kind::Rows => head(&folder, &name).and_then(|(file, head, layout)| Ok((check(&file, &head, &layout)?, 0))),
+            Kind::Pages => source_head(&folder, &name).and_then(|(file, _)| Ok((0, source::check(&file)?))),
+        };
         let (why, broken) = match checked {
-            Ok(rows) => {
-                (verified.blocks, verified.rows) = (verified.blocks + 1, verified.rows + rows);
+            Ok((rows, pages)) => {
+                verified.blocks += 1;
+                (verified.rows, verified.pages) = (verified.rows + rows, verified.pages + pages);
                 continue;
             }
             Err(Trouble::Gone) => continue,
@@ -163,7 +194,7 @@ pub(crate) fn check(file: &(impl ReadAt + ?Sized), head: &Head, layout: &Layout)
     Ok(rows as u64)
 }
 
-/// Removes the blocks of a prefix, or all. Whoever uses them computes them again. Returns the bytes that are free now.
+/// Removes the blocks of a prefix or the pages of a source, or all. Whoever uses them computes or fetches them again. Returns the bytes that are free now.
 ///
 /// # Errors
 /// As [`list`], and what the system says when a block cannot be removed.

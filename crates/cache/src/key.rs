@@ -25,6 +25,13 @@ impl PrefixKey {
         Self(hash.update(graph).finalize().into())
     }
 
+    /// Names a source of remote files, which is kept like a prefix.
+    pub(crate) fn of_source(what: &str) -> Self {
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"forebay source").update(&FORMAT.to_le_bytes());
+        Self(hash.update(what.as_bytes()).finalize().into())
+    }
+
     /// Reads what [`fmt::Display`] writes.
     ///
     /// # Errors

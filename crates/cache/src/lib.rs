@@ -22,6 +22,8 @@
 //! one whose first computer is late; memory, disk, queues and waits have bounds.
 //!
 //! Whether and when a row is found changes only when it comes, never what it is.
+//!
+//! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
 
 mod admit;
 mod cache;
@@ -35,6 +37,7 @@ mod key;
 mod lock;
 mod prefix;
 mod shared;
+mod source;
 mod space;
 mod stats;
 mod stored;
@@ -47,7 +50,8 @@ pub use commands::{Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
 pub use key::{FileKey, PrefixKey, RowKey};
 pub use prefix::{Look, Prefix};
-pub use stats::{Counts, DiskStats, PrefixStats, Stats, TierStats};
+pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
+pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, TierStats};
 
 /// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
 ///

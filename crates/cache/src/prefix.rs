@@ -66,7 +66,7 @@ impl Prefix {
     }
 
     fn ask(self: &Arc<Self>, rows: &[RowKey], beyond: Beyond, memory: &Memory) -> Look {
-        let passes = self.shared.asked(&self.cell, rows.len());
+        let passes = self.shared.asked(self.cell.key, rows.len() as u64, self.cell.rows);
         let numbers = self.numbers(rows);
         let rows = (0..).zip(numbers).collect();
         self.resolve(

@@ -1,7 +1,7 @@
 //! What the prefixes of a cache have in common: quotas, how each was used, the disk.
 //!
-//! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; and else the
-//! index of a prefix alone, never with another's.
+//! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; looking around
+//! for pages, then the disk's accounts; and else the index of a prefix alone, never with another's.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,6 +14,7 @@ use forebay_data::{Memory, Schema};
 use crate::disk::{Block, Layout, Tier, Trouble, Unread, open};
 use crate::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
 use crate::lock::{lock, read, write};
+use crate::source::Sources;
 use crate::space::{LastHit, Space, Victim};
 use crate::stats::{Counters, DiskStats, PrefixStats, Stats, TierStats, add};
 use crate::table::{Shape, Table, shapes};
@@ -22,6 +23,8 @@ use crate::{Options, PrefixKey};
 
 /// What finds rows on disk and rows that filters removed takes at most half of the memory, or this where that is more.
 const INDEX_BYTES_MIN: u64 = 64 << 20;
+/// With less left for that, nothing more is brought that could not be found.
+const INDEX_ROOM: u64 = 64 << 10;
 /// What a block on disk costs in memory besides its rows.
 const BLOCK_BYTES: u64 = 1024;
 /// What a row on disk costs in memory for its sum, and for where each part of it begins.
@@ -58,6 +61,7 @@ pub(crate) struct Shared {
     /// Held while somebody begins to use a prefix: its blocks are looked at once.
     beginning: Mutex<()>,
     disk: Option<Tier>,
+    sources: Sources,
 }
 
 impl Shared {
@@ -71,11 +75,16 @@ impl Shared {
             cells: Mutex::default(),
             beginning: Mutex::default(),
             disk: options.disk.as_ref().map(Tier::open).transpose()?,
+            sources: Sources::default(),
         })
     }
 
     pub(crate) fn disk(&self) -> Option<&Tier> {
         self.disk.as_ref()
+    }
+
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     pub(crate) fn passing(&self) -> &Memory {
@@ -102,7 +111,7 @@ impl Shared {
         };
         let _beginning = lock(&self.beginning);
         let cell = lock(&self.cells).entry(key).or_insert_with(new).clone();
-        let in_use = self.use_cell(&cell);
+        let in_use = self.using(&cell.users, key);
         self.leave_unused();
         if let Some(tier) = &self.disk {
             match tier.refresh() {
@@ -114,12 +123,13 @@ impl Shared {
         (cell, in_use)
     }
 
-    fn use_cell(&self, cell: &Cell) -> Arc<InUse> {
-        let mut users = lock(&cell.users);
+    /// Says that a prefix, or a source, is used as long as what is returned is held.
+    pub(crate) fn using(&self, users: &Mutex<Weak<InUse>>, key: PrefixKey) -> Arc<InUse> {
+        let mut users = lock(users);
         users.upgrade().unwrap_or_else(|| {
             let file = self.disk.as_ref().and_then(|tier| {
                 let held = tier.folder().lock().ok()?;
-                tier.folder().in_use(cell.key, &held).ok()
+                tier.folder().in_use(key, &held).ok()
             });
             let in_use = Arc::new(InUse(file.map(Arc::new)));
             *users = Arc::downgrade(&in_use);
@@ -127,11 +137,11 @@ impl Shared {
         })
     }
 
-    /// Returns the lock that this process holds on a prefix that it uses.
+    /// Returns the lock that this process holds on a prefix, or a source, that it uses.
     pub(crate) fn in_use(&self, prefix: PrefixKey) -> Option<Arc<File>> {
-        let cell = lock(&self.cells).get(&prefix).cloned()?;
-        let in_use = lock(&cell.users).upgrade()?;
-        in_use.0.clone()
+        let cell = lock(&self.cells).get(&prefix).cloned();
+        let of_rows = cell.and_then(|cell| lock(&cell.users).upgrade());
+        of_rows.or_else(|| self.sources.in_use(prefix))?.0.clone()
     }
 
     /// Frees what finds rows on disk of prefixes that nobody uses; they are looked at again when somebody does.
@@ -178,7 +188,7 @@ impl Shared {
         if head.without && !layout.keys.iter().enumerate().all(right) {
             return Err(Trouble::Broken("a row's sum is wrong".to_owned()));
         }
-        last_hit.set(self.passes(cell));
+        last_hit.set(self.passes(cell.key));
         let mut index = write(&cell.index);
         let mut numbering = Numbering::default();
         let number = |key| {
@@ -226,6 +236,7 @@ impl Shared {
     /// Forgets blocks that are gone.
     pub(crate) fn forget_blocks(&self, gone: &[Victim]) {
         for victim in gone {
+            self.sources.forget(self, victim.block);
             let Some(cell) = lock(&self.cells).get(&victim.prefix).cloned() else { continue };
             let rows = self.forget_block(&cell, victim.block);
             add(&cell.counters.disk_evicted, rows);
@@ -241,19 +252,19 @@ impl Shared {
         })
     }
 
-    /// Notes that rows were asked for. Returns the passes over the prefix.
-    pub(crate) fn asked(&self, cell: &Cell, rows: usize) -> f64 {
-        lock(&self.uses).asked(cell.key, rows, cell.rows)
+    /// Notes that rows were asked for, or bytes, of so many that there are. Returns the passes over the prefix.
+    pub(crate) fn asked(&self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
+        lock(&self.uses).asked(prefix, rows, of)
     }
 
     /// Returns the passes over a prefix since the cache was opened.
-    pub(crate) fn passes(&self, cell: &Cell) -> f64 {
-        lock(&self.uses).passes(cell.key)
+    pub(crate) fn passes(&self, prefix: PrefixKey) -> f64 {
+        lock(&self.uses).passes(prefix)
     }
 
-    /// Notes what rows cost to compute.
-    pub(crate) fn computed(&self, cell: &Cell, nanos: u64, rows: usize, bytes: u64) {
-        lock(&self.uses).computed(cell.key, nanos, rows, bytes);
+    /// Notes what rows cost to compute, or pages to fetch.
+    pub(crate) fn computed(&self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
+        lock(&self.uses).computed(prefix, nanos, rows, bytes);
     }
 
     /// Returns how many of `rows` more rows of a prefix would be kept: a guess, by the size of those before.
@@ -261,7 +272,7 @@ impl Shared {
         let Some(row_bytes) = lock(&self.uses).row_bytes(cell.key) else { return rows };
         let row_bytes = row_bytes + ROW_BYTES as f64;
         let bytes = (rows as f64 * row_bytes) as u64;
-        if self.disk.as_ref().is_some_and(|tier| tier.wants(cell, bytes, &self.uses)) {
+        if self.disk.as_ref().is_some_and(|tier| tier.wants_rows(cell.key, bytes, &self.uses)) {
             return rows;
         }
         let mut memory = lock(&self.memory);
@@ -302,6 +313,13 @@ impl Shared {
         self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
+    /// Says whether more can be found at all.
+    pub(crate) fn has_index_room(&self) -> bool {
+        let has_room = self.count_index(INDEX_ROOM);
+        self.uncount_index(if has_room { INDEX_ROOM } else { 0 });
+        has_room
+    }
+
     pub(crate) fn uncount_index(&self, bytes: u64) {
         self.index_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -336,7 +354,8 @@ impl Shared {
             let (corrupt_blocks, other_blocks) = tier.troubles();
             DiskStats { tier: tier.stats(), stopped: tier.stopped(), corrupt_blocks, other_blocks }
         });
-        Stats { memory: TierStats { bytes, quota: self.memory_quota }, index_bytes, disk, prefixes }
+        let sources = self.sources.stats();
+        Stats { memory: TierStats { bytes, quota: self.memory_quota }, index_bytes, disk, prefixes, sources }
     }
 }
 

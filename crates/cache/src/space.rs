@@ -134,6 +134,15 @@ impl Space {
         holder.blocks.insert(block.block, Held { bytes, last_hit });
     }
 
+    /// Notes that a block takes so much now.
+    pub(crate) fn resize(&mut self, block: Victim, bytes: u64) {
+        let Some(holder) = self.holders.get_mut(&block.prefix) else { return };
+        let Some(held) = holder.blocks.get_mut(&block.block) else { return };
+        let before = std::mem::replace(&mut held.bytes, bytes);
+        holder.bytes = holder.bytes - before + bytes;
+        self.used = self.used.saturating_sub(before) + bytes;
+    }
+
     /// Drops a block from the accounts; says whether it was in them.
     pub(crate) fn drop_block(&mut self, block: Victim) -> bool {
         let Some(holder) = self.holders.get_mut(&block.prefix) else { return false };

@@ -15,6 +15,8 @@ pub struct Stats {
     pub disk: Option<DiskStats>,
     /// Each prefix that was used since the cache was opened, by key.
     pub prefixes: Vec<PrefixStats>,
+    /// Each source of remote files that was read since the cache was opened, by key.
+    pub sources: Vec<SourceStats>,
 }
 
 /// How full a tier is.
@@ -60,25 +62,41 @@ pub struct PrefixStats {
     pub counts: Counts,
 }
 
+/// Remote files that are read through the folder: what is kept now, and what happened since the cache was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceStats {
+    /// What it is found by.
+    pub key: PrefixKey,
+    /// Where the files are, for people.
+    pub what: String,
+    /// Bytes of the files; 0 where that is not known.
+    pub bytes: u64,
+    /// Pages of it on disk, as far as they were looked at.
+    pub pages: u64,
+    /// What was asked for and what became of it.
+    pub counts: SourceCounts,
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What happened to rows.
+    ($what:literal, $counts:ident, $counters:ident: $($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[doc = concat!("What happened to ", $what, ".")]
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+        pub struct $counts { $($(#[$doc])* pub $name: u64,)* }
 
-        /// Counts of what happens.
+        #[doc = concat!("Counts of what happens to ", $what, ".")]
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+        pub(crate) struct $counters { $(pub(crate) $name: AtomicU64,)* }
 
-        impl Counters {
-            pub(crate) fn counts(&self) -> Counts {
-                Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
+        impl $counters {
+            pub(crate) fn counts(&self) -> $counts {
+                $counts { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }
     };
 }
 
 counters! {
+    "rows", Counts, Counters:
     /// Rows that were found in memory.
     memory_hits,
     /// Rows that were found on disk.
@@ -103,6 +121,20 @@ counters! {
     unreadable,
     /// Rows that could not be kept for what they were: internal errors.
     unfit,
+}
+
+counters! {
+    "the bytes of a source", SourceCounts, SourceCounters:
+    /// Bytes that were asked for.
+    asked,
+    /// Of them, those that were read from disk.
+    from_disk,
+    /// Bytes that came from the store: whole pages, where they are kept.
+    fetched,
+    /// Pages on disk that were not what was written, and were fetched again.
+    corrupt,
+    /// Pages that were fetched and not kept: the disk was full, stopped or too slow.
+    not_kept,
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {

@@ -47,8 +47,9 @@ struct Use {
 }
 
 impl Uses {
-    /// Notes that `rows` of a prefix were asked for, of `of` that its source has. Returns the passes over it since the start.
-    pub(crate) fn asked(&mut self, prefix: PrefixKey, rows: usize, of: u64) -> f64 {
+    /// Notes that `rows` of a prefix were asked for, of `of` that its source has; of a source, bytes. Returns the passes over it
+    /// since the start.
+    pub(crate) fn asked(&mut self, prefix: PrefixKey, rows: u64, of: u64) -> f64 {
         let passes = rows as f64 / of.max(1) as f64;
         self.now += passes;
         let used = self.prefixes.entry(prefix).or_default();
@@ -59,7 +60,7 @@ impl Uses {
         used.passes
     }
 
-    /// Notes what it took to compute rows of a prefix, and how large they are together.
+    /// Notes what it took to compute rows of a prefix, or to fetch pages of a source, and how large they are together.
     pub(crate) fn computed(&mut self, prefix: PrefixKey, nanos: u64, rows: usize, bytes: u64) {
         let cost = nanos as f64 / bytes.max(1) as f64;
         let size = bytes as f64 / rows.max(1) as f64;
@@ -110,7 +111,7 @@ mod tests {
     const B: PrefixKey = PrefixKey([2; 32]);
 
     fn passes(uses: &mut Uses, prefix: PrefixKey, n: f64) {
-        uses.asked(prefix, (n * 1000.0) as usize, 1000);
+        uses.asked(prefix, (n * 1000.0) as u64, 1000);
     }
 
     #[test]

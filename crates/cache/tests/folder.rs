@@ -154,8 +154,10 @@ fn a_folder_that_breaks_stops_keeping_and_no_job() {
 
     let file = folder.path().join("file");
     std::fs::write(&file, b"not a folder").expect("written");
-    let options =
-        forebay_cache::Options { memory: 0, disk: Some(forebay_cache::Disk { folder: file.clone(), bytes: 1 << 20 }) };
+    let options = forebay_cache::Options {
+        memory: 0,
+        disk: Some(forebay_cache::Disk { folder: file.clone(), bytes: 1 << 20, sources: false }),
+    };
     let error = Cache::open(&options).expect_err("it is no folder");
     assert!(error.message().contains("file") && error.get("hint").is_some(), "{error}");
 }

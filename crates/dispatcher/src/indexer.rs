@@ -45,7 +45,7 @@ impl Indexer for FileIndexer {
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
-        let index = forebay_io::index(source, counted, Some(&self.cache), self.threads, progress)?;
+        let index = forebay_io::index(source, counted, Some(&self.cache), None, self.threads, progress)?;
         Ok(Indexed { bytes: index.to_bytes(), extent: index.extent() })
     }
 }

@@ -9,12 +9,13 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::auto::{Auto, Sample};
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
 use crate::meeting::{Meeting, Side};
+use crate::nearby::Nearby;
 use crate::prefix::{Keeping, Prefix, Question};
 use crate::rows::Rows;
 use crate::way::Way;
@@ -39,6 +40,8 @@ pub struct Executable {
     plan: Arc<EpochPlan>,
     index: Option<SourceIndex>,
     rows: Option<Rows>,
+    /// What remote files are read through.
+    near: Option<Nearby>,
     /// How rows are computed, unless `autocache()` chose another way.
     way: Way,
     auto: Option<Auto>,
@@ -112,7 +115,18 @@ impl Executable {
         let environment = Environment { keeping: None, ..environment.clone() };
         let schema = stages.split_schema()?;
         let way = Way::new(&stages, &stages.split, &input, &plan, &environment)?;
-        Ok(Arc::new(Self { stages, plan, index: None, rows: None, way, auto: None, input, schema, environment }))
+        Ok(Arc::new(Self {
+            stages,
+            plan,
+            index: None,
+            rows: None,
+            near: None,
+            way,
+            auto: None,
+            input,
+            schema,
+            environment,
+        }))
     }
 
     fn without_source(
@@ -125,7 +139,18 @@ impl Executable {
         let schema = stages.split_schema()?;
         let way = Way::behind(works, &input, &plan, environment)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index: None, rows: None, way, auto: None, input, schema, environment }))
+        Ok(Arc::new(Self {
+            stages,
+            plan,
+            index: None,
+            rows: None,
+            near: None,
+            way,
+            auto: None,
+            input,
+            schema,
+            environment,
+        }))
     }
 
     fn open(
@@ -136,7 +161,10 @@ impl Executable {
         schema: Arc<Schema>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let rows = Some(Rows::open(stages.graph.source(), index.clone(), environment)?);
+        let source = stages.graph.source();
+        let bytes = index.as_ref().map_or(0, SourceIndex::bytes);
+        let near = environment.keeping.as_ref().and_then(|keeping| Nearby::open(source, bytes, &keeping.cache));
+        let rows = Some(Rows::open(source, index.clone(), near.as_ref(), environment)?);
         let input = Arc::new(stages.graph.source().schema()?);
         let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment)?;
         if let Some((prefix, keeping)) = way.prefix.as_ref().zip(environment.keeping.as_ref()) {
@@ -144,7 +172,7 @@ impl Executable {
         }
         let auto = Auto::new(&stages, part, &input, &plan, environment)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index, rows, way, auto, input, schema, environment }))
+        Ok(Arc::new(Self { stages, plan, index, rows, near, way, auto, input, schema, environment }))
     }
 
     /// Returns the stages.
@@ -227,16 +255,22 @@ impl Executable {
         self.way.works.is_empty() && self.way.prefix.is_none()
     }
 
-    /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. `None` where it has no
-    /// `cache()` or `autocache()`, or this process keeps nothing.
-    pub fn caching(&self) -> Option<String> {
+    /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. Under `cache` of `cache()` and
+    /// `autocache()`, under `source` of the bytes of remote files; without what it does not have, or this process does not keep.
+    pub fn stats(&self) -> String {
+        let mut stats = Map::new();
+        stats.extend(self.caching().map(|cache| ("cache".to_owned(), cache)));
+        stats.extend(self.near.as_ref().map(|near| ("source".to_owned(), near.describe())));
+        Value::Object(stats).to_string()
+    }
+
+    fn caching(&self) -> Option<Value> {
         let keeping = self.environment.keeping.as_ref()?;
         let always = |prefix: &Prefix| json!({"kept": prefix.what(), "why": "cache() is written there", "rows": prefix.describe(keeping)});
-        let described = match &self.auto {
-            Some(auto) => auto.describe(),
-            None => always(self.way.prefix.as_ref()?),
-        };
-        Some(described.to_string())
+        match &self.auto {
+            Some(auto) => Some(auto.describe()),
+            None => self.way.prefix.as_ref().map(always),
+        }
     }
 
     /// Computes rows one way. Also returns when they had been read, where `autocache()` asks for that.

@@ -11,6 +11,7 @@
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
 mod auto;
+mod bring;
 mod bucket;
 mod budget;
 mod crew;
@@ -26,6 +27,7 @@ mod measure;
 mod meeting;
 mod merge;
 mod mix;
+mod nearby;
 mod pack;
 mod passing;
 mod prefix;
@@ -37,6 +39,7 @@ mod twice;
 mod way;
 mod work;
 
+pub use bring::{Brought, bring};
 pub use budget::{Budget, Lost};
 pub use crew::Crew;
 pub use executable::{Environment, Executable};
@@ -47,6 +50,7 @@ pub use left_out::LeftOut;
 pub use local::{LocalOptions, LocalStream};
 pub use measure::{Now, compare, measure};
 pub use merge::{Delivery, Merge, Position};
+pub use nearby::{Nearby, reads_remote};
 pub use pack::Unpacked;
 pub use prefix::Keeping;
 pub use saved::Saved;

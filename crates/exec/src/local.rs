@@ -177,9 +177,9 @@ impl LocalStream {
         }
     }
 
-    /// Says what is kept of the pipeline in this process, and why: see [`Executable::caching`].
-    pub fn caching(&self) -> Option<String> {
-        self.shared.executable.caching()
+    /// Says what is kept of the pipeline in this process, and why: see [`Executable::stats`].
+    pub fn stats(&self) -> String {
+        self.shared.executable.stats()
     }
 
     /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_io::{Place, Reader, SourceIndex};
+use forebay_io::{Place, ReadThrough, Reader, SourceIndex};
 use forebay_plan::{BlobId, Source};
 
 use crate::executable::{Environment, numbered, numbered_sample};
 use crate::functions::{Functions, Pickle};
+use crate::nearby::Nearby;
 
 /// Rows of a chunk read from a block of unknown length. Fixed: it decides what a batched function sees.
 const STREAM_ROWS: usize = 64;
@@ -28,7 +29,13 @@ pub(crate) enum Rows {
 }
 
 impl Rows {
-    pub(crate) fn open(source: &Source, index: Option<SourceIndex>, env: &Environment) -> Result<Self> {
+    /// Opens a source; remote files are read through `near`.
+    pub(crate) fn open(
+        source: &Source,
+        index: Option<SourceIndex>,
+        near: Option<&Nearby>,
+        env: &Environment,
+    ) -> Result<Self> {
         let schema = Arc::new(source.schema()?);
         let pickle = |id: &BlobId| Ok::<_, Error>(Pickle { id: id.clone(), bytes: env.blobs.get(id)? });
         let functions = env.functions.clone();
@@ -37,7 +44,8 @@ impl Rows {
             Source::Generator { blob, .. } => Ok(Rows::Generator { generator: pickle(blob)?, schema, functions }),
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
-                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref())?, index))
+                let near = near.map(|near| Arc::new(near.clone()) as Arc<dyn ReadThrough>);
+                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), near)?, index))
             }
         }
     }

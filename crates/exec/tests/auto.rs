@@ -104,7 +104,8 @@ impl Job {
 
     /// Reads an epoch; returns the sum of its rows, the rows that each function was called for, and what is kept.
     fn epoch(&self, epoch: u64) -> (i64, [u64; 2], serde_json::Value) {
-        let index = forebay_io::index(self.stages.graph.source(), true, None, 1, &|_, _| Ok(())).expect("an index");
+        let index =
+            forebay_io::index(self.stages.graph.source(), true, None, None, 1, &|_, _| Ok(())).expect("an index");
         let plan = EpochPlan::new(&self.stages, index.extent(), Seed(9), 1, None).expect("a plan");
         let environment = Environment {
             blobs: Arc::new(Empty),
@@ -130,7 +131,8 @@ impl Job {
                 }
             }
         }
-        let said = stream.caching().map_or(serde_json::Value::Null, |said| serde_json::from_str(&said).expect("json"));
+        let mut said: serde_json::Value = serde_json::from_str(&stream.stats()).expect("json");
+        let said = said["cache"].take();
         let after = calls();
         (sum, [after[0] - before[0], after[1] - before[1]], said)
     }

@@ -41,7 +41,7 @@ fn keep(data: &[u8]) -> Kept {
 }
 
 fn indexed(source: &Source, counted: bool) -> Result<SourceIndex> {
-    let index = forebay_io::index(source, counted, None, 1, &|_, _| Ok(()))?;
+    let index = forebay_io::index(source, counted, None, None, 1, &|_, _| Ok(()))?;
     let crossed = SourceIndex::from_bytes(&index.to_bytes()).expect("an index reads back what it wrote");
     assert_eq!(crossed, index);
     Ok(index)
@@ -66,11 +66,11 @@ fn read(draft: Draft) {
     let Ok(source) = forebay_io::infer(draft) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();
-        streamed(&*forebay_io::open(&source, index, &NoBlobs)?, blocks)
+        streamed(&*forebay_io::open(&source, index, &NoBlobs, None)?, blocks)
     });
     let Ok(index) = indexed(&source, true) else { return };
     let rows = index.rows().expect("it was counted").min(ROWS_MAX);
-    let reader = forebay_io::open(&source, index, &NoBlobs).expect("its own index");
+    let reader = forebay_io::open(&source, index, &NoBlobs, None).expect("its own index");
     let places: Vec<Place> = (0..rows).map(|row| Place { row, epoch: Epoch(0) }).collect();
     let gathered: Result<Vec<Chunk>> = places.chunks(STEP).map(|places| reader.gather(places)).collect();
     let _ = reader.gather(&places.iter().rev().copied().collect::<Vec<_>>());
@@ -153,7 +153,7 @@ pub(crate) fn index(data: &[u8]) {
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];
     for source in sources {
-        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs) else { continue };
+        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs, None) else { continue };
         let _: &Arc<Schema> = reader.schema();
         let _ = reader.gather(&places);
         for block in [0, 1, u64::MAX] {

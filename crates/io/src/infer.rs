@@ -109,7 +109,7 @@ fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
 
 fn open(file: &Found) -> Result<Arc<Object>> {
     match &file.stat {
-        Some(stat) => Object::open(&file.uri, stat).map(Arc::new),
+        Some(stat) => Object::open(&file.uri, stat, None).map(Arc::new),
         None => Object::open_any(&file.uri).map(Arc::new),
     }
 }

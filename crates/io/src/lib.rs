@@ -10,6 +10,7 @@
 //! that is not the one that was indexed is refused, never read; IO-3 no input, however corrupt, panics: it is an error
 //! that names file and offset.
 
+mod bring;
 mod columns;
 mod fail;
 mod formats;
@@ -22,13 +23,16 @@ pub mod saved;
 mod store;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_plan::{BlobId, Source};
 
+pub use bring::bring;
 pub use index::{FileRef, SourceIndex};
 pub use infer::{Draft, Features, infer};
 pub use readers::{Chunks, Place, Reader};
+pub use store::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile, is_remote};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).
 pub trait Blobs: Send + Sync {
@@ -46,7 +50,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 /// Lists and pins the files of a source, and when `counted` also finds every row.
 ///
 /// With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
-/// mtime (or etag). `threads` files are looked at together.
+/// mtime (or etag). What is read of remote files goes through `near`. `threads` files are looked at together.
 ///
 /// # Errors
 /// NotFound, PermissionDenied, Data (a file that is not of its format) or Unavailable, naming the file; what `progress`
@@ -55,17 +59,23 @@ pub fn index(
     source: &Source,
     counted: bool,
     cache: Option<&Path>,
+    near: Option<&dyn ReadThrough>,
     threads: usize,
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
-    index::build(source, counted, cache, threads, progress)
+    index::build(source, counted, cache, near, threads, progress)
 }
 
-/// Opens a source for reading, by an index made of the same source.
+/// Opens a source for reading, by an index made of the same source. Remote files are read through `near`.
 ///
 /// # Errors
 /// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
 /// is not what the source says.
-pub fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Result<std::sync::Arc<dyn Reader>> {
-    readers::open(source, index, blobs)
+pub fn open(
+    source: &Source,
+    index: SourceIndex,
+    blobs: &dyn Blobs,
+    near: Option<Arc<dyn ReadThrough>>,
+) -> Result<Arc<dyn Reader>> {
+    readers::open(source, index, blobs, near)
 }

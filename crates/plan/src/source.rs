@@ -182,6 +182,21 @@ impl Source {
         !matches!(self, Source::Generator { .. })
     }
 
+    /// Returns the patterns of its files; of a source without files, none.
+    pub fn paths(&self) -> &[String] {
+        match self {
+            Source::Files { paths }
+            | Source::Tar { paths, .. }
+            | Source::Tfrecord { paths, .. }
+            | Source::Parquet { paths, .. }
+            | Source::Arrow { paths, .. }
+            | Source::Text { paths }
+            | Source::Jsonl { paths, .. } => paths,
+            Source::ImageFolder { root } => std::slice::from_ref(root),
+            Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
+        }
+    }
+
     /// Returns the source of any files: what is done with each of them, whichever they are.
     pub(crate) fn without_paths(&self) -> Self {
         let mut source = self.clone();
@@ -202,21 +217,14 @@ impl Source {
     /// Returns what it reads, for people.
     pub fn describe(&self) -> String {
         match self {
-            Source::Files { paths }
-            | Source::Tar { paths, .. }
-            | Source::Tfrecord { paths, .. }
-            | Source::Parquet { paths, .. }
-            | Source::Arrow { paths, .. }
-            | Source::Text { paths }
-            | Source::Jsonl { paths, .. } => match paths.as_slice() {
-                [one] => format!("{one:?}"),
-                many => format!("{} paths", many.len()),
-            },
-            Source::ImageFolder { root } => format!("{root:?}"),
             Source::Memory { rows, .. } | Source::MapDataset { rows, .. } => format!("{rows} rows"),
             Source::Generator { .. } => "python generator".to_owned(),
             Source::Range { start, stop, step: 1 } => format!("{start}..{stop}"),
             Source::Range { start, stop, step } => format!("{start}..{stop} by {step}"),
+            _ => match self.paths() {
+                [one] => format!("{one:?}"),
+                many => format!("{} paths", many.len()),
+            },
         }
     }
 }

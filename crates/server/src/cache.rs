@@ -1,4 +1,4 @@
-//! Where a process keeps what `cache()` keeps, and how much: the settings of the command line and of the environment.
+//! Where a process keeps what `cache()` keeps and the bytes of remote files, and how much: the settings of the command line and of the environment.
 //!
 //! Invariant: a job that could run without a cache is not failed by one: a folder that cannot be used is said once, and memory
 //! alone is used.
@@ -25,13 +25,15 @@ pub struct CacheConfig {
     pub memory: Option<u64>,
     /// The most bytes in the folder. Default: 32 GiB.
     pub disk: Option<u64>,
+    /// Whether the bytes of remote files are kept in the folder, too. Default: yes.
+    pub source: Option<bool>,
 }
 
 impl CacheConfig {
-    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY` and `FOREBAY_CACHE_DISK`.
+    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK` and `FOREBAY_CACHE_SOURCE`.
     ///
     /// # Errors
-    /// Invalid when one is no size.
+    /// Invalid when one is no size, or neither on nor off.
     pub fn from_env() -> Result<Self> {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let size = |name: &str| {
@@ -39,7 +41,14 @@ impl CacheConfig {
             text(name).map(parse).transpose()
         };
         let folder = std::env::var_os("FOREBAY_CACHE").filter(|path| !path.is_empty()).map(PathBuf::from);
-        Ok(Self { folder, memory: size("FOREBAY_CACHE_MEMORY")?, disk: size("FOREBAY_CACHE_DISK")? })
+        let name = "FOREBAY_CACHE_SOURCE";
+        let source = text(name).map(|text| parse_switch(&text).map_err(|e| e.with("variable", name))).transpose()?;
+        Ok(Self { folder, memory: size("FOREBAY_CACHE_MEMORY")?, disk: size("FOREBAY_CACHE_DISK")?, source })
+    }
+
+    /// Says whether the bytes of remote files are kept.
+    pub fn keeps_sources(&self) -> bool {
+        self.folder.is_some() && self.source.unwrap_or(true)
     }
 
     /// Returns the settings of each of `processes` on this machine, which share its memory.
@@ -56,7 +65,8 @@ impl CacheConfig {
     pub fn open(&self, warn: &dyn Fn(&Error)) -> Result<Arc<Cache>> {
         let memory = self.memory.unwrap_or_else(default_memory);
         let Some(folder) = &self.folder else { return Cache::open(&Options { memory, disk: None }) };
-        let disk = Disk { folder: std::path::absolute(folder)?, bytes: self.disk.unwrap_or(DISK_BYTES) };
+        let (bytes, sources) = (self.disk.unwrap_or(DISK_BYTES), self.keeps_sources());
+        let disk = Disk { folder: std::path::absolute(folder)?, bytes, sources };
         Cache::open(&Options { memory, disk: Some(disk) }).or_else(|error| {
             let hint = "nothing is kept on disk; give a folder of a local disk that can be written to";
             warn(&error.replace("hint", hint));
@@ -94,6 +104,18 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let bytes = number * unit as f64;
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+/// Reads `on` or `off`.
+///
+/// # Errors
+/// Invalid when it is neither.
+pub fn parse_switch(text: &str) -> Result<bool> {
+    match text.trim() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(Error::invalid(format!("{other:?} is neither on nor off")).hint("use on or off")),
+    }
 }
 
 /// Returns what is used without a setting.
@@ -140,7 +162,8 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_used_is_told_and_memory_is_used() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let config = CacheConfig { folder: Some(file.path().join("below")), memory: Some(1 << 20), disk: None };
+        let config =
+            CacheConfig { folder: Some(file.path().join("below")), memory: Some(1 << 20), ..CacheConfig::default() };
         let told = std::cell::RefCell::new(Vec::new());
         config.open(&|error| told.borrow_mut().push(error.to_string())).expect("opens");
         assert!(told.borrow()[0].contains("nothing is kept on disk"), "{told:?}");

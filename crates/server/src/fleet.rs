@@ -47,8 +47,13 @@ impl Recipe {
             vec!["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
         let folder = self.cache.folder.as_ref().map(|folder| folder.to_string_lossy());
         let [memory, disk] = [self.cache.memory, self.cache.disk].map(|bytes| bytes.map(|bytes| bytes.to_string()));
-        let options =
-            [("--cache", folder.as_deref()), ("--cache-memory", memory.as_deref()), ("--cache-disk", disk.as_deref())];
+        let source = self.cache.source.map(|is_on| if is_on { "on" } else { "off" });
+        let options = [
+            ("--cache", folder.as_deref()),
+            ("--cache-memory", memory.as_deref()),
+            ("--cache-disk", disk.as_deref()),
+            ("--cache-source", source),
+        ];
         arguments.extend(options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten());
         Child::start(format!("worker {number}"), &self.with(&arguments))
     }

@@ -22,7 +22,7 @@ mod telemetry;
 mod up;
 
 pub use announce::Announcement;
-pub use cache::{CacheConfig, parse_bytes};
+pub use cache::{CacheConfig, parse_bytes, parse_switch};
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
     GrantFigures, LedgerReport, NewToken, Policy, Repaired, Role, Scaling, Timing, check_ledger, dump_ledger,

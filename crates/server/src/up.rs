@@ -39,7 +39,7 @@ pub struct UpOptions {
     pub state_dir: Option<PathBuf>,
     /// Whether a worker that dies is started again, after 1 s. Default: no.
     pub respawn: bool,
-    /// Where each worker keeps what `cache()` keeps. Default: in memory, of which they share what one process would use.
+    /// Where each worker keeps what `cache()` keeps, and the bytes of remote files. Default: in memory, of which they share what one process would use.
     pub cache: CacheConfig,
     /// Who decides how many workers are wanted. Default: Forebay's policy.
     pub policy: Policy,

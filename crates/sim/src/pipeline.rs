@@ -89,7 +89,7 @@ impl Pipeline {
         }
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let stages = Arc::new(Stages::new(&graph)?);
-        let index = forebay_io::index(graph.source(), stages.counted, None, 1, &|_, _| Ok(()))?;
+        let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(()))?;
         let extent = index.extent();
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);

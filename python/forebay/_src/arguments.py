@@ -78,6 +78,17 @@ def even(value: bool | None) -> bool | None:
     raise InvalidPipelineError(f"consumers: even={value!r} is neither True nor False")
 
 
+def flag(value: Any, op: str, name: str) -> bool:
+    """Takes `True` or `False`, and nothing that only looks like it.
+
+    >>> flag(False, "up", "cache_source")
+    False
+    """
+    if not isinstance(value, bool):
+        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a bool", {"hint": "use True or False"})
+    return value
+
+
 def choice(value: str, op: str, name: str, *known: str) -> str:
     """Checks a word out of a few."""
     if value not in known:

@@ -128,12 +128,17 @@ class DatasetIterator(Iterator[Sample]):
         return list(self._skipped.samples)
 
     def stats(self) -> dict[str, Any]:
-        """Returns figures of this process: what is kept of the pipeline, why, and what was found.
+        """Returns figures of this process: what is kept of the pipeline and of its files, why, and what was found.
 
         Under `"cache"`, `kept` says what is kept (`None`: nothing), `why` on which figures, and `rows` how many there
         are and what became of those that were asked for since the process began to keep them, for whatever iterator.
-        Empty where the pipeline has no `cache()` or `autocache()`, and for a job on a service, whose workers keep
-        samples.
+        It is missing where the pipeline has no `cache()` or `autocache()`.
+
+        Under `"source"`, of remote files that are read through a cache folder: the bytes that were `asked` for, read
+        `from_disk` and `fetched` from the store, and the pages that were `pages_corrupt` on disk, or were fetched and
+        `pages_not_kept`. It is missing where files are here, or no folder is named.
+
+        Empty for a job on a service, whose workers keep samples and bytes.
 
         >>> import forebay as fb
         >>> it = fb.range(40).cache().batch(4).iter(epochs=2)
@@ -143,8 +148,9 @@ class DatasetIterator(Iterator[Sample]):
         >>> rows["in_memory"], rows["found_in_memory"] >= 40
         (40, True)
         """
-        said = None if self._native is None else self._native.caching()
-        return {} if said is None else {"cache": json.loads(said)}
+        said = None if self._native is None else self._native.stats()
+        stats: dict[str, Any] = {} if said is None else json.loads(said)
+        return stats
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the iterator is: save it with the model.

@@ -302,6 +302,7 @@ def up(
     cache: arguments.PathLike | None = None,
     cache_memory: int | str | None = None,
     cache_disk: int | str | None = None,
+    cache_source: bool | None = None,
 ) -> Service:
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
 
@@ -311,11 +312,13 @@ def up(
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
         max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
         policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
-        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, also for the
-            next service. Default: `$FOREBAY_CACHE`, or memory alone.
+        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, and the bytes of
+            remote files, also for the next service. Default: `$FOREBAY_CACHE`, or memory alone.
         cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
             `$FOREBAY_CACHE_MEMORY`, or a quarter of the machine's (at most 8 GiB), shared among them.
         cache_disk: The most that is kept in the folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.
+        cache_source: Whether the bytes of remote files are kept in the folder, so that they are fetched once for all
+            workers, jobs and epochs. Default: `$FOREBAY_CACHE_SOURCE` (`on` or `off`), or yes.
 
     Returns:
         The service; leaving its context ends it. It ends with this process in any case.
@@ -338,7 +341,8 @@ def up(
     kept = None if cache is None else arguments.path(cache, "up")
     sizes = (arguments.amount(cache_memory, "up", "cache_memory"), arguments.amount(cache_disk, "up", "cache_disk"))
     each = arguments.whole(threads, "up", "threads", 0, 4096)
-    started = _native.Up.start(count, most, each, folder, policy, kept, *sizes)
+    bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
+    started = _native.Up.start(count, most, each, folder, policy, kept, *sizes, bytes_too)
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:

@@ -3,12 +3,15 @@
 //! ```text
 //! lock                      held while somebody looks, makes room and says what it will write
 //! <uuid>.<bytes>.tmp        a block that is being written; its writer holds a lock on it as long as it lives
-//! <prefix>/<uuid>.arrow     a block; never changed
-//! <prefix>/in-use           locked, shared, by every process with a pipeline that has this prefix
+//! <prefix>/<uuid>.arrow     a block of rows; never changed
+//! <prefix>/<uuid>.pages     pages of remote files (`crate::source`), added to by whoever holds a lock on it
+//! <prefix>/in-use           locked, shared, by every process with a pipeline that has this prefix, or reads this source
+//! claims/<page>             locked by the process that fetches a page
 //! ```
 //!
 //! Invariants: the blocks, with those that are being written, take no more than the quota of whoever writes; what a crash leaves
-//! is a temporary file whose lock nobody holds, which the next one to open the folder removes. Waits are bounded by
+//! is a temporary file, or a claim, whose lock nobody holds, which the next one to open the folder removes, and a file of pages
+//! that is longer than what is in it, which that one cuts. Waits are bounded by
 //! [`LOCK_WAIT`]. Locks are `flock`: they end with their process.
 
 use std::fs::File;
@@ -26,6 +29,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_STEP: Duration = Duration::from_millis(2);
 const LOCK: &str = "lock";
 const IN_USE: &str = "in-use";
+const CLAIMS: &str = "claims";
 
 /// The folder. See the module's documentation.
 #[derive(Debug, Clone)]
@@ -43,8 +47,33 @@ pub(crate) struct Locked {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) prefix: PrefixKey,
+    pub(crate) kind: Kind,
     /// Says nothing but that no two blocks have the same.
     pub(crate) name: String,
+}
+
+/// What is in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Rows of a prefix.
+    Rows,
+    /// Pages of the remote files of a source.
+    Pages,
+}
+
+impl Kind {
+    fn extension(self) -> &'static str {
+        match self {
+            Kind::Rows => "arrow",
+            Kind::Pages => "pages",
+        }
+    }
+
+    /// Reads a file's name: what is in it, and its name without that.
+    fn of(file: &str) -> Option<(Self, &str)> {
+        let (name, extension) = file.rsplit_once('.')?;
+        [Kind::Rows, Kind::Pages].into_iter().find(|kind| kind.extension() == extension).map(|kind| (kind, name))
+    }
 }
 
 /// What is in the folder.
@@ -127,10 +156,10 @@ impl Folder {
         for entry in entries {
             let entry = entry?;
             let file = entry.file_name();
-            let Some(name) = file.to_str().and_then(|name| name.strip_suffix(".arrow")) else { continue };
+            let Some((kind, name)) = file.to_str().and_then(Kind::of) else { continue };
             // Another process may have removed it since.
             let Ok(metadata) = entry.metadata() else { continue };
-            let name = Name { prefix, name: name.to_owned() };
+            let name = Name { prefix, kind, name: name.to_owned() };
             blocks.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), name, metadata.len()));
         }
         Ok(blocks)
@@ -138,7 +167,27 @@ impl Folder {
 
     /// Returns where a block is.
     pub(crate) fn path(&self, name: &Name) -> PathBuf {
-        self.root.join(name.prefix.to_string()).join(format!("{}.arrow", name.name))
+        self.root.join(name.prefix.to_string()).join(format!("{}.{}", name.name, name.kind.extension()))
+    }
+
+    /// Returns where claims are.
+    pub(crate) fn claims(&self) -> PathBuf {
+        self.root.join(CLAIMS)
+    }
+
+    /// Returns when blocks last came or went, for each prefix: cheaper than to look at all of them.
+    pub(crate) fn changes(&self) -> io::Result<Vec<(PrefixKey, SystemTime)>> {
+        let mut changes = Vec::new();
+        for entry in std::fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let Some(prefix) = entry.file_name().to_str().and_then(|name| PrefixKey::parse(name).ok()) else {
+                continue;
+            };
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            changes.push((prefix, modified.unwrap_or(SystemTime::UNIX_EPOCH)));
+        }
+        changes.sort_unstable();
+        Ok(changes)
     }
 
     /// Removes a block, if it is there.
@@ -188,26 +237,48 @@ impl Folder {
         Ok(incoming)
     }
 
-    /// Removes temporary files whose writers are gone, and prefixes that have no block and no user.
+    /// Removes temporary files and claims whose owners are gone, and prefixes that have no block and no user; cuts files of
+    /// pages that nobody adds to any more.
     fn clean(&self, lock: &Locked) -> io::Result<()> {
+        for entry in std::fs::read_dir(self.claims()).into_iter().flatten() {
+            remove_unlocked(&entry?.path())?;
+        }
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
             let (path, name) = (entry.path(), entry.file_name());
             let Some(name) = name.to_str() else { continue };
             if incoming(name).is_some() {
-                let Ok(file) = File::options().write(true).open(&path) else { continue };
-                if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                    std::fs::remove_file(&path)?;
+                remove_unlocked(&path)?;
+            } else if let Ok(prefix) = PrefixKey::parse(name) {
+                let pages = self.blocks(prefix)?.into_iter().filter(|(_, name, _)| name.kind == Kind::Pages);
+                pages.for_each(|(_, name, _)| self.settle(&name));
+                if self.blocks(prefix)?.is_empty() && !self.is_used_by_others(prefix, None, lock) {
+                    // Whatever else is there was not put there by us: then the folder stays.
+                    let _ = std::fs::remove_file(path.join(IN_USE)).and_then(|()| std::fs::remove_dir(&path));
                 }
-            } else if let Ok(prefix) = PrefixKey::parse(name)
-                && self.blocks(prefix)?.is_empty()
-                && !self.is_used_by_others(prefix, None, lock)
-            {
-                // Whatever else is there was not put there by us: then the folder stays.
-                let _ = std::fs::remove_file(path.join(IN_USE)).and_then(|()| std::fs::remove_dir(&path));
             }
         }
         Ok(())
+    }
+
+    /// Cuts a file of pages to what is in it, if whoever wrote it is gone. What cannot be read is left to whoever reads it.
+    fn settle(&self, name: &Name) {
+        let path = self.path(name);
+        let Ok(file) = File::options().read(true).write(true).open(&path) else { return };
+        let Ok(Some(end)) = crate::source::unused_from(&file) else { return };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let _ = if end == 0 { std::fs::remove_file(&path) } else { file.set_len(end) };
+    }
+}
+
+/// Removes a file that nobody holds a lock on.
+fn remove_unlocked(path: &Path) -> io::Result<()> {
+    let Ok(file) = File::options().write(true).open(path) else { return Ok(()) };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => std::fs::remove_file(path),
+        Err(_) => Ok(()),
     }
 }
 
@@ -230,11 +301,27 @@ impl Incoming {
     pub(crate) fn publish(mut self, prefix: PrefixKey, bytes: &[u8]) -> io::Result<Name> {
         self.file.write_all(bytes)?;
         self.file.sync_all()?;
-        let folder = self.root.join(prefix.to_string());
-        std::fs::create_dir_all(&folder)?;
-        let name = Name { prefix, name: std::mem::take(&mut self.name) };
-        std::fs::rename(&self.path, folder.join(format!("{}.arrow", name.name)))?;
-        File::open(&folder)?.sync_all()?;
+        let name = self.place(prefix, Kind::Rows)?;
+        File::open(self.root.join(prefix.to_string()))?.sync_all()?;
+        Ok(name)
+    }
+
+    /// Puts a file of pages in its place, `bytes` long, to be added to for as long as the file is held. Nothing is waited for
+    /// until it is on the disk: what a loss of power leaves does not have its sum.
+    pub(crate) fn grow(mut self, prefix: PrefixKey, head: &[u8], bytes: u64) -> io::Result<(Name, File)> {
+        self.file.write_all(head)?;
+        self.file.set_len(bytes)?;
+        // Another handle of the same open file: the lock is of both, and the one here ends without letting it go.
+        let file = self.file.try_clone()?;
+        Ok((self.place(prefix, Kind::Pages)?, file))
+    }
+
+    fn place(&mut self, prefix: PrefixKey, kind: Kind) -> io::Result<Name> {
+        let name = Name { prefix, kind, name: self.name.clone() };
+        let folder = Folder { root: self.root.clone() };
+        let path = folder.path(&name);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::rename(&self.path, path)?;
         Ok(name)
     }
 }

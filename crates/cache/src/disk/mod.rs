@@ -14,12 +14,12 @@ mod writer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use folder::{Folder, Name};
+pub(crate) use folder::{Folder, Kind, Name};
 pub(crate) use format::{Head, Layout, ReadAt, Trouble, open};
-pub(crate) use queue::{Message, Rows};
+pub(crate) use queue::{Next, Queue};
 pub(crate) use read::{Reading, Want, are_right};
 pub(crate) use tier::{Tier, Unread};
-pub(crate) use writer::run;
+pub(crate) use writer::{Message, Rows, run};
 
 use crate::index::Number;
 use crate::space::LastHit;

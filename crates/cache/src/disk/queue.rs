@@ -1,38 +1,19 @@
 //! What waits to be written. Bounded: what does not fit is not kept, and nobody waits for the disk.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::index::{Number, Segment};
 use crate::lock::{deadline, lock};
-use crate::shared::Cell;
 
-/// Rows that wait to be written hold at most so much memory, beyond the quota.
+/// What waits to be written holds at most so much memory, beyond the quota.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
-
-/// What is to be written.
-#[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) cell: Arc<Cell>,
-    pub(crate) rows: Rows,
-    pub(crate) bytes: u64,
-}
-
-/// Rows to be written.
-#[derive(Debug)]
-pub(crate) enum Rows {
-    /// A segment by its number in the index. One that is not `kept` in memory leaves it when it is written.
-    Computed { id: u32, segment: Arc<Segment>, kept: bool },
-    /// Rows that a filter removed.
-    Without(Vec<Number>),
-}
 
 /// What the writer does next.
 #[derive(Debug)]
-pub(crate) enum Next {
-    /// More rows.
-    Rows(Message),
+pub(crate) enum Next<M> {
+    /// More to write; [`Queue::release`] its bytes when that is done.
+    More(M),
     /// The time has come to write what there is.
     Due,
     /// Everything up to here is to be written, and then [`Queue::flushed`] called.
@@ -41,9 +22,9 @@ pub(crate) enum Next {
     Close,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    messages: VecDeque<Message>,
+#[derive(Debug)]
+struct State<M> {
+    messages: VecDeque<M>,
     bytes: u64,
     /// How often everything was asked to be written, and how often it was.
     asked: u64,
@@ -53,32 +34,39 @@ struct State {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+#[derive(Debug)]
+pub(crate) struct Queue<M> {
+    state: Mutex<State<M>>,
     changed: Condvar,
 }
 
-impl Queue {
+impl<M> Default for Queue<M> {
+    fn default() -> Self {
+        let state = State { messages: VecDeque::new(), bytes: 0, asked: 0, flushed: 0, closing: false, ended: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl<M> Queue<M> {
     /// Says whether there is room.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let state = lock(&self.state);
         !state.closing && (state.bytes == 0 || state.bytes + bytes <= QUEUE_BYTES_MAX)
     }
 
-    /// Adds rows, unless there is no room; says whether it did.
-    pub(crate) fn push(&self, message: Message) -> Result<(), Message> {
+    /// Adds what holds so many bytes, unless there is no room: then it is given back.
+    pub(crate) fn push(&self, message: M, bytes: u64) -> Result<(), M> {
         let mut state = lock(&self.state);
-        if state.closing || (state.bytes > 0 && state.bytes + message.bytes > QUEUE_BYTES_MAX) {
+        if state.closing || (state.bytes > 0 && state.bytes + bytes > QUEUE_BYTES_MAX) {
             return Err(message);
         }
-        state.bytes += message.bytes;
+        state.bytes += bytes;
         state.messages.push_back(message);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Notes that rows are written or given up. Returns what still waits.
+    /// Notes that so many bytes are written or given up. Returns what still waits.
     pub(crate) fn release(&self, bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -86,11 +74,11 @@ impl Queue {
     }
 
     /// Waits for what is next.
-    pub(crate) fn next(&self, due: Option<Instant>) -> Next {
+    pub(crate) fn next(&self, due: Option<Instant>) -> Next<M> {
         let mut state = lock(&self.state);
         loop {
             if let Some(message) = state.messages.pop_front() {
-                return Next::Rows(message);
+                return Next::More(message);
             }
             if state.asked > state.flushed {
                 return Next::Flush(state.asked);
@@ -150,7 +138,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Option<Duration>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, State<M>>, left: Option<Duration>) -> MutexGuard<'a, State<M>> {
         match left {
             Some(left) => self.changed.wait_timeout(state, left).map_or_else(|e| e.into_inner().0, |(state, _)| state),
             None => self.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner),

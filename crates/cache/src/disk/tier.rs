@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use forebay_core::{Error, Result};
 
-use super::folder::{Contents, Folder, Locked, Name};
+use super::folder::{Contents, Folder, Kind, Locked, Name};
 use super::queue::Queue;
+use super::writer::Message;
 use crate::cache::Disk;
 use crate::lock::lock;
-use crate::shared::Cell;
 use crate::space::{LastHit, Space, Victim};
 use crate::value::Uses;
 use crate::{PrefixKey, TierStats};
@@ -32,7 +32,7 @@ const PROBE_PASSES: f64 = 0.25;
 #[derive(Debug)]
 pub(crate) struct Tier {
     folder: Folder,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
     stopped: Mutex<Option<String>>,
@@ -135,9 +135,9 @@ impl Tier {
         (self.corrupt.load(Ordering::Relaxed), self.other_format.load(Ordering::Relaxed))
     }
 
-    /// Says whether rows of a prefix would be written now. Where others have the room, some are tried from time to time.
-    pub(crate) fn wants(&self, cell: &Cell, bytes: u64, uses: &Mutex<Uses>) -> bool {
-        if !self.queue.has_room(bytes) || lock(&self.stopped).is_some() {
+    /// Says whether so much of a prefix would be kept now. Where others have the room, some is tried from time to time.
+    pub(crate) fn wants(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
+        if lock(&self.stopped).is_some() {
             return false;
         }
         let mut view = lock(&self.view);
@@ -146,7 +146,12 @@ impl Tier {
         if due {
             view.probed = uses.now();
         }
-        due || view.space.has_room(cell.key, bytes.min(self.block_bytes), &uses)
+        due || view.space.has_room(prefix, bytes, &uses)
+    }
+
+    /// As [`Tier::wants`], of rows that would be written with others.
+    pub(crate) fn wants_rows(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
+        self.queue.has_room(bytes) && self.wants(prefix, bytes.min(self.block_bytes), uses)
     }
 
     /// Looks at the folder. Returns the blocks that are gone.
@@ -157,11 +162,12 @@ impl Tier {
 
     /// Returns the blocks of a prefix, by number.
     pub(crate) fn blocks(&self, prefix: PrefixKey) -> Vec<Unread> {
-        let view = lock(&self.view);
-        let of_prefix = view.known.iter().filter(|(name, _)| name.prefix == prefix);
-        let mut blocks: Vec<Unread> = of_prefix.map(|(n, k)| (k.id, n.clone(), k.last_hit.clone())).collect();
-        blocks.sort_by_key(|(id, ..)| *id);
-        blocks
+        lock(&self.view).list(|name| name.kind == Kind::Rows && name.prefix == prefix)
+    }
+
+    /// Returns the files of pages, whatever source they are of, by number.
+    pub(crate) fn pages(&self) -> Vec<Unread> {
+        lock(&self.view).list(|name| name.kind == Kind::Pages)
     }
 
     /// Makes room for a block. Returns what is gone, from the folder too; and nothing to write to when there is no room.
@@ -213,6 +219,11 @@ impl Tier {
         view.add(name, bytes, last_hit)
     }
 
+    /// Notes that a file of pages takes less than was reserved for it.
+    pub(crate) fn shrink(&self, block: Victim, bytes: u64) {
+        lock(&self.view).space.resize(block, bytes);
+    }
+
     /// Returns the room of a block that was not published.
     pub(crate) fn give_back(&self, bytes: u64) {
         lock(&self.view).space.give_back(bytes);
@@ -255,12 +266,24 @@ impl View {
             self.forget(victim.block);
         }
         for (name, bytes) in &contents.blocks {
-            if !self.known.contains_key(name) {
-                self.space.take(*bytes);
-                self.add(name.clone(), *bytes, Arc::default());
+            match self.known.get(name) {
+                // Blocks never change; a file of pages is cut to its length when it is full.
+                Some(known) => self.space.resize(Victim { prefix: name.prefix, block: known.id }, *bytes),
+                None => {
+                    self.space.take(*bytes);
+                    self.add(name.clone(), *bytes, Arc::default());
+                }
             }
         }
         gone
+    }
+
+    /// Returns the blocks that `is_wanted`, by number.
+    fn list(&self, is_wanted: impl Fn(&Name) -> bool) -> Vec<Unread> {
+        let wanted = self.known.iter().filter(|(name, _)| is_wanted(name));
+        let mut blocks: Vec<Unread> = wanted.map(|(n, k)| (k.id, n.clone(), k.last_hit.clone())).collect();
+        blocks.sort_by_key(|(id, ..)| *id);
+        blocks
     }
 
     fn add(&mut self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {

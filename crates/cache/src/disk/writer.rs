@@ -12,7 +12,7 @@ use forebay_core::Result;
 use forebay_data::Memory;
 
 use super::format::{Head, encode, open};
-use super::queue::{Message, Next, QUEUE_BYTES_MAX, Rows};
+use super::queue::{Next, QUEUE_BYTES_MAX};
 use super::tier::{Tier, Unread};
 use crate::index::{Number, Segment};
 use crate::lock::{read, write};
@@ -24,6 +24,23 @@ use crate::{PrefixKey, RowKey};
 
 /// How long rows wait for others to fill their block.
 const FLUSH_AFTER: Duration = Duration::from_secs(10);
+
+/// What is to be written.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) cell: Arc<Cell>,
+    pub(crate) rows: Rows,
+    pub(crate) bytes: u64,
+}
+
+/// Rows to be written.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// A segment by its number in the index. One that is not `kept` in memory leaves it when it is written.
+    Computed { id: u32, segment: Arc<Segment>, kept: bool },
+    /// Rows that a filter removed.
+    Without(Vec<Number>),
+}
 
 /// Rows of a prefix that wait for their block.
 struct Gathered {
@@ -42,7 +59,7 @@ pub(crate) fn run(shared: &Shared, tier: &Tier) {
     loop {
         let oldest = gathered.values().map(|g| g.since + FLUSH_AFTER).min();
         match tier.queue.next(oldest) {
-            Next::Rows(message) => {
+            Next::More(message) => {
                 let key = message.cell.key;
                 let waiting = gather(&mut gathered, message);
                 if waiting >= tier.block_bytes {
@@ -196,7 +213,7 @@ fn put(shared: &Shared, tier: &Tier, cell: &Cell, bytes: &[u8]) -> io::Result<Op
     }
     let name = published?;
     let last_hit = Arc::<LastHit>::default();
-    last_hit.set(shared.passes(cell));
+    last_hit.set(shared.passes(cell.key));
     let id = tier.add(name.clone(), len, last_hit.clone());
     Ok(Some((id, name, last_hit)))
 }

@@ -82,7 +82,7 @@ pub(crate) fn prefix_key(n: u8) -> PrefixKey {
 }
 
 pub(crate) fn open(memory: u64, disk: Option<(&std::path::Path, u64)>) -> Arc<Cache> {
-    let disk = disk.map(|(folder, bytes)| Disk { folder: folder.to_owned(), bytes });
+    let disk = disk.map(|(folder, bytes)| Disk { folder: folder.to_owned(), bytes, sources: true });
     Cache::open(&Options { memory, disk }).expect("opens")
 }
 

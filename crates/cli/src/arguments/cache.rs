@@ -1,4 +1,4 @@
-//! What is kept in a folder.
+//! What is kept in a folder: rows, and the bytes of remote files.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,7 @@ Examples:
   forebay cache evict /mnt/nvme/cache --prefix 3f9a21c0
   forebay cache evict /mnt/nvme/cache --all
   forebay cache warm train.py --cache /mnt/nvme/cache   computes what its datasets with cache() keep
+  forebay cache warm 's3://bucket/train-{0000..1023}.tar' --cache /mnt/nvme/cache   brings files here
 
 The folder is the one that `--cache` names; FOREBAY_CACHE does, too. No service has to run, and any may.";
 
@@ -26,27 +27,28 @@ pub(crate) struct KeptRows {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeptAction {
-    /// List what is kept, by what computed it
+    /// List what is kept: rows by what computed them, bytes by where the files are
     #[command(after_help = CACHE_EXAMPLES)]
     Ls(KeptIn),
     /// Show how much there is in all
     #[command(after_help = CACHE_EXAMPLES)]
     Stats(KeptIn),
-    /// Read every row and compare its checksum; changes nothing
+    /// Read every row and every page of a file, and compare its checksum; changes nothing
     #[command(after_help = CACHE_EXAMPLES)]
     Verify(KeptIn),
-    /// Remove what is kept; whoever uses it computes it again
+    /// Remove what is kept; whoever uses it computes or fetches it again
     #[command(after_help = CACHE_EXAMPLES)]
     Evict(Evict),
-    /// Compute what the datasets of a script keep, before anybody needs it
+    /// Compute what the datasets of a script keep, or bring remote files here, before anybody needs it
     #[command(after_help = CACHE_EXAMPLES)]
     Warm(Warm),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Warm {
-    /// The script; what it defines at its top level is looked at
-    pub(crate) file: PathBuf,
+    /// A script, of which is looked at what it defines at its top level; or urls of files, with globs and braces
+    #[arg(required = true, value_name = "SCRIPT or URL")]
+    pub(crate) what: Vec<String>,
     /// Only the dataset of this name; may be given again [default: each that has a cache()]
     #[arg(long, value_name = "NAME")]
     pub(crate) dataset: Vec<String>,

@@ -6,10 +6,11 @@ use clap::Args;
 use forebay_core::Result;
 use forebay_server::{CacheConfig, Credentials, TlsFiles};
 
-/// Where a worker keeps what `cache()` keeps.
+/// Where a worker keeps what `cache()` keeps, and the bytes of remote files.
 #[derive(Debug, Args)]
 pub(crate) struct Cache {
-    /// Folder on a local disk for what pipelines with cache() keep; workers may share it [default: memory alone]
+    /// Folder on a local disk for what pipelines with cache() keep and for the bytes of remote files; workers may share it
+    /// [default: memory alone]
     #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// The most memory of a worker for it, as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
@@ -18,6 +19,13 @@ pub(crate) struct Cache {
     /// The most that is kept in the folder, as 100GiB [default: 32GiB]
     #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
     disk: Option<u64>,
+    /// Whether the folder keeps the bytes of remote files, too: on or off [default: on]
+    #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
+    source: Option<bool>,
+}
+
+fn switch(text: &str) -> std::result::Result<bool, String> {
+    forebay_server::parse_switch(text).map_err(|e| e.to_string())
 }
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {
@@ -26,8 +34,8 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 
 impl From<Cache> for CacheConfig {
     fn from(cache: Cache) -> Self {
-        let Cache { folder, memory, disk } = cache;
-        Self { folder, memory, disk }
+        let Cache { folder, memory, disk, source } = cache;
+        Self { folder, memory, disk, source }
     }
 }
 

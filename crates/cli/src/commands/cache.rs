@@ -1,6 +1,7 @@
-//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows that are kept, whether or not a service uses it.
+//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows, and of bytes of remote files, that are kept, whether or not a
+//! service uses it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_cache::{Listed, PrefixKey};
 use forebay_core::{Error, ErrorKind, Result};
@@ -15,15 +16,19 @@ use crate::output;
 /// Digits of a prefix that people are shown.
 const DIGITS: usize = 12;
 
-/// The rows of one computation.
+/// The rows of one computation, or the pages of one source's files.
 #[derive(Serialize)]
 struct Prefix<'a> {
+    /// `rows` or `source`.
+    kind: &'static str,
     prefix: String,
     /// What it is; empty where no block could be read.
     what: &'a str,
     rows: u64,
     /// Rows of which is known that a filter removes them.
     filtered: u64,
+    /// Pages of remote files.
+    pages: u64,
     bytes: u64,
     blocks: u64,
     unreadable_blocks: u64,
@@ -36,10 +41,13 @@ struct Prefix<'a> {
 #[derive(Default, Serialize)]
 struct Stats {
     prefixes: usize,
-    /// Of them, those that a process uses now.
+    /// Of prefixes and sources, those that a process uses now.
     in_use: usize,
     rows: u64,
     filtered: u64,
+    /// Sources of remote files, and the pages of these.
+    sources: usize,
+    pages: u64,
     bytes: u64,
     blocks: u64,
     unreadable_blocks: u64,
@@ -50,6 +58,7 @@ struct Stats {
 struct Verified {
     blocks: u64,
     rows: u64,
+    pages: u64,
     bad: Vec<Bad>,
 }
 
@@ -59,6 +68,18 @@ struct Bad {
     why: String,
     /// Whether it is not what was written; else it only cannot be read here.
     broken: bool,
+}
+
+#[derive(Serialize)]
+struct Brought {
+    files: u64,
+    bytes: u64,
+    /// Bytes that came from the store.
+    fetched: u64,
+    /// Bytes that were there.
+    found: u64,
+    /// Pages that were fetched, and for which there was no room.
+    pages_not_kept: u64,
 }
 
 #[derive(Serialize)]
@@ -78,12 +99,17 @@ pub(crate) fn run(arguments: KeptRows, host: &dyn Host) -> Result<()> {
 }
 
 fn warm(of: Warm, host: &dyn Host) -> Result<()> {
-    let Warm { file, dataset: datasets, seed, threads, cache, json } = of;
+    let Warm { what, dataset: datasets, seed, threads, cache, json } = of;
     let cache = CacheConfig::from(cache);
-    let Some(folder) = cache.folder else {
+    if cache.folder.is_none() {
         return Err(Error::invalid("what is kept in memory alone is gone when this command ends")
             .hint("name a folder: --cache FOLDER, or FOREBAY_CACHE"));
+    }
+    let file = match what.as_slice() {
+        [script] if !script.contains("://") => PathBuf::from(script),
+        _ => return bring(&what, &cache, json),
     };
+    let folder = cache.folder.unwrap_or_default();
     let options = WarmOptions { datasets, seed, threads, folder, memory: cache.memory, disk: cache.disk };
     let warmed = host.warm(&options, &file)?;
     if json {
@@ -96,9 +122,39 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     output::table(["DATASET", "ROWS", "COMPUTED", "FOUND", "ON DISK"], &warmed.iter().map(row).collect::<Vec<_>>())
 }
 
+/// Brings remote files here.
+fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
+    // Where the folder cannot be used, there is nothing to bring them to.
+    let told = std::cell::RefCell::new(None);
+    let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
+    if let Some(error) = told.into_inner() {
+        return Err(error);
+    }
+    let progress = Progress::new("fetching", "MiB");
+    let show = |done: u64, all: u64| {
+        progress.show(done >> 20, all >> 20);
+        Ok(())
+    };
+    let found = forebay_exec::bring(urls, &opened, &show)?;
+    drop(progress);
+    let forebay_exec::Brought { files, bytes, fetched, found, pages_not_kept } = found;
+    if json {
+        output::json(&Brought { files, bytes, fetched, found, pages_not_kept })?;
+    } else {
+        let [bytes, fetched, found] = [bytes, fetched, found].map(output::bytes);
+        output::line(&format!("{files} files of {bytes}: fetched {fetched}, found {found}"))?;
+    }
+    if pages_not_kept == 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Exhausted, format!("{pages_not_kept} pages were fetched and not kept"))
+        .hint("give the folder more room: --cache-disk SIZE, or another disk"))
+}
+
 fn list(of: &KeptIn) -> Result<()> {
     let listed = forebay_cache::list(&of.folder)?;
-    let prefix = |p: &Listed| [short(p.key), p.rows.to_string(), output::bytes(p.bytes), used(p).to_owned(), what(p)];
+    let rows = |p: &Listed| if p.is_source { "-".to_owned() } else { p.rows.to_string() };
+    let prefix = |p: &Listed| [short(p.key), rows(p), output::bytes(p.bytes), used(p).to_owned(), what(p)];
     if of.json {
         return output::json(&listed.iter().map(row).collect::<Vec<_>>());
     }
@@ -111,10 +167,12 @@ fn list(of: &KeptIn) -> Result<()> {
 
 fn row(of: &Listed) -> Prefix<'_> {
     Prefix {
+        kind: if of.is_source { "source" } else { "rows" },
         prefix: of.key.to_string(),
         what: &of.what,
         rows: of.rows,
         filtered: of.without,
+        pages: of.pages,
         bytes: of.bytes,
         blocks: of.blocks,
         unreadable_blocks: of.unreadable,
@@ -150,7 +208,9 @@ fn what(of: &Listed) -> String {
 fn stats(of: &KeptIn) -> Result<()> {
     let mut sum = Stats::default();
     for listed in &forebay_cache::list(&of.folder)? {
-        sum.prefixes += 1;
+        sum.prefixes += usize::from(!listed.is_source);
+        sum.sources += usize::from(listed.is_source);
+        sum.pages += listed.pages;
         sum.in_use += usize::from(listed.in_use == Some(true));
         sum.rows += listed.rows;
         sum.filtered += listed.without;
@@ -162,9 +222,11 @@ fn stats(of: &KeptIn) -> Result<()> {
     if of.json {
         return output::json(&sum);
     }
-    let Stats { prefixes, in_use, rows, filtered, bytes, blocks, unreadable_blocks, other_version_blocks } = sum;
-    output::line(&format!("prefixes   {prefixes}, {in_use} in use"))?;
+    let Stats { prefixes, in_use, rows, filtered, sources, pages, .. } = sum;
+    let Stats { bytes, blocks, unreadable_blocks, other_version_blocks, .. } = sum;
+    output::line(&format!("prefixes   {prefixes}, and {sources} sources of remote files; {in_use} in use"))?;
     output::line(&format!("rows       {rows}, and {filtered} that filters remove"))?;
+    output::line(&format!("pages      {pages}"))?;
     output::line(&format!("size       {} in {blocks} blocks", output::bytes(bytes)))?;
     output::line(&format!(
         "not used   {unreadable_blocks} blocks that cannot be read, {other_version_blocks} of another version"
@@ -180,11 +242,12 @@ fn verify(of: &KeptIn) -> Result<()> {
         why: bad.why.clone(),
         broken: bad.broken,
     });
-    let found = Verified { blocks: found.blocks, rows: found.rows, bad: bad.collect() };
+    let found = Verified { blocks: found.blocks, rows: found.rows, pages: found.pages, bad: bad.collect() };
     if of.json {
         output::json(&found)?;
     } else {
-        output::line(&format!("right: {} rows in {} blocks", found.rows, found.blocks))?;
+        let (rows, pages) = (found.rows, found.pages);
+        output::line(&format!("right: {rows} rows and {pages} pages in {} blocks", found.blocks))?;
         for bad in &found.bad {
             let what = if bad.broken { "broken" } else { "left alone" };
             output::line(&format!("{what}: {}: {}", bad.block, bad.why))?;
@@ -196,7 +259,7 @@ fn verify(of: &KeptIn) -> Result<()> {
     }
     let message = format!("{broken} blocks in {} are not what was written", of.folder.display());
     Err(Error::new(ErrorKind::Data, message)
-        .hint("none of their rows is ever used: who reads one removes the block, and computes its rows again"))
+        .hint("nothing that is wrong is ever used: who reads it removes it, and computes or fetches it again"))
 }
 
 fn evict(of: &Evict) -> Result<()> {

@@ -11,9 +11,9 @@ use forebay_plan::Source;
 
 use super::table::Table;
 use super::{Inner, Layout, SourceIndex, cache};
-use crate::Progress;
 use crate::formats::{arrow, lines, parquet, tar, tfrecord};
 use crate::store::{self, Found, Object, Stat};
+use crate::{Progress, ReadThrough};
 
 /// How often the caller hears of progress while nothing is done.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,6 +24,7 @@ pub(crate) fn build(
     source: &Source,
     counted: bool,
     cache: Option<&Path>,
+    near: Option<&dyn ReadThrough>,
     threads: usize,
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
@@ -38,7 +39,7 @@ pub(crate) fn build(
         if let Some(table) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
             return Ok((stat, Some(table)));
         }
-        let table = Arc::new(scan(source, Object::open(&found.uri, &stat)?.into(), stop)?);
+        let table = Arc::new(scan(source, Object::open(&found.uri, &stat, near)?.into(), stop)?);
         if let Some(folder) = cache {
             cache::keep(folder, &found.uri, &format, &stat, &table);
         }

@@ -10,8 +10,8 @@ use super::pieces::Layout;
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
+use crate::limits;
 use crate::store::{Object, Pending};
-use crate::{SourceIndex, limits};
 
 pub(super) struct Files {
     schema: Arc<Schema>,
@@ -22,8 +22,8 @@ pub(super) struct Files {
 const AHEAD: usize = 16;
 
 impl Files {
-    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex) -> Self {
-        Self { schema, pool: Pool::new(index) }
+    pub(super) fn new(schema: Arc<Schema>, pool: Pool) -> Self {
+        Self { schema, pool }
     }
 
     fn contents(&self, places: &[Place]) -> Result<ArrayRef> {

@@ -13,10 +13,10 @@ use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
+use crate::fail;
 use crate::formats::{example, json, lines, tfrecord};
 use crate::index::table::Table;
 use crate::store::Forward;
-use crate::{SourceIndex, fail};
 
 /// What a frame is.
 #[derive(Debug)]
@@ -87,8 +87,8 @@ impl Run {
 }
 
 impl Frames {
-    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex, format: Format) -> Self {
-        Self { schema, pool: Pool::new(index), format }
+    pub(super) fn new(schema: Arc<Schema>, pool: Pool, format: Format) -> Self {
+        Self { schema, pool, format }
     }
 
     fn fields(&self) -> &[Field] {

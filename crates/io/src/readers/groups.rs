@@ -16,7 +16,7 @@ use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow;
 use crate::formats::grouped::Grouped;
-use crate::{SourceIndex, fail, rows};
+use crate::{fail, rows};
 
 /// The most bytes of decoded groups that a reader keeps; a larger single one is kept while it is in use.
 const DECODED_BYTES_MAX: usize = 512 << 20;
@@ -89,9 +89,9 @@ pub(super) struct Groups<F> {
 }
 
 impl<F: Grouped> Groups<F> {
-    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex) -> Self {
+    pub(super) fn new(schema: Arc<Schema>, pool: Pool) -> Self {
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(DECODED_BYTES_MAX)));
-        Self { schema, pool: Pool::new(index), footers, groups }
+        Self { schema, pool, footers, groups }
     }
 
     fn file(&self, file: usize) -> Result<Arc<F>> {

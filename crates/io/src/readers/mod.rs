@@ -19,8 +19,9 @@ use forebay_data::{Chunk, RowId, Schema};
 use forebay_plan::Source;
 
 use crate::formats::{arrow, parquet};
-use crate::{Blobs, SourceIndex};
+use crate::{Blobs, ReadThrough, SourceIndex};
 use groups::Groups;
+use pool::Pool;
 
 /// Which row to read, and for which time round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,12 @@ pub trait Reader: Send + Sync {
 }
 
 /// See [`crate::open`].
-pub(crate) fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Result<Arc<dyn Reader>> {
+pub(crate) fn open(
+    source: &Source,
+    index: SourceIndex,
+    blobs: &dyn Blobs,
+    near: Option<Arc<dyn ReadThrough>>,
+) -> Result<Arc<dyn Reader>> {
     use crate::index::Layout as L;
     let fits = match source {
         Source::Memory { .. } | Source::Range { .. } => index.rows() == source.rows(),
@@ -73,14 +79,15 @@ pub(crate) fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs) -> Re
         return Err(Error::internal(format!("the index is not one of {}", source.name())));
     }
     let schema = Arc::new(source.schema()?);
+    let pool = |index| Pool::new(index, near);
     Ok(match source {
         Source::Memory { blob, .. } => Arc::new(memory::Memory::open(schema, index, blobs.get(blob)?)?),
         Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),
-        Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, index)),
-        Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, index, extensions.clone())),
-        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, index)),
-        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, index)),
-        other => Arc::new(frames::Frames::new(schema, index, frames::Format::of(other)?)),
+        Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, pool(index))),
+        Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, pool(index), extensions.clone())),
+        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, pool(index))),
+        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, pool(index))),
+        other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),
     })
 }
 

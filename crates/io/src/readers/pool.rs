@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 
 use super::lru::Lru;
 use crate::SourceIndex;
-use crate::store::Object;
+use crate::store::{Object, ReadThrough};
 
 /// The most files that a reader holds open.
 const OPEN_MAX: usize = 256;
@@ -15,19 +15,21 @@ const OPEN_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) index: SourceIndex,
+    /// What remote files are read through.
+    near: Option<Arc<dyn ReadThrough>>,
     open: Mutex<Lru<Arc<Object>>>,
 }
 
 impl Pool {
-    pub(super) fn new(index: SourceIndex) -> Self {
-        Self { index, open: Mutex::new(Lru::new(OPEN_MAX)) }
+    pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>) -> Self {
+        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)) }
     }
 
     /// Opens a file for one use.
     pub(super) fn open(&self, file: usize) -> Result<Object> {
         let inner = self.index.inner();
         match (inner.uris.get(file), inner.stats.get(file)) {
-            (Some(uri), Some(stat)) => Object::open(uri, stat),
+            (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref()),
             _ => Err(Error::internal(format!("the index has no file {file}"))),
         }
     }

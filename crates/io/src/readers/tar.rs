@@ -9,10 +9,10 @@ use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
+use crate::fail;
 use crate::formats::tar::{Samples, lacks};
 use crate::index::table::{Table, TarTable};
 use crate::store::Forward;
-use crate::{SourceIndex, fail};
 
 pub(super) struct Tar {
     schema: Arc<Schema>,
@@ -21,8 +21,8 @@ pub(super) struct Tar {
 }
 
 impl Tar {
-    pub(super) fn new(schema: Arc<Schema>, index: SourceIndex, extensions: Vec<String>) -> Self {
-        Self { schema, pool: Pool::new(index), extensions }
+    pub(super) fn new(schema: Arc<Schema>, pool: Pool, extensions: Vec<String>) -> Self {
+        Self { schema, pool, extensions }
     }
 
     fn table(&self, sample: SampleId) -> Result<&TarTable> {

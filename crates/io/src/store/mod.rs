@@ -7,15 +7,19 @@ mod fetch;
 mod forward;
 mod http;
 mod local;
+mod near;
 mod remote;
 mod retry;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
+use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 pub(crate) use forward::Forward;
+pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 
 /// What tells one content of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +35,14 @@ pub(crate) enum Mark {
 pub(crate) struct Stat {
     pub(crate) size: u64,
     pub(crate) mark: Mark,
+}
+
+impl Stat {
+    /// Says whether it tells this content of a remote file from another that is there later. A server that gives neither an etag
+    /// nor a time leaves the size alone.
+    fn tells_apart(&self) -> bool {
+        self.mark != Mark::Mtime(0)
+    }
 }
 
 impl fmt::Display for Stat {
@@ -51,7 +63,7 @@ pub(crate) struct Found {
 }
 
 /// Says whether `uri` is not a path of this machine.
-fn is_remote(uri: &str) -> bool {
+pub fn is_remote(uri: &str) -> bool {
     uri.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'))
 }
 
@@ -127,28 +139,52 @@ pub(crate) struct Object {
 enum Where {
     Local(std::fs::File),
     Remote(remote::Remote),
+    /// Remote, and bytes of it are kept nearer.
+    Near(Arc<dyn NearFile>),
 }
 
 /// A range of bytes of a remote object, on its way.
-pub(crate) type Pending = remote::Pending;
+pub(crate) struct Pending(Arriving);
+
+impl Pending {
+    /// Waits for it.
+    pub(crate) fn wait(self) -> Result<Bytes> {
+        self.0()
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
 
 impl Object {
-    /// Opens `uri`, which must still be what `pinned` says.
+    /// Opens `uri`, which must still be what `pinned` says. A remote one is read through `near`, if that is given.
     ///
     /// # Errors
     /// Data when a local file has changed; a remote one is compared at each read, which costs nothing more.
-    pub(crate) fn open(uri: &str, pinned: &Stat) -> Result<Self> {
+    pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>) -> Result<Self> {
+        let name: Arc<str> = uri.into();
         let place = if is_remote(uri) {
-            Where::Remote(remote::Remote::open(uri)?)
+            let remote = remote::Remote::open(&name, pinned)?;
+            match near.filter(|_| pinned.tells_apart()) {
+                None => Where::Remote(remote),
+                Some(near) => {
+                    let file = RemoteFile { uri, size: pinned.size, identity: &pinned.to_string() };
+                    let fetch = move |range, done: Done| remote.fetch(range, done);
+                    Where::Near(near.file(file, Arc::new(fetch)))
+                }
+            }
         } else {
             Where::Local(local::open(uri, pinned)?)
         };
-        Ok(Self { uri: uri.into(), stat: pinned.clone(), place })
+        Ok(Self { uri: name, stat: pinned.clone(), place })
     }
 
     /// Opens `uri` as it is now.
     pub(crate) fn open_any(uri: &str) -> Result<Self> {
-        Self::open(uri, &stat(uri)?)
+        Self::open(uri, &stat(uri)?, None)
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -160,7 +196,7 @@ impl Object {
     }
 
     pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.place, Where::Remote(_))
+        !matches!(self.place, Where::Local(_))
     }
 
     /// Fills `to` from `offset`.
@@ -169,9 +205,9 @@ impl Object {
         match &self.place {
             Where::Local(file) => std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
                 .map_err(|e| crate::fail::io(&self.uri, e).with("offset", offset)),
-            Where::Remote(_) if to.is_empty() => Ok(()),
-            Where::Remote(_) => {
-                let bytes = self.request(offset, to.len()).map_or_else(|| Ok(bytes::Bytes::new()), Pending::wait)?;
+            _ if to.is_empty() => Ok(()),
+            _ => {
+                let bytes = self.request(offset, to.len()).map_or_else(|| Ok(Bytes::new()), Pending::wait)?;
                 to.copy_from_slice(&bytes);
                 Ok(())
             }
@@ -182,7 +218,13 @@ impl Object {
     pub(crate) fn request(&self, offset: u64, len: usize) -> Option<Pending> {
         match &self.place {
             Where::Local(_) => None,
-            Where::Remote(remote) => Some(remote.request(&self.uri, &self.stat, offset, len)),
+            Where::Remote(remote) => {
+                let (send, receive) = sync_channel(1);
+                remote.fetch(offset..offset + len as u64, Box::new(move |bytes| drop(send.send(bytes))));
+                let dropped = || Err(Error::internal("a read was dropped"));
+                Some(Pending(Box::new(move || receive.recv().unwrap_or_else(|_| dropped()))))
+            }
+            Where::Near(near) => Some(Pending(near.request(offset..offset + len as u64))),
         }
     }
 

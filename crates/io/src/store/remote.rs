@@ -4,10 +4,10 @@
 //! environment variables that each store's own tools use. What happens when a store does not answer is in `retry`.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::ops::Range;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -19,7 +19,7 @@ use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use super::fetch::{Store, identity, refused};
 use super::http::Connector;
 use super::retry::{Budget, Policy};
-use super::{Found, Stat, nothing_matches};
+use super::{Done, Found, Stat, nothing_matches};
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
@@ -60,17 +60,6 @@ fn shared() -> Result<Arc<Shared>> {
     Ok(shared)
 }
 
-/// An answer that is on its way.
-#[derive(Debug)]
-pub(crate) struct Pending(Receiver<Result<Bytes>>);
-
-impl Pending {
-    /// Waits for it.
-    pub(crate) fn wait(self) -> Result<Bytes> {
-        self.0.recv().unwrap_or_else(|_| Err(Error::internal("a read was dropped")))
-    }
-}
-
 /// Runs a request to its end from a thread that may be anywhere.
 fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = sync_channel(1);
@@ -80,35 +69,39 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
     receive.recv().unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
 }
 
-/// An object of a store.
+/// An object of a store, as it was pinned.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct Remote(Arc<Pinned>);
+
+#[derive(Debug)]
+struct Pinned {
     store: Arc<Store>,
     path: Path,
+    uri: Arc<str>,
+    stat: Stat,
 }
 
 impl Remote {
-    pub(super) fn open(uri: &str) -> Result<Self> {
+    pub(super) fn open(uri: &Arc<str>, pinned: &Stat) -> Result<Self> {
         let (store, path) = parse(uri)?;
-        Ok(Self { store, path })
+        Ok(Self(Arc::new(Pinned { store, path, uri: uri.clone(), stat: pinned.clone() })))
     }
 
-    /// Starts to read a range.
-    pub(super) fn request(&self, uri: &Arc<str>, pinned: &Stat, offset: u64, len: usize) -> Pending {
-        let (send, receive) = sync_channel(1);
-        let (store, path, uri, pinned) = (self.store.clone(), self.path.clone(), uri.clone(), pinned.clone());
+    /// Starts to read a range; `done` is told on a thread of the runtime, and must not wait.
+    pub(super) fn fetch(&self, range: Range<u64>, done: Done) {
+        let object = self.0.clone();
         match shared() {
             Ok(shared) => {
                 let permits = shared.permits.clone();
                 shared.runtime.spawn(async move {
-                    let _permit = permits.acquire_owned().await;
-                    let range = offset..offset + len as u64;
-                    let _ = send.send(store.get(&path, &uri, &pinned, range).await);
+                    let permit = permits.acquire_owned().await;
+                    let bytes = object.store.get(&object.path, &object.uri, &object.stat, range).await;
+                    drop(permit);
+                    done(bytes);
                 });
             }
-            Err(e) => drop(send.send(Err(e))),
+            Err(e) => done(Err(e)),
         }
-        Pending(receive)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn quiet(_: u64, _: u64) -> Result<()> {
 }
 
 pub(crate) fn index(source: &Source, counted: bool) -> Result<SourceIndex> {
-    forebay_io::index(source, counted, None, 2, &quiet)
+    forebay_io::index(source, counted, None, None, 2, &quiet)
 }
 
 /// Infers, indexes and opens.
@@ -43,7 +43,7 @@ pub(crate) fn opened(draft: Draft, counted: bool) -> Result<Arc<dyn Reader>> {
 pub(crate) fn open(source: &Source, index: &SourceIndex) -> Result<Arc<dyn Reader>> {
     let crossed = SourceIndex::from_bytes(&index.to_bytes())?;
     assert_eq!(&crossed, index);
-    forebay_io::open(source, crossed, &Kept::default())
+    forebay_io::open(source, crossed, &Kept::default(), None)
 }
 
 pub(crate) fn places(rows: impl IntoIterator<Item = u64>) -> Vec<Place> {

@@ -1,0 +1,105 @@
+//! Remote files of a pipeline are read through what is kept of their bytes: what fits `io`'s seam to `cache`, which do not know
+//! each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_cache::{Cache, FileKey, Source as Kept, SourceFile, SourceStats};
+use forebay_io::{Arriving, Fetch, NearFile, ReadThrough, RemoteFile, is_remote};
+use forebay_plan::Source;
+use serde_json::{Value, json};
+
+/// The remote files of a source, and what is kept of them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Nearby(Arc<Kept>);
+
+impl Nearby {
+    /// Returns the remote files of a source; `bytes` is how much there is of them, 0 where that is not known. `None` where there
+    /// are none, or the cache keeps no bytes.
+    pub fn open(source: &Source, bytes: u64, cache: &Cache) -> Option<Self> {
+        cache.source(&folder(source)?, bytes).map(Self)
+    }
+
+    /// Returns what was read of them since this process keeps them.
+    pub fn stats(&self) -> SourceStats {
+        self.0.stats()
+    }
+
+    /// Says that for people who look at an iterator.
+    pub(crate) fn describe(&self) -> Value {
+        let SourceStats { what, bytes, pages, counts, .. } = self.stats();
+        json!({
+            "files": what,
+            "bytes": bytes,
+            "asked": counts.asked,
+            "from_disk": counts.from_disk,
+            "fetched": counts.fetched,
+            "pages_on_disk": pages,
+            "pages_corrupt": counts.corrupt,
+            "pages_not_kept": counts.not_kept,
+        })
+    }
+}
+
+impl ReadThrough for Nearby {
+    fn file(&self, file: RemoteFile<'_>, fetch: Fetch) -> Arc<dyn NearFile> {
+        let key = FileKey::of(file.uri, file.size, file.identity);
+        Arc::new(File(self.0.file(key, file.size, fetch)))
+    }
+}
+
+#[derive(Debug)]
+struct File(SourceFile);
+
+impl NearFile for File {
+    fn request(&self, range: Range<u64>) -> Arriving {
+        let request = self.0.request(range);
+        Box::new(move || request.wait())
+    }
+}
+
+/// Says whether a source has files that are not on this machine.
+pub fn reads_remote(source: &Source) -> bool {
+    source.paths().iter().any(|path| is_remote(path))
+}
+
+/// Returns the deepest folder that all remote files of a source are in, whatever the patterns stand for.
+fn folder(source: &Source) -> Option<String> {
+    let is_folder = matches!(source, Source::ImageFolder { .. });
+    let literal = |path: &String| {
+        let whole = if is_folder { format!("{}/", path.trim_end_matches('/')) } else { path.clone() };
+        let end = whole.find(['*', '?', '[', '{']).unwrap_or(whole.len());
+        whole[..end].to_owned()
+    };
+    let mut paths = source.paths().iter().filter(|path| is_remote(path)).map(literal);
+    let first = paths.next()?;
+    let common = paths.fold(first, |common, path| {
+        let same = common.char_indices().zip(path.chars()).take_while(|((_, a), b)| a == b);
+        let end = same.last().map_or(0, |((at, a), _)| at + a.len_utf8());
+        common[..end].to_owned()
+    });
+    Some(common[..common.rfind('/').map_or(0, |at| at + 1)].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_called_by_the_folder_of_its_remote_files() {
+        let of = |paths: &[&str]| folder(&Source::Text { paths: paths.iter().map(|p| (*p).to_owned()).collect() });
+        for (paths, want) in [
+            (&["s3://b/train/x-{0..9}.txt"][..], Some("s3://b/train/")),
+            (&["s3://b/train/x.txt", "s3://b/train/sub/y.txt"], Some("s3://b/train/")),
+            (&["s3://b/tr/x", "s3://b/train/x", "/local/x"], Some("s3://b/")),
+            (&["s3://b/é/x", "s3://b/è/x"], Some("s3://b/")),
+            (&["s3://b/*/x"], Some("s3://b/")),
+            (&["/local/x", "file:///local/x"], None),
+        ] {
+            assert_eq!(of(paths).as_deref(), want, "{paths:?}");
+        }
+        let images = Source::ImageFolder { root: "s3://b/images".to_owned() };
+        assert_eq!(folder(&images).as_deref(), Some("s3://b/images/"));
+        assert!(reads_remote(&images));
+    }
+}

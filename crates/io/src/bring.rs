@@ -1,0 +1,46 @@
+//! Remote files brought here in full, through whatever keeps their bytes: before anybody needs a row of them.
+
+use std::collections::VecDeque;
+
+use forebay_core::{Error, Result};
+
+use crate::store::{Object, Pending};
+use crate::{Progress, ReadThrough, SourceIndex};
+
+/// Bytes that are asked for at once.
+const STEP: u64 = 4 << 20;
+/// Ranges that are on their way together.
+const AHEAD: usize = 16;
+
+/// Reads every byte of the files of an index through `near`, a file after another, and holds none of them. `progress` is told how
+/// many bytes are done, of how many.
+///
+/// # Errors
+/// Whatever reading a file gives; what `progress` returns.
+pub fn bring(index: &SourceIndex, near: &dyn ReadThrough, progress: Progress<'_>) -> Result<()> {
+    let all = index.bytes();
+    let (mut done, mut waiting) = (0, VecDeque::new());
+    for (uri, stat) in index.inner().uris.iter().zip(&index.inner().stats) {
+        let object = Object::open(uri, stat, Some(near))?;
+        for start in (0..stat.size).step_by(STEP as usize) {
+            let len = STEP.min(stat.size - start);
+            let nearer = || Error::invalid("this file is here already").with("file", uri);
+            waiting.push_back((len, object.request(start, len as usize).ok_or_else(nearer)?));
+            if waiting.len() == AHEAD {
+                done += land(&mut waiting)?;
+                progress(done, all)?;
+            }
+        }
+    }
+    while !waiting.is_empty() {
+        done += land(&mut waiting)?;
+        progress(done, all)?;
+    }
+    Ok(())
+}
+
+fn land(waiting: &mut VecDeque<(u64, Pending)>) -> Result<u64> {
+    let Some((len, pending)) = waiting.pop_front() else { return Ok(0) };
+    pending.wait()?;
+    Ok(len)
+}
