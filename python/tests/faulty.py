@@ -1,4 +1,4 @@
-"""A proxy in front of a store that spoils every third answer, in one of many ways.
+"""A proxy in front of a store that spoils every third answer, in one of many ways, and counts what it passes on.
 
 Each request is passed on whole before anything is spoiled, so that a fault is the network's, never the store's.
 """
@@ -102,8 +102,15 @@ FAULTS: dict[str, Callable[[socket.socket, Answer], None]] = {
 }
 
 
+def none(client: socket.socket, answer: Answer) -> None:
+    """No fault: for a proxy that only counts."""
+
+
 class FaultProxy:
-    """Listens on `url`; spoils every `every`-th answer with `fault` where `only` says so. Counts both."""
+    """Listens on `url`; spoils every `every`-th answer with `fault` where `only` says so.
+
+    Counts both, and the `bytes` of ranges that it passed on.
+    """
 
     def __init__(
         self,
@@ -114,7 +121,7 @@ class FaultProxy:
     ) -> None:
         self._host, self._fault, self._every, self._only = upstream.removeprefix("http://"), fault, every, only
         self._lock = threading.Lock()
-        self.requests = self.faults = 0
+        self.requests = self.faults = self.bytes = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -167,6 +174,7 @@ class FaultProxy:
             self.requests += 1
             spoiled = self.requests % self._every == 0 and self._only(method, answer)
             self.faults += spoiled
+            self.bytes += 0 if spoiled or "content-range" not in kept else len(answer.body)
         if spoiled:
             self._fault(client, answer)
             return False

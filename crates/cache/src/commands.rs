@@ -128,7 +128,7 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
                 listed.what = head.what;
             }),
             Kind::Pages => source_head(&folder, &name).and_then(|(file, head)| {
-                listed.pages += source::count(&file)?.0;
+                listed.pages += source::count(&file)?;
                 listed.what = head.what;
                 Ok(())
             }),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::Result;
 use forebay_dispatcher::{Dispatcher, Scaling, Timing};
@@ -105,7 +106,10 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
 pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Result<()> {
     let cache = config.cache.open(&|error| tracing::warn!("{error}"))?;
     let kept = cache.clone();
-    let flush = move || _ = kept.flush(FLUSH_MAX);
+    let flush = move || {
+        kept.flush(FLUSH_MAX);
+        tell_sources(&kept);
+    };
     let runtime = runtime("forebay-worker")?;
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
@@ -129,6 +133,14 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
     runtime.shutdown_background();
     flush();
     served
+}
+
+/// Says what was read of remote files.
+fn tell_sources(cache: &Cache) {
+    for SourceStats { what, counts, .. } in cache.stats().sources {
+        let SourceCounts { asked, from_disk, fetched, corrupt, not_kept } = counts;
+        tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes of remote files");
+    }
 }
 
 /// Warns who can be reached from other machines and is open to them.

@@ -312,8 +312,8 @@ def up(
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
         max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
         policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
-        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, and the bytes of
-            remote files, also for the next service. Default: `$FOREBAY_CACHE`, or memory alone.
+        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, and the bytes
+            of remote files, also for the next service. Default: `$FOREBAY_CACHE`, or memory alone.
         cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
             `$FOREBAY_CACHE_MEMORY`, or a quarter of the machine's (at most 8 GiB), shared among them.
         cache_disk: The most that is kept in the folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.

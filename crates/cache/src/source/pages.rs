@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime};
 
 use super::PageKey;
-use super::segment::{Head, Spot, list};
+use super::segment::{Head, Spot, list, withdraw};
 use crate::PrefixKey;
 use crate::disk::{Tier, Trouble, Unread};
 use crate::lock::{lock, read, write};
@@ -109,6 +109,10 @@ impl Pages {
         let growing = head.is_growing(&file)?;
         let listed = list(&file, first)?;
         *next = growing.then_some(listed.next);
+        if !growing && !listed.broken.is_empty() {
+            tracing::warn!(file = %segment.path.display(), pages = listed.broken.len(), "broken pages are withdrawn");
+            withdraw(&segment.path, &listed.broken);
+        }
         for (key, spot) in listed.pages {
             self.add(shared, segment, key, spot);
         }

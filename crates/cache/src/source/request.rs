@@ -16,7 +16,7 @@ use super::claim::{Claim, Claimed};
 use super::flight::{Flight, Landed};
 use super::landing::{Alone, Expected, Landing};
 use super::pages::Segment;
-use super::segment::{HEAD, Spot, read, withdraw};
+use super::segment::{Spot, read, withdraw};
 use super::writer::file_bytes;
 use super::{AHEAD_PAGES_MAX, PAGE_BYTES, PageKey, RUN_BYTES_MAX, SourceFile, Sources, WAIT_MAX, WAIT_STEP};
 use crate::disk::{Tier, Trouble};
@@ -49,8 +49,9 @@ impl SourceFile {
         }
         self.note(range.end - range.start);
         let missing = self.missing(&range);
+        let nobodys = self.not_under_way(&missing);
         let mut parts = Vec::new();
-        if missing.is_empty() || self.are_worth_keeping(&missing) {
+        if nobodys.is_empty() || self.are_worth_keeping(&nobodys) {
             let mut flights = self.start(&missing, false).into_iter().peekable();
             for page in pages(&range) {
                 let flight = flights.next_if(|(of, _)| *of == page).and_then(|(_, flight)| flight);
@@ -59,12 +60,12 @@ impl SourceFile {
         } else {
             let mut rest = pages(&range).peekable();
             while let Some(first) = rest.next() {
-                if missing.binary_search(&first).is_err() {
+                if nobodys.binary_search(&first).is_err() {
                     parts.push(Part::Page { page: first, within: within(&range, first), flight: None });
                     continue;
                 }
                 let mut last = first;
-                while rest.next_if(|page| missing.binary_search(page).is_ok()).is_some() {
+                while rest.next_if(|page| nobodys.binary_search(page).is_ok()).is_some() {
                     last += 1;
                 }
                 let run = range.start.max(first * PAGE_BYTES)..range.end.min((last + 1) * PAGE_BYTES);
@@ -109,6 +110,15 @@ impl SourceFile {
         }
         self.look_around();
         missing.into_iter().filter(is_missing).collect()
+    }
+
+    /// Returns those of `pages` that nobody here is at.
+    fn not_under_way(&self, pages: &[u64]) -> Vec<u64> {
+        if pages.is_empty() {
+            return Vec::new();
+        }
+        let flights = lock(&self.sources().flights);
+        pages.iter().copied().filter(|page| !flights.contains_key(&self.key(*page))).collect()
     }
 
     fn look_around(&self) {
@@ -265,9 +275,7 @@ impl SourceFile {
             Trouble::Broken(why) => {
                 add(&self.source.cell.counters.corrupt, 1);
                 tracing::warn!(file = %segment.path.display(), why, "a broken page of a remote file is fetched again");
-                let file = File::options().read(true).write(true).open(&segment.path);
-                let file = file.ok().filter(|file| file.metadata().is_ok_and(|m| m.len() >= HEAD as u64));
-                file.into_iter().for_each(|file| withdraw(&file, key, spot));
+                withdraw(&segment.path, &[spot.slot]);
             }
         }
         None

@@ -6,7 +6,7 @@
 //!  65536           pages
 //! ```
 //!
-//! Numbers are little-endian. A page is there once its slot is, which is written last; so whoever looks at the table later
+//! A change of this, or of how long a page is, is another magic word. Numbers are little-endian. A page is there once its slot is, which is written last; so whoever looks at the table later
 //! finds what came since, while the file is still added to. One that is complete is cut to its length: shorter than it was made.
 //!
 //! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than a page may have; a page that is read
@@ -15,6 +15,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -62,7 +63,7 @@ pub(crate) struct Listed {
     /// Where the pages end.
     end: u64,
     /// Slots that are not what was written.
-    pub(super) broken: u64,
+    pub(super) broken: Vec<u32>,
 }
 
 impl Head {
@@ -171,7 +172,7 @@ pub(super) fn list(file: &File, first: u32) -> io::Result<Listed> {
                 listed.next = number + 1;
             }
             // The last one may be half written: it is looked at again.
-            None => listed.broken += 1,
+            None => listed.broken.push(number),
         }
     }
     Ok(listed)
@@ -187,22 +188,27 @@ pub(super) fn read(file: &File, key: &PageKey, spot: &Spot) -> Result<Vec<u8>, T
     Ok(bytes)
 }
 
-/// Withdraws a page, so that nobody finds it again. A folder that may only be read stays as it is.
-pub(super) fn withdraw(file: &File, key: &PageKey, spot: &Spot) {
-    let slot = encode_slot(key, &Spot { len: 0, sum: 0, ..*spot });
-    let _ = file.write_all_at(&slot, (PREAMBLE + spot.slot as usize * SLOT) as u64);
+/// Withdraws what is in some slots of a file, so that nobody finds it again. A folder that may only be read stays as it is.
+pub(super) fn withdraw(path: &Path, slots: &[u32]) {
+    let nothing = PageKey { file: FileKey([0; 16]), page: 0 };
+    let slot = encode_slot(&nothing, &Spot { slot: 0, at: HEAD as u32, len: 0, sum: 0 });
+    let Ok(file) = File::options().read(true).write(true).open(path) else { return };
+    // One that was cut to less is not to grow again.
+    if file.metadata().is_ok_and(|metadata| metadata.len() >= HEAD as u64) {
+        let at = |slot: &u32| (PREAMBLE + *slot as usize * SLOT) as u64;
+        slots.iter().for_each(|number| _ = file.write_all_at(&slot, at(number)));
+    }
 }
 
-/// Returns how many pages are in a file, and of how many it is known that they are not what was written.
-pub(crate) fn count(file: &File) -> Result<(u64, u64), Trouble> {
-    let listed = list(file, 0)?;
-    Ok((listed.pages.len() as u64, listed.broken))
+/// Returns how many pages are in a file.
+pub(crate) fn count(file: &File) -> Result<u64, Trouble> {
+    Ok(list(file, 0)?.pages.len() as u64)
 }
 
 /// Reads every page of a file and checks it; returns how many there are.
 pub(crate) fn check(file: &File) -> Result<u64, Trouble> {
     let listed = list(file, 0)?;
-    if listed.broken > 0 {
+    if !listed.broken.is_empty() {
         return Err(Trouble::Broken("what it says of a page is not what was written".to_owned()));
     }
     listed.pages.iter().try_for_each(|(key, spot)| read(file, key, spot).map(drop))?;
@@ -280,8 +286,9 @@ mod tests {
         PageKey { file: FileKey([7; 16]), page }
     }
 
-    fn written(pages: &[Vec<u8>]) -> (File, Growing) {
-        let file = tempfile::tempfile().expect("a file");
+    fn written(pages: &[Vec<u8>]) -> (tempfile::NamedTempFile, File, Growing) {
+        let named = tempfile::NamedTempFile::new().expect("a file");
+        let file = named.reopen().expect("a handle");
         file.write_all_at(&Growing::head(PrefixKey([3; 32]), "s3://bücket/", ROOM), 0).expect("written");
         file.set_len(ROOM).expect("long");
         let mut growing = Growing::new(file.try_clone().expect("a handle"), ROOM);
@@ -289,13 +296,13 @@ mod tests {
             assert!(growing.takes(bytes.len()));
             growing.add(&key(page), bytes).expect("added");
         }
-        (file, growing)
+        (named, file, growing)
     }
 
     #[test]
     fn what_is_added_is_listed_by_those_who_look_later_and_cut_to_its_length() {
         let pages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; 1 + 700 * n]).collect();
-        let (file, mut growing) = written(&pages[..30]);
+        let (named, file, mut growing) = written(&pages[..30]);
         let head = Head::read(&file).expect("a head");
         assert_eq!((head.what.as_str(), head.is_growing(&file).expect("a size")), ("s3://bücket/", true));
         let first = list(&file, 0).expect("listed");
@@ -307,18 +314,18 @@ mod tests {
             let other = PageKey { page: key.page + 1, ..*key };
             assert!(matches!(read(&file, &other, spot), Err(Trouble::Broken(_))), "another page's bytes");
         }
-        withdraw(&file, &key(5), &first.pages[5].1);
+        withdraw(named.path(), &[first.pages[5].1.slot]);
         assert!(list(&file, 0).expect("listed").pages.iter().all(|(k, _)| *k != key(5)));
         let end = unused_from(&file).expect("a head");
         assert_eq!(growing.complete().ok(), end);
         assert_eq!((unused_from(&file).ok(), head.is_growing(&file).ok()), (Some(None), Some(false)));
         assert_eq!(list(&file, 0).expect("listed").pages.len(), 39);
-        assert_eq!(unused_from(&written(&[]).0).ok(), Some(Some(0)), "nothing is in it");
+        assert_eq!(unused_from(&written(&[]).1).ok(), Some(Some(0)), "nothing is in it");
     }
 
     #[test]
     fn a_file_takes_no_more_than_it_has_slots_and_room_for() {
-        let (file, mut growing) = written(&[]);
+        let (_named, file, mut growing) = written(&[]);
         assert!(!growing.takes(ROOM as usize - HEAD));
         (0..SLOTS as u64).for_each(|n| {
             assert!(growing.takes(1));
@@ -326,7 +333,7 @@ mod tests {
         });
         assert!(!growing.takes(1));
         let listed = list(&file, 0).expect("listed");
-        assert_eq!((listed.pages.len(), listed.broken), (SLOTS, 0));
+        assert_eq!((listed.pages.len(), listed.broken.len()), (SLOTS, 0));
         assert_eq!(list(&file, listed.next).expect("listed").pages.len(), 0);
     }
 
@@ -336,7 +343,7 @@ mod tests {
             damage in prop::collection::vec((0..ROOM as usize / 8, 1u8..), 1..40), cut in 0..ROOM,
         ) {
             let pages: Vec<Vec<u8>> = (0..20u8).map(|n| vec![n; 4096]).collect();
-            let (file, _growing) = written(&pages);
+            let (_named, file, _growing) = written(&pages);
             for (at, flip) in damage {
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at as u64).expect("there");

@@ -1,0 +1,152 @@
+"""An S3 server of a folder that is far away: it answers late, sends no more than so much a second in all, and counts.
+
+    with Far(folder, latency=0.02, rate=50e6) as far:
+        os.environ |= far.settings    # then s3://far/... is what is below the folder
+
+It knows what readers need (sizes, ranges, lists) and no more. It is a process of its own, so that it costs them nothing
+but a core now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from xml.sax.saxutils import escape
+
+#: Bytes that are sent at once: a sixth of a millisecond's worth of what a fast line carries.
+CHUNK = 64 << 10
+#: Objects of one answer to a list.
+LISTED = 1000
+
+
+class Far:
+    """The server's process."""
+
+    def __init__(self, folder: Path, latency: float, rate: float) -> None:
+        self._folder, self._latency, self._rate = folder, latency, rate
+
+    def __enter__(self) -> Far:
+        """Starts it."""
+        here, there = multiprocessing.Pipe()
+        arguments = (self._folder, self._latency, self._rate, there)
+        # Not forked: threads that run here do not run there.
+        self._process = multiprocessing.get_context("spawn").Process(target=_run, args=arguments, daemon=True)
+        self._process.start()
+        self.url = f"http://127.0.0.1:{here.recv()}"
+        self.settings = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.join()
+
+    def sent(self) -> int:
+        """The bytes of objects that were sent so far."""
+        with urllib.request.urlopen(f"{self.url}/sent", timeout=10) as answer:
+            return int(json.load(answer))
+
+
+def _run(folder: Path, latency: float, rate: float, there: Any) -> None:
+    asyncio.run(_Server(folder, latency, rate).serve(there))
+
+
+class _Server:
+    def __init__(self, folder: Path, latency: float, rate: float) -> None:
+        self._folder, self._latency, self._rate = folder, latency, rate
+        self._free_at, self._sent = 0.0, 0
+        self._keys = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+    async def serve(self, there: Any) -> None:
+        server = await asyncio.start_server(self._client, "127.0.0.1", 0)
+        there.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:])}
+                method, target, _ = head[0].split(" ")
+                await self._answer(writer, method, target, headers)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter, method: str, target: str, headers: dict[str, str]) -> None:
+        path, _, query = target.partition("?")
+        key = urllib.parse.unquote(path.removeprefix("/").partition("/")[2])
+        if path == "/sent":
+            self._say(writer, 200, {}, str(self._sent).encode())
+            return
+        await asyncio.sleep(self._latency)
+        if key:
+            await self._answer_object(writer, method, key, headers.get("range", ""))
+        else:
+            self._say(writer, 200, {"content-type": "application/xml"}, self._list(query))
+
+    async def _answer_object(self, writer: asyncio.StreamWriter, method: str, key: str, asked: str) -> None:
+        try:
+            stat = (self._folder / key).stat()
+        except OSError:
+            self._say(writer, 404, {}, b"")
+            return
+        first, last = 0, stat.st_size - 1
+        if asked:
+            first, last = (min(int(n), last) for n in asked.removeprefix("bytes=").split("-"))
+        said = {
+            "etag": f'"{stat.st_mtime_ns:x}"',
+            "last-modified": "Sun, 01 Nov 2026 00:00:00 GMT",
+            "content-range": f"bytes {first}-{last}/{stat.st_size}" if asked else "",
+        }
+        self._say(writer, 206 if asked else 200, said, b"", last + 1 - first)
+        if method == "GET":
+            await self._send(writer, self._folder / key, first, last + 1)
+
+    async def _send(self, writer: asyncio.StreamWriter, path: Path, start: int, end: int) -> None:
+        """Sends a range no faster than the line allows, which all share."""
+        loop = asyncio.get_running_loop()
+        with open(path, "rb") as file:
+            file.seek(start)
+            while start < end:
+                chunk = file.read(min(CHUNK, end - start))
+                start += len(chunk)
+                self._free_at = max(self._free_at, loop.time()) + len(chunk) / self._rate
+                await asyncio.sleep(self._free_at - loop.time())
+                writer.write(chunk)
+                self._sent += len(chunk)
+        await writer.drain()
+
+    def _list(self, query: str) -> bytes:
+        asked = dict(urllib.parse.parse_qsl(query))
+        after = asked.get("continuation-token") or asked.get("start-after", "")
+        prefix = asked.get("prefix", "")
+        keys = [key for key in self._keys if key.startswith(prefix) and key > after]
+        objects = "".join(map(self._object, keys[:LISTED]))
+        more = len(keys) > LISTED
+        next_token = f"<NextContinuationToken>{escape(keys[LISTED - 1])}</NextContinuationToken>" if more else ""
+        listed = f"<IsTruncated>{str(more).lower()}</IsTruncated>{next_token}{objects}"
+        return f'<?xml version="1.0"?><ListBucketResult><Name>far</Name>{listed}</ListBucketResult>'.encode()
+
+    def _object(self, key: str) -> str:
+        stat = (self._folder / key).stat()
+        tag = f"<ETag>&quot;{stat.st_mtime_ns:x}&quot;</ETag><LastModified>2026-11-01T00:00:00.000Z</LastModified>"
+        return f"<Contents><Key>{escape(key)}</Key><Size>{stat.st_size}</Size>{tag}</Contents>"
+
+    def _say(
+        self, writer: asyncio.StreamWriter, status: int, headers: dict[str, str], body: bytes, size: int | None = None
+    ) -> None:
+        said = {**headers, "content-length": str(len(body) if size is None else size)}
+        lines = [f"HTTP/1.1 {status} Answer", *(f"{k}: {v}" for k, v in said.items() if v), "", ""]
+        writer.write("\r\n".join(lines).encode() + body)
