@@ -141,8 +141,10 @@ fn threads_of_several_processes_read_what_the_store_has_and_fetch_each_byte_once
                 start.wait();
                 for chunk in ranges(thread as u64, 120).chunks(8) {
                     // Several are asked for before the first is waited for.
-                    let asked: Vec<(usize, Range<u64>, Request)> =
-                        chunk.iter().map(|(n, r)| (*n, r.clone(), file(&source, store, *n).request(r.clone()))).collect();
+                    let asked: Vec<(usize, Range<u64>, Request)> = chunk
+                        .iter()
+                        .map(|(n, r)| (*n, r.clone(), file(&source, store, *n).request(r.clone())))
+                        .collect();
                     for (n, range, request) in asked {
                         assert!(request.wait().expect("read") == truth(n, range.clone()), "file {n}, {range:?}");
                     }
@@ -291,8 +293,7 @@ fn a_read_that_fails_fails_for_all_who_wait_and_not_for_ever() {
     let (folder, store) = (folder(), Arc::<Store>::default());
     let cache = open(folder.path(), QUOTA);
     let source = source(&cache);
-    for (fault, says) in
-        [(Fault::Error, "is away"), (Fault::Dropped, "was dropped"), (Fault::Short, "were asked for")]
+    for (fault, says) in [(Fault::Error, "is away"), (Fault::Dropped, "was dropped"), (Fault::Short, "were asked for")]
     {
         store.faults.lock().expect("a lock").push(fault);
         *store.held.lock().expect("a lock") = Some(Vec::new());

@@ -259,12 +259,31 @@ impl Executable {
     /// `autocache()`, under `source` of the bytes of remote files; without what it does not have, or this process does not keep.
     pub fn stats(&self) -> String {
         let mut stats = Map::new();
-        stats.extend(self.caching().map(|cache| ("cache".to_owned(), cache)));
-        stats.extend(self.near.as_ref().map(|near| ("source".to_owned(), near.describe())));
+        stats.extend(self.rows_kept().map(|cache| ("cache".to_owned(), cache)));
+        stats.extend(self.bytes_kept());
         Value::Object(stats).to_string()
     }
 
-    fn caching(&self) -> Option<Value> {
+    /// Says the same as a worker tells it of a job: what is under `cache` there, and `source` beside it. `None` where nothing is
+    /// kept.
+    pub fn caching(&self) -> Option<String> {
+        let (rows, bytes) = (self.rows_kept(), self.bytes_kept());
+        if rows.is_none() && bytes.is_none() {
+            return None;
+        }
+        let mut told = match rows {
+            Some(Value::Object(rows)) => rows,
+            _ => Map::new(),
+        };
+        told.extend(bytes);
+        Some(Value::Object(told).to_string())
+    }
+
+    fn bytes_kept(&self) -> Option<(String, Value)> {
+        self.near.as_ref().map(|near| ("source".to_owned(), near.describe()))
+    }
+
+    fn rows_kept(&self) -> Option<Value> {
         let keeping = self.environment.keeping.as_ref()?;
         let always = |prefix: &Prefix| json!({"kept": prefix.what(), "why": "cache() is written there", "rows": prefix.describe(keeping)});
         match &self.auto {

@@ -92,8 +92,8 @@ class JobStatus:
         workers: The workers that the service's policy wants for it; `None` while nothing is decided.
         decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
         caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
-            `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed. As of a few
-            seconds ago.
+            `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
+            `source`, as `stats()["source"]` does. As of a few seconds ago.
     """
 
     name: str

@@ -141,17 +141,25 @@ fn show(arguments: &ShowJob) -> Result<()> {
         if !rows.is_empty() {
             output::table(["WHEN", "WORKERS", "WHY"], &rows)?;
         }
-        let text = |value: &Value| value.as_str().unwrap_or("nothing").to_owned();
-        let row = |c: &Caching<'_>| {
-            let worker = c.worker.get(..8).unwrap_or(c.worker).to_owned();
-            [worker, text(&c.cache["kept"]), text(&c.cache["why"])]
-        };
-        let rows: Vec<_> = job.caching.iter().map(row).collect();
+        let rows: Vec<_> = job.caching.iter().flat_map(kept).collect();
         if !rows.is_empty() {
             output::table(["WORKER", "KEEPS", "WHY"], &rows)?;
         }
     }
     Ok(())
+}
+
+/// Says what a worker keeps of a job, rows and bytes, and why, or what came of it.
+fn kept(of: &Caching<'_>) -> Vec<[String; 3]> {
+    let worker = of.worker.get(..8).unwrap_or(of.worker);
+    let text = |value: &Value| value.as_str().unwrap_or("nothing").to_owned();
+    let bytes = |value: &Value| output::bytes(value.as_u64().unwrap_or(0));
+    let rows = of.cache.get("why").map(|why| [worker.to_owned(), text(&of.cache["kept"]), text(why)]);
+    let source = of.cache.get("source").map(|source| {
+        let found = format!("{} fetched, {} from disk", bytes(&source["fetched"]), bytes(&source["from_disk"]));
+        [worker.to_owned(), format!("bytes of {}", text(&source["files"])), found]
+    });
+    rows.into_iter().chain(source).collect()
 }
 
 fn list(arguments: &List) -> Result<()> {
