@@ -5,7 +5,7 @@
 //!
 //! Invariant: a spot names a file that is known; what it costs in memory is counted with what finds rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
@@ -160,11 +160,10 @@ impl Pages {
         shared.uncount_index(keys.len() as u64 * PAGE_BYTES);
     }
 
-    /// Returns how many pages of the files of a source are known.
+    /// Returns how many pages the files of a source have, as far as this process knows.
     pub(super) fn of(&self, source: PrefixKey) -> u64 {
         let known = read(&self.known);
-        let own: HashSet<u32> =
-            known.segments.values().map(|s| s.block).filter(|b| b.prefix == source).map(|b| b.block).collect();
-        known.pages.values().filter(|(id, _)| own.contains(id)).count() as u64
+        let of_source = known.segments.values().filter(|segment| segment.block.prefix == source);
+        of_source.map(|segment| lock(&segment.keys).len() as u64).sum()
     }
 }
