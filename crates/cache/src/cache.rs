@@ -2,24 +2,28 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_core::Result;
 use forebay_data::Schema;
 
 use crate::disk::run;
+use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
+use crate::store::{Shared as SharedStore, keep};
 use crate::{PrefixKey, Stats};
 
 /// How much may be kept, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
-    /// The most bytes of memory that rows take, with what is needed to find them. To find rows on disk, up to 64 MiB are taken
+    /// The most bytes of memory that rows take, with what is needed to find them. To find rows below, up to 64 MiB are taken
     /// even where this is less.
     pub memory: u64,
     /// The local disk, if it is used.
     pub disk: Option<Disk>,
+    /// The store that machines share, if one is used.
+    pub store: Option<SharedStore>,
 }
 
 /// A folder for blocks. Processes may share it, with one quota.
@@ -49,23 +53,46 @@ impl Cache {
     /// What the system says when the folder can neither be made nor read, or there is no thread left.
     pub fn open(options: &Options) -> Result<Arc<Self>> {
         let shared = Arc::new(Shared::open(options)?);
-        if shared.disk().is_some() {
+        let start = |name: &str, work: fn(&Shared)| {
             let shared = shared.clone();
-            let write = move || shared.disk().into_iter().for_each(|tier| run(&shared, tier));
-            std::thread::Builder::new().name("forebay-cache".to_owned()).spawn(write)?;
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).map(drop)
+        };
+        if shared.disk().is_some() {
+            start("forebay-cache", |shared| shared.disk().into_iter().for_each(|tier| run(shared, tier)))?;
+        }
+        if shared.store().is_some() {
+            start("forebay-store", |shared| shared.store().into_iter().for_each(|tier| run(shared, tier)))?;
+            start("forebay-keeper", |shared| shared.store().into_iter().for_each(|tier| keep(shared, tier)))?;
         }
         Ok(Arc::new(Self { shared }))
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
+    /// Where there is a store, waits a few seconds at most until it is known what that has.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
         let (cell, in_use) = self.shared.cell(key, schema, rows, what);
+        if let Some(store) = self.shared.store() {
+            store.open(&cell);
+        }
         Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
     }
 
     /// Writes the rows that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
     pub fn flush(&self, limit: Duration) -> bool {
-        self.shared.disk().is_none_or(|tier| tier.queue.flush(limit))
+        let until = deadline(limit);
+        let left = || until.saturating_duration_since(Instant::now());
+        // Both are asked, whatever becomes of the first.
+        let disk = self.shared.disk().is_none_or(|tier| tier.queue.flush(left()));
+        self.shared.store().is_none_or(|store| store.queue.flush(left())) && disk
+    }
+
+    /// Waits until rows that are computed next need not be left out for those that wait to be written, `limit` at most. For
+    /// whoever computes only to keep.
+    pub fn ease(&self, limit: Duration) {
+        let until = deadline(limit);
+        let left = || until.saturating_duration_since(Instant::now());
+        self.shared.disk().into_iter().for_each(|tier| _ = tier.queue.ease(left()));
+        self.shared.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
     }
 
     /// Returns what is kept and how it was used since the cache was opened.
@@ -76,6 +103,9 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(CLOSE_WAIT));
+        let until = deadline(CLOSE_WAIT);
+        let left = || until.saturating_duration_since(Instant::now());
+        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(left()));
+        self.shared.store().into_iter().for_each(|store| store.close(until));
     }
 }

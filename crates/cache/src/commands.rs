@@ -1,19 +1,24 @@
-//! A folder of blocks looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
+//! A folder of blocks, or a store, looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
 //!
-//! Invariants: nothing is done to a folder that is no cache; only [`evict`] changes one, and it removes blocks alone.
+//! Invariants: nothing is done to a folder that is no cache, or to an object that is no block; only [`evict`] changes
+//! anything, and it removes blocks alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
 use crate::PrefixKey;
-use crate::disk::{Folder, Head, Layout, Name, ReadAt, Reading, Trouble, Want, are_right, open};
+use crate::disk::{Folder, Head, Layout, Locked, Name, ReadAt, Reading, Trouble, Want, are_right, open};
+use crate::store::{Contents, Part, Store, heads, is_in_use, mark_of, object_of, trouble};
 use crate::table::{Shape, shapes};
 
-/// What a folder has of a prefix.
+/// What is kept of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// What it is found by.
@@ -32,15 +37,16 @@ pub struct Listed {
     pub unreadable: u64,
     /// Blocks of another version, which are left alone.
     pub others: u64,
-    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read.
+    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read. In a store,
+    /// whether one did within the last hour.
     pub in_use: Option<bool>,
 }
 
 /// What is wrong with a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The file.
-    pub block: PathBuf,
+    /// The file, or the object.
+    pub block: String,
     /// Why it is not used.
     pub why: String,
     /// It is not what was written: it is removed when somebody reads it.
@@ -61,49 +67,146 @@ pub struct Verified {
 /// The rows that are checked at once hold about so many bytes.
 const STEP_BYTES: usize = 16 << 20;
 
-fn at(folder: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot read the cache in {}: {e}", folder.display());
-    Error::new(Error::from(e).kind(), message).hint("name the folder that `--cache` names")
+/// Where rows are kept.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// A folder on a disk of this machine.
+    Folder(PathBuf),
+    /// A store that machines share.
+    Store(Arc<dyn Store>),
 }
 
-fn blocks(root: &Path) -> Result<(Folder, Vec<(Name, u64)>)> {
-    let folder = Folder::existing(root).map_err(|e| at(root, e))?;
-    if !folder.is_cache().map_err(|e| at(root, e))? {
-        return Err(Error::new(ErrorKind::NotFound, format!("{} is a folder, and no cache", root.display()))
-            .hint("name the folder that `--cache` names"));
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::Folder(folder) => write!(f, "{}", folder.display()),
+            Kept::Store(store) => f.write_str(store.uri()),
+        }
     }
-    let contents = folder.scan().map_err(|e| at(root, e))?;
-    Ok((folder, contents.blocks))
 }
 
-fn head(folder: &Folder, name: &Name) -> Result<(File, Head, Layout), Trouble> {
-    let file = File::open(folder.path(name))?;
-    let (head, layout) = open(&file)?;
-    if head.prefix != name.prefix {
-        return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
+/// How long a store may take for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Blocks of a store whose heads are read together.
+const HEADS_MAX: usize = 64;
+
+/// What there is, listed.
+enum Blocks<'a> {
+    Folder { folder: Folder, locked: Option<Locked> },
+    Store { store: &'a dyn Store, used: HashMap<PrefixKey, SystemTime> },
+}
+
+impl<'a> Blocks<'a> {
+    /// Lists the blocks and their bytes.
+    fn of(kept: &'a Kept) -> Result<(Self, Vec<(Name, u64)>)> {
+        match kept {
+            Kept::Folder(root) => {
+                let at = |e: std::io::Error| {
+                    let message = format!("cannot read the cache in {kept}: {e}");
+                    Error::new(Error::from(e).kind(), message).hint("name the folder that `--cache` names")
+                };
+                let folder = Folder::existing(root).map_err(at)?;
+                if !folder.is_cache().map_err(at)? {
+                    return Err(Error::new(ErrorKind::NotFound, format!("{kept} is a folder, and no cache"))
+                        .hint("name the folder that `--cache` names"));
+                }
+                let blocks = folder.scan().map_err(at)?.blocks;
+                let locked = folder.lock().ok();
+                Ok((Self::Folder { folder, locked }, blocks))
+            }
+            Kept::Store(store) => {
+                let contents = Contents::new(store.list(&crate::FORMAT.to_string(), ANSWER_MAX)?);
+                let mut blocks = contents.blocks;
+                blocks.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
+                let blocks = blocks.into_iter().map(|(name, bytes, _)| (name, bytes)).collect();
+                Ok((Self::Store { store: &**store, used: contents.used }, blocks))
+            }
+        }
     }
-    Ok((file, head, layout))
+
+    /// Opens blocks.
+    fn heads(&self, blocks: &[(Name, u64)]) -> Vec<Result<(Head, Layout), Trouble>> {
+        let opened: Vec<_> = match self {
+            Self::Folder { folder, .. } => {
+                let head = |name: &Name| open(&File::open(folder.path(name))?);
+                blocks.iter().map(|(name, _)| head(name)).collect()
+            }
+            Self::Store { store, .. } => {
+                let objects: Vec<_> = blocks.iter().map(|(name, bytes)| (object_of(name), *bytes)).collect();
+                objects.chunks(HEADS_MAX).flat_map(|objects| heads(*store, objects, ANSWER_MAX)).collect()
+            }
+        };
+        blocks.iter().zip(opened).map(|((name, _), opened)| of_prefix(name, opened?)).collect()
+    }
+
+    /// Reads every row of a block; returns how many there are.
+    fn check(&self, name: &Name, bytes: u64) -> Result<u64, Trouble> {
+        match self {
+            Self::Folder { folder, .. } => {
+                let file = File::open(folder.path(name))?;
+                let (head, layout) = of_prefix(name, open(&file)?)?;
+                check(&file, &head, &layout)
+            }
+            Self::Store { store, .. } => {
+                let whole = Part { name: object_of(name), range: 0..bytes };
+                let read = store.read(&[whole], ANSWER_MAX).pop().unwrap_or_else(|| Err(Error::internal("no answer")));
+                let bytes = read.map_err(|e| trouble(&e))?;
+                let (head, layout) = of_prefix(name, open(&bytes[..])?)?;
+                check(&bytes[..], &head, &layout)
+            }
+        }
+    }
+
+    /// Says whether a prefix is used, where that can be found out.
+    fn is_in_use(&self, prefix: PrefixKey) -> Option<bool> {
+        match self {
+            Self::Folder { folder, locked } => {
+                locked.as_ref().map(|locked| folder.is_used_by_others(prefix, None, locked))
+            }
+            Self::Store { used, .. } => Some(used.get(&prefix).is_some_and(|&at| is_in_use(at, SystemTime::now()))),
+        }
+    }
+
+    fn remove(&self, name: &Name) -> Result<()> {
+        match self {
+            Self::Folder { folder, .. } => Ok(folder.remove(name)?),
+            Self::Store { store, .. } => store.delete(&object_of(name), ANSWER_MAX),
+        }
+    }
+
+    /// Says where a block is.
+    fn place(&self, name: &Name) -> String {
+        match self {
+            Self::Folder { folder, .. } => folder.path(name).display().to_string(),
+            Self::Store { store, .. } => format!("{}/{}", store.uri(), object_of(name)),
+        }
+    }
 }
 
-/// Lists the prefixes of a folder, by key.
+fn of_prefix(name: &Name, (head, layout): (Head, Layout)) -> Result<(Head, Layout), Trouble> {
+    match head.prefix == name.prefix {
+        true => Ok((head, layout)),
+        false => Err(Trouble::Broken("it is not of its folder's prefix".to_owned())),
+    }
+}
+
+/// Lists the prefixes that are kept, by key.
 ///
 /// # Errors
-/// What the system says when there is no such folder, or it cannot be read; not found when it is no cache.
-pub fn list(folder: &Path) -> Result<Vec<Listed>> {
-    let (folder, blocks) = blocks(folder)?;
-    let locked = folder.lock().ok();
+/// What the system or the store says when there is no such folder, or it cannot be read; not found when it is no cache.
+pub fn list(kept: &Kept) -> Result<Vec<Listed>> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut prefixes: BTreeMap<PrefixKey, Listed> = BTreeMap::new();
-    for (name, bytes) in blocks {
+    for ((name, bytes), opened) in blocks.iter().zip(place.heads(&blocks)) {
         let key = name.prefix;
         let new = || {
-            let in_use = locked.as_ref().map(|locked| folder.is_used_by_others(key, None, locked));
-            let what = String::new();
+            let (what, in_use) = (String::new(), place.is_in_use(key));
             Listed { key, what, blocks: 0, bytes: 0, rows: 0, without: 0, unreadable: 0, others: 0, in_use }
         };
         let listed = prefixes.entry(key).or_insert_with(new);
         (listed.blocks, listed.bytes) = (listed.blocks + 1, listed.bytes + bytes);
-        match head(&folder, &name) {
-            Ok((_, head, layout)) => {
+        match opened {
+            Ok((head, layout)) => {
                 let rows = if head.without { &mut listed.without } else { &mut listed.rows };
                 *rows += layout.keys.len() as u64;
                 listed.what = head.what;
@@ -121,15 +224,14 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
 ///
 /// # Errors
 /// As [`list`].
-pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
-    let (folder, blocks) = blocks(folder)?;
+pub fn verify(kept: &Kept, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut verified = Verified::default();
     let (mut done, all) = (0, blocks.iter().map(|(_, bytes)| bytes).sum());
     for (name, bytes) in blocks {
         progress(done, all);
         done += bytes;
-        let checked = head(&folder, &name).and_then(|(file, head, layout)| check(&file, &head, &layout));
-        let (why, broken) = match checked {
+        let (why, broken) = match place.check(&name, bytes) {
             Ok(rows) => {
                 (verified.blocks, verified.rows) = (verified.blocks + 1, verified.rows + rows);
                 continue;
@@ -139,7 +241,7 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verif
             Err(Trouble::OtherFormat(format)) => (format!("it has format {format}, not {}", crate::FORMAT), false),
             Err(Trouble::Broken(why)) => (why, true),
         };
-        verified.bad.push(Verdict { block: folder.path(&name), why, broken });
+        verified.bad.push(Verdict { block: place.place(&name), why, broken });
     }
     Ok(verified)
 }
@@ -166,14 +268,18 @@ pub(crate) fn check(file: &(impl ReadAt + ?Sized), head: &Head, layout: &Layout)
 /// Removes the blocks of a prefix, or all. Whoever uses them computes them again. Returns the bytes that are free now.
 ///
 /// # Errors
-/// As [`list`], and what the system says when a block cannot be removed.
-pub fn evict(folder: &Path, prefix: Option<PrefixKey>) -> Result<u64> {
-    let root = folder;
-    let (folder, blocks) = blocks(folder)?;
+/// As [`list`], and what the system or the store says when a block cannot be removed.
+pub fn evict(kept: &Kept, prefix: Option<PrefixKey>) -> Result<u64> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut freed = 0;
     for (name, bytes) in blocks.iter().filter(|(name, _)| prefix.is_none_or(|prefix| name.prefix == prefix)) {
-        folder.remove(name).map_err(|e| at(root, e))?;
+        place.remove(name).map_err(|e| e.with("block", place.place(name)))?;
         freed += bytes;
+    }
+    if let Blocks::Store { store, used } = &place {
+        for key in used.keys().filter(|key| prefix.is_none_or(|prefix| **key == prefix)) {
+            store.delete(&mark_of(*key), ANSWER_MAX)?;
+        }
     }
     Ok(freed)
 }

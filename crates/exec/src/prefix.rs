@@ -139,18 +139,24 @@ impl Prefix {
     pub(crate) fn describe(&self, keeping: &Keeping) -> Value {
         let stats = keeping.cache.stats();
         let Some(own) = stats.prefixes.iter().find(|prefix| prefix.key == self.key) else { return Value::Null };
-        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, without, counts, .. } = own;
+        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, store_rows, without, counts, .. } = own;
         json!({
             "all": rows,
             "in_memory": memory_rows,
             "memory_bytes": memory_bytes,
             "on_disk": disk_rows,
+            "in_store": store_rows,
             "filtered": without,
             "found_in_memory": counts.memory_hits,
             "found_on_disk": counts.disk_hits,
+            "found_in_store": counts.store_hits,
             "found_filtered": counts.without_hits,
             "shared": counts.shared,
             "computed": counts.misses,
+            "computed_cheaper": counts.cheaper,
+            "computed_late": counts.store_missed,
+            "unreadable": counts.unreadable,
+            "not_stored": counts.store_refused,
         })
     }
 

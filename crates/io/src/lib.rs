@@ -29,6 +29,7 @@ use forebay_plan::{BlobId, Source};
 pub use index::{FileRef, SourceIndex};
 pub use infer::{Draft, Features, infer};
 pub use readers::{Chunks, Place, Reader};
+pub use store::{Bucket, Entry, Wanted};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).
 pub trait Blobs: Send + Sync {

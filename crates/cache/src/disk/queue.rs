@@ -8,7 +8,7 @@ use crate::index::{Number, Segment};
 use crate::lock::{deadline, lock};
 use crate::shared::Cell;
 
-/// Rows that wait to be written hold at most so much memory, beyond the quota.
+/// Rows that wait to be written to one level hold at most so much memory, beyond the quota.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
 /// What is to be written.
@@ -22,8 +22,8 @@ pub(crate) struct Message {
 /// Rows to be written.
 #[derive(Debug)]
 pub(crate) enum Rows {
-    /// A segment by its number in the index. One that is not `kept` in memory leaves it when it is written.
-    Computed { id: u32, segment: Arc<Segment>, kept: bool },
+    /// A segment by its number in the index. One that is `passing` leaves that when it is written here.
+    Computed { id: u32, segment: Arc<Segment>, passing: bool },
     /// Rows that a filter removed.
     Without(Vec<Number>),
 }
@@ -78,10 +78,25 @@ impl Queue {
         Ok(())
     }
 
+    /// Waits until there is room for much, `limit` at most. Says whether there is.
+    pub(crate) fn ease(&self, limit: Duration) -> bool {
+        let until = deadline(limit);
+        let mut state = lock(&self.state);
+        while state.bytes > QUEUE_BYTES_MAX / 4 * 3 && !state.ended {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.wait(state, Some(left));
+        }
+        true
+    }
+
     /// Notes that rows are written or given up. Returns what still waits.
     pub(crate) fn release(&self, bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(bytes);
+        self.changed.notify_all();
         state.bytes
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: an [`Object`] is the file that was pinned, or opening it (a remote one: reading it) is an error.
 
 mod braces;
+mod bucket;
 mod fetch;
 mod forward;
 mod http;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
 
+pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::Forward;
 
 /// What tells one content of a file from another.
