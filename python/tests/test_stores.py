@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 import threading
-import urllib.request
 import uuid
 from pathlib import Path
 
 import forebay as fb
 import pytest
+from buckets import credentials, put
 from faulty import FAULTS, FaultProxy, hang, reset_in_the_body
 from pipelines import fingerprint
 
@@ -25,29 +22,6 @@ SOURCES = {
     "jsonl": lambda at: fb.from_jsonl(f"{at}/lines.jsonl"),
     "text": lambda at: fb.from_text(f"{at}/lines.jsonl").shuffle(),
 }
-
-
-@pytest.fixture(scope="module")
-def moto():
-    """The address of an S3 server of this run."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
-        try:
-            said = iter(server.stderr)
-            address = next(found[1] for line in said if (found := re.search(r"Running on (http://[0-9.:]+)", line)))
-            # What it says of each request must not fill the pipe.
-            threading.Thread(target=lambda: [None for _ in said], daemon=True).start()
-            yield address
-        finally:
-            server.kill()
-
-
-def put(moto: str, key: str, body: bytes = b"") -> None:
-    # Whoever is anonymous may not overwrite; who one is, this server does not check.
-    who = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-    headers = {"Content-Type": "application/octet-stream", "Authorization": who}
-    request = urllib.request.Request(f"{moto}/{key}", data=body, headers=headers, method="PUT")
-    urllib.request.urlopen(request, timeout=120).close()
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +50,7 @@ def use(monkeypatch, tmp_path):
 
     def use(url: str, timeout: float = 20, patience: float = 180) -> None:
         for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
+            **credentials(url),
             "FOREBAY_STORE_TIMEOUT": str(timeout),
             "FOREBAY_STORE_PATIENCE": str(patience),
             "FOREBAY_CACHE": str(tmp_path / "cache"),

@@ -302,6 +302,9 @@ impl Shared {
         if self.disk.as_ref().is_some_and(|tier| tier.wants(cell, bytes, &self.uses)) {
             return rows;
         }
+        if self.store.as_ref().is_some_and(|store| store.wants(bytes, self.cost(cell))) {
+            return rows;
+        }
         let mut memory = lock(&self.memory);
         match memory.has_room(cell.key, bytes, &lock(&self.uses)) {
             true => rows,

@@ -171,7 +171,7 @@ fn damage(way: usize, bytes: &mut Vec<u8>) {
 
 #[test]
 fn broken_blocks_are_computed_again_removed_and_stored_again() {
-    for way in 0..5 {
+    for way in 0..4 {
         for before in [true, false] {
             let pail = stored();
             let broken = pail.blocks();
@@ -229,21 +229,26 @@ fn a_store_that_is_away_is_left_alone_and_found_again() {
     let pail = stored();
     let second = Process::bare(&pail);
     let prefix = second.prefix(1);
+    // What was computed is in memory until it is stored, so others are asked for each time.
+    let mut rows = all().into_iter().filter(|&row| !is_without(row));
     for fault in [Fault::Away, Fault::Late] {
         pail.fail(Some(fault));
-        for _ in 0..5 {
-            assert!(!ask(&prefix, &all()[..20]).is_empty());
+        for row in rows.by_ref().take(5) {
+            assert_eq!(ask(&prefix, &[row]), [row]);
         }
         assert!(second.store().unread.is_some_and(|why| why.contains("the pail is")));
-        let asked = pail.reads.load(Relaxed);
-        for _ in 0..20 {
-            ask(&prefix, &all()[..20]);
+        let reads = pail.reads.load(Relaxed);
+        for row in rows.by_ref().take(20) {
+            assert_eq!(ask(&prefix, &[row]), [row]);
         }
-        assert_eq!(pail.reads.load(Relaxed), asked, "nobody asks it for a while");
+        assert_eq!(pail.reads.load(Relaxed), reads, "nobody asks it for a while");
         assert!(second.counts().store_missed > 0);
         pail.fail(None);
         second.hand.pass(LONG);
-        until("it is read again", || ask(&prefix, &all()[..20]).is_empty());
+        until("it is read again", || {
+            assert!(second.cache.flush(LIMIT));
+            ask(&prefix, &all()[..20]).is_empty()
+        });
         assert_eq!(second.store().unread, None);
     }
 }

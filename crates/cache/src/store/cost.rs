@@ -47,6 +47,8 @@ impl Cost {
             // What is left when a request's time is taken away; a request that was slower than usual leaves something.
             let moved = (nanos - self.request_nanos.unwrap_or(0.0)).max(nanos / 4.0);
             self.byte_nanos = average(self.byte_nanos, moved / bytes as f64);
+            // A request cannot take longer than one that brought more.
+            self.request_nanos = self.request_nanos.map(|request| request.min(nanos));
         }
     }
 
@@ -135,6 +137,10 @@ mod tests {
     fn what_is_between_rows_is_read_with_them_where_a_request_takes_longer() {
         assert_eq!(Cost::default().gap(), GAP_BYTES_MIN);
         assert_eq!(far_away().gap(), GAP_BYTES_MAX, "30 ms are 3 MB");
+        let mut near = Cost::default();
+        near.read(1, 90_000_000);
+        near.read(1 << 20, 1_000_000);
+        assert!(near.gap() > GAP_BYTES_MIN && near.pays(1, Some(600_000.0)), "a request takes no longer than that");
         let mut near = Cost::default();
         near.read(1, 1_000_000);
         near.read(1 << 20, 1_000_000 + (1 << 20) * 2);

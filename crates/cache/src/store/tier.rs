@@ -37,6 +37,8 @@ pub(super) const BLOCK_WAIT: Duration = Duration::from_secs(60);
 const LIST_WAIT: Duration = Duration::from_secs(30);
 /// How long the heads of so many blocks may take that are looked at together.
 const HEADS_WAIT: Duration = Duration::from_secs(10);
+/// Heads of so many blocks take about as long as a request does, whatever they hold.
+const FEW_BLOCKS: usize = 4;
 /// How often a prefix is looked at again while rows of it are computed: another process may have stored them.
 const LOOK_EVERY: u64 = 10_000_000_000;
 
@@ -313,8 +315,8 @@ impl StoreTier {
         let objects: Vec<(String, u64)> = blocks.iter().map(|(name, len)| (object_of(name), *len)).collect();
         let began = self.now();
         let opened = heads(&*self.store, &objects, HEADS_WAIT);
-        if opened.iter().any(Result::is_ok) {
-            // Some round trips: what one takes is not more than that.
+        if opened.iter().any(Result::is_ok) && blocks.len() <= FEW_BLOCKS {
+            // Two round trips at least.
             lock(&self.cost).read(1, (self.now() - began) / 2);
         }
         let errors: Vec<Error> = opened.iter().filter_map(|opened| unanswered(opened.as_ref().err()?)).collect();

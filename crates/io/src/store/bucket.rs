@@ -5,6 +5,7 @@
 //! name is never given twice, so a plain put is as safe as one that is refused where something is already, and is what stores get
 //! that do not know the latter.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path as FilePath;
@@ -28,8 +29,9 @@ use crate::fail;
 
 /// The most requests that are under way at once, apart from those of sources.
 const REQUESTS_MAX: usize = 32;
-/// Attempts go on for this part of a call's time: what comes late is of no use.
+/// Attempts go on for this part of a call's time, and no longer than so: whoever comes here can do without.
 const PATIENCE_PART: u32 = 4;
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
 /// What a writer to a file system left half is removed when it is so old: no put takes that long.
 const LEFT_HALF: Duration = Duration::from_secs(3600);
 
@@ -146,7 +148,6 @@ impl Bucket {
         let file = self.folder.as_ref().map(|folder| folder.join(&wanted.name));
         shared.runtime.spawn(async move {
             let _permit = permits.acquire_owned().await;
-            let short = || fail::truncated(&uri, "the object ends before the data that it should hold");
             let part = match file {
                 Some(file) => {
                     let (uri, range) = (uri.clone(), range.clone());
@@ -156,8 +157,13 @@ impl Bucket {
                 }
                 None => store.tried(&uri, || store.inner.get_range(&path, range.clone())).await,
             };
-            let is_whole = |bytes: &Bytes| bytes.len() as u64 == range.end - range.start;
-            let _ = send.send((i, part.and_then(|bytes| if is_whole(&bytes) { Ok(bytes) } else { Err(short()) })));
+            let asked = range.end - range.start;
+            let whole = |bytes: Bytes| match (bytes.len() as u64).cmp(&asked) {
+                Equal => Ok(bytes),
+                Less => Err(fail::truncated(&uri, "the object ends before the data that it should hold")),
+                Greater => Err(Error::unavailable("the answer is longer than what was asked for").with("file", &uri)),
+            };
+            let _ = send.send((i, part.and_then(whole)));
         })
     }
 
@@ -221,7 +227,8 @@ impl Bucket {
 
     /// Returns the store, as patient as a call of `limit` may be.
     fn within(&self, limit: Duration) -> Store {
-        Store { policy: Policy { stall: limit, patience: limit / PATIENCE_PART }, ..self.store.clone() }
+        let patience = (limit / PATIENCE_PART).min(PATIENCE_MAX);
+        Store { policy: Policy { stall: limit, patience }, ..self.store.clone() }
     }
 
     fn path(&self, name: &str) -> Path {
