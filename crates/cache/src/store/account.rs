@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use super::Object;
-use super::tier::parse_name;
+use super::names::{parse_mark, parse_name};
+use crate::PrefixKey;
 use crate::disk::Name;
-use crate::{FORMAT, PrefixKey};
 
 /// How often whoever uses a prefix says so.
 pub(crate) const MARK_EVERY: Duration = Duration::from_secs(600);
@@ -18,13 +18,6 @@ pub(crate) const MARK_EVERY: Duration = Duration::from_secs(600);
 const USED_FOR: Duration = Duration::from_secs(3600);
 /// What is removed at once is at least this part of the quota, so that a store is not listed for each block.
 const REMOVE_PART: u64 = 64;
-
-const MARK: &str = "used";
-
-/// Returns the name of the object whose age says when a prefix was last used.
-pub(crate) fn mark_of(prefix: PrefixKey) -> String {
-    format!("{FORMAT}/{prefix}/{MARK}")
-}
 
 /// Says whether a prefix that was last used `at` is in use.
 pub(crate) fn is_in_use(at: SystemTime, now: SystemTime) -> bool {
@@ -46,12 +39,7 @@ impl Contents {
         let mut contents = Self::default();
         for Object { name, bytes, modified } in objects {
             let block = parse_name(&name);
-            let mark = || name.strip_suffix(MARK)?.strip_suffix('/')?.rsplit('/').next().map(str::to_owned);
-            let prefix = match &block {
-                Some(block) => Some(block.prefix),
-                None => mark().and_then(|prefix| PrefixKey::parse(&prefix).ok()),
-            };
-            let Some(prefix) = prefix else { continue };
+            let Some(prefix) = block.as_ref().map(|block| block.prefix).or_else(|| parse_mark(&name)) else { continue };
             let used = contents.used.entry(prefix).or_insert(modified);
             *used = modified.max(*used);
             contents.blocks.extend(block.map(|block| (block, bytes, modified)));
@@ -88,6 +76,8 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FORMAT;
+    use crate::store::names::mark_of;
 
     const A: PrefixKey = PrefixKey([0xaa; 32]);
     const B: PrefixKey = PrefixKey([0xbb; 32]);

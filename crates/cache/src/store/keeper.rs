@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::account::MARK_EVERY;
-use super::tier::{Changes, StoreTier};
+use super::look::Changes;
+use super::tier::StoreTier;
 use crate::FORMAT;
 use crate::PrefixKey;
 use crate::commands::check;

@@ -10,8 +10,9 @@
 //! | `breaker` | when a store that fails is left alone |
 //! | `cost` | what a read takes, whether it pays, what is read at once |
 //! | `account` | which blocks go when the quota is full |
+//! | `names` | what objects are called |
 //! | `pieces`, `heads` | how what is read by ranges looks like a file; how many blocks are looked at together |
-//! | `tier` | reading rows, writing blocks: what jobs and the writer call |
+//! | `tier`, `read`, `look`, `write` | what jobs, the keeper and the writer call |
 //! | `keeper` | the thread that lists, brings blocks near, and says what is used |
 //!
 //! Invariants: no job fails because of the store, and none waits for it longer than a bound with a name ([`cost::WAIT_MAX`],
@@ -24,8 +25,12 @@ mod breaker;
 mod cost;
 mod heads;
 mod keeper;
+mod look;
+mod names;
 mod pieces;
+mod read;
 mod tier;
+mod write;
 
 use std::fmt;
 use std::ops::Range;
@@ -35,11 +40,13 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use forebay_core::{Result, Stopwatch};
 
-pub(crate) use account::{Contents, is_in_use, mark_of};
+pub(crate) use account::{Contents, is_in_use};
 pub(crate) use heads::heads;
 pub(crate) use keeper::run as keep;
+pub(crate) use names::{mark_of, object_of};
 pub(crate) use pieces::{Pieces, trouble};
-pub(crate) use tier::{Held, StoreTier, object_of};
+pub(crate) use read::Held;
+pub(crate) use tier::StoreTier;
 
 /// What the cache needs of a store. Each call is over when its limit is.
 pub trait Store: Send + Sync + fmt::Debug {

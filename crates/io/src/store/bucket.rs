@@ -7,8 +7,6 @@
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,14 +15,14 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use object_store::client::HttpError;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::sync::Semaphore;
 
 use super::fetch::{Store, cause};
 use super::remote::{Shared, parse, shared};
-use super::retry::{Budget, Policy};
+use super::retry::Policy;
+use super::share;
 use crate::fail;
 
 /// The most requests that are under way at once, apart from those of sources.
@@ -32,9 +30,6 @@ const REQUESTS_MAX: usize = 32;
 /// Attempts go on for this part of a call's time, and no longer than so: whoever comes here can do without.
 const PATIENCE_PART: u32 = 4;
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
-/// What a writer to a file system left half is removed when it is so old: no put takes that long.
-const LEFT_HALF: Duration = Duration::from_secs(3600);
-
 /// A folder of a store or of a file system that machines share, by its url. See the module's documentation.
 #[derive(Debug)]
 pub struct Bucket {
@@ -77,7 +72,7 @@ impl Bucket {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base, folder) = match uri.strip_prefix("file://") {
             Some(folder) => {
-                let (store, base) = shares(&uri, folder)?;
+                let (store, base) = share::open(&uri, folder)?;
                 (store, base, Some(folder.into()))
             }
             None => {
@@ -152,7 +147,7 @@ impl Bucket {
                 Some(file) => {
                     let (uri, range) = (uri.clone(), range.clone());
                     let read =
-                        tokio::task::spawn_blocking(move || read_file(&file, range).map_err(|e| fail::io(&uri, e)));
+                        tokio::task::spawn_blocking(move || share::read(&file, range).map_err(|e| fail::io(&uri, e)));
                     read.await.unwrap_or_else(|_| Err(Error::internal("a read was dropped")))
                 }
                 None => store.tried(&uri, || store.inner.get_range(&path, range.clone())).await,
@@ -211,17 +206,8 @@ impl Bucket {
 
     /// Removes what writers that died left half in a file system, below `folder`; other stores leave nothing.
     pub fn tidy(&self, folder: &str) {
-        let Some(root) = self.folder.as_ref().map(|root| root.join(folder)) else { return };
-        for below in std::fs::read_dir(root).into_iter().flatten().flatten() {
-            for file in std::fs::read_dir(below.path()).into_iter().flatten().flatten() {
-                let name = file.file_name();
-                let number = name.to_str().and_then(|name| name.rsplit_once('#')).map(|(_, number)| number);
-                let is_half = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-                let age = file.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
-                if is_half && age.is_some_and(|age| age > LEFT_HALF) {
-                    let _ = std::fs::remove_file(file.path());
-                }
-            }
+        if let Some(root) = &self.folder {
+            share::tidy(&root.join(folder));
         }
     }
 
@@ -238,13 +224,6 @@ impl Bucket {
     fn named(&self, name: &str) -> String {
         format!("{}/{name}", self.uri)
     }
-}
-
-/// Reads a part of a file, straight: what it lacks is then told apart from what the system refuses.
-fn read_file(path: &FilePath, range: Range<u64>) -> std::io::Result<Bytes> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
-    Ok(bytes.into())
 }
 
 /// Puts an object; returns whether the store knows how to write only where nothing is.
@@ -267,22 +246,6 @@ async fn put(
         }
     }
     store.put(path, payload).await.map(|_| false)
-}
-
-/// A file system that is mounted. Paths are only put together here, so one that hangs holds nobody up.
-fn shares(uri: &str, folder: &str) -> Result<(Store, Path)> {
-    let wrong = |e: String| {
-        Error::invalid(format!("not a folder that can be used: {e}"))
-            .with("file", uri)
-            .hint("a folder that machines share is file:///, and its path")
-    };
-    if !folder.starts_with('/') {
-        return Err(wrong("it names a host, or is no whole path".to_owned()));
-    }
-    let base = Path::from_absolute_path(FilePath::new(folder)).map_err(|e| wrong(e.to_string()))?;
-    let policy = Policy::from_settings(|_| None)?;
-    let budget = Arc::new(Budget::default());
-    Ok((Store { inner: Arc::new(LocalFileSystem::new()), policy, budget }, base))
 }
 
 /// Runs a request, for `limit` at most.
@@ -346,24 +309,6 @@ mod tests {
         bucket.delete("1/ab/x.arrow", LIMIT).expect("deleted");
         bucket.delete("1/ab/x.arrow", LIMIT).expect("nothing is there");
         assert_eq!(bucket.list("", LIMIT).expect("lists").len(), 1);
-    }
-
-    #[test]
-    fn what_was_left_half_goes_when_it_is_old_and_is_never_listed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let of_prefix = folder.path().join("1/ab");
-        std::fs::create_dir_all(&of_prefix).expect("made");
-        let files = ["old.arrow#1", "new.arrow#1", "whole.arrow"].map(|name| of_prefix.join(name));
-        let long_ago = SystemTime::now() - 2 * LEFT_HALF;
-        for (path, modified) in files.iter().zip([long_ago, SystemTime::now(), long_ago]) {
-            let file = std::fs::File::create(path).expect("made");
-            file.set_modified(modified).expect("set");
-        }
-        let bucket = Bucket::open(&format!("file://{}", folder.path().display())).expect("opens");
-        bucket.tidy("1");
-        assert_eq!(files.map(|path| path.exists()), [false, true, true]);
-        let listed: Vec<_> = bucket.list("1", LIMIT).expect("lists").into_iter().map(|e| e.name).collect();
-        assert_eq!(listed, ["1/ab/whole.arrow"]);
     }
 
     #[test]

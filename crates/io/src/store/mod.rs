@@ -10,6 +10,7 @@ mod http;
 mod local;
 mod remote;
 mod retry;
+mod share;
 
 use std::fmt;
 use std::sync::Arc;
