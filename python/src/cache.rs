@@ -13,8 +13,10 @@ use pyo3::prelude::*;
 
 use crate::functions::lock;
 
-/// How long a process that ends waits for the disk.
+/// How long a process that ends waits for the disk and the store.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
+/// How long whoever computes only to keep waits for room.
+const EASE_MAX: Duration = Duration::from_secs(60);
 
 /// The cache with what was found out of pipelines, and the process that opened it.
 static CACHE: Mutex<Option<(u32, Keeping)>> = Mutex::new(None);
@@ -55,6 +57,13 @@ fn open(config: &CacheConfig) -> Result<Keeping> {
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace((process, opened.clone())));
     Ok(opened)
+}
+
+/// Waits until what is computed next finds room on its way to be kept.
+pub(crate) fn ease() {
+    let kept =
+        lock(&CACHE).as_ref().filter(|(owner, _)| *owner == std::process::id()).map(|(_, keeping)| keeping.clone());
+    kept.into_iter().for_each(|keeping| keeping.cache.ease(EASE_MAX));
 }
 
 /// Writes what a later process would find, before this one ends.

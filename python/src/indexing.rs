@@ -8,12 +8,13 @@ use forebay_core::Result;
 use forebay_exec::Nearby;
 use forebay_io::{ReadThrough, SourceIndex};
 use forebay_plan::Source;
+use forebay_server::CachePlaces;
 
 /// Indexes a source, as a dispatcher does: what is planned here is planned there. What is read of remote files on the way is kept
 /// where their bytes are.
 pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (cache, kept) = (cache_folder(), crate::cache::keeping_bytes(source)?);
+    let (cache, kept) = (cache_folder()?, crate::cache::keeping_bytes(source)?);
     let near = kept.and_then(|kept| Nearby::open(source, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     let line = progress_line();
@@ -39,11 +40,13 @@ struct Polled<'a>(&'a mut dyn FnMut() -> Result<()>);
 // SAFETY: `forebay_io::index` calls `progress` on the thread that called it, which is the one that `poll` belongs to.
 unsafe impl Send for Polled<'_> {}
 
-/// Where indexes are kept between runs: `$FOREBAY_CACHE/index`, else the user's cache folder; nowhere without a home.
-fn cache_folder() -> Option<PathBuf> {
+/// Where indexes are kept between runs: `$FOREBAY_CACHE/index`, if that names a folder, else the user's cache folder; nowhere
+/// without a home.
+fn cache_folder() -> Result<Option<PathBuf>> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = folder("FOREBAY_CACHE")
+    let base = CachePlaces::from_env()?
+        .folder
         .or_else(|| folder("XDG_CACHE_HOME").map(|p| p.join("forebay")))
-        .or_else(|| folder("HOME").map(|p| p.join(".cache/forebay")))?;
-    Some(base.join("index"))
+        .or_else(|| folder("HOME").map(|p| p.join(".cache/forebay")));
+    Ok(base.map(|base| base.join("index")))
 }

@@ -254,6 +254,12 @@ pub(crate) fn flush_cache(py: Python<'_>) {
     py.detach(crate::cache::flush);
 }
 
+/// Waits until what is computed next finds room on its way to be kept.
+#[pyfunction]
+pub(crate) fn ease_cache(py: Python<'_>) {
+    py.detach(crate::cache::ease);
+}
+
 /// Makes sure that an error can be told (used by tests of the exception tree).
 #[pyfunction]
 pub(crate) fn raise_error(py: Python<'_>, json: &str) -> PyErr {

@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::cli::cli_main;
     #[pymodule_export]
-    use crate::iter::{NativeIterator, close_all, flush_cache, raise_error};
+    use crate::iter::{NativeIterator, close_all, ease_cache, flush_cache, raise_error};
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_server::{CacheConfig, Policy, UpOptions, Workers, parse_bytes};
+use forebay_server::{CacheConfig, CachePlaces, Policy, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, guard, interruptible};
@@ -16,7 +16,9 @@ pub(crate) struct Up {
 #[pymethods]
 impl Up {
     #[staticmethod]
-    #[pyo3(signature = (workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk, cache_source))]
+    #[pyo3(signature = (
+        workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk, cache_store, cache_source
+    ))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords, one by one")]
     fn start(
         py: Python<'_>,
@@ -25,9 +27,10 @@ impl Up {
         threads: usize,
         state_dir: Option<PathBuf>,
         policy: &str,
-        cache: Option<PathBuf>,
+        cache: Vec<std::ffi::OsString>,
         cache_memory: Option<&str>,
         cache_disk: Option<&str>,
+        cache_store: Option<&str>,
         cache_source: Option<bool>,
     ) -> PyResult<Self> {
         let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
@@ -35,8 +38,11 @@ impl Up {
             let own = CacheConfig::from_env()?;
             let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
             let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
-            let (folder, source) = (cache.or(own.folder), cache_source.or(own.source));
-            Ok((policy.parse::<Policy>()?, CacheConfig { folder, memory, disk, source }))
+            let (store, source) = (bytes(cache_store)?.or(own.store), cache_source.or(own.source));
+            let parts = cache.iter().map(|text| CachePlaces::parse(text));
+            let named = parts.into_iter().try_fold(CachePlaces::default(), |all, part| all.and(part?))?;
+            let places = if named.is_empty() { own.places } else { named };
+            Ok((policy.parse::<Policy>()?, CacheConfig { places, memory, disk, store, source }))
         })?;
         let command = crate::cli::command(py)?;
         let options = UpOptions { workers, threads, state_dir, policy, cache, ..UpOptions::new(command) };

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from buckets import s3_server
 from pictures import encoded, picture
 from stores import started
 
@@ -32,6 +33,13 @@ def service() -> Iterator[fb.Service]:
     """Two workers of one thread, for all tests of a file."""
     with fb.up(workers=2, threads=1) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[str]:
+    """The address of an S3 server."""
+    with s3_server() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

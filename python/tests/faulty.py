@@ -144,7 +144,9 @@ class FaultProxy:
         try:
             with client:
                 while head := self._head(client):
-                    if not self._answer(client, head):
+                    headers = dict(line.split(": ", 1) for line in head[1:])
+                    body = self._body(client, int(headers.get("content-length", 0)))
+                    if not self._answer(client, head[0], headers, body):
                         return
         except OSError:
             pass
@@ -159,12 +161,18 @@ class FaultProxy:
             head += part
         return head.decode().split("\r\n")[:-2]
 
-    def _answer(self, client: socket.socket, head: list[str]) -> bool:
+    @staticmethod
+    def _body(client: socket.socket, length: int) -> bytes:
+        body = b""
+        while len(body) < length and (part := client.recv(min(length - len(body), 1 << 20))):
+            body += part
+        return body
+
+    def _answer(self, client: socket.socket, line: str, headers: dict[str, str], body: bytes) -> bool:
         """Passes a request on; says whether the connection lives."""
-        method, path, _ = head[0].split(" ")
-        headers = dict(line.split(": ", 1) for line in head[1:])
+        method, path, _ = line.split(" ")
         upstream = http.client.HTTPConnection(self._host)
-        upstream.request(method, path, headers=headers)
+        upstream.request(method, path, body or None, headers)
         response = upstream.getresponse()
         kept = {k.lower(): v for k, v in response.getheaders() if k.lower() not in ("connection", "transfer-encoding")}
         answer = Answer(response.status, kept, response.read())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forebay as fb
 import pytest
+from buckets import credentials, put
 from faulty import FAULTS, FaultProxy, hang, reset_in_the_body
 from pipelines import fingerprint
 from stores import put
@@ -50,9 +51,7 @@ def use(monkeypatch, tmp_path):
 
     def use(url: str, timeout: float = 20, patience: float = 180) -> None:
         for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
+            **credentials(url),
             "FOREBAY_STORE_TIMEOUT": str(timeout),
             "FOREBAY_STORE_PATIENCE": str(patience),
             "FOREBAY_CACHE": str(tmp_path / "cache"),

@@ -69,12 +69,12 @@ fn measure(name: &str, cache: &Cache, width: usize, rows: u64, morsel: usize) {
 
 fn main() {
     for (width, rows, morsel) in [(600_000, 2000, 64), (100, 1 << 20, 16_384)] {
-        let memory = Cache::open(&Options { memory: 4 << 30, disk: None }).expect("opens");
+        let memory = Cache::open(&Options { memory: 4 << 30, disk: None, store: None }).expect("opens");
         measure("memory", &memory, width, rows, morsel);
         drop(memory);
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk { folder: folder.path().to_owned(), bytes: 4 << 30, sources: false };
-        let disk = Cache::open(&Options { memory: 0, disk: Some(disk) }).expect("opens");
+        let disk = Cache::open(&Options { memory: 0, disk: Some(disk), store: None }).expect("opens");
         measure("disk", &disk, width, rows.min(1 << 19), morsel);
     }
 }

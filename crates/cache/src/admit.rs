@@ -1,4 +1,4 @@
-//! Rows that were computed, or read from disk, on their way into memory and to the disk.
+//! Rows that were computed, or read from below, on their way into memory, to the disk and to the store.
 //!
 //! They are copied once: what the caller has may be a slice of far larger buffers, or in memory that is lent, and is written
 //! to by whoever gets it next. What goes to disk alone is found in memory until it is written.
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use forebay_data::Memory;
 
-use crate::disk::{Message, Rows};
-use crate::index::{Number, ROW_BYTES, Segment, Whereabouts};
+use crate::disk::{Message, Queue, Rows};
+use crate::index::{Level, Number, ROW_BYTES, Segment, Whereabouts};
 use crate::lock::{read, write};
 use crate::shared::{Cell, Shared};
 use crate::space::LastHit;
@@ -24,6 +24,7 @@ pub(crate) struct Kept {
     /// What it holds of the memory's quota; nothing when it only waits to be written.
     bytes: u64,
     to_disk: bool,
+    to_store: bool,
 }
 
 /// Copies those of `rows` (their numbers, and their places in `table`) that are to be kept.
@@ -33,62 +34,90 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
     }
     let wanted = needed(table, rows);
     let to_disk = shared.disk().is_some_and(|tier| tier.wants_rows(cell.key, wanted, shared.uses()));
+    let to_store = shared.store().is_some_and(|store| store.wants(wanted, shared.cost(cell)));
     let granted = shared.reserve(cell, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
-    // A part of the rows in memory and all on their way to the disk would be two copies.
-    let fit = if to_disk && fit < rows.len() { 0 } else { fit };
+    // A part of the rows in memory and all on their way down would be two copies.
+    let passes = to_disk || to_store;
+    let fit = if passes && fit < rows.len() { 0 } else { fit };
     let bytes = if fit == 0 { 0 } else { needed(table, &rows[..fit]) };
     shared.give_back(granted - bytes);
     add(&cell.counters.memory_refused, rows.len() - fit);
     if shared.disk().is_some() && !to_disk {
         add(&cell.counters.disk_refused, rows.len());
     }
-    let kept = if to_disk { rows } else { &rows[..fit] };
+    if shared.store().is_some() && !to_store {
+        add(&cell.counters.store_refused, rows.len());
+    }
+    let kept = if passes { rows } else { &rows[..fit] };
     // What only waits to be written is made where the last one was: fresh pages cost more than the copy.
     let memory = if bytes == 0 { shared.passing() } else { &Memory::default() };
-    (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept, memory), bytes, to_disk })
+    (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept, memory), bytes, to_disk, to_store })
 }
 
-/// Keeps rows that were read from disk in memory, if nobody has to make room.
-pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) {
+/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from the store, which are far
+/// away, also where they are worth more than what has it.
+pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)], level: Level) {
     let rows: Vec<(Number, u32)> = {
         let index = read(&cell.index);
         // Whoever asked at the same time may have been faster.
-        let on_disk = |number| matches!(index.whereabouts(number), Whereabouts::Disk(_));
-        rows.iter().copied().filter(|(number, _)| on_disk(*number)).collect()
+        let below = |number| matches!(index.whereabouts(number), Whereabouts::Below(..));
+        rows.iter().copied().filter(|(number, _)| below(*number)).collect()
     };
     let bytes = needed(table, &rows);
-    if !rows.is_empty() && shared.reserve_free(bytes) {
+    if rows.is_empty() {
+        return;
+    }
+    let reserved = match level {
+        Level::Disk => shared.reserve_free(bytes),
+        Level::Store => {
+            let granted = shared.reserve(cell, bytes);
+            if granted < bytes {
+                shared.give_back(granted);
+            }
+            granted == bytes
+        }
+    };
+    if reserved {
         let segment = segment(shared, cell, table, &rows, &Memory::default());
         let id = write(&cell.index).add_segment(segment.clone());
         shared.hold(cell, id, bytes, segment.last_hit.clone());
     }
 }
 
-/// Sends rows that a filter removed to the disk.
-pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: Vec<Number>) {
+/// Sends rows that a filter removed to the disk and to the store.
+pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
-    if let Some(tier) = shared.disk().filter(|tier| tier.wants_rows(cell.key, bytes, shared.uses())) {
-        // What is not written is found out again after a restart.
-        let _ = tier.queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers), bytes }, bytes);
-    }
+    // What is not written is found out again after a restart.
+    let push = |queue: &Queue<Message>| {
+        let _ = queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers.to_vec()), bytes }, bytes);
+    };
+    let disk = shared.disk().filter(|tier| tier.wants_rows(cell.key, bytes, shared.uses()));
+    disk.into_iter().for_each(|tier| push(&tier.queue));
+    shared.store().filter(|store| store.wants(bytes, None)).into_iter().for_each(|store| push(&store.queue));
 }
 
 impl Kept {
-    /// Says whose the memory is, now that the index has the rows, and sends them to the disk.
+    /// Says whose the memory is, now that the index has the rows, and sends them down.
     pub(crate) fn settle(self, shared: &Shared, cell: &Arc<Cell>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
             shared.hold(cell, id, self.bytes, self.segment.last_hit.clone());
         }
-        let Some(tier) = shared.disk().filter(|_| self.to_disk) else { return };
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
-        let message = Message { cell: cell.clone(), rows: Rows::Computed { id, segment: self.segment, kept }, bytes };
-        if tier.queue.push(message, bytes).is_err() {
-            add(&cell.counters.disk_refused, rows);
-            if !kept {
-                write(&cell.index).drop_segment(id);
-            }
+        let push = |queue: &Queue<Message>, passing: bool| {
+            let rows = Rows::Computed { id, segment: self.segment.clone(), passing };
+            queue.push(Message { cell: cell.clone(), rows, bytes }, bytes).is_ok()
+        };
+        // What is only passing leaves memory when the nearer level has it.
+        let disk = shared.disk().filter(|_| self.to_disk);
+        let on_disk = disk.is_some_and(|tier| push(&tier.queue, !kept));
+        let store = shared.store().filter(|_| self.to_store);
+        let in_store = store.is_some_and(|store| push(&store.queue, !kept && !on_disk));
+        add(&cell.counters.disk_refused, if disk.is_some() && !on_disk { rows } else { 0 });
+        add(&cell.counters.store_refused, if store.is_some() && !in_store { rows } else { 0 });
+        if !kept && !on_disk && !in_store {
+            write(&cell.index).drop_segment(id);
         }
     }
 }

@@ -7,21 +7,24 @@ use std::time::{Duration, Instant};
 use forebay_core::Result;
 use forebay_data::Schema;
 
-use crate::disk::{Tier, run};
+use crate::disk::run;
 use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
 use crate::source::{self, Source};
+use crate::store::{Shared as SharedStore, keep};
 use crate::{PrefixKey, Stats};
 
 /// How much may be kept, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
-    /// The most bytes of memory that rows take, with what is needed to find them. To find rows on disk, up to 64 MiB are taken
+    /// The most bytes of memory that rows take, with what is needed to find them. To find rows below, up to 64 MiB are taken
     /// even where this is less.
     pub memory: u64,
     /// The local disk, if it is used.
     pub disk: Option<Disk>,
+    /// The store that machines share, if one is used.
+    pub store: Option<SharedStore>,
 }
 
 /// A folder for blocks. Processes may share it, with one quota.
@@ -55,11 +58,19 @@ impl Cache {
     pub fn open(options: &Options) -> Result<Arc<Self>> {
         let shared = Arc::new(Shared::open(options)?);
         let keeps_sources = options.disk.as_ref().is_some_and(|disk| disk.sources);
+        let start = |name: &str, work: fn(&Shared)| {
+            let shared = shared.clone();
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).map(drop)
+        };
         if shared.disk().is_some() {
-            spawn("forebay-cache", &shared, run)?;
+            start("forebay-cache", |shared| shared.disk().into_iter().for_each(|tier| run(shared, tier)))?;
+        }
+        if shared.store().is_some() {
+            start("forebay-store", |shared| shared.store().into_iter().for_each(|tier| run(shared, tier)))?;
+            start("forebay-keeper", |shared| shared.store().into_iter().for_each(|tier| keep(shared, tier)))?;
         }
         if keeps_sources {
-            spawn("forebay-pages", &shared, source::run)?;
+            start("forebay-pages", |shared| shared.disk().into_iter().for_each(|tier| source::run(shared, tier)))?;
         }
         Ok(Arc::new(Self { shared, keeps_sources }))
     }
@@ -72,17 +83,32 @@ impl Cache {
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
+    /// Where there is a store, waits a few seconds at most until it is known what that has.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
         let (cell, in_use) = self.shared.cell(key, schema, rows, what);
+        if let Some(store) = self.shared.store() {
+            store.open(&cell);
+        }
         Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
     }
 
     /// Writes the rows and pages that wait to be written, and waits for that at most `limit`. Says whether it was done by then.
     pub fn flush(&self, limit: Duration) -> bool {
         let until = deadline(limit);
-        let rows = self.shared.disk().is_none_or(|tier| tier.queue.flush(limit));
-        let left = until.saturating_duration_since(Instant::now());
-        rows && (!self.keeps_sources || self.shared.sources().queue.flush(left))
+        let left = || until.saturating_duration_since(Instant::now());
+        // All are asked, whatever becomes of the first.
+        let disk = self.shared.disk().is_none_or(|tier| tier.queue.flush(left()));
+        let pages = !self.keeps_sources || self.shared.sources().queue.flush(left());
+        self.shared.store().is_none_or(|store| store.queue.flush(left())) && disk && pages
+    }
+
+    /// Waits until rows that are computed next need not be left out for those that wait to be written, `limit` at most. For
+    /// whoever computes only to keep.
+    pub fn ease(&self, limit: Duration) {
+        let until = deadline(limit);
+        let left = || until.saturating_duration_since(Instant::now());
+        self.shared.disk().into_iter().for_each(|tier| _ = tier.queue.ease(left()));
+        self.shared.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
     }
 
     /// Returns what is kept and how it was used since the cache was opened.
@@ -93,17 +119,12 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
+        let until = deadline(CLOSE_WAIT);
+        let left = || until.saturating_duration_since(Instant::now());
         if self.keeps_sources {
-            self.shared.sources().queue.close(CLOSE_WAIT);
+            self.shared.sources().queue.close(left());
         }
-        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(CLOSE_WAIT));
+        self.shared.disk().into_iter().for_each(|tier| tier.queue.close(left()));
+        self.shared.store().into_iter().for_each(|store| store.close(until));
     }
-}
-
-/// Starts a thread that writes to the disk.
-fn spawn(name: &str, shared: &Arc<Shared>, write: impl Fn(&Shared, &Tier) + Send + 'static) -> Result<()> {
-    let shared = shared.clone();
-    let run = move || shared.disk().into_iter().for_each(|tier| write(&shared, tier));
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
-    Ok(())
 }

@@ -118,7 +118,7 @@ impl Claim {
         self.landed = true;
         kept.zip(id).into_iter().for_each(|(kept, id)| kept.settle(shared, cell, id));
         if known && !without.is_empty() {
-            write_without(shared, cell, without.clone());
+            write_without(shared, cell, &without);
         }
         shared.shrink();
         if self.flight.is_waited_for() {

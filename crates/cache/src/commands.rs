@@ -1,20 +1,26 @@
-//! A folder of blocks, and of pages of remote files, looked at from outside, whether or not a service uses it: `forebay cache ls|stats|verify|evict`.
+//! A folder of blocks and of pages of remote files, or a store of blocks, looked at from outside, whether or not a service uses it:
+//! `forebay cache ls|stats|verify|evict`.
 //!
-//! Invariants: nothing is done to a folder that is no cache; only [`evict`] changes one, and it removes blocks alone.
+//! Invariants: nothing is done to a folder that is no cache, or to an object that is no block; only [`evict`] changes
+//! anything, and it removes blocks alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
 
 use crate::PrefixKey;
-use crate::disk::{Folder, Head, Kind, Layout, Name, ReadAt, Reading, Trouble, Want, are_right, open};
+use crate::disk::{Folder, Head, Kind, Layout, Locked, Name, ReadAt, Reading, Trouble, Want, are_right, open};
 use crate::source;
+use crate::store::{Contents, Part, Store, heads, is_in_use, mark_of, object_of, trouble};
 use crate::table::{Shape, shapes};
 
-/// What a folder has of a prefix, or of a source of remote files.
+/// What is kept of a prefix, or of a source of remote files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// What it is found by.
@@ -37,15 +43,16 @@ pub struct Listed {
     pub unreadable: u64,
     /// Blocks of another version, which are left alone.
     pub others: u64,
-    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read.
+    /// Whether a process uses it now; `None` where that cannot be found out, in a folder that may only be read. In a store,
+    /// whether one did within the last hour.
     pub in_use: Option<bool>,
 }
 
 /// What is wrong with a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The file.
-    pub block: PathBuf,
+    /// The file, or the object.
+    pub block: String,
     /// Why it is not used.
     pub why: String,
     /// It is not what was written: it is removed when somebody reads it.
@@ -68,19 +75,149 @@ pub struct Verified {
 /// The rows that are checked at once hold about so many bytes.
 const STEP_BYTES: usize = 16 << 20;
 
-fn at(folder: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot read the cache in {}: {e}", folder.display());
-    Error::new(Error::from(e).kind(), message).hint("name the folder that `--cache` names")
+/// Where rows are kept.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// A folder on a disk of this machine.
+    Folder(PathBuf),
+    /// A store that machines share.
+    Store(Arc<dyn Store>),
 }
 
-fn blocks(root: &Path) -> Result<(Folder, Vec<(Name, u64)>)> {
-    let folder = Folder::existing(root).map_err(|e| at(root, e))?;
-    if !folder.is_cache().map_err(|e| at(root, e))? {
-        return Err(Error::new(ErrorKind::NotFound, format!("{} is a folder, and no cache", root.display()))
-            .hint("name the folder that `--cache` names"));
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::Folder(folder) => write!(f, "{}", folder.display()),
+            Kept::Store(store) => f.write_str(store.uri()),
+        }
     }
-    let contents = folder.scan().map_err(|e| at(root, e))?;
-    Ok((folder, contents.blocks))
+}
+
+/// How long a store may take for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Blocks of a store whose heads are read together.
+const HEADS_MAX: usize = 64;
+
+/// What there is, listed.
+enum Blocks<'a> {
+    Folder { folder: Folder, locked: Option<Locked> },
+    Store { store: &'a dyn Store, used: HashMap<PrefixKey, SystemTime> },
+}
+
+impl<'a> Blocks<'a> {
+    /// Lists the blocks and their bytes.
+    fn of(kept: &'a Kept) -> Result<(Self, Vec<(Name, u64)>)> {
+        match kept {
+            Kept::Folder(root) => {
+                let at = |e: std::io::Error| {
+                    let message = format!("cannot read the cache in {kept}: {e}");
+                    Error::new(Error::from(e).kind(), message).hint("name the folder that `--cache` names")
+                };
+                let folder = Folder::existing(root).map_err(at)?;
+                if !folder.is_cache().map_err(at)? {
+                    return Err(Error::new(ErrorKind::NotFound, format!("{kept} is a folder, and no cache"))
+                        .hint("name the folder that `--cache` names"));
+                }
+                let blocks = folder.scan().map_err(at)?.blocks;
+                let locked = folder.lock().ok();
+                Ok((Self::Folder { folder, locked }, blocks))
+            }
+            Kept::Store(store) => {
+                let contents = Contents::new(store.list(&crate::FORMAT.to_string(), ANSWER_MAX)?);
+                let mut blocks = contents.blocks;
+                blocks.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
+                let blocks = blocks.into_iter().map(|(name, bytes, _)| (name, bytes)).collect();
+                Ok((Self::Store { store: &**store, used: contents.used }, blocks))
+            }
+        }
+    }
+
+    /// Opens blocks.
+    fn heads(&self, blocks: &[(Name, u64)]) -> Vec<Result<Opened, Trouble>> {
+        match self {
+            Self::Folder { folder, .. } => blocks.iter().map(|(name, _)| opened_in(folder, name)).collect(),
+            Self::Store { store, .. } => {
+                let objects: Vec<_> = blocks.iter().map(|(name, bytes)| (object_of(name), *bytes)).collect();
+                let heads = objects.chunks(HEADS_MAX).flat_map(|objects| heads(*store, objects, ANSWER_MAX));
+                let of_prefix = |((name, _), head): (&(Name, u64), Result<_, _>)| of_prefix(name, head?);
+                blocks.iter().zip(heads).map(of_prefix).map(|head| head.map(Opened::of_rows)).collect()
+            }
+        }
+    }
+
+    /// Reads every row of a block, or every page; returns how many there are of both.
+    fn check(&self, name: &Name, bytes: u64) -> Result<(u64, u64), Trouble> {
+        let rows = match self {
+            Self::Folder { folder, .. } if name.kind == Kind::Pages => {
+                let (file, _) = source_head(folder, name)?;
+                return Ok((0, source::check(&file)?));
+            }
+            Self::Folder { folder, .. } => {
+                let file = File::open(folder.path(name))?;
+                let (head, layout) = of_prefix(name, open(&file)?)?;
+                check(&file, &head, &layout)
+            }
+            Self::Store { store, .. } => {
+                let whole = Part { name: object_of(name), range: 0..bytes };
+                let read = store.read(&[whole], ANSWER_MAX).pop().unwrap_or_else(|| Err(Error::internal("no answer")));
+                let bytes = read.map_err(|e| trouble(&e))?;
+                let (head, layout) = of_prefix(name, open(&bytes[..])?)?;
+                check(&bytes[..], &head, &layout)
+            }
+        };
+        Ok((rows?, 0))
+    }
+
+    /// Says whether a prefix is used, where that can be found out.
+    fn is_in_use(&self, prefix: PrefixKey) -> Option<bool> {
+        match self {
+            Self::Folder { folder, locked } => {
+                locked.as_ref().map(|locked| folder.is_used_by_others(prefix, None, locked))
+            }
+            Self::Store { used, .. } => Some(used.get(&prefix).is_some_and(|&at| is_in_use(at, SystemTime::now()))),
+        }
+    }
+
+    fn remove(&self, name: &Name) -> Result<()> {
+        match self {
+            Self::Folder { folder, .. } => Ok(folder.remove(name)?),
+            Self::Store { store, .. } => store.delete(&object_of(name), ANSWER_MAX),
+        }
+    }
+
+    /// Says where a block is.
+    fn place(&self, name: &Name) -> String {
+        match self {
+            Self::Folder { folder, .. } => folder.path(name).display().to_string(),
+            Self::Store { store, .. } => format!("{}/{}", store.uri(), object_of(name)),
+        }
+    }
+}
+
+/// What the head of a block, or of a file of pages, says.
+struct Opened {
+    what: String,
+    rows: u64,
+    without: u64,
+    pages: u64,
+}
+
+impl Opened {
+    fn of_rows((head, layout): (Head, Layout)) -> Self {
+        let count = layout.keys.len() as u64;
+        let (rows, without) = if head.without { (0, count) } else { (count, 0) };
+        Self { what: head.what, rows, without, pages: 0 }
+    }
+}
+
+fn opened_in(folder: &Folder, name: &Name) -> Result<Opened, Trouble> {
+    match name.kind {
+        Kind::Rows => Ok(Opened::of_rows(of_prefix(name, open(&File::open(folder.path(name))?)?)?)),
+        Kind::Pages => {
+            let (file, head) = source_head(folder, name)?;
+            Ok(Opened { what: head.what, rows: 0, without: 0, pages: source::count(&file)? })
+        }
+    }
 }
 
 /// Reads the head of a file of pages.
@@ -93,48 +230,36 @@ fn source_head(folder: &Folder, name: &Name) -> Result<(File, source::Head), Tro
     Ok((file, head))
 }
 
-fn head(folder: &Folder, name: &Name) -> Result<(File, Head, Layout), Trouble> {
-    let file = File::open(folder.path(name))?;
-    let (head, layout) = open(&file)?;
-    if head.prefix != name.prefix {
-        return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
+fn of_prefix(name: &Name, (head, layout): (Head, Layout)) -> Result<(Head, Layout), Trouble> {
+    match head.prefix == name.prefix {
+        true => Ok((head, layout)),
+        false => Err(Trouble::Broken("it is not of its folder's prefix".to_owned())),
     }
-    Ok((file, head, layout))
 }
 
-/// Lists the prefixes and the sources of a folder, by key.
+/// Lists the prefixes and the sources that are kept, by key.
 ///
 /// # Errors
-/// What the system says when there is no such folder, or it cannot be read; not found when it is no cache.
-pub fn list(folder: &Path) -> Result<Vec<Listed>> {
-    let (folder, blocks) = blocks(folder)?;
-    let locked = folder.lock().ok();
+/// What the system or the store says when there is no such folder, or it cannot be read; not found when it is no cache.
+pub fn list(kept: &Kept) -> Result<Vec<Listed>> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut prefixes: BTreeMap<PrefixKey, Listed> = BTreeMap::new();
-    for (name, bytes) in blocks {
+    for ((name, bytes), opened) in blocks.iter().zip(place.heads(&blocks)) {
         let key = name.prefix;
         let new = || {
-            let in_use = locked.as_ref().map(|locked| folder.is_used_by_others(key, None, locked));
-            let what = String::new();
-            let is_source = name.kind == Kind::Pages;
+            let (is_source, what, in_use) = (name.kind == Kind::Pages, String::new(), place.is_in_use(key));
             let (rows, without, pages, unreadable, others) = (0, 0, 0, 0, 0);
             Listed { key, is_source, what, blocks: 0, bytes: 0, rows, without, pages, unreadable, others, in_use }
         };
         let listed = prefixes.entry(key).or_insert_with(new);
         (listed.blocks, listed.bytes) = (listed.blocks + 1, listed.bytes + bytes);
-        let counted = match name.kind {
-            Kind::Rows => head(&folder, &name).map(|(_, head, layout)| {
-                let rows = if head.without { &mut listed.without } else { &mut listed.rows };
-                *rows += layout.keys.len() as u64;
-                listed.what = head.what;
-            }),
-            Kind::Pages => source_head(&folder, &name).and_then(|(file, head)| {
-                listed.pages += source::count(&file)?;
-                listed.what = head.what;
-                Ok(())
-            }),
-        };
-        match counted {
-            Ok(()) => {}
+        match opened {
+            Ok(opened) => {
+                listed.rows += opened.rows;
+                listed.without += opened.without;
+                listed.pages += opened.pages;
+                listed.what = opened.what;
+            }
             Err(Trouble::Gone) => {}
             Err(Trouble::OtherFormat(_)) => listed.others += 1,
             Err(_) => listed.unreadable += 1,
@@ -143,23 +268,19 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>> {
     Ok(prefixes.into_values().collect())
 }
 
-/// Reads every row of every block, and every page, and checks its sum. Changes nothing. `progress` is told the bytes of the blocks that are done,
-/// and of all.
+/// Reads every row of every block, and every page, and checks its sum. Changes nothing. `progress` is told the bytes of the blocks
+/// that are done, and of all.
 ///
 /// # Errors
 /// As [`list`].
-pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
-    let (folder, blocks) = blocks(folder)?;
+pub fn verify(kept: &Kept, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut verified = Verified::default();
     let (mut done, all) = (0, blocks.iter().map(|(_, bytes)| bytes).sum());
     for (name, bytes) in blocks {
         progress(done, all);
         done += bytes;
-        let checked = match name.kind {
-            Kind::Rows => head(&folder, &name).and_then(|(file, head, layout)| Ok((check(&file, &head, &layout)?, 0))),
-            Kind::Pages => source_head(&folder, &name).and_then(|(file, _)| Ok((0, source::check(&file)?))),
-        };
-        let (why, broken) = match checked {
+        let (why, broken) = match place.check(&name, bytes) {
             Ok((rows, pages)) => {
                 verified.blocks += 1;
                 (verified.rows, verified.pages) = (verified.rows + rows, verified.pages + pages);
@@ -170,7 +291,7 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Verif
             Err(Trouble::OtherFormat(format)) => (format!("it has format {format}, not {}", crate::FORMAT), false),
             Err(Trouble::Broken(why)) => (why, true),
         };
-        verified.bad.push(Verdict { block: folder.path(&name), why, broken });
+        verified.bad.push(Verdict { block: place.place(&name), why, broken });
     }
     Ok(verified)
 }
@@ -194,17 +315,22 @@ pub(crate) fn check(file: &(impl ReadAt + ?Sized), head: &Head, layout: &Layout)
     Ok(rows as u64)
 }
 
-/// Removes the blocks of a prefix or the pages of a source, or all. Whoever uses them computes or fetches them again. Returns the bytes that are free now.
+/// Removes the blocks of a prefix or the pages of a source, or all. Whoever uses them computes or fetches them again. Returns the
+/// bytes that are free now.
 ///
 /// # Errors
-/// As [`list`], and what the system says when a block cannot be removed.
-pub fn evict(folder: &Path, prefix: Option<PrefixKey>) -> Result<u64> {
-    let root = folder;
-    let (folder, blocks) = blocks(folder)?;
+/// As [`list`], and what the system or the store says when a block cannot be removed.
+pub fn evict(kept: &Kept, prefix: Option<PrefixKey>) -> Result<u64> {
+    let (place, blocks) = Blocks::of(kept)?;
     let mut freed = 0;
     for (name, bytes) in blocks.iter().filter(|(name, _)| prefix.is_none_or(|prefix| name.prefix == prefix)) {
-        folder.remove(name).map_err(|e| at(root, e))?;
+        place.remove(name).map_err(|e| e.with("block", place.place(name)))?;
         freed += bytes;
+    }
+    if let Blocks::Store { store, used } = &place {
+        for key in used.keys().filter(|key| prefix.is_none_or(|prefix| **key == prefix)) {
+            store.delete(&mark_of(*key), ANSWER_MAX)?;
+        }
     }
     Ok(freed)
 }

@@ -1,4 +1,4 @@
-//! Where the rows of one prefix are: in memory, on disk, with somebody who computes them now, or filtered out.
+//! Where the rows of one prefix are: in memory, on disk, in the store, with somebody who computes them now, or filtered out.
 //!
 //! Rows are looked up by number: that of their file, which is given when the file is first seen, and the row in it.
 //! Invariants: an entry names only blocks that the index has; a row is with at most one [`Flight`].
@@ -16,9 +16,9 @@ use crate::space::LastHit;
 use crate::table::Table;
 use crate::{FileKey, RowKey};
 
-/// What a row costs in memory besides its bytes: its entry (24 bytes, in a hash table that is half full when it has just
+/// What a row costs in memory besides its bytes: its entry (32 bytes, in a hash table that is half full when it has just
 /// grown) and its number in its block.
-pub(crate) const ROW_BYTES: u64 = 64;
+pub(crate) const ROW_BYTES: u64 = 80;
 /// What a file costs in memory.
 pub(crate) const FILE_BYTES: u64 = 64;
 
@@ -45,17 +45,35 @@ impl Spot {
     }
 }
 
+/// A tier of blocks, below memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// The local disk.
+    Disk,
+    /// The store that machines share.
+    Store,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     memory: Spot,
-    disk: Spot,
+    /// By level.
+    below: [Spot; 2],
+}
+
+impl Entry {
+    const NOWHERE: Self = Self { memory: Spot::NOWHERE, below: [Spot::NOWHERE; 2] };
+
+    fn is_nowhere(&self) -> bool {
+        self.memory == Spot::NOWHERE && self.below == Self::NOWHERE.below
+    }
 }
 
 /// Where a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     Memory(Spot),
-    Disk(Spot),
+    Below(Level, Spot),
     /// A filter removed it.
     Without,
     Missing,
@@ -78,7 +96,8 @@ pub(crate) struct Index {
     rows: HashMap<Number, Entry, BuildHasherDefault<Mixed>>,
     pub(crate) flying: HashMap<Number, Arc<Flight>, BuildHasherDefault<Mixed>>,
     segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
-    blocks: HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>,
+    /// By level.
+    blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; 2],
     next: u32,
     without: u64,
 }
@@ -112,13 +131,16 @@ impl Numbering {
 }
 
 impl Index {
-    /// Says where a row is; memory comes before disk.
+    /// Says where a row is: in memory first, then on disk.
     pub(crate) fn whereabouts(&self, number: Number) -> Whereabouts {
         match self.rows.get(&number) {
             None => Whereabouts::Missing,
             Some(entry) if entry.memory.is_in_block() => Whereabouts::Memory(entry.memory),
             Some(entry) if entry.memory == Spot::WITHOUT => Whereabouts::Without,
-            Some(entry) => Whereabouts::Disk(entry.disk),
+            Some(entry) => match entry.below {
+                [disk, _] if disk.is_in_block() => Whereabouts::Below(Level::Disk, disk),
+                [_, store] => Whereabouts::Below(Level::Store, store),
+            },
         }
     }
 
@@ -126,16 +148,16 @@ impl Index {
         self.segments.get(&block)
     }
 
-    pub(crate) fn block(&self, block: u32) -> Option<&Arc<Block>> {
-        self.blocks.get(&block)
+    pub(crate) fn block(&self, level: Level, block: u32) -> Option<&Arc<Block>> {
+        self.blocks[level as usize].get(&block)
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.segments.values()
     }
 
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Arc<Block>)> {
-        self.blocks.iter().map(|(&id, block)| (id, block))
+    pub(crate) fn blocks(&self, level: Level) -> impl Iterator<Item = (u32, &Arc<Block>)> {
+        self.blocks[level as usize].iter().map(|(&id, block)| (id, block))
     }
 
     /// Returns the number of rows that filters removed.
@@ -155,9 +177,9 @@ impl Index {
         RowKey { file, row: place.row() }
     }
 
-    /// Says whether a row is on disk, wherever else it may be.
-    pub(crate) fn is_on_disk(&self, number: Number) -> bool {
-        self.rows.get(&number).is_some_and(|entry| entry.disk.is_in_block())
+    /// Says whether a row is on a level, wherever else it may be.
+    pub(crate) fn is_on(&self, level: Level, number: Number) -> bool {
+        self.rows.get(&number).is_some_and(|entry| entry.below[level as usize].is_in_block())
     }
 
     /// Takes a segment in. Rows that are in memory already stay where they are.
@@ -173,16 +195,16 @@ impl Index {
         id
     }
 
-    /// Takes a block on disk in, by the number that the disk's accounts give it. Rows that are on disk already stay where
-    /// they are.
-    pub(crate) fn add_block(&mut self, id: u32, block: Arc<Block>) {
+    /// Takes a block in, by the number that the level's accounts give it. Rows that are on the level already stay where they
+    /// are.
+    pub(crate) fn add_block(&mut self, level: Level, id: u32, block: Arc<Block>) {
         for (row, &number) in block.numbers.iter().enumerate() {
-            let entry = self.entry(number);
-            if entry.disk == Spot::NOWHERE {
-                entry.disk = Spot { block: id, row: row as u32 };
+            let spot = &mut self.entry(number).below[level as usize];
+            if *spot == Spot::NOWHERE {
+                *spot = Spot { block: id, row: row as u32 };
             }
         }
-        self.blocks.insert(id, block);
+        self.blocks[level as usize].insert(id, block);
     }
 
     /// Notes rows that a filter removed. Returns how many are new.
@@ -190,7 +212,7 @@ impl Index {
         let before = self.without;
         for &number in numbers {
             let entry = self.entry(number);
-            let new = entry.memory == Spot::NOWHERE && entry.disk == Spot::NOWHERE;
+            let new = entry.is_nowhere();
             if new {
                 entry.memory = Spot::WITHOUT;
             }
@@ -205,20 +227,21 @@ impl Index {
         for number in &segment.numbers {
             let Some(entry) = self.rows.get_mut(number).filter(|e| e.memory.block == id) else { continue };
             entry.memory = Spot::NOWHERE;
-            if entry.disk == Spot::NOWHERE {
+            if entry.is_nowhere() {
                 self.rows.remove(number);
             }
         }
         true
     }
 
-    /// Forgets a block on disk, and returns it if it was there.
-    pub(crate) fn drop_block(&mut self, id: u32) -> Option<Arc<Block>> {
-        let block = self.blocks.remove(&id)?;
+    /// Forgets a block, and returns it if it was there.
+    pub(crate) fn drop_block(&mut self, level: Level, id: u32) -> Option<Arc<Block>> {
+        let at = level as usize;
+        let block = self.blocks[at].remove(&id)?;
         for number in &block.numbers {
-            let Some(entry) = self.rows.get_mut(number).filter(|e| e.disk.block == id) else { continue };
-            entry.disk = Spot::NOWHERE;
-            if entry.memory == Spot::NOWHERE {
+            let Some(entry) = self.rows.get_mut(number).filter(|e| e.below[at].block == id) else { continue };
+            entry.below[at] = Spot::NOWHERE;
+            if entry.is_nowhere() {
                 self.rows.remove(number);
             }
         }
@@ -226,7 +249,7 @@ impl Index {
     }
 
     fn entry(&mut self, number: Number) -> &mut Entry {
-        self.rows.entry(number).or_insert(Entry { memory: Spot::NOWHERE, disk: Spot::NOWHERE })
+        self.rows.entry(number).or_insert(Entry::NOWHERE)
     }
 
     /// Segments have rising numbers, till these begin anew.

@@ -1,4 +1,5 @@
-//! The cache: rows that a pipeline's deterministic prefix gave, kept in memory and on a local disk, found by row.
+//! The cache: rows that a pipeline's deterministic prefix gave, kept in memory, on a local disk and in a store that machines
+//! share, found by row.
 //!
 //! A shuffled epoch asks for rows from everywhere, so rows are what is found ([`RowKey`]) and blocks of rows are what is
 //! stored. Whoever needs rows asks a [`Prefix`] for them, computes what nobody has, and gives that back:
@@ -40,18 +41,20 @@ mod shared;
 mod source;
 mod space;
 mod stats;
+mod store;
 mod stored;
 mod table;
 mod value;
 
 pub use cache::{Cache, Disk, Options};
 pub use claim::{Claim, Computed, Pending};
-pub use commands::{Listed, Verdict, Verified, evict, list, verify};
+pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
 pub use key::{FileKey, PrefixKey, RowKey};
 pub use prefix::{Look, Prefix};
 pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
-pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, TierStats};
+pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};
+pub use store::{Object, Part, Shared as SharedStore, Store};
 
 /// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
 ///

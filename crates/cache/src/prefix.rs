@@ -10,7 +10,7 @@ use forebay_data::{Memory, Schema};
 use crate::RowKey;
 use crate::claim::Claim;
 use crate::found::Found;
-use crate::index::{FILE_BYTES, Index, Mixed, NO_NUMBER, Number, Numbering, Spot, Whereabouts};
+use crate::index::{FILE_BYTES, Index, Level, Mixed, NO_NUMBER, Number, Numbering, Spot, Whereabouts};
 use crate::lock::{read, write};
 use crate::shared::{Cell, InUse, Shared};
 use crate::stats::add;
@@ -55,7 +55,7 @@ impl Prefix {
         &self.cell.schema
     }
 
-    /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from disk are read into `memory`.
+    /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from below memory are read into `memory`.
     pub fn look(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
         self.ask(rows, Beyond::Claim, memory)
     }
@@ -114,13 +114,14 @@ impl Prefix {
     /// Finds rows where they are; returns those that are nowhere, ascending.
     fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut without, mut missing) = (0, Vec::new(), Vec::new());
-        let mut stored = Stored::default();
+        let [mut on_disk, mut in_store] = [Level::Disk, Level::Store].map(Stored::new);
         {
             let index = read(&self.cell.index);
             for (row, number) in rows {
                 match index.whereabouts(number) {
                     Whereabouts::Memory(spot) if answer.take(row, spot, &index) => hits += 1,
-                    Whereabouts::Disk(spot) if stored.want(row, number, spot, &index) => {}
+                    Whereabouts::Below(Level::Disk, spot) if on_disk.want(row, number, spot, &index) => {}
+                    Whereabouts::Below(Level::Store, spot) if in_store.want(row, number, spot, &index) => {}
                     Whereabouts::Without => without.push(row),
                     _ => missing.push((row, number)),
                 }
@@ -130,13 +131,24 @@ impl Prefix {
         add(&counters.memory_hits, hits);
         add(&counters.without_hits, without.len());
         answer.found.add_without(&without);
-        if !stored.is_empty() {
-            let (read, unread) = stored.read(&self.shared, &self.cell, answer, memory);
-            add(&counters.disk_hits, read);
+        if !on_disk.is_empty() {
+            let (found, unread) = on_disk.read(&self.shared, &self.cell, answer, memory);
+            add(&counters.disk_hits, found);
             add(&counters.unreadable, unread.len());
-            missing.extend(unread);
-            missing.sort_unstable();
+            let index = read(&self.cell.index);
+            for (row, number) in unread {
+                match index.whereabouts(number) {
+                    Whereabouts::Below(Level::Store, spot) if in_store.want(row, number, spot, &index) => {}
+                    _ => missing.push((row, number)),
+                }
+            }
         }
+        if !in_store.is_empty() {
+            let (found, unread) = in_store.read(&self.shared, &self.cell, answer, memory);
+            add(&counters.store_hits, found);
+            missing.extend(unread);
+        }
+        missing.sort_unstable();
         missing
     }
 
@@ -174,8 +186,13 @@ impl Prefix {
                 },
             }
         }
-        add(&self.cell.counters.misses, claim.rows().len() + left.len());
+        drop(index);
+        let missed = claim.rows().len() + left.len();
+        add(&self.cell.counters.misses, missed);
         add(&self.cell.counters.memory_refused, left.len());
+        if let Some(store) = self.shared.store().filter(|_| missed > 0) {
+            store.missed(&self.cell);
+        }
         (claim, left)
     }
 }

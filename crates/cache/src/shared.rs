@@ -1,33 +1,35 @@
-//! What the prefixes of a cache have in common: quotas, how each was used, the disk.
+//! What the prefixes of a cache have in common: quotas, how each was used, the disk and the store.
 //!
 //! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; looking around
-//! for pages, then the disk's accounts; and else the index of a prefix alone, never with another's.
+//! for pages, then the disk's accounts; and else the index of a prefix alone, never with another's. None is held while the
+//! store is asked.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use forebay_core::Result;
 use forebay_data::{Memory, Schema};
 
-use crate::disk::{Block, Layout, Tier, Trouble, Unread, open};
-use crate::index::{FILE_BYTES, Index, NO_NUMBER, Number, Numbering, ROW_BYTES};
+use crate::disk::{Block, Head, Layout, Name, Tier, Trouble, Unread, open};
+use crate::index::{FILE_BYTES, Index, Level, NO_NUMBER, Number, Numbering, ROW_BYTES};
 use crate::lock::{lock, read, write};
 use crate::source::Sources;
 use crate::space::{LastHit, Space, Victim};
 use crate::stats::{Counters, DiskStats, PrefixStats, Stats, TierStats, add};
+use crate::store::StoreTier;
 use crate::table::{Shape, Table, shapes};
 use crate::value::Uses;
 use crate::{Options, PrefixKey};
 
-/// What finds rows on disk and rows that filters removed takes at most half of the memory, or this where that is more.
+/// What finds rows below and rows that filters removed takes at most half of the memory, or this where that is more.
 const INDEX_BYTES_MIN: u64 = 64 << 20;
 /// With less left for that, nothing more is brought that could not be found.
 const INDEX_ROOM: u64 = 64 << 10;
-/// What a block on disk costs in memory besides its rows.
+/// What a block costs in memory besides its rows.
 const BLOCK_BYTES: u64 = 1024;
-/// What a row on disk costs in memory for its sum, and for where each part of it begins.
+/// What a row in a block costs in memory for its sum, and for where each part of it begins.
 const WORD_BYTES: u64 = 8;
 
 /// The rows of a prefix, and what they are.
@@ -62,6 +64,17 @@ pub(crate) struct Shared {
     beginning: Mutex<()>,
     disk: Option<Tier>,
     sources: Sources,
+    store: Option<StoreTier>,
+}
+
+/// A block whose head was read.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) head: Head,
+    pub(crate) layout: Layout,
+    pub(crate) name: Name,
+    pub(crate) len: u64,
+    pub(crate) last_hit: Arc<LastHit>,
 }
 
 impl Shared {
@@ -69,13 +82,17 @@ impl Shared {
         Ok(Self {
             memory: Mutex::new(Space::new(options.memory)),
             memory_quota: options.memory,
-            passing: options.disk.as_ref().map_or_else(Memory::default, |_| Memory::reused()),
+            passing: match (&options.disk, &options.store) {
+                (None, None) => Memory::default(),
+                _ => Memory::reused(),
+            },
             index_bytes: AtomicU64::new(0),
             uses: Mutex::default(),
             cells: Mutex::default(),
             beginning: Mutex::default(),
             disk: options.disk.as_ref().map(Tier::open).transpose()?,
             sources: Sources::default(),
+            store: options.store.as_ref().map(StoreTier::new),
         })
     }
 
@@ -85,6 +102,10 @@ impl Shared {
 
     pub(crate) fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    pub(crate) fn store(&self) -> Option<&StoreTier> {
+        self.store.as_ref()
     }
 
     pub(crate) fn passing(&self) -> &Memory {
@@ -144,12 +165,21 @@ impl Shared {
         of_rows.or_else(|| self.sources.in_use(prefix))?.0.clone()
     }
 
-    /// Frees what finds rows on disk of prefixes that nobody uses; they are looked at again when somebody does.
+    /// Returns the prefixes that this process uses.
+    pub(crate) fn used(&self) -> Vec<PrefixKey> {
+        let cells = lock(&self.cells);
+        cells.values().filter(|cell| lock(&cell.users).strong_count() > 0).map(|cell| cell.key).collect()
+    }
+
+    /// Frees what finds rows below of prefixes that nobody uses; they are looked at again when somebody does.
     fn leave_unused(&self) {
         let cells: Vec<Arc<Cell>> = lock(&self.cells).values().cloned().collect();
         for cell in cells.iter().filter(|cell| lock(&cell.users).strong_count() == 0) {
-            let blocks: Vec<u32> = read(&cell.index).blocks().map(|(id, _)| id).collect();
-            blocks.iter().for_each(|&id| _ = self.forget_block(cell, id));
+            for level in [Level::Disk, Level::Store] {
+                let blocks: Vec<u32> = read(&cell.index).blocks(level).map(|(id, _)| id).collect();
+                blocks.iter().for_each(|&id| _ = self.forget_block(level, cell, id));
+            }
+            self.store.iter().for_each(|store| store.leave(cell.key));
         }
         drop(cells);
         lock(&self.cells).retain(|_, cell| {
@@ -165,12 +195,12 @@ impl Shared {
 
     /// Reads the heads of the blocks of a prefix that it does not know.
     fn load(&self, tier: &Tier, cell: &Cell) {
-        for (id, name, last_hit) in tier.blocks(cell.key) {
-            if read(&cell.index).block(id).is_some() {
+        for unread in tier.blocks(cell.key) {
+            if read(&cell.index).block(Level::Disk, unread.id).is_some() {
                 continue;
             }
-            let block = Victim { prefix: cell.key, block: id };
-            if let Err(trouble) = self.load_block(tier, cell, (id, name, last_hit)) {
+            let block = Victim { prefix: cell.key, block: unread.id };
+            if let Err(trouble) = self.load_block(tier, cell, unread) {
                 tier.drop_block(block, &trouble);
             }
         }
@@ -178,8 +208,14 @@ impl Shared {
     }
 
     fn load_block(&self, tier: &Tier, cell: &Cell, block: Unread) -> Result<(), Trouble> {
-        let (id, name, last_hit) = block;
+        let Unread { id, name, len, last_hit } = block;
         let (head, layout) = open(&File::open(tier.folder().path(&name))?)?;
+        self.take_in(Level::Disk, cell, id, Opened { head, layout, name, len, last_hit })
+    }
+
+    /// Lets the rows of a block be found that was opened.
+    pub(crate) fn take_in(&self, level: Level, cell: &Cell, id: u32, block: Opened) -> Result<(), Trouble> {
+        let Opened { head, layout, name, len, last_hit } = block;
         if head.prefix != cell.key || head.schema != *cell.schema {
             return Err(Trouble::Broken("it is not of its folder's prefix".to_owned()));
         }
@@ -187,6 +223,9 @@ impl Shared {
         let right = |(i, key): (usize, &crate::RowKey)| nothing.sum(key, i) == layout.sums[i];
         if head.without && !layout.keys.iter().enumerate().all(right) {
             return Err(Trouble::Broken("a row's sum is wrong".to_owned()));
+        }
+        if let Some(picos) = head.picos_per_byte {
+            lock(&self.uses).told(cell.key, picos as f64 / 1000.0);
         }
         last_hit.set(self.passes(cell.key));
         let mut index = write(&cell.index);
@@ -203,23 +242,23 @@ impl Shared {
                 self.uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
             }
         } else {
-            let path = tier.folder().path(&name);
-            self.index_block(cell, &mut index, id, Block { path, layout, numbers, index_bytes: 0, last_hit });
+            let asked = AtomicU32::new(0);
+            let block = Block { name, len, layout, numbers, index_bytes: 0, last_hit, asked };
+            self.index_block(level, cell, &mut index, id, block);
         }
         Ok(())
     }
 
     /// Takes in a block that was just published.
-    pub(crate) fn add_block(&self, tier: &Tier, cell: &Cell, block: &Unread, layout: Layout, numbers: Vec<Number>) {
-        let (id, name, last_hit) = block;
-        let (path, last_hit) = (tier.folder().path(name), last_hit.clone());
-        let block = Block { path, layout, numbers, index_bytes: 0, last_hit };
-        self.index_block(cell, &mut write(&cell.index), *id, block);
+    pub(crate) fn add_block(&self, level: Level, cell: &Cell, block: &Unread, layout: Layout, numbers: Vec<Number>) {
+        let Unread { id, name, len, last_hit } = block.clone();
+        let block = Block { name, len, layout, numbers, index_bytes: 0, last_hit, asked: AtomicU32::new(0) };
+        self.index_block(level, cell, &mut write(&cell.index), id, block);
     }
 
     /// Lets the rows of a block be found, if there is memory for that.
-    fn index_block(&self, cell: &Cell, index: &mut Index, id: u32, block: Block) {
-        if index.block(id).is_some() {
+    fn index_block(&self, level: Level, cell: &Cell, index: &mut Index, id: u32, block: Block) {
+        if index.block(level, id).is_some() {
             return;
         }
         let any = cell.shapes.iter().filter(|shape| **shape == Shape::Any).count() as u64;
@@ -230,22 +269,22 @@ impl Shared {
         }
         // The keys are numbers from now on.
         let layout = Layout { keys: Vec::new(), ..block.layout };
-        index.add_block(id, Arc::new(Block { layout, index_bytes, ..block }));
+        index.add_block(level, id, Arc::new(Block { layout, index_bytes, ..block }));
     }
 
-    /// Forgets blocks that are gone.
+    /// Forgets blocks on disk that are gone.
     pub(crate) fn forget_blocks(&self, gone: &[Victim]) {
         for victim in gone {
             self.sources.forget(self, victim.block);
             let Some(cell) = lock(&self.cells).get(&victim.prefix).cloned() else { continue };
-            let rows = self.forget_block(&cell, victim.block);
+            let rows = self.forget_block(Level::Disk, &cell, victim.block);
             add(&cell.counters.disk_evicted, rows);
         }
     }
 
-    /// Forgets a block on disk; returns how many rows it had.
-    pub(crate) fn forget_block(&self, cell: &Cell, id: u32) -> usize {
-        let block = write(&cell.index).drop_block(id);
+    /// Forgets a block; returns how many rows it had.
+    pub(crate) fn forget_block(&self, level: Level, cell: &Cell, id: u32) -> usize {
+        let block = write(&cell.index).drop_block(level, id);
         block.map_or(0, |block| {
             self.uncount_index(block.index_bytes);
             block.numbers.len()
@@ -275,11 +314,19 @@ impl Shared {
         if self.disk.as_ref().is_some_and(|tier| tier.wants_rows(cell.key, bytes, &self.uses)) {
             return rows;
         }
+        if self.store.as_ref().is_some_and(|store| store.wants(bytes, self.cost(cell))) {
+            return rows;
+        }
         let mut memory = lock(&self.memory);
         match memory.has_room(cell.key, bytes, &lock(&self.uses)) {
             true => rows,
             false => (memory.free() as f64 / row_bytes) as usize,
         }
+    }
+
+    /// Returns the nanoseconds that a byte of a prefix takes to compute, if that is known.
+    pub(crate) fn cost(&self, cell: &Cell) -> Option<f64> {
+        lock(&self.uses).cost(cell.key)
     }
 
     /// Takes memory for rows of a prefix, up to `bytes`; returns what there is. The rows that had it are gone.
@@ -355,20 +402,24 @@ impl Shared {
             DiskStats { tier: tier.stats(), stopped: tier.stopped(), corrupt_blocks, other_blocks }
         });
         let sources = self.sources.stats();
-        Stats { memory: TierStats { bytes, quota: self.memory_quota }, index_bytes, disk, prefixes, sources }
+        let store = self.store.as_ref().map(StoreTier::stats);
+        let memory = TierStats { bytes, quota: self.memory_quota };
+        Stats { memory, index_bytes, disk, store, prefixes, sources }
     }
 }
 
 impl Cell {
     fn stats(&self) -> PrefixStats {
         let index = read(&self.index);
+        let rows = |level| index.blocks(level).map(|(_, block)| block.numbers.len() as u64).sum();
         PrefixStats {
             key: self.key,
             what: self.what.clone(),
             rows: self.rows,
             memory_rows: index.segments().map(|s| s.table.rows() as u64).sum(),
             memory_bytes: index.segments().map(|s| s.table.bytes() as u64).sum(),
-            disk_rows: index.blocks().map(|(_, block)| block.numbers.len() as u64).sum(),
+            disk_rows: rows(Level::Disk),
+            store_rows: rows(Level::Store),
             without: index.without(),
             counts: self.counters.counts(),
         }

@@ -13,6 +13,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// The folder on the local disk, if there is one.
     pub disk: Option<DiskStats>,
+    /// The store that machines share, if there is one.
+    pub store: Option<StoreStats>,
     /// Each prefix that was used since the cache was opened, by key.
     pub prefixes: Vec<PrefixStats>,
     /// Each source of remote files that was read since the cache was opened, by key.
@@ -41,6 +43,25 @@ pub struct DiskStats {
     pub other_blocks: u64,
 }
 
+/// The store that machines share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Its url.
+    pub uri: String,
+    /// The bytes of all blocks, whoever wrote them, as far as this process counted: 0 until it writes.
+    pub tier: TierStats,
+    /// Why it is not read now, if it is not: it is left alone for a while.
+    pub unread: Option<String>,
+    /// Why it is not written to now, if it is not.
+    pub unwritten: Option<String>,
+    /// The quota is full, of what others use.
+    pub full: bool,
+    /// Blocks that were broken, and removed.
+    pub corrupt_blocks: u64,
+    /// Blocks that another version wrote, and which are left alone.
+    pub other_blocks: u64,
+}
+
 /// A prefix: what is kept now, and what happened since the cache was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixStats {
@@ -56,6 +77,8 @@ pub struct PrefixStats {
     pub memory_bytes: u64,
     /// Rows on disk, as far as they were looked at.
     pub disk_rows: u64,
+    /// Rows in the store, as far as they were looked at.
+    pub store_rows: u64,
     /// Rows that a filter removed, and are known to be.
     pub without: u64,
     /// What was asked for and what became of it.
@@ -101,6 +124,8 @@ counters! {
     memory_hits,
     /// Rows that were found on disk.
     disk_hits,
+    /// Rows that were found in the store.
+    store_hits,
     /// Rows that were known to be removed by a filter.
     without_hits,
     /// Rows that somebody else was computing, and handed over.
@@ -115,7 +140,18 @@ counters! {
     disk_refused,
     /// Rows whose blocks on disk were removed, by us or by others.
     disk_evicted,
-    /// Rows of blocks on disk that are not found: what finds rows had no memory left.
+    /// Rows that were computed and not kept in the store: it was full, left alone or too slow, or moving them took longer than
+    /// computing them.
+    store_refused,
+    /// Rows whose blocks in the store were removed by others.
+    store_evicted,
+    /// Rows that are in the store and were computed all the same: they came too late, or the store was left alone.
+    store_missed,
+    /// Rows that are in the store and were computed all the same, because that costs less.
+    cheaper,
+    /// Rows of blocks that were copied from the store to the disk.
+    brought,
+    /// Rows of blocks that are not found: what finds rows had no memory left.
     unindexed,
     /// Rows that were asked for in a block that could not be read.
     unreadable,

@@ -75,6 +75,16 @@ impl Uses {
         self.prefixes.get(&prefix)?.row_bytes
     }
 
+    /// Notes what it took others to compute a byte of a prefix, if that is not known here.
+    pub(crate) fn told(&mut self, prefix: PrefixKey, nanos_per_byte: f64) {
+        self.prefixes.entry(prefix).or_default().nanos_per_byte.get_or_insert(nanos_per_byte);
+    }
+
+    /// Returns the nanoseconds that a byte of a prefix takes to compute, if that is known.
+    pub(crate) fn cost(&self, prefix: PrefixKey) -> Option<f64> {
+        self.prefixes.get(&prefix)?.nanos_per_byte
+    }
+
     /// Returns the passes over any prefix since the start.
     pub(crate) fn now(&self) -> f64 {
         self.now

@@ -9,12 +9,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use common::*;
-use forebay_cache::{Cache, Prefix, PrefixKey};
+use forebay_cache::{Cache, Kept, Prefix, PrefixKey};
 
 const ROWS: u64 = 300;
 
 fn prefix(cache: &Cache, n: u8) -> Arc<Prefix> {
     cache.prefix(prefix_key(n), &schema(), ROWS, "test of the folder")
+}
+
+fn kept(folder: &Path) -> Kept {
+    Kept::Folder(folder.to_owned())
 }
 
 fn all() -> Vec<u64> {
@@ -157,6 +161,7 @@ fn a_folder_that_breaks_stops_keeping_and_no_job() {
     let options = forebay_cache::Options {
         memory: 0,
         disk: Some(forebay_cache::Disk { folder: file.clone(), bytes: 1 << 20, sources: false }),
+        store: None,
     };
     let error = Cache::open(&options).expect_err("it is no folder");
     assert!(error.message().contains("file") && error.get("hint").is_some(), "{error}");
@@ -199,18 +204,18 @@ fn the_command_line_sees_what_is_there() {
     let folder = folder();
     let cache = written(folder.path());
     let used = prefix(&cache, 1);
-    let in_use = || forebay_cache::list(folder.path()).expect("listed")[0].in_use;
+    let in_use = || forebay_cache::list(&kept(folder.path())).expect("listed")[0].in_use;
     assert_eq!(in_use(), Some(true));
     drop((used, cache));
     assert_eq!(in_use(), Some(false));
-    let listed = forebay_cache::list(folder.path()).expect("listed");
+    let listed = forebay_cache::list(&kept(folder.path())).expect("listed");
     let [one] = &listed[..] else { panic!("{listed:?}") };
     let without = all().into_iter().filter(|&row| is_without(row)).count() as u64;
     assert_eq!(
         (one.key, &*one.what, one.rows, one.without),
         (prefix_key(1), "test of the folder", ROWS - without, without)
     );
-    let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
+    let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
     assert_eq!((verified.blocks, verified.rows, &verified.bad[..]), (one.blocks, ROWS, &[][..]));
 
     let (path, _) = blocks(folder.path()).into_iter().max_by_key(|(_, bytes)| *bytes).expect("a block");
@@ -218,17 +223,20 @@ fn the_command_line_sees_what_is_there() {
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).expect("written");
-    let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
-    assert_eq!(verified.bad.iter().map(|bad| (&bad.block, bad.broken)).collect::<Vec<_>>(), [(&path, true)]);
+    let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
+    assert_eq!(
+        verified.bad.iter().map(|bad| (&bad.block, bad.broken)).collect::<Vec<_>>(),
+        [(&path.display().to_string(), true)]
+    );
     assert!(path.exists(), "it only looks");
 
-    assert_eq!(forebay_cache::evict(folder.path(), Some(prefix_key(2))).expect("evicted"), 0);
-    assert_eq!(forebay_cache::evict(folder.path(), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
-    assert!(forebay_cache::list(folder.path()).expect("listed").is_empty());
-    assert!(forebay_cache::list(&folder.path().join("none")).is_err());
+    assert_eq!(forebay_cache::evict(&kept(folder.path()), Some(prefix_key(2))).expect("evicted"), 0);
+    assert_eq!(forebay_cache::evict(&kept(folder.path()), Some(PrefixKey([1; 32]))).expect("evicted"), one.bytes);
+    assert!(forebay_cache::list(&kept(folder.path())).expect("listed").is_empty());
+    assert!(forebay_cache::list(&kept(&folder.path().join("none"))).is_err());
     let own = tempfile::tempdir().expect("a folder");
     std::fs::write(own.path().join("thesis.arrow"), b"none of ours").expect("written");
-    let error = forebay_cache::evict(own.path(), None).expect_err("no cache");
+    let error = forebay_cache::evict(&kept(own.path()), None).expect_err("no cache");
     assert!(error.message().contains("no cache") && own.path().join("thesis.arrow").exists(), "{error}");
 }
 
@@ -263,7 +271,7 @@ fn a_writer_that_is_killed_leaves_nothing_half() {
         child.kill().expect("killed");
         child.wait().expect("ended");
         let cache = open(0, Some((folder.path(), 1 << 30)));
-        let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
+        let verified = forebay_cache::verify(&kept(folder.path()), &mut |_, _| {}).expect("verified");
         assert!(verified.bad.is_empty() && verified.blocks > 0, "{verified:?}");
         let rubbish = std::fs::read_dir(folder.path()).expect("there").flatten();
         assert_eq!(rubbish.filter(|e| e.path().extension().is_some_and(|e| e == "tmp")).count(), 0);

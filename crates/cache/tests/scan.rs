@@ -54,7 +54,7 @@ proptest! {
     /// Less a morsel for what is cut off, and less what finds rows.
     #[test]
     fn every_scan_hits_what_fits(rows in 200..1200u64, share in 5..100u64, morsel in 1..64usize, disk: bool) {
-        let per_row = 800 + 64 + if disk { 40 } else { 1024 / morsel as u64 + 1 };
+        let per_row = 800 + 80 + if disk { 40 } else { 1024 / morsel as u64 + 1 };
         let bytes = rows * per_row * share / 100;
         let folder = folder();
         let cache = if disk { open(0, Some((folder.path(), bytes))) } else { open(bytes, None) };

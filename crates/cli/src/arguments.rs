@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// List, show and retry the samples that were put in quarantine
     Quarantine(Quarantine),
-    /// List, verify and remove what `cache()` keeps in a folder
+    /// List, verify and remove what `cache()` keeps in a folder or a store
     Cache(KeptRows),
     /// Check, print or repair the state of a dispatcher that does not run
     Ledger(Ledger),

@@ -68,12 +68,14 @@ pub struct WarmOptions {
     pub seed: u64,
     /// Threads that compute; 0 is one for each core.
     pub threads: usize,
-    /// Where rows are kept.
-    pub folder: PathBuf,
+    /// Where rows are kept, as `FOREBAY_CACHE` says it.
+    pub cache: String,
     /// The most bytes of memory; `None` is what a process takes.
     pub memory: Option<u64>,
     /// The most bytes in the folder; `None` as for a worker.
     pub disk: Option<u64>,
+    /// The most bytes in the store; `None` as for a worker.
+    pub store: Option<u64>,
 }
 
 /// What became of one dataset's rows.
@@ -87,6 +89,8 @@ pub struct Warmed {
     pub computed: u64,
     /// Rows that are on disk now; filtered ones are not.
     pub on_disk: u64,
+    /// Rows that are in the store now.
+    pub in_store: u64,
     /// Rows that failed, and are not kept.
     pub failed: u64,
 }

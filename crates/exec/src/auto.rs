@@ -166,7 +166,8 @@ impl Auto {
             let (_, after) = run(&way.works, &before, sample.batch)?;
             let to_disk = DISK_ROW_NANOS + trip.bytes * DISK_BYTE_NANOS;
             let known = stats.prefixes.iter().find(|known| known.key == prefix.key());
-            let kept = known.map_or(0, |known| known.memory_rows.max(known.disk_rows) + known.without);
+            let kept =
+                known.map_or(0, |known| known.memory_rows.max(known.disk_rows).max(known.store_rows) + known.without);
             places.push(caching::Place {
                 name: name.clone(),
                 bytes: trip.bytes,
@@ -193,7 +194,7 @@ impl Auto {
     /// Keeps rows and finds them again, in memory.
     fn keep(&self, prefix: &Prefix, sample: &Sample<'_>, chunk: &Chunk) -> Result<Trip> {
         // So few rows always fit.
-        let cache = Cache::open(&Options { memory: u64::MAX >> 1, disk: None })?;
+        let cache = Cache::open(&Options { memory: u64::MAX >> 1, disk: None, store: None })?;
         let kept = cache.prefix(prefix.key(), prefix.schema(), self.rows, "");
         let rows: Vec<u64> = sample.places.iter().map(|place| place.row).collect();
         let keys = sample.rows.keys(&rows);

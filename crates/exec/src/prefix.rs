@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow_array::ArrayRef;
-use forebay_cache::{Cache, Computed, Look, PrefixKey, PrefixStats};
+use forebay_cache::{Cache, Computed, Look, PrefixKey, PrefixStats, StoreStats};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
@@ -139,18 +139,25 @@ impl Prefix {
     pub(crate) fn describe(&self, keeping: &Keeping) -> Value {
         let stats = keeping.cache.stats();
         let Some(own) = stats.prefixes.iter().find(|prefix| prefix.key == self.key) else { return Value::Null };
-        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, without, counts, .. } = own;
+        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, store_rows, without, counts, .. } = own;
         json!({
             "all": rows,
             "in_memory": memory_rows,
             "memory_bytes": memory_bytes,
             "on_disk": disk_rows,
+            "in_store": store_rows,
             "filtered": without,
             "found_in_memory": counts.memory_hits,
             "found_on_disk": counts.disk_hits,
+            "found_in_store": counts.store_hits,
             "found_filtered": counts.without_hits,
             "shared": counts.shared,
             "computed": counts.misses,
+            "computed_cheaper": counts.cheaper,
+            "computed_late": counts.store_missed,
+            "unreadable": counts.unreadable,
+            "not_stored": counts.store_refused,
+            "store": stats.store.as_ref().map(of_store),
         })
     }
 
@@ -304,6 +311,18 @@ impl Question<'_> {
     fn chunk(&self, schema: &Arc<Schema>, columns: Vec<ArrayRef>, rows: &[u32]) -> Result<Chunk> {
         Chunk::new(schema.clone(), columns, rows.iter().map(|&row| self.id(row)).collect())
     }
+}
+
+/// Says whether the store can be used, for people.
+fn of_store(store: &StoreStats) -> Value {
+    json!({
+        "url": store.uri,
+        "bytes": store.tier.bytes,
+        "not_read": store.unread,
+        "not_written": store.unwritten,
+        "full": store.full,
+        "corrupt_blocks": store.corrupt_blocks,
+    })
 }
 
 /// Says what is kept, for people.

@@ -90,7 +90,7 @@ impl Job {
         let graph = Graph::new(source, None).expect("a source");
         let graph = ops.iter().try_fold(graph, |g, op| g.then(Node::new(op.clone()))).expect("legal");
         let keeping = memory.map(|memory| Keeping {
-            cache: Cache::open(&Options { memory, disk: None }).expect("opens"),
+            cache: Cache::open(&Options { memory, disk: None, store: None }).expect("opens"),
             watch: Arc::new(Watch(functions.clone())),
             learned: Arc::new(Learned::default()),
         });

@@ -119,7 +119,7 @@ impl Case {
 }
 
 fn cache(memory: u64) -> Arc<Cache> {
-    Cache::open(&Options { memory, disk: None }).expect("opens")
+    Cache::open(&Options { memory, disk: None, store: None }).expect("opens")
 }
 
 proptest! {

@@ -32,7 +32,7 @@ pub use bring::bring;
 pub use index::{FileRef, SourceIndex};
 pub use infer::{Draft, Features, infer};
 pub use readers::{Chunks, Place, Reader};
-pub use store::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile, is_remote};
+pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).
 pub trait Blobs: Send + Sync {

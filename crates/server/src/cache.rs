@@ -1,13 +1,17 @@
 //! Where a process keeps what `cache()` keeps and the bytes of remote files, and how much: the settings of the command line and of the environment.
 //!
-//! Invariant: a job that could run without a cache is not failed by one: a folder that cannot be used is said once, and memory
-//! alone is used.
+//! Invariant: a job that could run without a cache is not failed by one: a folder or a store that cannot be used is said once, and
+//! what is left is used.
 
+use std::ffi::OsStr;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_cache::{Cache, Disk, Options};
+use forebay_cache::{Cache, Disk, Kept, Options};
 use forebay_core::{Error, Result};
+
+use crate::shared_store::shared_store;
 
 /// Without a setting, at most this much memory is used,
 const MEMORY_MAX: u64 = 8 << 30;
@@ -16,39 +20,131 @@ const MEMORY_SHARE: u64 = 4;
 /// What the processes that use a folder keep in it together, without a setting.
 const DISK_BYTES: u64 = 32 << 30;
 
+/// Where rows are kept beyond memory: a folder, a store that machines share, or both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CachePlaces {
+    /// A folder on a local disk.
+    pub folder: Option<PathBuf>,
+    /// The url of a store.
+    pub store: Option<String>,
+}
+
+impl fmt::Display for CachePlaces {
+    /// Writes what [`CachePlaces::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.as_ref().map(|folder| folder.display().to_string());
+        f.write_str(&folder.into_iter().chain(self.store.clone()).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl CachePlaces {
+    /// Reads what users write: a folder, a url, or both with a comma between them.
+    ///
+    /// # Errors
+    /// Invalid when it names two of a kind.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        let Some(urls) = text.to_str().filter(|text| text.contains("://")) else {
+            return Ok(Self { folder: Some(text.into()).filter(|_| !text.is_empty()), store: None });
+        };
+        let parts = urls.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(Self::one).try_fold(Self::default(), Self::and)
+    }
+
+    fn one(text: &str) -> Self {
+        match text.contains("://") {
+            true => Self { folder: None, store: Some(text.to_owned()) },
+            false => Self { folder: Some(text.into()), store: None },
+        }
+    }
+
+    /// Adds what else was written.
+    ///
+    /// # Errors
+    /// As [`CachePlaces::parse`].
+    pub fn and(self, more: Self) -> Result<Self> {
+        let two = |what: &str, one: String, other: String| {
+            Err(Error::invalid(format!("a cache is kept in one {what}, not in {one} and {other}"))
+                .hint("name a folder of a local disk, the url of a store that machines share, or one of each"))
+        };
+        match (&self, &more) {
+            (Self { folder: Some(a), .. }, Self { folder: Some(b), .. }) => {
+                two("folder", a.display().to_string(), b.display().to_string())
+            }
+            (Self { store: Some(a), .. }, Self { store: Some(b), .. }) => two("store", a.clone(), b.clone()),
+            _ => Ok(Self { folder: self.folder.or(more.folder), store: self.store.or(more.store) }),
+        }
+    }
+
+    /// Reads `FOREBAY_CACHE`.
+    ///
+    /// # Errors
+    /// As [`CachePlaces::parse`], naming the variable.
+    pub fn from_env() -> Result<Self> {
+        std::env::var_os("FOREBAY_CACHE").map_or_else(
+            || Ok(Self::default()),
+            |text| Self::parse(&text).map_err(|e| e.with("variable", "FOREBAY_CACHE")),
+        )
+    }
+
+    /// Says whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.folder.is_none() && self.store.is_none()
+    }
+
+    /// Opens the only one, to look at what is there.
+    ///
+    /// # Errors
+    /// Invalid when there are two, or none, or the url is none.
+    pub fn kept(&self) -> Result<Kept> {
+        match (&self.folder, &self.store) {
+            (Some(folder), None) => Ok(Kept::Folder(folder.clone())),
+            (None, Some(url)) => Ok(Kept::Store(crate::shared_store::open(url)?)),
+            (Some(_), Some(_)) => Err(Error::invalid("a folder and a store are named").hint("name the one to look at")),
+            (None, None) => Err(Error::invalid("no folder and no store is named")),
+        }
+    }
+}
+
 /// Settings of a cache; what is not set is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// A folder on a local disk. Default: none, memory alone.
-    pub folder: Option<PathBuf>,
+    /// Where. Default: in memory alone.
+    pub places: CachePlaces,
     /// The most bytes of memory. Default: a quarter of what the process may use, at most 8 GiB.
     pub memory: Option<u64>,
     /// The most bytes in the folder. Default: 32 GiB.
     pub disk: Option<u64>,
+    /// The most bytes in the store, of all who use it. Default: 1 TiB.
+    pub store: Option<u64>,
     /// Whether the bytes of remote files are kept in the folder, too. Default: yes.
     pub source: Option<bool>,
 }
 
 impl CacheConfig {
-    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK` and `FOREBAY_CACHE_SOURCE`.
+    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK`, `FOREBAY_CACHE_STORE` and `FOREBAY_CACHE_SOURCE`.
     ///
     /// # Errors
-    /// Invalid when one is no size, or neither on nor off.
+    /// Invalid when one is no size, or neither on nor off, or the first names two of a kind.
     pub fn from_env() -> Result<Self> {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let size = |name: &str| {
             let parse = |text: String| parse_bytes(&text).map_err(|e| e.with("variable", name));
             text(name).map(parse).transpose()
         };
-        let folder = std::env::var_os("FOREBAY_CACHE").filter(|path| !path.is_empty()).map(PathBuf::from);
         let name = "FOREBAY_CACHE_SOURCE";
         let source = text(name).map(|text| parse_switch(&text).map_err(|e| e.with("variable", name))).transpose()?;
-        Ok(Self { folder, memory: size("FOREBAY_CACHE_MEMORY")?, disk: size("FOREBAY_CACHE_DISK")?, source })
+        Ok(Self {
+            places: CachePlaces::from_env()?,
+            memory: size("FOREBAY_CACHE_MEMORY")?,
+            disk: size("FOREBAY_CACHE_DISK")?,
+            store: size("FOREBAY_CACHE_STORE")?,
+            source,
+        })
     }
 
     /// Says whether the bytes of remote files are kept.
     pub fn keeps_sources(&self) -> bool {
-        self.folder.is_some() && self.source.unwrap_or(true)
+        self.places.folder.is_some() && self.source.unwrap_or(true)
     }
 
     /// Returns the settings of each of `processes` on this machine, which share its memory.
@@ -58,19 +154,21 @@ impl CacheConfig {
         Self { memory: Some(memory), ..self }
     }
 
-    /// Opens the cache. Where the folder cannot be used, `warn` is told why, and memory alone is used.
+    /// Opens the cache. Where the folder or the store cannot be used, `warn` is told why, and what is left is used.
     ///
     /// # Errors
     /// Whatever opening gives with memory alone.
     pub fn open(&self, warn: &dyn Fn(&Error)) -> Result<Arc<Cache>> {
         let memory = self.memory.unwrap_or_else(default_memory);
-        let Some(folder) = &self.folder else { return Cache::open(&Options { memory, disk: None }) };
+        let url = self.places.store.as_deref();
+        let store = url.and_then(|url| shared_store(url, self.store).map_err(|error| warn(&error)).ok());
+        let Some(folder) = &self.places.folder else { return Cache::open(&Options { memory, disk: None, store }) };
         let (bytes, sources) = (self.disk.unwrap_or(DISK_BYTES), self.keeps_sources());
         let disk = Disk { folder: std::path::absolute(folder)?, bytes, sources };
-        Cache::open(&Options { memory, disk: Some(disk) }).or_else(|error| {
+        Cache::open(&Options { memory, disk: Some(disk), store: store.clone() }).or_else(|error| {
             let hint = "nothing is kept on disk; give a folder of a local disk that can be written to";
             warn(&error.replace("hint", hint));
-            Cache::open(&Options { memory, disk: None })
+            Cache::open(&Options { memory, disk: None, store })
         })
     }
 }
@@ -162,10 +260,30 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_used_is_told_and_memory_is_used() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let config =
-            CacheConfig { folder: Some(file.path().join("below")), memory: Some(1 << 20), ..CacheConfig::default() };
+        let places = CachePlaces { folder: Some(file.path().join("below")), store: Some("ftp://far/away".to_owned()) };
+        let config = CacheConfig { places, memory: Some(1 << 20), ..CacheConfig::default() };
         let told = std::cell::RefCell::new(Vec::new());
         config.open(&|error| told.borrow_mut().push(error.to_string())).expect("opens");
-        assert!(told.borrow()[0].contains("nothing is kept on disk"), "{told:?}");
+        assert!(told.borrow()[0].contains("ftp://far/away"), "{told:?}");
+        assert!(told.borrow()[1].contains("nothing is kept on disk"), "{told:?}");
+    }
+
+    #[test]
+    fn a_folder_and_a_url_are_told_apart_and_two_of_a_kind_are_refused() {
+        let parse = |text: &str| CachePlaces::parse(OsStr::new(text));
+        let places = |folder: Option<&str>, store: Option<&str>| {
+            Ok(CachePlaces { folder: folder.map(PathBuf::from), store: store.map(str::to_owned) })
+        };
+        assert_eq!(parse(""), places(None, None));
+        assert_eq!(parse("/mnt/a,b"), places(Some("/mnt/a,b"), None), "as ever");
+        assert_eq!(parse("s3://bucket/kept"), places(None, Some("s3://bucket/kept")));
+        for both in ["/mnt/nvme,s3://bucket", "s3://bucket, /mnt/nvme,"] {
+            assert_eq!(parse(both), places(Some("/mnt/nvme"), Some("s3://bucket")), "{both}");
+        }
+        for (two, of) in [("s3://a,gs://b", "one store"), ("s3://a,/b,/c", "one folder")] {
+            assert!(parse(two).expect_err(two).message().contains(of));
+        }
+        assert_eq!(parse("s3://bucket,/mnt/nvme").map(|both| both.to_string()), Ok("/mnt/nvme,s3://bucket".to_owned()));
+        assert!(parse("/mnt/nvme,s3://bucket").and_then(|both| both.kept()).is_err(), "which one?");
     }
 }

@@ -45,13 +45,16 @@ impl Recipe {
         let threads = self.threads.to_string();
         let mut arguments =
             vec!["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
-        let folder = self.cache.folder.as_ref().map(|folder| folder.to_string_lossy());
-        let [memory, disk] = [self.cache.memory, self.cache.disk].map(|bytes| bytes.map(|bytes| bytes.to_string()));
-        let source = self.cache.source.map(|is_on| if is_on { "on" } else { "off" });
+        let CacheConfig { places, memory, disk, store, source } = &self.cache;
+        let folder = places.folder.as_ref().map(|folder| folder.to_string_lossy());
+        let [memory, disk, store] = [memory, disk, store].map(|bytes| bytes.map(|bytes| bytes.to_string()));
+        let source = source.map(|is_on| if is_on { "on" } else { "off" });
         let options = [
             ("--cache", folder.as_deref()),
+            ("--cache", places.store.as_deref()),
             ("--cache-memory", memory.as_deref()),
             ("--cache-disk", disk.as_deref()),
+            ("--cache-store", store.as_deref()),
             ("--cache-source", source),
         ];
         arguments.extend(options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten());

@@ -5,6 +5,7 @@
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
 //! cache       where a process keeps rows, and how many
+//! shared_store  the store that machines share, behind the cache's seam
 //! provision   as many workers as are wanted
 //! ```
 //!
@@ -18,11 +19,12 @@ mod fleet;
 mod lifetime;
 mod provision;
 mod roles;
+mod shared_store;
 mod telemetry;
 mod up;
 
 pub use announce::Announcement;
-pub use cache::{CacheConfig, parse_bytes, parse_switch};
+pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
 pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
     GrantFigures, LedgerReport, NewToken, Policy, Repaired, Role, Scaling, Timing, check_ledger, dump_ledger,

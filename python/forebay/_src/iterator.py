@@ -132,6 +132,7 @@ class DatasetIterator(Iterator[Sample]):
 
         Under `"cache"`, `kept` says what is kept (`None`: nothing), `why` on which figures, and `rows` how many there
         are and what became of those that were asked for since the process began to keep them, for whatever iterator.
+        Where there is a store that machines share, `rows["store"]` says whether it is read and written, or why not.
         It is missing where the pipeline has no `cache()` or `autocache()`.
 
         Under `"source"`, of remote files that are read through a cache folder: the bytes that were `asked` for, read

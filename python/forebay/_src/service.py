@@ -299,9 +299,10 @@ def up(
     state_dir: arguments.PathLike | None = None,
     max_workers: int | None = None,
     policy: str = "forebay",
-    cache: arguments.PathLike | None = None,
+    cache: arguments.Paths | None = None,
     cache_memory: int | str | None = None,
     cache_disk: int | str | None = None,
+    cache_store: int | str | None = None,
     cache_source: bool | None = None,
 ) -> Service:
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
@@ -312,11 +313,14 @@ def up(
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
         max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
         policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
-        cache: A folder on a local disk, where the workers keep what `Dataset.cache` keeps beyond memory, and the bytes
-            of remote files, also for the next service. Default: `$FOREBAY_CACHE`, or memory alone.
+        cache: Where the workers keep what `Dataset.cache` keeps beyond memory, also for the next service: a folder on a
+            local disk, which keeps the bytes of remote files, too, the url of a store that machines share
+            (`s3://bucket/forebay`, `gs://`, `az://`, `file:///mnt/share`), or a list of one of each. Default:
+            `$FOREBAY_CACHE`, or memory alone.
         cache_memory: The memory of each worker for it: bytes, or a text like `"4GiB"`. Default:
             `$FOREBAY_CACHE_MEMORY`, or a quarter of the machine's (at most 8 GiB), shared among them.
         cache_disk: The most that is kept in the folder. Default: `$FOREBAY_CACHE_DISK`, or 32 GiB.
+        cache_store: The most that all who use the store keep there together. Default: `$FOREBAY_CACHE_STORE`, or 1 TiB.
         cache_source: Whether the bytes of remote files are kept in the folder, so that they are fetched once for all
             workers, jobs and epochs. Default: `$FOREBAY_CACHE_SOURCE` (`on` or `off`), or yes.
 
@@ -338,8 +342,11 @@ def up(
     count = None if workers == "auto" else arguments.whole(workers, "up", "workers", 0, 1024)
     most = 0 if max_workers is None else arguments.whole(max_workers, "up", "max_workers", 1, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")
-    kept = None if cache is None else arguments.path(cache, "up")
-    sizes = (arguments.amount(cache_memory, "up", "cache_memory"), arguments.amount(cache_disk, "up", "cache_disk"))
+    kept = [] if cache is None else arguments.paths(cache, "up")
+    sizes = [
+        arguments.amount(value, "up", name)
+        for name, value in [("cache_memory", cache_memory), ("cache_disk", cache_disk), ("cache_store", cache_store)]
+    ]
     each = arguments.whole(threads, "up", "threads", 0, 4096)
     bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
     started = _native.Up.start(count, most, each, folder, policy, kept, *sizes, bytes_too)

@@ -18,7 +18,12 @@ from forebay._src.dataset import Dataset
 from forebay.errors import InvalidPipelineError, NotFoundError
 
 #: The environment that the cache of this process is opened by, for each option.
-_VARIABLES = {"folder": "FOREBAY_CACHE", "memory": "FOREBAY_CACHE_MEMORY", "disk": "FOREBAY_CACHE_DISK"}
+_VARIABLES = {
+    "cache": "FOREBAY_CACHE",
+    "memory": "FOREBAY_CACHE_MEMORY",
+    "disk": "FOREBAY_CACHE_DISK",
+    "store": "FOREBAY_CACHE_STORE",
+}
 
 
 def warm(options: str, file: str | os.PathLike[str]) -> str:
@@ -76,6 +81,8 @@ def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> d
         for done, _ in enumerate(it):
             rows = rows or it.stats()["cache"]["rows"]["all"]
             progress.show(done, rows)
+            # A store may be slower than the ops: what finds no room on its way there would not be kept.
+            _native.ease_cache()
         _native.flush_cache()
         said = it.stats()["cache"]["rows"]
     finally:
@@ -87,5 +94,6 @@ def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> d
         "rows": said["all"],
         "computed": said["computed"],
         "on_disk": said["on_disk"],
+        "in_store": said["in_store"],
         "failed": skipped,
     }

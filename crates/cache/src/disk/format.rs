@@ -33,6 +33,8 @@ use crate::{FORMAT, FileKey, PrefixKey, RowKey};
 const HEAD_BYTES_MAX: u64 = 16 << 20;
 /// What ends an Arrow file: the length of its footer and a magic word.
 const TAIL_BYTES: u64 = 10;
+/// Blocks need not have it.
+const COST: &str = "forebay.picos_per_byte";
 
 /// Where bytes are read from.
 pub(crate) trait ReadAt {
@@ -106,6 +108,8 @@ pub(crate) struct Head {
     pub(crate) schema: Schema,
     /// The rows are those that a filter removed: there are no columns.
     pub(crate) without: bool,
+    /// What it took to compute the prefix's rows, for each byte, where that is known: another process may not have computed any.
+    pub(crate) picos_per_byte: Option<u64>,
 }
 
 impl Head {
@@ -124,7 +128,8 @@ impl Head {
             ("forebay.schema", schema),
             ("forebay.rows", if self.without { "without" } else { "computed" }.to_owned()),
         ];
-        Ok(entries.map(|(key, value)| (key.to_owned(), value)).into())
+        let cost = self.picos_per_byte.map(|cost| (COST, cost.to_string()));
+        Ok(entries.into_iter().chain(cost).map(|(key, value)| (key.to_owned(), value)).collect())
     }
 }
 
@@ -232,6 +237,7 @@ fn head(footer: &arrow_ipc::Footer<'_>) -> Result<Head, Trouble> {
         what: get("forebay.what")?.to_owned(),
         schema: checked(schema)?,
         without: get("forebay.rows")? == "without",
+        picos_per_byte: get(COST).ok().and_then(|cost| cost.parse().ok()),
     })
 }
 
@@ -424,7 +430,11 @@ mod tests {
         ];
         let key = |row| RowKey { file: FileKey::of("file:///a", 12, "etag"), row };
         let (prefix, what) = (PrefixKey([7; 32]), "decode of /a".to_owned());
-        (Head { prefix, what, schema, without: false }, Table::new(parts, 3), [4, 0, 1 << 39].map(key).to_vec())
+        (
+            Head { prefix, what, schema, without: false, picos_per_byte: Some(1 << 40) },
+            Table::new(parts, 3),
+            [4, 0, 1 << 39].map(key).to_vec(),
+        )
     }
 
     #[test]

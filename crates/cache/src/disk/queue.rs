@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock::{deadline, lock};
 
-/// What waits to be written holds at most so much memory, beyond the quota.
+/// What waits to be written to one level holds at most so much memory, beyond the quota.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
 /// What the writer does next.
@@ -66,10 +66,25 @@ impl<M> Queue<M> {
         Ok(())
     }
 
+    /// Waits until there is room for much, `limit` at most. Says whether there is.
+    pub(crate) fn ease(&self, limit: Duration) -> bool {
+        let until = deadline(limit);
+        let mut state = lock(&self.state);
+        while state.bytes > QUEUE_BYTES_MAX / 4 * 3 && !state.ended {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.wait(state, Some(left));
+        }
+        true
+    }
+
     /// Notes that so many bytes are written or given up. Returns what still waits.
     pub(crate) fn release(&self, bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(bytes);
+        self.changed.notify_all();
         state.bytes
     }
 

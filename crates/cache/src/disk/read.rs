@@ -2,6 +2,8 @@
 //!
 //! Plain reads, never a mapping: a file that somebody cuts short is then an error, not the end of the process.
 
+use std::ops::Range;
+
 use forebay_data::Memory;
 
 use super::format::{Layout, ReadAt, Stored, Trouble};
@@ -95,6 +97,42 @@ impl Reading {
     }
 }
 
+/// Returns how many bytes rows of a block have.
+pub(crate) fn bytes_of(layout: &Layout, wants: &[Want]) -> u64 {
+    let row = |part: &Stored, row: usize| match part {
+        Stored::Even { width, .. } => *width as u64,
+        Stored::Any { starts, .. } => (starts[row + 1] - starts[row]) as u64,
+        Stored::There(_) => 0,
+    };
+    wants.iter().map(|want| layout.parts.iter().map(|part| row(part, want.row)).sum::<u64>()).sum()
+}
+
+/// Returns what is to be read of a block for rows that are sorted by their place in it: the fewest ranges, ascending, where no two
+/// have less than `gap` bytes between them. A gap of less than [`SPAN_BYTES_MAX`] is taken for that: [`Reading::read`] reads
+/// such at once.
+pub(crate) fn ranges(layout: &Layout, wants: &[Want], gap: u64) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for part in &layout.parts {
+        let of = |row: usize| match part {
+            Stored::Even { width, at } => Some(at + (row * width) as u64..at + ((row + 1) * width) as u64),
+            Stored::Any { starts, at } => Some(at + starts[row] as u64..at + starts[row + 1] as u64),
+            Stored::There(_) => None,
+        };
+        ranges.extend(wants.iter().filter_map(|want| of(want.row)).filter(|range| !range.is_empty()));
+    }
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap.max(SPAN_BYTES_MAX)) => {
+                last.end = last.end.max(range.end)
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
 /// Says whether the rows of a block are those that were written.
 pub(crate) fn are_right(table: &Table, layout: &Layout, wants: &[Want]) -> bool {
     wants.iter().all(|want| table.sum(&want.key, want.slot) == layout.sums[want.row])
@@ -131,4 +169,35 @@ fn read_part(
         rest = &rest[near..];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FileKey;
+
+    fn wants(rows: &[usize]) -> Vec<Want> {
+        let key = RowKey { file: FileKey([0; 16]), row: 0 };
+        rows.iter().enumerate().map(|(slot, &row)| Want { slot, row, key }).collect()
+    }
+
+    #[test]
+    fn rows_come_in_the_fewest_ranges() {
+        let far = 100 * SPAN_BYTES_MAX;
+        let starts: Vec<i64> = (0..=10).map(|row| row * 3).collect();
+        let any = Stored::Any { starts: starts.into(), at: far };
+        let parts = vec![Stored::Even { width: SPAN_BYTES_MAX as usize, at: 0 }, any, Stored::There([1; 10].into())];
+        let layout = Layout { keys: Vec::new(), sums: [].into(), parts };
+        let of = |rows: &[usize], gap: u64| ranges(&layout, &wants(rows), gap);
+        let even = |rows: Range<u64>| rows.start * SPAN_BYTES_MAX..rows.end * SPAN_BYTES_MAX;
+        assert_eq!(of(&[], 0), []);
+        assert_eq!(
+            of(&[1, 3, 6], 0),
+            [even(1..4), even(6..7), far + 3..far + 21],
+            "what is near is read with what is between"
+        );
+        assert_eq!(of(&[1, 3, 6], 2 * SPAN_BYTES_MAX), [even(1..7), far + 3..far + 21]);
+        assert_eq!(of(&[1, 3, 6], far).len(), 1);
+        assert_eq!(bytes_of(&layout, &wants(&[1, 3, 6])), 3 * (SPAN_BYTES_MAX + 3));
+    }
 }

@@ -9,21 +9,24 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use forebay_core::{Error, Result};
 
 use super::folder::{Contents, Folder, Kind, Locked, Name};
 use super::queue::Queue;
-use super::writer::Message;
+use super::writer::{Message, Sink};
 use crate::cache::Disk;
+use crate::index::Level;
 use crate::lock::lock;
+use crate::shared::{Cell, Shared};
 use crate::space::{LastHit, Space, Victim};
 use crate::value::Uses;
 use crate::{PrefixKey, TierStats};
 
 /// Rows are gathered until they make a block of so many bytes, or a sixteenth of the quota where that is less.
-const BLOCK_BYTES: u64 = 32 << 20;
+pub(crate) const BLOCK_BYTES: u64 = 32 << 20;
 /// But at least so many.
-const BLOCK_BYTES_MIN: u64 = 4 << 10;
+pub(crate) const BLOCK_BYTES_MIN: u64 = 4 << 10;
 
 /// How often the room of others is tried, in passes over any prefix.
 const PROBE_PASSES: f64 = 0.25;
@@ -54,11 +57,19 @@ struct View {
 #[derive(Debug)]
 struct Known {
     id: u32,
+    len: u64,
     last_hit: Arc<LastHit>,
 }
 
-/// A block that is to be read: its number, its name, and when it was last asked for a row.
-pub(crate) type Unread = (u32, Name, Arc<LastHit>);
+/// A block that is to be read, or was just written.
+#[derive(Debug, Clone)]
+pub(crate) struct Unread {
+    pub(crate) id: u32,
+    pub(crate) name: Name,
+    pub(crate) len: u64,
+    /// When it was last asked for a row.
+    pub(crate) last_hit: Arc<LastHit>,
+}
 
 impl Tier {
     /// Opens the folder. One that cannot be written to is read.
@@ -207,6 +218,24 @@ impl Tier {
         self.folder.is_used_by_others(prefix, own(prefix).as_deref(), held)
     }
 
+    /// Puts a block into the folder, if there is room.
+    fn publish(&self, shared: &Shared, cell: &Cell, bytes: &[u8]) -> io::Result<Option<Unread>> {
+        let len = bytes.len() as u64;
+        let own = |prefix| shared.in_use(prefix);
+        let (gone, incoming) = self.make_room(cell.key, len, shared.uses(), own)?;
+        shared.forget_blocks(&gone);
+        let Some(incoming) = incoming else { return Ok(None) };
+        let published = incoming.publish(cell.key, bytes);
+        if published.is_err() {
+            self.give_back(len);
+        }
+        let name = published?;
+        let last_hit = Arc::<LastHit>::default();
+        last_hit.set(shared.passes(cell.key));
+        let id = self.add(name.clone(), len, last_hit.clone());
+        Ok(Some(Unread { id, name, len, last_hit }))
+    }
+
     /// Takes a block in that was published, for which room was made.
     pub(crate) fn add(&self, name: Name, bytes: u64, last_hit: Arc<LastHit>) -> u32 {
         let mut view = lock(&self.view);
@@ -255,6 +284,36 @@ impl Tier {
     }
 }
 
+impl Sink for Tier {
+    fn queue(&self) -> &Queue<Message> {
+        &self.queue
+    }
+
+    fn level(&self) -> Level {
+        Level::Disk
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    fn is_stopped(&self) -> bool {
+        lock(&self.stopped).is_some()
+    }
+
+    fn put(&self, shared: &Shared, cell: &Cell, block: &Bytes) -> Option<Unread> {
+        match self.publish(shared, cell, block) {
+            Ok(block) => block,
+            // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => None,
+            Err(e) => {
+                self.stop(&e.to_string());
+                None
+            }
+        }
+    }
+}
+
 impl View {
     /// Takes in what the folder has; returns the blocks that it has no more.
     fn refresh(&mut self, contents: &Contents) -> Vec<Victim> {
@@ -281,8 +340,10 @@ impl View {
     /// Returns the blocks that `is_wanted`, by number.
     fn list(&self, is_wanted: impl Fn(&Name) -> bool) -> Vec<Unread> {
         let wanted = self.known.iter().filter(|(name, _)| is_wanted(name));
-        let mut blocks: Vec<Unread> = wanted.map(|(n, k)| (k.id, n.clone(), k.last_hit.clone())).collect();
-        blocks.sort_by_key(|(id, ..)| *id);
+        let unread =
+            |(n, k): (&Name, &Known)| Unread { id: k.id, name: n.clone(), len: k.len, last_hit: k.last_hit.clone() };
+        let mut blocks: Vec<Unread> = wanted.map(unread).collect();
+        blocks.sort_by_key(|block| block.id);
         blocks
     }
 
@@ -291,7 +352,7 @@ impl View {
         let id = self.next;
         self.space.hold(Victim { prefix: name.prefix, block: id }, bytes, last_hit.clone());
         self.names.insert(id, name.clone());
-        self.known.insert(name, Known { id, last_hit });
+        self.known.insert(name, Known { id, len: bytes, last_hit });
         id
     }
 

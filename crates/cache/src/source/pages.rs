@@ -83,7 +83,8 @@ impl Pages {
     }
 
     /// Takes in a file that is new here.
-    fn load(&self, shared: &Shared, tier: &Tier, (id, name, last_hit): Unread) {
+    fn load(&self, shared: &Shared, tier: &Tier, file: Unread) {
+        let Unread { id, name, last_hit, .. } = file;
         if read(&self.known).segments.contains_key(&id) {
             return;
         }

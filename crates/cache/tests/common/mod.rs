@@ -1,6 +1,8 @@
 //! A source whose rows are a function of their number, so that whatever the cache gives can be checked.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod pail;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,7 +85,7 @@ pub(crate) fn prefix_key(n: u8) -> PrefixKey {
 
 pub(crate) fn open(memory: u64, disk: Option<(&std::path::Path, u64)>) -> Arc<Cache> {
     let disk = disk.map(|(folder, bytes)| Disk { folder: folder.to_owned(), bytes, sources: true });
-    Cache::open(&Options { memory, disk }).expect("opens")
+    Cache::open(&Options { memory, disk, store: None }).expect("opens")
 }
 
 /// What a caller does: returns the columns of all rows but those that are filtered out, checked, and which it computed.

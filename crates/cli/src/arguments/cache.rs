@@ -1,10 +1,10 @@
-//! What is kept in a folder: rows, and the bytes of remote files.
-
-use std::path::PathBuf;
+//! What is kept in a folder, rows and the bytes of remote files, or in a store that machines share.
 
 use clap::{Args, Subcommand};
+use forebay_server::CachePlaces;
 
 use super::Cache;
+use super::settings::places;
 
 const CACHE_EXAMPLES: &str = "\
 Examples:
@@ -13,10 +13,11 @@ Examples:
   forebay cache verify /mnt/nvme/cache                reads every row; exits with 5 when one is not what was written
   forebay cache evict /mnt/nvme/cache --prefix 3f9a21c0
   forebay cache evict /mnt/nvme/cache --all
+  forebay cache ls s3://bucket/forebay                in a store that machines share
   forebay cache warm train.py --cache /mnt/nvme/cache   computes what its datasets with cache() keep
   forebay cache warm 's3://bucket/train-{0000..1023}.tar' --cache /mnt/nvme/cache   brings files here
 
-The folder is the one that `--cache` names; FOREBAY_CACHE does, too. No service has to run, and any may.";
+The folder, or the url, is the one that `--cache` names; FOREBAY_CACHE does, too. No service has to run, and any may.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CACHE_EXAMPLES)]
@@ -67,9 +68,9 @@ pub(crate) struct Warm {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeptIn {
-    /// The folder
-    #[arg(env = "FOREBAY_CACHE", value_name = "FOLDER")]
-    pub(crate) folder: PathBuf,
+    /// The folder, or the url of the store
+    #[arg(env = "FOREBAY_CACHE", value_name = "FOLDER|URL", value_parser = places())]
+    pub(crate) place: CachePlaces,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,6 +15,7 @@ Examples:
   forebay up --workers auto           as many as the jobs need, up to one for every core
   forebay up --state-dir ./state      jobs survive a restart
   forebay up --cache /mnt/nvme/cache  what cache() keeps does, too
+  forebay up --cache /mnt/nvme/cache --cache s3://bucket/forebay   and is found by all machines
 
 Then, in a program: ds.distribute(\"forebay://127.0.0.1:7070\", job=\"name\")";
 
@@ -120,7 +121,8 @@ pub(crate) struct Dispatcher {
 const WORKER_EXAMPLES: &str = "\
 Examples:
   forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080
-  forebay worker --dispatcher forebay://dispatcher:7070 --listen 0.0.0.0:7080 --advertise $POD_IP:7080";
+  forebay worker --dispatcher forebay://dispatcher:7070 --listen 0.0.0.0:7080 --advertise $POD_IP:7080
+  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080 --cache /mnt/nvme/cache --cache s3://bucket/forebay";
 
 #[derive(Debug, Args)]
 #[command(after_help = WORKER_EXAMPLES)]

@@ -1,27 +1,37 @@
 //! What several commands take: who a process is, what it shows to others, where it keeps rows.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay_core::Result;
-use forebay_server::{CacheConfig, Credentials, TlsFiles};
+use forebay_server::{CacheConfig, CachePlaces, Credentials, TlsFiles};
 
 /// Where a worker keeps what `cache()` keeps, and the bytes of remote files.
 #[derive(Debug, Args)]
 pub(crate) struct Cache {
-    /// Folder on a local disk for what pipelines with cache() keep and for the bytes of remote files; workers may share it
-    /// [default: memory alone]
-    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER")]
-    folder: Option<PathBuf>,
+    /// Where what pipelines with cache() keep is kept: a folder on a local disk, which keeps the bytes of remote files, too, the url
+    /// of a store that machines share (s3://, gs://, az://, file:///), or both: give it twice [default: memory alone]
+    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER|URL", value_parser = places())]
+    places: Vec<CachePlaces>,
     /// The most memory of a worker for it, as 4GiB [default: a quarter of the machine's or container's, at most 8GiB]
     #[arg(long = "cache-memory", env = "FOREBAY_CACHE_MEMORY", value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
     /// The most that is kept in the folder, as 100GiB [default: 32GiB]
     #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
     disk: Option<u64>,
+    /// The most that all who use the store keep there together, as 4TiB [default: 1TiB]
+    #[arg(long = "cache-store", env = "FOREBAY_CACHE_STORE", value_name = "SIZE", value_parser = bytes)]
+    store: Option<u64>,
     /// Whether the folder keeps the bytes of remote files, too: on or off [default: on]
     #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
     source: Option<bool>,
+}
+
+/// Reads a folder, a url, or both with a comma between them, as the environment may have it.
+pub(super) fn places() -> impl TypedValueParser<Value = CachePlaces> {
+    OsStringValueParser::new().try_map(|text: OsString| CachePlaces::parse(&text).map_err(|e| e.to_string()))
 }
 
 fn switch(text: &str) -> std::result::Result<bool, String> {
@@ -32,10 +42,13 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
     forebay_server::parse_bytes(text).map_err(|e| e.to_string())
 }
 
-impl From<Cache> for CacheConfig {
-    fn from(cache: Cache) -> Self {
-        let Cache { folder, memory, disk, source } = cache;
-        Self { folder, memory, disk, source }
+impl TryFrom<Cache> for CacheConfig {
+    type Error = forebay_core::Error;
+
+    fn try_from(cache: Cache) -> Result<Self> {
+        let Cache { places, memory, disk, store, source } = cache;
+        let places = places.into_iter().try_fold(CachePlaces::default(), CachePlaces::and)?;
+        Ok(Self { places, memory, disk, store, source })
     }
 }
 

@@ -1,9 +1,9 @@
-//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows, and of bytes of remote files, that are kept, whether or not a
+//! `forebay cache ls|stats|verify|evict|warm`: a folder of rows and of bytes of remote files, or a store of rows, whether or not a
 //! service uses it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use forebay_cache::{Listed, PrefixKey};
+use forebay_cache::{Kept, Listed, PrefixKey};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_server::CacheConfig;
 use serde::Serialize;
@@ -100,30 +100,39 @@ pub(crate) fn run(arguments: KeptRows, host: &dyn Host) -> Result<()> {
 
 fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     let Warm { what, dataset: datasets, seed, threads, cache, json } = of;
-    let cache = CacheConfig::from(cache);
-    if cache.folder.is_none() {
+    let cache = CacheConfig::try_from(cache)?;
+    if cache.places.is_empty() {
         return Err(Error::invalid("what is kept in memory alone is gone when this command ends")
-            .hint("name a folder: --cache FOLDER, or FOREBAY_CACHE"));
+            .hint("name a folder, or the url of a store: --cache FOLDER|URL, or FOREBAY_CACHE"));
     }
     let file = match what.as_slice() {
         [script] if !script.contains("://") => PathBuf::from(script),
         _ => return bring(&what, &cache, json),
     };
-    let folder = cache.folder.unwrap_or_default();
-    let options = WarmOptions { datasets, seed, threads, folder, memory: cache.memory, disk: cache.disk };
+    let CacheConfig { places, memory, disk, store, .. } = cache;
+    let options = WarmOptions { datasets, seed, threads, cache: places.to_string(), memory, disk, store };
     let warmed = host.warm(&options, &file)?;
     if json {
         return output::json(&warmed);
     }
     let row = |w: &Warmed| {
         let found = w.rows.saturating_sub(w.computed);
-        [w.dataset.clone(), w.rows.to_string(), w.computed.to_string(), found.to_string(), w.on_disk.to_string()]
+        let counts = [w.rows, w.computed, found, w.on_disk, w.in_store].map(|n| n.to_string());
+        let [rows, computed, found, on_disk, in_store] = counts;
+        [w.dataset.clone(), rows, computed, found, on_disk, in_store]
     };
-    output::table(["DATASET", "ROWS", "COMPUTED", "FOUND", "ON DISK"], &warmed.iter().map(row).collect::<Vec<_>>())
+    output::table(
+        ["DATASET", "ROWS", "COMPUTED", "FOUND", "ON DISK", "IN STORE"],
+        &warmed.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 /// Brings remote files here.
 fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
+    if !cache.keeps_sources() {
+        return Err(Error::invalid("bytes of remote files are kept in a folder on this machine, and none is named")
+            .hint("name one: --cache FOLDER, and leave --cache-source on"));
+    }
     // Where the folder cannot be used, there is nothing to bring them to.
     let told = std::cell::RefCell::new(None);
     let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
@@ -152,14 +161,15 @@ fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
 }
 
 fn list(of: &KeptIn) -> Result<()> {
-    let listed = forebay_cache::list(&of.folder)?;
+    let kept = of.place.kept()?;
+    let listed = forebay_cache::list(&kept)?;
     let rows = |p: &Listed| if p.is_source { "-".to_owned() } else { p.rows.to_string() };
     let prefix = |p: &Listed| [short(p.key), rows(p), output::bytes(p.bytes), used(p).to_owned(), what(p)];
     if of.json {
         return output::json(&listed.iter().map(row).collect::<Vec<_>>());
     }
     if listed.is_empty() {
-        eprintln!("nothing is kept in {}", of.folder.display());
+        eprintln!("nothing is kept in {kept}");
         return Ok(());
     }
     output::table(["PREFIX", "ROWS", "SIZE", "IN USE", "WHAT"], &listed.iter().map(prefix).collect::<Vec<_>>())
@@ -207,7 +217,7 @@ fn what(of: &Listed) -> String {
 
 fn stats(of: &KeptIn) -> Result<()> {
     let mut sum = Stats::default();
-    for listed in &forebay_cache::list(&of.folder)? {
+    for listed in &forebay_cache::list(&of.place.kept()?)? {
         sum.prefixes += usize::from(!listed.is_source);
         sum.sources += usize::from(listed.is_source);
         sum.pages += listed.pages;
@@ -235,13 +245,10 @@ fn stats(of: &KeptIn) -> Result<()> {
 
 fn verify(of: &KeptIn) -> Result<()> {
     let progress = Progress::new("verifying", "MiB");
-    let found = forebay_cache::verify(&of.folder, &mut |done, all| progress.show(done >> 20, all >> 20))?;
+    let kept = of.place.kept()?;
+    let found = forebay_cache::verify(&kept, &mut |done, all| progress.show(done >> 20, all >> 20))?;
     drop(progress);
-    let bad = found.bad.iter().map(|bad| Bad {
-        block: bad.block.display().to_string(),
-        why: bad.why.clone(),
-        broken: bad.broken,
-    });
+    let bad = found.bad.iter().map(|bad| Bad { block: bad.block.clone(), why: bad.why.clone(), broken: bad.broken });
     let found = Verified { blocks: found.blocks, rows: found.rows, pages: found.pages, bad: bad.collect() };
     if of.json {
         output::json(&found)?;
@@ -257,22 +264,22 @@ fn verify(of: &KeptIn) -> Result<()> {
     if broken == 0 {
         return Ok(());
     }
-    let message = format!("{broken} blocks in {} are not what was written", of.folder.display());
+    let message = format!("{broken} blocks in {kept} are not what was written");
     Err(Error::new(ErrorKind::Data, message)
         .hint("nothing that is wrong is ever used: who reads it removes it, and computes or fetches it again"))
 }
 
 fn evict(of: &Evict) -> Result<()> {
-    let folder = of.kept.folder.as_path();
-    let listed = forebay_cache::list(folder)?;
+    let kept = of.kept.place.kept()?;
+    let listed = forebay_cache::list(&kept)?;
     let keys: Vec<PrefixKey> = listed.iter().map(|listed| listed.key).collect();
     let chosen = match of.which.all {
         true => keys,
-        false => of.which.prefix.iter().map(|digits| find(&keys, digits, folder)).collect::<Result<_>>()?,
+        false => of.which.prefix.iter().map(|digits| find(&keys, digits, &kept)).collect::<Result<_>>()?,
     };
     let mut evicted = Evicted { prefixes: chosen.iter().map(ToString::to_string).collect(), bytes: 0 };
     for key in chosen {
-        evicted.bytes += forebay_cache::evict(folder, Some(key))?;
+        evicted.bytes += forebay_cache::evict(&kept, Some(key))?;
     }
     if of.kept.json {
         return output::json(&evicted);
@@ -281,14 +288,14 @@ fn evict(of: &Evict) -> Result<()> {
 }
 
 /// Returns the only key that begins with some digits.
-fn find(keys: &[PrefixKey], digits: &str, folder: &Path) -> Result<PrefixKey> {
+fn find(keys: &[PrefixKey], digits: &str, kept: &Kept) -> Result<PrefixKey> {
     let mut found = keys.iter().filter(|key| !digits.is_empty() && key.to_string().starts_with(digits));
     match (found.next(), found.next()) {
         (Some(key), None) => Ok(*key),
         (Some(_), Some(_)) => {
             Err(Error::invalid(format!("several prefixes begin with {digits:?}")).hint("give more of its digits"))
         }
-        _ => Err(Error::new(ErrorKind::NotFound, format!("no prefix in {} begins with {digits:?}", folder.display()))
+        _ => Err(Error::new(ErrorKind::NotFound, format!("no prefix in {kept} begins with {digits:?}"))
             .hint("`forebay cache ls` lists them")),
     }
 }
@@ -300,7 +307,7 @@ mod tests {
     #[test]
     fn a_prefix_is_found_by_its_first_digits_and_never_guessed() {
         let keys = [PrefixKey([0x11; 32]), PrefixKey([0x12; 32])];
-        let find = |digits: &str| find(&keys, digits, Path::new("kept"));
+        let find = |digits: &str| find(&keys, digits, &Kept::Folder("kept".into()));
         assert_eq!(find("12"), Ok(keys[1]));
         assert_eq!(find(&keys[0].to_string()), Ok(keys[0]));
         assert!(find("1").expect_err("two").message().contains("several"));

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
         port: arguments.port,
         state_dir: arguments.state_dir,
         respawn: true,
-        cache: arguments.cache.into(),
+        cache: arguments.cache.try_into()?,
         ..UpOptions::new(host.command())
     };
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<()> {
         threads: arguments.threads,
         slots: arguments.slots,
         lend: !arguments.no_lend,
-        cache: arguments.cache.into(),
+        cache: arguments.cache.try_into()?,
         process: arguments.process.into(),
     };
     worker_main(config, host.functions())

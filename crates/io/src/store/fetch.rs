@@ -26,9 +26,9 @@ use crate::fail;
 const PROGRESS_BYTES: usize = 64 << 10;
 
 /// A store, and how its failures are met.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Store {
-    pub(super) inner: Box<dyn ObjectStore>,
+    pub(super) inner: Arc<dyn ObjectStore>,
     pub(super) policy: Policy,
     pub(super) budget: Arc<Budget>,
 }
@@ -124,10 +124,18 @@ impl Store {
 
     /// Asks for an object's size and identity.
     pub(super) async fn stat(&self, path: &Path, uri: &str) -> Result<Stat> {
+        self.tried(uri, || self.inner.head(path)).await.map(|meta| identity(&meta))
+    }
+
+    /// Makes a request that is answered at once, as often as it takes.
+    pub(super) async fn tried<T, F>(&self, uri: &str, request: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
         let mut attempts = Attempts::new(Instant::now());
         loop {
-            let failed = match timeout(self.policy.stall, self.inner.head(path)).await {
-                Ok(Ok(meta)) => return Ok(identity(&meta)),
+            let failed = match timeout(self.policy.stall, request()).await {
+                Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(e)) => why(uri, &NOTHING_PINNED, e),
                 Err(_) => self.silent(),
             };
@@ -222,12 +230,23 @@ pub(super) fn refused(uri: &str, e: object_store::Error) -> Error {
         Store::NotSupported { .. } | Store::NotImplemented { .. } | Store::InvalidPath { .. } => {
             Error::invalid(format!("the store cannot do this: {e}")).with("file", uri)
         }
-        e => Error::unavailable(format!("the store refuses: {e}")).with("file", uri),
+        e => match of_file_system(&e) {
+            Some(e) => fail::io(uri, std::io::Error::new(e.kind(), e.to_string())),
+            None => Error::unavailable(format!("the store refuses: {e}")).with("file", uri),
+        },
+    }
+}
+
+/// Returns what the operating system said, where the store is a file system.
+fn of_file_system(e: &object_store::Error) -> Option<&std::io::Error> {
+    match e {
+        object_store::Error::Generic { store: "LocalFileSystem", .. } => cause(e),
+        _ => None,
     }
 }
 
 /// Finds an error of a type among an error and its causes.
-fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
+pub(super) fn cause<E: std::error::Error + 'static>(e: &object_store::Error) -> Option<&E> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(e);
     while let Some(e) = next {
         if let Some(found) = e.downcast_ref() {

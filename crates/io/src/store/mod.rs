@@ -3,6 +3,7 @@
 //! Invariant: an [`Object`] is the file that was pinned, or opening it (a remote one: reading it) is an error.
 
 mod braces;
+mod bucket;
 mod fetch;
 mod forward;
 mod http;
@@ -10,6 +11,7 @@ mod local;
 mod near;
 mod remote;
 mod retry;
+mod share;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::sync::mpsc::sync_channel;
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
+pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::Forward;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 

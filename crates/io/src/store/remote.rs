@@ -25,9 +25,9 @@ use super::{Done, Found, Stat, nothing_matches};
 const REQUESTS_MAX: usize = 16;
 
 /// What the process shares. A forked child makes its own, for threads do not survive a fork.
-struct Shared {
+pub(super) struct Shared {
     pid: u32,
-    runtime: tokio::runtime::Runtime,
+    pub(super) runtime: tokio::runtime::Runtime,
     stores: Mutex<HashMap<Address, Arc<Store>>>,
     permits: Arc<tokio::sync::Semaphore>,
 }
@@ -38,7 +38,7 @@ type Settings = Vec<(String, String)>;
 
 static SHARED: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
 
-fn shared() -> Result<Arc<Shared>> {
+pub(super) fn shared() -> Result<Arc<Shared>> {
     let mut slot = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(shared) = slot.as_ref().filter(|s| s.pid == std::process::id()) {
         return Ok(shared.clone());
@@ -171,7 +171,7 @@ fn below(folder: &str) -> Result<Vec<Found>> {
 }
 
 /// Returns the store of a url, made once in this process, and the path in it.
-fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
+pub(super) fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
             .with("file", uri)
@@ -202,7 +202,7 @@ fn connect(
     url: &url::Url,
     settings: &[(String, String)],
     budget: Arc<Budget>,
-) -> object_store::Result<Option<Box<dyn ObjectStore>>> {
+) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let client = ClientOptions::new().with_timeout_disabled();
     macro_rules! build {
@@ -212,7 +212,7 @@ fn connect(
                 Ok(key) => builder.with_config(key, value),
                 Err(_) => builder,
             });
-            Box::new(builder.with_http_connector(Connector(budget)).build()?)
+            Arc::new(builder.with_http_connector(Connector(budget)).build()?)
         }};
     }
     Ok(Some(match scheme {

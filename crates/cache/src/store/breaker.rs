@@ -1,0 +1,117 @@
+//! When a store that fails is left alone, and when it is tried again: arithmetic, without a clock and without I/O.
+//!
+//! After [`FAILURES_MAX`] failures in a row, or one that will not mend by itself, nobody asks for a pause, which doubles with each
+//! failure after it. Then one may ask; if that succeeds, all may.
+
+/// Failures in a row until the store is left alone.
+const FAILURES_MAX: u32 = 3;
+/// The first pause, in nanoseconds.
+const PAUSE_FIRST: u64 = 5_000_000_000;
+/// The longest.
+const PAUSE_MAX: u64 = 300_000_000_000;
+
+/// See the module's documentation. Times are nanoseconds of one clock.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    state: State,
+    pause: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The store is asked; so many failures came in a row.
+    Asked(u32),
+    /// It is left alone until then.
+    Alone(u64),
+    /// One tries it. Had nothing come of that by then, another would.
+    Tried(u64),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Asked(0)
+    }
+}
+
+impl Breaker {
+    /// Says whether the store may be asked. After a pause, only the first who asks may, until it is known what came of it.
+    pub(crate) fn may_ask(&mut self, now: u64) -> bool {
+        match self.state {
+            State::Asked(_) => true,
+            State::Alone(until) | State::Tried(until) if now >= until => {
+                self.state = State::Tried(now + self.pause);
+                true
+            }
+            State::Alone(_) | State::Tried(_) => false,
+        }
+    }
+
+    /// Says whether the store is left alone, without asking it.
+    pub(crate) fn is_paused(&self, now: u64) -> bool {
+        matches!(self.state, State::Alone(until) | State::Tried(until) if now < until)
+    }
+
+    /// Notes that the store did what it was asked. Says whether it was left alone before.
+    pub(crate) fn succeeded(&mut self) -> bool {
+        !matches!(std::mem::take(self).state, State::Asked(_))
+    }
+
+    /// Notes that it did not; `lasting` is what will not mend by itself. Says whether it is left alone from here on and was not
+    /// before.
+    pub(crate) fn failed(&mut self, now: u64, lasting: bool) -> bool {
+        let begins = match self.state {
+            State::Asked(failures) if !lasting && failures + 1 < FAILURES_MAX => {
+                self.state = State::Asked(failures + 1);
+                return false;
+            }
+            State::Asked(_) => true,
+            // Whoever asked before the pause began says nothing new.
+            State::Alone(_) => return false,
+            State::Tried(_) => false,
+        };
+        self.pause = (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX);
+        self.state = State::Alone(now + self.pause);
+        begins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_fails_is_asked_ever_more_seldom_and_one_success_mends_all() {
+        let (mut breaker, mut now) = (Breaker::default(), 0);
+        assert!(!breaker.failed(now, false) && !breaker.failed(now, false) && breaker.may_ask(now));
+        assert!(breaker.failed(now, false), "the third in a row");
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let began = now;
+            while !breaker.may_ask(now) {
+                assert!(breaker.is_paused(now));
+                now += PAUSE_FIRST / 5;
+            }
+            assert!(!breaker.may_ask(now), "one tries it, not all");
+            pauses.push((now - began) / PAUSE_FIRST);
+            assert!(!breaker.failed(now, false), "that is known");
+            (0..9).for_each(|_| _ = breaker.failed(now, false));
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60], "those who were under way do not make it longer");
+        assert!(breaker.succeeded() && breaker.may_ask(now));
+        assert!(!breaker.failed(now, false) && !breaker.succeeded(), "as if nothing had been");
+    }
+
+    #[test]
+    fn what_will_not_mend_is_left_alone_at_once() {
+        let mut breaker = Breaker::default();
+        assert!(breaker.failed(7, true) && breaker.is_paused(7) && !breaker.is_paused(7 + PAUSE_FIRST));
+        assert!(breaker.may_ask(7 + PAUSE_FIRST));
+    }
+
+    #[test]
+    fn a_trial_of_which_nothing_is_heard_is_made_again() {
+        let mut breaker = Breaker::default();
+        breaker.failed(0, true);
+        assert!(breaker.may_ask(PAUSE_FIRST) && !breaker.may_ask(PAUSE_FIRST + 1) && breaker.may_ask(2 * PAUSE_FIRST));
+    }
+}

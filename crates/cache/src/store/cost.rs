@@ -1,0 +1,155 @@
+//! What reading from the store takes, and what follows: whether rows are read or computed, how long is waited, what is read at once.
+//! Arithmetic over what was measured, without a clock and without I/O.
+//!
+//! A read takes a time that does not depend on its size, and a time for each byte; both are averages of what reads took lately.
+//! Rows are read where that takes no more than [`MARGIN`] times what computing them takes: what was read is kept
+//! nearer, and leaves a processor free. Where it does not pay, one question in [`PROBE_EVERY`] is read all the same, so
+//! that a store that was slow once is not avoided for ever.
+
+use std::time::Duration;
+
+/// How much longer than computing reading may take.
+const MARGIN: f64 = 2.0;
+/// How often what does not pay is read all the same.
+const PROBE_EVERY: u32 = 32;
+/// Reads of less say what a request takes; those of more, what a byte takes.
+const SMALL_BYTES: u64 = 64 << 10;
+/// How much the newest read counts.
+const NEWEST: f64 = 0.2;
+/// Rows are waited for so much longer than computing them takes,
+const PATIENCE: u64 = 4;
+/// but at least so long,
+const WAIT_MIN: Duration = Duration::from_secs(1);
+/// and no longer than this, after which they are computed.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// What lies between two rows is read with them where it is no more than this, or than what comes in a request's time …
+const GAP_BYTES_MIN: u64 = 128 << 10;
+/// … which is taken to be no more than this.
+const GAP_BYTES_MAX: u64 = 1 << 20;
+
+/// What reads took. See the module's documentation.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Cost {
+    request_nanos: Option<f64>,
+    byte_nanos: Option<f64>,
+    /// Questions that did not pay since one was tried.
+    declined: u32,
+}
+
+impl Cost {
+    /// Notes a read of some parts, all at once.
+    pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
+        let average = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * NEWEST));
+        let nanos = nanos as f64;
+        if bytes <= SMALL_BYTES {
+            self.request_nanos = average(self.request_nanos, nanos);
+        } else {
+            // What is left when a request's time is taken away; a request that was slower than usual leaves something.
+            let moved = (nanos - self.request_nanos.unwrap_or(0.0)).max(nanos / 4.0);
+            self.byte_nanos = average(self.byte_nanos, moved / bytes as f64);
+            // A request cannot take longer than one that brought more.
+            self.request_nanos = self.request_nanos.map(|request| request.min(nanos));
+        }
+    }
+
+    /// Returns how long a read of so many bytes takes, if anything is known of that.
+    fn expected(&self, bytes: u64) -> Option<f64> {
+        let known = self.request_nanos.is_some() || self.byte_nanos.is_some();
+        known.then(|| self.request_nanos.unwrap_or(0.0) + bytes as f64 * self.byte_nanos.unwrap_or(0.0))
+    }
+
+    /// Says whether rows are read that `compute` nanoseconds make. What is not known pays.
+    pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
+        let Some((read, compute)) = self.expected(bytes).zip(compute) else { return true };
+        if read <= compute * MARGIN {
+            self.declined = 0;
+            return true;
+        }
+        self.declined = (self.declined + 1) % PROBE_EVERY;
+        self.declined == 0
+    }
+
+    /// Says whether bytes are worth moving that take `compute` nanoseconds each: requests aside.
+    pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
+        self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute * MARGIN)
+    }
+
+    /// Returns how many bytes between two rows are read with them, rather than a request made for each.
+    pub(crate) fn gap(&self) -> u64 {
+        let in_request =
+            self.request_nanos.zip(self.byte_nanos).map_or(0.0, |(request, byte)| request / byte.max(1e-3));
+        (in_request as u64).clamp(GAP_BYTES_MIN, GAP_BYTES_MAX)
+    }
+}
+
+/// Returns how long rows are waited for that `compute` nanoseconds make.
+pub(crate) fn patience(compute: Option<f64>) -> Duration {
+    let times = |nanos: f64| Duration::from_nanos((nanos as u64).saturating_mul(PATIENCE));
+    compute.map_or(WAIT_MAX, |nanos| times(nanos).clamp(WAIT_MIN, WAIT_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that takes 30 ms for a request, and 10 ns for a byte.
+    fn far_away() -> Cost {
+        let mut cost = Cost::default();
+        for _ in 0..50 {
+            cost.read(1000, 30_000_000);
+            cost.read(10 << 20, 30_000_000 + (10 << 20) * 10);
+        }
+        cost
+    }
+
+    #[test]
+    fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
+        let mut cost = far_away();
+        assert!(!cost.pays(1 << 20, Some(10e6)), "10 ms or 40");
+        assert!(cost.pays(1 << 20, Some(25e6)), "25 ms or 40: within the margin");
+        assert!(!cost.pays(100 << 20, Some(300e6)), "a second for the bytes");
+        assert!(cost.pays(1 << 40, None), "nobody knows what it takes to compute them");
+        assert!(Cost::default().pays(1 << 40, Some(1.0)), "nobody knows what it takes to read them");
+        assert_eq!([4.0, 6.0].map(|compute| cost.pays_to_move(Some(compute))), [false, true], "10 ns to move one");
+        assert!(cost.pays_to_move(None) && Cost::default().pays_to_move(Some(0.0)));
+    }
+
+    #[test]
+    fn a_store_that_became_fast_is_found_out() {
+        let mut cost = far_away();
+        let mut asked = 0;
+        let mut tried = 0;
+        while !(cost.pays(1000, Some(1e6)) && cost.pays(1000, Some(1e6))) {
+            asked += 1;
+            if cost.pays(1000, Some(1e6)) {
+                tried += 1;
+            }
+            cost.read(1000, 100_000);
+            assert!(asked < 1000, "{cost:?}");
+        }
+        assert!(asked > 0 && tried <= asked);
+        let mut slow = far_away();
+        let tried = (0..PROBE_EVERY * 10).filter(|_| slow.pays(1000, Some(1e6))).count();
+        assert_eq!(tried, 10, "and one that is not costs a read in {PROBE_EVERY}");
+    }
+
+    #[test]
+    fn what_is_between_rows_is_read_with_them_where_a_request_takes_longer() {
+        assert_eq!(Cost::default().gap(), GAP_BYTES_MIN);
+        assert_eq!(far_away().gap(), GAP_BYTES_MAX, "30 ms are 3 MB");
+        let mut near = Cost::default();
+        near.read(1, 90_000_000);
+        near.read(1 << 20, 1_000_000);
+        assert!(near.gap() > GAP_BYTES_MIN && near.pays(1, Some(600_000.0)), "a request takes no longer than that");
+        let mut near = Cost::default();
+        near.read(1, 1_000_000);
+        near.read(1 << 20, 1_000_000 + (1 << 20) * 2);
+        assert_eq!(near.gap(), 500_000);
+    }
+
+    #[test]
+    fn waits_are_bounded_whatever_a_row_costs() {
+        let waits = [None, Some(0.0), Some(500e6), Some(f64::MAX)].map(patience);
+        assert_eq!(waits, [WAIT_MAX, WAIT_MIN, Duration::from_secs(2), WAIT_MAX]);
+    }
+}

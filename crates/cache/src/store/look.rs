@@ -1,0 +1,125 @@
+//! Which blocks there are of a prefix, and what is known of each.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_core::Error;
+
+use super::account::Contents;
+use super::heads::{Opened, heads};
+use super::keeper::Job;
+use super::names::object_of;
+use super::read::unanswered;
+use super::tier::{LIST_WAIT, StoreTier};
+use crate::disk::{Name, Trouble};
+use crate::lock::lock;
+use crate::shared::Cell;
+use crate::{FORMAT, PrefixKey};
+
+/// How long the heads of so many blocks may take that are looked at together.
+const HEADS_WAIT: Duration = Duration::from_secs(10);
+/// Heads of so many blocks take about as long as a request does, whatever they hold.
+const FEW_BLOCKS: usize = 4;
+/// How often a prefix is looked at again while rows of it are computed: another process may have stored them.
+const LOOK_EVERY: u64 = 10_000_000_000;
+
+/// What is found when a prefix is looked at.
+pub(super) struct Changes {
+    /// Blocks that were not known, and their bytes.
+    pub(super) new: Vec<(Name, u64)>,
+    /// Blocks that were known and are gone.
+    pub(super) gone: Vec<u32>,
+}
+
+impl StoreTier {
+    /// Says whether a prefix is to be looked at again, and notes that it is.
+    pub(super) fn is_due(&self, prefix: PrefixKey) -> bool {
+        let now = self.now();
+        if lock(&self.reads).breaker.is_paused(now) {
+            return false;
+        }
+        let mut views = lock(&self.views);
+        let view = views.entry(prefix).or_default();
+        let due = view.looked.is_none_or(|looked| now >= looked + LOOK_EVERY);
+        view.looked = if due { Some(now) } else { view.looked };
+        due
+    }
+
+    /// Lists the blocks of a prefix: those that are not known, and those that are known and gone.
+    pub(super) fn look(&self, prefix: PrefixKey) -> Option<Changes> {
+        if !lock(&self.reads).breaker.may_ask(self.now()) {
+            return None;
+        }
+        let listed = self.store.list(&format!("{FORMAT}/{prefix}"), LIST_WAIT);
+        self.settle([listed.as_ref().err()]);
+        let there = Contents::new(listed.ok()?).blocks;
+        let mut views = lock(&self.views);
+        let known = &mut views.entry(prefix).or_default().known;
+        let names: HashSet<&String> = there.iter().map(|(name, ..)| &name.name).collect();
+        let gone = known.extract_if(|name, _| !names.contains(name)).map(|(_, id)| id).collect();
+        let new = there.into_iter().filter(|(name, ..)| !known.contains_key(&name.name));
+        Some(Changes { new: new.map(|(name, len, _)| (name, len)).collect(), gone })
+    }
+
+    /// Opens blocks that were listed. What they are is for the caller to see; those that may be opened another time are
+    /// not known.
+    pub(super) fn heads(&self, blocks: &[(Name, u64)]) -> Vec<(u32, Opened)> {
+        let objects: Vec<(String, u64)> = blocks.iter().map(|(name, len)| (object_of(name), *len)).collect();
+        let began = self.now();
+        let opened = heads(&*self.store, &objects, HEADS_WAIT);
+        if opened.iter().any(Result::is_ok) && blocks.len() <= FEW_BLOCKS {
+            // Two round trips at least.
+            lock(&self.cost).read(1, (self.now() - began) / 2);
+        }
+        let errors: Vec<Error> = opened.iter().filter_map(|opened| unanswered(opened.as_ref().err()?)).collect();
+        self.settle(errors.iter().map(Some));
+        let number = |((name, _), opened): (&(Name, u64), Opened)| {
+            let id = if matches!(opened, Err(Trouble::Later(_) | Trouble::Gone)) { u32::MAX } else { self.know(name) };
+            (id, opened)
+        };
+        blocks.iter().zip(opened).map(number).collect()
+    }
+
+    /// Gives a block a number.
+    pub(super) fn know(&self, name: &Name) -> u32 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) % u32::MAX;
+        lock(&self.views).entry(name.prefix).or_default().known.insert(name.name.clone(), id);
+        id
+    }
+
+    /// Forgets all that is known of a prefix.
+    pub(crate) fn leave(&self, prefix: PrefixKey) {
+        lock(&self.views).remove(&prefix);
+    }
+
+    /// Notes that a block could not be used. One that seems to be broken is looked at as a whole, by another thread.
+    pub(crate) fn drop_block(&self, cell: &Arc<Cell>, name: &Name, len: u64, trouble: &Trouble) {
+        match trouble {
+            Trouble::Later(_) => {}
+            Trouble::Gone => {
+                if let Some(view) = lock(&self.views).get_mut(&name.prefix) {
+                    view.known.remove(&name.name);
+                }
+            }
+            Trouble::OtherFormat(format) => {
+                self.other_format.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(format, "a block of another version is left alone");
+            }
+            Trouble::Broken(_) => {
+                self.jobs.push(Job::Inspect { cell: Arc::downgrade(cell), name: name.clone(), len });
+            }
+        }
+    }
+
+    /// Removes a block that is not what was written.
+    pub(super) fn remove_broken(&self, name: &Name, why: &str) {
+        self.corrupt.fetch_add(1, Ordering::Relaxed);
+        let block = format!("{}/{}", self.store.uri(), object_of(name));
+        tracing::warn!(block, why, "a broken block is removed; its rows are computed again");
+        if lock(&self.writes).breaker.may_ask(self.now()) {
+            self.settle_write(self.store.delete(&object_of(name), LIST_WAIT));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The tier as a whole: what it is made of, and what becomes of answers.
+//!
+//! Reads and writes fail apart from each other, as credentials do: each has its [`Breaker`]. Locks: each by itself, none held
+//! while the store is asked.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use forebay_core::{Error, ErrorKind, Result, Stopwatch};
+
+use super::Store;
+use super::breaker::Breaker;
+use super::cost::Cost;
+use super::keeper::Jobs;
+use crate::disk::{BLOCK_BYTES, BLOCK_BYTES_MIN, Message, Queue};
+use crate::lock::lock;
+use crate::stats::StoreStats;
+use crate::{PrefixKey, TierStats};
+
+/// How long a block may take to be written, or read whole.
+pub(super) const BLOCK_WAIT: Duration = Duration::from_secs(60);
+/// How long the store may take to list what is in it, or to remove or touch an object.
+pub(super) const LIST_WAIT: Duration = Duration::from_secs(30);
+
+/// What is in the store of a prefix, as far as this process knows.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// The blocks that were looked at, of use or not, by name.
+    pub(super) known: HashMap<String, u32>,
+    /// When it was looked at last.
+    pub(super) looked: Option<u64>,
+}
+
+/// See the module's documentation.
+pub(crate) struct StoreTier {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) quota: u64,
+    pub(super) watch: Arc<dyn Stopwatch>,
+    pub(crate) queue: Queue<Message>,
+    pub(crate) block_bytes: u64,
+    pub(super) jobs: Jobs,
+    pub(super) reads: Mutex<Way>,
+    pub(super) writes: Mutex<Way>,
+    pub(super) cost: Mutex<Cost>,
+    pub(super) views: Mutex<HashMap<PrefixKey, View>>,
+    pub(super) next: AtomicU32,
+    /// The bytes of all blocks, whoever wrote them, once somebody counted.
+    pub(super) used: Mutex<Option<u64>>,
+    pub(super) full: AtomicBool,
+    pub(super) corrupt: AtomicU64,
+    pub(super) other_format: AtomicU64,
+}
+
+/// One of the two ways of using the store.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// What it is called in warnings.
+    what: &'static str,
+    pub(super) breaker: Breaker,
+    /// Why it is not used now.
+    why: Option<String>,
+    warned: bool,
+}
+
+impl Way {
+    fn new(what: &'static str) -> Mutex<Self> {
+        Mutex::new(Self { what, breaker: Breaker::default(), why: None, warned: false })
+    }
+
+    fn succeeded(&mut self) {
+        if self.breaker.succeeded() {
+            tracing::info!("the cache's store is {} again", self.what);
+        }
+        self.why = None;
+    }
+
+    fn failed(&mut self, uri: &str, error: &Error, now: u64) {
+        let lasting = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Exhausted | ErrorKind::Invalid);
+        if self.breaker.failed(now, lasting) {
+            self.why = Some(error.to_string());
+            if !std::mem::replace(&mut self.warned, true) {
+                tracing::warn!(
+                    store = uri,
+                    "the cache's store is not {} for a while, and tried again later; jobs go on without: {error}",
+                    self.what
+                );
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for StoreTier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreTier").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl StoreTier {
+    pub(crate) fn new(shared: &super::Shared) -> Self {
+        Self {
+            store: shared.store.clone(),
+            quota: shared.bytes,
+            watch: shared.watch.clone(),
+            queue: Queue::default(),
+            block_bytes: BLOCK_BYTES.min(shared.bytes / 16).max(BLOCK_BYTES_MIN),
+            jobs: Jobs::default(),
+            reads: Way::new("read"),
+            writes: Way::new("written to"),
+            cost: Mutex::default(),
+            views: Mutex::default(),
+            next: AtomicU32::new(0),
+            used: Mutex::default(),
+            full: AtomicBool::new(false),
+            corrupt: AtomicU64::new(0),
+            other_format: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.watch.nanos()
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        let bytes = lock(&self.used).unwrap_or(0);
+        StoreStats {
+            uri: self.store.uri().to_owned(),
+            tier: TierStats { bytes, quota: self.quota },
+            unread: lock(&self.reads).why.clone(),
+            unwritten: lock(&self.writes).why.clone(),
+            full: self.full.load(Ordering::Relaxed),
+            corrupt_blocks: self.corrupt.load(Ordering::Relaxed),
+            other_blocks: self.other_format.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes what came of reading.
+    pub(super) fn settle<'a>(&self, answers: impl IntoIterator<Item = Option<&'a Error>>) {
+        let mut reads = lock(&self.reads);
+        let unanswered = |e: &&Error| !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Data);
+        match answers.into_iter().flatten().find(unanswered) {
+            None => reads.succeeded(),
+            Some(e) => reads.failed(self.store.uri(), e, self.now()),
+        }
+    }
+
+    pub(super) fn settle_write<T>(&self, done: Result<T>) -> Option<T> {
+        let mut writes = lock(&self.writes);
+        match done {
+            Ok(done) => {
+                writes.succeeded();
+                Some(done)
+            }
+            Err(e) => {
+                writes.failed(self.store.uri(), &e, self.now());
+                None
+            }
+        }
+    }
+
+    /// Takes no more rows, and waits at most until then for what is to be written.
+    pub(crate) fn close(&self, until: Instant) {
+        self.jobs.close();
+        self.queue.close(until.saturating_duration_since(Instant::now()));
+    }
+}

@@ -1,0 +1,86 @@
+//! A file system that machines share, as a store of objects: what is read straight, and what writers that died left half.
+//!
+//! Writing is `object_store`'s: a file beside the place (`x.arrow#1`), then a link to it, so that an object is there whole or not
+//! at all.
+
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::{Error, Result};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+
+use super::fetch::Store;
+use super::retry::{Budget, Policy};
+
+/// What a writer to a file system left half is removed when it is so old: no put takes that long.
+const LEFT_HALF: Duration = Duration::from_secs(3600);
+
+/// A file system that is mounted. Paths are only put together here, so one that hangs holds nobody up.
+pub(super) fn open(uri: &str, folder: &str) -> Result<(Store, Path)> {
+    let wrong = |e: String| {
+        Error::invalid(format!("not a folder that can be used: {e}"))
+            .with("file", uri)
+            .hint("a folder that machines share is file:///, and its path")
+    };
+    if !folder.starts_with('/') {
+        return Err(wrong("it names a host, or is no whole path".to_owned()));
+    }
+    let base = Path::from_absolute_path(FilePath::new(folder)).map_err(|e| wrong(e.to_string()))?;
+    let policy = Policy::from_settings(|_| None)?;
+    let budget = Arc::new(Budget::default());
+    Ok((Store { inner: Arc::new(LocalFileSystem::new()), policy, budget }, base))
+}
+
+/// Reads a part of a file, straight: what it lacks is then told apart from what the system refuses.
+pub(super) fn read(path: &FilePath, range: Range<u64>) -> std::io::Result<Bytes> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes.into())
+}
+
+/// Removes what is half in the folders below one, and old.
+pub(super) fn tidy(root: &FilePath) {
+    for below in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(below.path()).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let number = name.to_str().and_then(|name| name.rsplit_once('#')).map(|(_, number)| number);
+            let is_half = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+            let age = file.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+            if is_half && age.is_some_and(|age| age > LEFT_HALF) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::super::Bucket;
+    use super::*;
+
+    #[test]
+    fn what_was_left_half_goes_when_it_is_old_and_is_never_listed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of_prefix = folder.path().join("1/ab");
+        std::fs::create_dir_all(&of_prefix).expect("made");
+        let files = ["old.arrow#1", "new.arrow#1", "whole.arrow"].map(|name| of_prefix.join(name));
+        let long_ago = SystemTime::now() - 2 * LEFT_HALF;
+        for (path, modified) in files.iter().zip([long_ago, SystemTime::now(), long_ago]) {
+            let file = std::fs::File::create(path).expect("made");
+            file.set_modified(modified).expect("set");
+        }
+        let bucket = Bucket::open(&format!("file://{}", folder.path().display())).expect("opens");
+        bucket.tidy("1");
+        assert_eq!(files.map(|path| path.exists()), [false, true, true]);
+        let listed: Vec<_> =
+            bucket.list("1", Duration::from_secs(30)).expect("lists").into_iter().map(|e| e.name).collect();
+        assert_eq!(listed, ["1/ab/whole.arrow"]);
+    }
+}

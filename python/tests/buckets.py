@@ -1,0 +1,49 @@
+"""S3 servers for tests, and what is put into them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Server:
+    """An S3 server of this run: its address, and its process."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def s3_server() -> Iterator[Server]:
+    """Starts a server, and ends it."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+        try:
+            said = iter(server.stderr)
+            address = next(found[1] for line in said if (found := re.search(r"Running on (http://[0-9.:]+)", line)))
+            # What it says of each request must not fill the pipe.
+            threading.Thread(target=lambda: [None for _ in said], daemon=True).start()
+            yield Server(address, server)
+        finally:
+            server.kill()
+
+
+def put(server: str, key: str, body: bytes = b"") -> None:
+    """Writes an object; a name without a slash makes a bucket."""
+    # Whoever is anonymous may not overwrite; who one is, this server does not check.
+    who = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+    headers = {"Content-Type": "application/octet-stream", "Authorization": who}
+    request = urllib.request.Request(f"{server}/{key}", data=body, headers=headers, method="PUT")
+    urllib.request.urlopen(request, timeout=120).close()
+
+
+def credentials(url: str) -> dict[str, str]:
+    """The environment of whoever uses a server."""
+    return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
