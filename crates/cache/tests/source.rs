@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use common::{LIMIT, folder};
-use forebay_cache::{Cache, Done, Fetch, FileKey, PAGE_BYTES, Request, Source, SourceFile};
+use forebay_cache::{Cache, Done, Fetch, FileKey, Kept, PAGE_BYTES, Request, Source, SourceFile};
 use forebay_core::{Error, Result};
 
 const QUOTA: u64 = 1 << 30;
@@ -161,9 +161,11 @@ fn threads_of_several_processes_read_what_the_store_has_and_fetch_each_byte_once
     check_all(&source(&open(folder.path(), QUOTA)), &store);
     assert_eq!(store.sent(), SIZES.iter().sum::<u64>(), "nor by the next process");
     assert_eq!(std::fs::read_dir(folder.path().join("claims")).expect("there").count(), 0);
-    let [one] = &forebay_cache::list(folder.path()).expect("listed")[..] else { panic!("one source") };
+    let [one] = &forebay_cache::list(&Kept::Folder(folder.path().to_owned())).expect("listed")[..] else {
+        panic!("one source")
+    };
     assert_eq!((one.is_source, &*one.what, one.unreadable), (true, "s3://bucket/files/", 0));
-    let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
+    let verified = forebay_cache::verify(&Kept::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
     assert_eq!((verified.pages, verified.bad.len()), (one.pages, 0));
     assert_eq!(one.pages, SIZES.iter().map(|size| size.div_ceil(PAGE_BYTES)).sum::<u64>());
 }
@@ -240,7 +242,8 @@ fn what_is_damaged_is_fetched_again_once_and_counted() {
         drop((of_cache, cache));
         check_all(&source(&open(folder.path(), QUOTA)), &store);
         assert_eq!(store.sent(), again, "{what}: what was wrong is not found again");
-        let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
+        let verified =
+            forebay_cache::verify(&Kept::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
         assert!(verified.bad.is_empty(), "{what}: {verified:?}");
     }
 }
@@ -367,7 +370,10 @@ fn rows_and_bytes_share_one_quota_by_what_they_are_worth() {
     }
     assert!(taken() < 16 << 20, "made room: {}", taken());
     let mut kept = HashMap::new();
-    forebay_cache::list(folder.path()).expect("listed").iter().for_each(|l| _ = kept.insert(l.is_source, l.bytes));
+    forebay_cache::list(&Kept::Folder(folder.path().to_owned()))
+        .expect("listed")
+        .iter()
+        .for_each(|l| _ = kept.insert(l.is_source, l.bytes));
     assert!(kept.values().sum::<u64>() <= quota, "{kept:?}");
     check_all(&source(&cache), &store);
 }
@@ -399,7 +405,10 @@ fn a_reader_that_is_killed_leaves_nothing_half() {
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let written = || forebay_cache::list(folder.path()).map_or(0, |listed| listed.iter().map(|l| l.pages).sum());
+        let written = || {
+            forebay_cache::list(&Kept::Folder(folder.path().to_owned()))
+                .map_or(0, |listed| listed.iter().map(|l| l.pages).sum())
+        };
         while written() < 30 * round && Instant::now() < until {
             std::thread::yield_now();
         }
@@ -408,7 +417,8 @@ fn a_reader_that_is_killed_leaves_nothing_half() {
         let lengths = || pages(folder.path()).into_iter().map(|path| path.metadata().expect("there").len());
         was_long |= lengths().any(|len| len == 32 << 20);
         let (cache, store) = (open(folder.path(), QUOTA), Arc::<Store>::default());
-        let verified = forebay_cache::verify(folder.path(), &mut |_, _| {}).expect("verified");
+        let verified =
+            forebay_cache::verify(&Kept::Folder(folder.path().to_owned()), &mut |_, _| {}).expect("verified");
         assert!(verified.bad.is_empty() && verified.pages >= 30 * round, "{verified:?}");
         assert!(lengths().all(|len| len < 32 << 20), "cut to what is in it");
         assert_eq!(std::fs::read_dir(folder.path().join("claims")).expect("there").count(), 0);

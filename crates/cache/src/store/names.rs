@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn names_read_back_and_no_others_do() {
-        let name = Name { prefix: PrefixKey([7; 32]), name: "0a1b".to_owned() };
+        let name = Name { kind: Kind::Rows, prefix: PrefixKey([7; 32]), name: "0a1b".to_owned() };
         assert_eq!(parse_name(&object_of(&name)), Some(name.clone()));
         let prefix = name.prefix;
         for other in [
