@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from buckets import s3_server
 from pictures import encoded, picture
-from stores import started
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -96,13 +95,6 @@ def parquet(tmp_path_factory: pytest.TempPathFactory, table: pa.Table) -> Path:
     pq.write_table(table.slice(0, 300), root / "a.parquet", row_group_size=90)
     pq.write_table(table.slice(300), root / "b.parquet", row_group_size=64, compression="zstd")
     return root
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[str]:
-    """The address of an S3 server."""
-    with started() as address:
-        yield address
 
 
 @pytest.fixture

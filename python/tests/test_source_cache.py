@@ -13,9 +13,9 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 import pytest
+from buckets import put
 from faulty import FAULTS, FaultProxy, none
 from pipelines import name
-from stores import put
 from test_cli import forebay
 
 E = fb.errors

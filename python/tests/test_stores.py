@@ -12,7 +12,6 @@ import pytest
 from buckets import credentials, put
 from faulty import FAULTS, FaultProxy, hang, reset_in_the_body
 from pipelines import fingerprint
-from stores import put
 
 E = fb.errors
 SOURCES = {

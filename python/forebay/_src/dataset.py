@@ -217,8 +217,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             consumers: Which of how many readers of the job this is, `(index, count)`.
             even: As for `iter`. It is part of the job, so all its readers say the same.
             coordinated: As for `iter`. It is part of the job, too.
-            weight: How much of the workers' time the job gets beside others while there is not enough for all: one of weight
-                3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
+            weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
+                weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
             on_error: What becomes of a sample that fails by itself, as for `iter`.
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.

@@ -343,13 +343,12 @@ def up(
     most = 0 if max_workers is None else arguments.whole(max_workers, "up", "max_workers", 1, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")
     kept = [] if cache is None else arguments.paths(cache, "up")
-    sizes = [
-        arguments.amount(value, "up", name)
-        for name, value in [("cache_memory", cache_memory), ("cache_disk", cache_disk), ("cache_store", cache_store)]
-    ]
+    memory = arguments.amount(cache_memory, "up", "cache_memory")
+    disk = arguments.amount(cache_disk, "up", "cache_disk")
+    store = arguments.amount(cache_store, "up", "cache_store")
     each = arguments.whole(threads, "up", "threads", 0, 4096)
     bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
-    started = _native.Up.start(count, most, each, folder, policy, kept, *sizes, bytes_too)
+    started = _native.Up.start(count, most, each, folder, policy, kept, memory, disk, store, bytes_too)
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:
