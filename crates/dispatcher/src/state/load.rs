@@ -1,23 +1,15 @@
 //! What the readers of one job take and its workers compute, window by window: what a policy decides on.
 //!
-//! Pure, as the state is. A window is as long as it takes for the figures to say something: [`WINDOW`] where batches are many,
-//! up to [`WINDOW_MAX`] where there are none. Nothing of it is written down: after a restart it is measured again.
+//! Pure, as the state is. How long a window is, `policy::scaling::window` says. Nothing of it is written down: after a
+//! restart it is measured again.
 //! Bounds: one sum for each consumer of the job.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use forebay_core::Ticks;
-use forebay_policy::scaling::{Limits, Observation};
+use forebay_policy::scaling::{Limits, Observation, window};
 use forebay_proto::{ConsumerHeartbeat, Spent};
 
-/// The shortest window.
-const WINDOW: Duration = Duration::from_secs(2);
-/// A window with any batch is no longer than this, and one without any than [`WINDOW_MAX`].
-const WINDOW_SPARSE: Duration = Duration::from_secs(6);
-const WINDOW_MAX: Duration = Duration::from_secs(60);
-/// Batches that make a window short.
-const BATCHES: u64 = 8;
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
 /// More than any process says between two heartbeats is nonsense, and would overflow.
@@ -101,12 +93,7 @@ impl Load {
     pub(super) fn end(&mut self, now: Ticks, spent: u64, workers: u32, limits: Limits) -> Option<Observation> {
         let lasted = now - self.began;
         let batches = self.sum(|t| t.batches);
-        let enough = match batches {
-            0 => WINDOW_MAX,
-            1..BATCHES => WINDOW_SPARSE,
-            _ => WINDOW,
-        };
-        let crew = self.crew.filter(|_| lasted >= enough)?;
+        let crew = self.crew.filter(|_| lasted >= window::lasts(batches))?;
         if self.rows > 0 {
             self.row_cost = Some(self.compute_us as f64 / 1e6 / self.rows as f64);
         }

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_core::Ticks;
 use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
@@ -15,8 +14,6 @@ use super::load::Crew;
 use super::{Job, SessionId, State};
 use crate::options::Scaling;
 
-/// How often windows are looked at.
-pub(super) const SCALE_EVERY: Duration = Duration::from_millis(250);
 /// Decisions of a job that are kept.
 const DECISIONS_MAX: usize = 64;
 /// Decisions of each job in a list of all of them.

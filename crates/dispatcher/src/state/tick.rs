@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use forebay_core::{Error, Ticks};
+use forebay_policy::scaling::window;
 
-use super::scale::SCALE_EVERY;
 use super::{Effect, State};
 
 /// Ticks come every 50 ms. A gap as long as this means that this process stood still, not that everyone else did.
@@ -24,7 +24,7 @@ impl State {
             self.race(now, out);
             self.rebalance(now, out);
         }
-        if now - self.scaled >= SCALE_EVERY {
+        if now - self.scaled >= window::LOOK_EVERY {
             self.scaled = now;
             self.scale(now);
         }

@@ -14,6 +14,7 @@ pub mod forebay;
 pub mod hpa;
 pub mod pecan;
 mod share;
+pub mod window;
 
 use forebay_core::Ticks;
 
