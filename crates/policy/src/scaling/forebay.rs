@@ -149,11 +149,16 @@ impl Previous {
         if self.windows.len() < SOME {
             return None;
         }
-        let (figures, (before, count)) = (self.medians(SOME), self.based);
+        let (before, count) = self.based;
         let change = if (count as usize) < SOME { CHANGE_EARLY } else { CHANGE };
+        let now = self.medians(SOME).load();
+        if now <= before * change && now * change >= before {
+            return None;
+        }
+        // The window in which it changed has some of both, and may be the median of all; of the newest it is none.
+        let figures = self.medians(FEW);
         let (now, needed) = (figures.load(), limits.clamp(self.needed(&figures)));
-        let is_other = now > before * change || now * change < before;
-        if !is_other || needed == wanted {
+        if needed == wanted {
             return None;
         }
         (self.based, self.tried, self.too_few, self.is_shared) = ((now, 1), None, None, false);
