@@ -1,117 +1,67 @@
 //! The scaling policy over random jobs: how near it comes to the best, how soon, and how calm it stays.
 //!
-//! A job's model: a trainer that takes `demand` batches/s, workers that make `supply` each, of which only a part reaches the
-//! trainer, and figures that are off by some noise. Windows are 2 s long, as the dispatcher's.
+//! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures that are off by
+//! some noise, and the dispatcher's windows.
 
-use forebay_core::Ticks;
-use forebay_policy::scaling::{Limits, Observation, Policy, Previous, decide};
+use forebay_policy::scaling::Policy;
+use forebay_policy::simulate::{Change, Job, Pool, Prices, Scenario, simulate};
 use proptest::prelude::*;
 
-const WINDOW_S: u64 = 2;
-/// Prices of the trainer's machine and of a worker, for an hour, as Pecan has them.
-const TRAINER: f64 = 4.96;
-const WORKER: f64 = 0.427;
 const WORKERS_MAX: u32 = 100;
 
-#[derive(Debug, Clone, Copy)]
-struct Job {
-    demand: f64,
-    /// Seconds of one thread for a batch.
-    compute: f64,
+/// A job on workers with so many threads.
+#[derive(Debug, Clone)]
+struct Model {
+    job: Job,
     threads: u32,
-    /// What of a worker's time reaches the trainer.
-    efficiency: f64,
-    /// What a figure may be off by, either way.
-    noise: f64,
 }
 
-impl Job {
-    fn supply(&self) -> f64 {
-        self.efficiency * f64::from(self.threads) / self.compute
-    }
-
-    fn delivered(&self, workers: u32) -> f64 {
-        self.demand.min(f64::from(workers) * self.supply())
+impl Model {
+    fn demand(&self) -> f64 {
+        1.0 / self.job.step
     }
 
     /// What a batch costs.
     fn cost(&self, workers: u32) -> f64 {
-        (TRAINER + f64::from(workers) * WORKER) / self.delivered(workers)
+        let prices = Prices::default();
+        let delivered = self.demand().min(self.job.capacity(workers, self.threads));
+        (prices.trainer + f64::from(workers) * prices.worker) / delivered
     }
 
     fn best(&self) -> u32 {
         (1..=WORKERS_MAX).min_by(|a, b| self.cost(*a).total_cmp(&self.cost(*b))).expect("some")
     }
 
-    fn observe(&self, window: u64, workers: u32, dice: &mut impl FnMut() -> f64) -> Observation {
-        let delivered = self.delivered(workers);
-        let mut noisy = |x: f64| x * (1.0 + self.noise * (2.0 * dice() - 1.0));
-        Observation {
-            at: Ticks(window * WINDOW_S * 1000),
-            workers,
-            local: 0,
-            steady: true,
-            limits: Limits { min: 1, max: WORKERS_MAX },
-            threads: f64::from(self.threads),
-            batches: (delivered * WINDOW_S as f64) as u64,
-            delivered: noisy(delivered),
-            demand: Some(noisy(self.demand)),
-            waited: noisy(1.0 - delivered / self.demand).min(1.0),
-            compute: Some(noisy(self.compute)),
-            busy: None,
-            ahead: None,
-        }
-    }
-}
-
-/// A job, its policy, and the workers that it asked for.
-struct Run {
-    job: Job,
-    previous: Previous,
-    workers: u32,
-    window: u64,
-    state: u64,
-}
-
-impl Run {
-    fn new(job: Job, seed: u64) -> Self {
-        Self { job, previous: Policy::Forebay.start(), workers: 1, window: 0, state: seed | 1 }
-    }
-
-    /// Runs so many windows; returns the numbers of workers that were asked for, one after the other.
-    fn windows(&mut self, count: u64) -> Vec<u32> {
-        let mut asked = vec![self.workers];
-        for _ in 0..count {
-            let state = &mut self.state;
-            let mut dice = || {
-                // xorshift64* (Vigna, 2016)
-                *state ^= *state >> 12;
-                *state ^= *state << 25;
-                *state ^= *state >> 27;
-                (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
-            };
-            let seen = self.job.observe(self.window, self.workers, &mut dice);
-            let (decision, next) = decide(&seen, &self.previous);
-            (self.previous, self.workers, self.window) = (next, decision.workers, self.window + 1);
-            if asked.last() != Some(&self.workers) {
-                asked.push(self.workers);
-            }
-        }
-        asked
-    }
-
     /// Within 5 % of what the best number costs, or one worker away from it.
-    fn is_good(&self) -> bool {
-        let best = self.job.best();
-        self.workers.abs_diff(best) <= 1 || self.job.cost(self.workers) <= 1.05 * self.job.cost(best)
+    fn is_good(&self, workers: u32) -> bool {
+        let best = self.best();
+        workers.abs_diff(best) <= 1 || self.cost(workers) <= 1.05 * self.cost(best)
+    }
+
+    /// Runs it for so many windows, if they are as long as can be; returns what was asked for.
+    fn run(&self, windows: u64, seed: u64) -> Vec<Change> {
+        let batches = (self.demand() * 6.0 * windows as f64).ceil() as u64;
+        let pool = Pool { max: WORKERS_MAX, threads: self.threads, ..Pool::default() };
+        let scenario = Scenario { jobs: vec![Job { batches, ..self.job.clone() }], pool, seed };
+        let outcome = simulate(&scenario, Policy::Forebay).expect("a job");
+        assert!(outcome.jobs[0].windows >= windows, "{outcome:?}");
+        outcome.jobs.into_iter().flat_map(|job| job.changes).collect()
     }
 }
 
-fn jobs(noise: f64) -> impl Strategy<Value = Job> {
-    let parts = (0.5f64..300.0, 0.1f64..60.0, prop::sample::select(vec![1u32, 2, 4, 8]), 0.6f64..1.0);
+/// Returns the number that was asked for last by then, and those after it.
+fn at(changes: &[Change], by: impl Fn(&Change) -> bool) -> (u32, Vec<u32>) {
+    let asked: Vec<_> = changes.iter().map(|change| change.workers).collect();
+    let last = changes.iter().filter(|change| by(change)).count() - 1;
+    (asked[last], asked[last..].to_vec())
+}
+
+fn models(noise: f64, demand: std::ops::Range<f64>) -> impl Strategy<Value = Model> {
+    let parts = (demand, 0.1f64..60.0, prop::sample::select(vec![1u32, 2, 4, 8]), 0.6f64..1.0);
     parts.prop_map(move |(demand, load, threads, efficiency)| {
-        let compute = load * f64::from(threads) / demand;
-        Job { demand, compute, threads, efficiency, noise }
+        let cost = load * f64::from(threads) / demand;
+        let job = Job { efficiency, noise, ahead: 0, ..Job::new("job", 1.0 / demand, cost, 1) };
+        Model { job, threads }
     })
 }
 
@@ -119,36 +69,39 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn three_probes_and_thirty_seconds_find_what_is_near_the_best(job in jobs(0.01), seed: u64) {
-        let mut run = Run::new(job, seed);
-        let asked = run.windows(15);
-        prop_assert!(asked.len() <= 2 + 3, "the first number and three probes: {asked:?}");
-        prop_assert!(run.is_good(), "{asked:?}, and {} would be best", job.best());
-        let later = run.windows(100);
-        prop_assert!(run.is_good() && later.len() <= 3, "{asked:?}, then {later:?}; {} would be best", job.best());
+    fn three_probes_and_fifteen_windows_find_what_is_near_the_best(model in models(0.01, 0.5..300.0), seed: u64) {
+        let changes = model.run(115, seed);
+        let asked = changes.iter().filter(|change| change.window <= 15).count();
+        prop_assert!(asked <= 2 + 3, "the first number and three probes: {changes:?}");
+        let (workers, _) = at(&changes, |change| change.window <= 15);
+        prop_assert!(model.is_good(workers), "{changes:?}, and {} would be best", model.best());
+        let (workers, _) = at(&changes, |change| change.window <= 115);
+        let later = changes.iter().filter(|change| (16..=115).contains(&change.window)).count();
+        prop_assert!(model.is_good(workers) && later <= 2, "{changes:?}; {} would be best", model.best());
     }
 
     #[test]
     fn a_trainer_that_is_three_times_as_fast_or_as_slow_is_followed_within_fifteen_seconds(
-        job in jobs(0.02), seed: u64, faster: bool, settled in 20u64..60,
+        mut model in models(0.02, 15.0..300.0), seed: u64, faster: bool, when in 40.0f64..120.0,
     ) {
-        let mut run = Run::new(job, seed);
-        run.windows(settled);
-        let before = run.workers;
         let factor = if faster { 3.0 } else { 1.0 / 3.0 };
-        run.job.demand *= factor;
-        let needed = run.job.demand / run.job.supply();
-        run.windows(15 / WINDOW_S);
-        let near = |workers: u32| (f64::from(workers) - needed).abs() <= 1.6 + 0.1 * needed;
-        let most = f64::from(WORKERS_MAX);
-        prop_assert!(near(run.workers) || needed > most && run.workers == WORKERS_MAX, "{before} became {}, and it takes {needed}", run.workers);
+        model.job.then = vec![(when, model.job.step / factor)];
+        let changes = model.run(100, seed);
+        let needed = model.demand() * factor / model.job.capacity(1, model.threads);
+        let (before, _) = at(&changes, |change| change.at_s < when);
+        let (workers, _) = at(&changes, |change| change.at_s <= when + 15.0);
+        let near = (f64::from(workers) - needed).abs() <= 1.6 + 0.1 * needed;
+        let is_all = needed > f64::from(WORKERS_MAX) && workers == WORKERS_MAX;
+        prop_assert!(near || is_all, "{before} became {workers}, and it takes {needed}: {changes:?}");
     }
 
     #[test]
-    fn noise_of_twenty_percent_makes_it_change_its_mind_no_more_than_it_must(job in jobs(0.2), seed: u64) {
-        let mut run = Run::new(job, seed);
-        run.windows(40);
-        let asked = run.windows(300);
+    fn noise_of_twenty_percent_makes_it_change_its_mind_no_more_than_it_must(
+        model in models(0.2, 0.5..300.0), seed: u64,
+    ) {
+        let changes = model.run(340, seed);
+        let until: Vec<_> = changes.into_iter().filter(|change| change.window <= 340).collect();
+        let (_, asked) = at(&until, |change| change.window <= 40);
         prop_assert!(asked.len() <= 6, "{asked:?}");
         for (i, workers) in asked.iter().enumerate() {
             let returns = asked[i + 1..].iter().filter(|other| *other == workers).count();

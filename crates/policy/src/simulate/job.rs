@@ -1,0 +1,170 @@
+//! What is imagined: jobs, the pool of workers that they share, and a seed.
+
+use forebay_core::{Error, Result};
+
+use crate::scaling::Limits;
+
+/// Jobs of a scenario.
+pub const JOBS_MAX: usize = 10_000;
+/// Workers of a pool.
+pub const WORKERS_MAX: u32 = 100_000;
+/// More seconds, or batches a second, than any job has.
+const LARGE: f64 = 1e9;
+/// More batches than that are not counted exactly.
+const BATCHES_MAX: u64 = 1 << 50;
+/// What figures may be off by.
+const NOISE_MAX: f64 = 0.5;
+
+/// A job. All times are in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// What it is called.
+    pub name: String,
+    /// What a step of the trainer takes, when it does not wait.
+    pub step: f64,
+    /// (when, step): what a step takes from then on, counted from the job's beginning; the earliest first.
+    pub then: Vec<(f64, f64)>,
+    /// What a batch takes one thread to compute.
+    pub batch_cost: f64,
+    /// Batches, of all epochs.
+    pub batches: u64,
+    /// Batches that may be ready before they are asked for.
+    pub ahead: u32,
+    /// What of a worker's computing time reaches the trainer, above 0 up to 1.
+    pub efficiency: f64,
+    /// Batches a second that all workers together can bring, where something that they share (storage, network) allows no more.
+    pub shared_limit: Option<f64>,
+    /// What a figure of a window may be off by, either way, as a share of it: 0 to 0.5.
+    pub noise: f64,
+    /// How much it counts beside other jobs, while workers are too few.
+    pub weight: f64,
+    /// When it begins.
+    pub begins: f64,
+}
+
+impl Job {
+    /// Makes a job that begins at once, with 8 batches ahead, nothing lost or shared on the way, and figures without noise.
+    pub fn new(name: impl Into<String>, step: f64, batch_cost: f64, batches: u64) -> Self {
+        Self {
+            name: name.into(),
+            step,
+            then: Vec::new(),
+            batch_cost,
+            batches,
+            ahead: 8,
+            efficiency: 1.0,
+            shared_limit: None,
+            noise: 0.0,
+            weight: 1.0,
+            begins: 0.0,
+        }
+    }
+
+    /// Returns the batches a second that so many workers can make.
+    pub fn capacity(&self, workers: u32, threads: u32) -> f64 {
+        let made = f64::from(workers) * f64::from(threads) * self.efficiency / self.batch_cost;
+        self.shared_limit.map_or(made, |limit| made.min(limit))
+    }
+
+    fn check(&self) -> Result<()> {
+        positive("a step", self.step)?;
+        positive("the cost of a batch", self.batch_cost)?;
+        positive("the weight", self.weight)?;
+        self.shared_limit.map_or(Ok(()), |limit| positive("the limit that workers share", limit))?;
+        within("the beginning", self.begins, 0.0, LARGE)?;
+        within("the noise", self.noise, 0.0, NOISE_MAX)?;
+        positive("the efficiency", self.efficiency)?;
+        within("the efficiency", self.efficiency, 0.0, 1.0)?;
+        if !(1..=BATCHES_MAX).contains(&self.batches) {
+            return Err(Error::invalid(format!("a job of {} batches: there are 1 to {BATCHES_MAX}", self.batches)));
+        }
+        let mut last = 0.0;
+        for &(at, step) in &self.then {
+            positive("a step", step)?;
+            if !(at > last && at <= LARGE) {
+                return Err(Error::invalid(format!("the step changes at {at} s, after {last} s"))
+                    .hint("give changes in their order, each at a time of its own after 0"));
+            }
+            last = at;
+        }
+        Ok(())
+    }
+}
+
+/// The workers that jobs share: all alike.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pool {
+    /// The most that there may be.
+    pub max: u32,
+    /// Threads of a worker.
+    pub threads: u32,
+    /// Seconds from asking for a worker to its first batch.
+    pub startup: f64,
+    /// Seconds that a worker lasts, on average, before it fails or is taken back; `None` is for ever.
+    pub lost_every: Option<f64>,
+}
+
+impl Default for Pool {
+    /// 64 workers with one thread, there at once, for ever.
+    fn default() -> Self {
+        Self { max: 64, threads: 1, startup: 0.0, lost_every: None }
+    }
+}
+
+impl Pool {
+    /// Returns what may be asked for.
+    pub fn limits(&self) -> Limits {
+        Limits { min: 1, max: self.max }
+    }
+
+    fn check(&self) -> Result<()> {
+        if !(1..=WORKERS_MAX).contains(&self.max) {
+            return Err(Error::invalid(format!("a pool of {} workers: there are 1 to {WORKERS_MAX}", self.max)));
+        }
+        if !(1..=4096).contains(&self.threads) {
+            return Err(Error::invalid(format!("a worker of {} threads: there are 1 to 4096", self.threads)));
+        }
+        within("the start-up time", self.startup, 0.0, LARGE)?;
+        // Sooner lost than missed: it would never end.
+        self.lost_every.map_or(Ok(()), |mean| within("the time until a worker is lost", mean, 60.0, LARGE))
+    }
+}
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Their workers.
+    pub pool: Pool,
+    /// What noise and losses follow from.
+    pub seed: u64,
+}
+
+impl Scenario {
+    /// Checks that it can be simulated.
+    ///
+    /// # Errors
+    /// Says which figure of which job cannot be.
+    pub fn check(&self) -> Result<()> {
+        if !(1..=JOBS_MAX).contains(&self.jobs.len()) {
+            return Err(Error::invalid(format!("{} jobs: there are 1 to {JOBS_MAX}", self.jobs.len())));
+        }
+        self.pool.check()?;
+        self.jobs.iter().try_for_each(|job| job.check().map_err(|e| e.with("job", &job.name)))
+    }
+}
+
+fn positive(what: &str, value: f64) -> Result<()> {
+    if value > 0.0 && value <= LARGE {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} is {value}")).hint(format!("use a number above 0, up to {LARGE:e}")))
+}
+
+fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} is {value}")).hint(format!("use {low} to {high}")))
+}

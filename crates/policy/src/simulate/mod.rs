@@ -1,0 +1,21 @@
+//! What jobs would take and cost under a policy: the policies of [`scaling`](crate::scaling) themselves, over imagined jobs.
+//!
+//! ```text
+//! Scenario (jobs, pool, seed) + Policy ──simulate──▶ Outcome ──price──▶ money
+//!                                      ──best──────▶ the fixed number of workers that is cheapest
+//! ```
+//!
+//! Invariants: no clock and no I/O; time is simulated, from event to event; the same scenario, seed and policy give the same
+//! outcome; every policy meets the same noise. See `README.md` beside this file for the model, and for what is not in it.
+
+mod best;
+mod job;
+mod live;
+mod outcome;
+mod run;
+mod workers;
+
+pub use best::{Best, best};
+pub use job::{JOBS_MAX, Job, Pool, Scenario, WORKERS_MAX};
+pub use outcome::{Change, JobOutcome, Outcome, Prices};
+pub use run::{TIME_MAX_S, simulate};

@@ -1,0 +1,301 @@
+//! From event to event, until the last job has ended.
+//!
+//! What happens at one moment happens together: workers are dealt once all of it is done. Bounds: [`TIME_MAX_S`] of simulated
+//! time, so as many windows of each job as fit into that.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use forebay_core::rng::{SampleRng, op_key};
+use forebay_core::{Epoch, Error, Result, SampleId, Seed};
+
+use super::live::Live;
+use super::workers::Workers;
+use super::{Change, JobOutcome, Outcome, Scenario};
+use crate::scaling::{Claim, Policy, Previous, decide, share, window};
+
+/// Simulated seconds, at most: 30 days.
+pub const TIME_MAX_S: f64 = 30.0 * 86_400.0;
+
+/// Names the draws of when workers are lost; jobs have their places.
+const LOSSES: u64 = u64::MAX;
+
+/// Simulates the jobs of a scenario under a policy.
+///
+/// # Errors
+/// [`Scenario::check`]'s; the policy wants a number beyond the pool's; the jobs do not end within [`TIME_MAX_S`].
+pub fn simulate(scenario: &Scenario, policy: Policy) -> Result<Outcome> {
+    scenario.check()?;
+    let max = scenario.pool.max;
+    if let Policy::Static(workers) = policy
+        && workers > max
+    {
+        return Err(Error::invalid(format!("{policy} is more than the {max} workers that there may be")));
+    }
+    let mut world = World::new(scenario, policy);
+    while let Some(event) = world.events.pop() {
+        if event.at > TIME_MAX_S {
+            break;
+        }
+        world.happen(event);
+        if world.is_dirty && world.events.peek().is_none_or(|next| next.at > event.at) {
+            world.deal(event.at);
+        }
+        if world.ended == scenario.jobs.len() {
+            return Ok(world.outcome(policy, event.at));
+        }
+    }
+    let days = TIME_MAX_S / 86_400.0;
+    Err(Error::invalid(format!("{policy}: not all jobs end within {days:.0} days")).hint("give fewer batches"))
+}
+
+/// What can happen, and to which job.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Begin(usize),
+    /// Its step changes to the one at this place.
+    Step(usize, usize),
+    /// A window may be over.
+    Look(usize),
+    /// Its last batch is taken, unless its rates have changed since.
+    End(usize, u64),
+    /// Workers are ready.
+    Ready,
+    /// A worker is lost, unless their number has changed since.
+    Lose(u64),
+}
+
+/// The greatest is next: the earliest, and of those at one moment the first that was planned.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    at: f64,
+    order: u64,
+    what: What,
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.total_cmp(&self.at).then(other.order.cmp(&self.order))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Event {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Ended,
+}
+
+/// A job with what its policy makes of it.
+#[derive(Debug)]
+struct Ruled<'a> {
+    live: Live<'a>,
+    state: State,
+    previous: Previous,
+    wanted: u32,
+    /// Counts how often its end was planned.
+    plans: u64,
+    changes: Vec<Change>,
+    /// When its step changed last, or it began.
+    disturbed: f64,
+    settled: f64,
+    took: f64,
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    jobs: Vec<Ruled<'a>>,
+    workers: Workers,
+    events: BinaryHeap<Event>,
+    planned: u64,
+    /// Counts how often a loss was planned.
+    losses: u64,
+    dice: SampleRng,
+    /// Whether workers are to be dealt anew.
+    is_dirty: bool,
+    ended: usize,
+    /// A number that was set needs no windows.
+    is_fixed: bool,
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario, policy: Policy) -> Self {
+        let wanted = match policy {
+            Policy::Static(workers) => workers,
+            _ => 1,
+        };
+        let ruled = |(index, job)| Ruled {
+            live: Live::new(job, index, scenario.pool.threads, scenario.seed),
+            state: State::Waiting,
+            previous: policy.start(),
+            wanted,
+            plans: 0,
+            changes: vec![Change { at_s: job.begins, window: 0, workers: wanted }],
+            disturbed: job.begins,
+            settled: 0.0,
+            took: 0.0,
+        };
+        let mut world = Self {
+            scenario,
+            jobs: scenario.jobs.iter().enumerate().map(ruled).collect(),
+            workers: Workers::new(scenario.pool),
+            events: BinaryHeap::new(),
+            planned: 0,
+            losses: 0,
+            dice: SampleRng::new(op_key(Seed(scenario.seed), Epoch(0), LOSSES), SampleId(0)),
+            is_dirty: false,
+            ended: 0,
+            is_fixed: matches!(policy, Policy::Static(_)),
+        };
+        for (index, job) in scenario.jobs.iter().enumerate() {
+            world.plan(job.begins, What::Begin(index));
+            for (place, (at, _)) in job.then.iter().enumerate() {
+                world.plan(job.begins + at, What::Step(index, place));
+            }
+        }
+        world
+    }
+
+    fn plan(&mut self, at: f64, what: What) {
+        self.events.push(Event { at, order: self.planned, what });
+        self.planned += 1;
+    }
+
+    fn happen(&mut self, Event { at, what, .. }: Event) {
+        match what {
+            What::Begin(index) => {
+                self.jobs[index].state = State::Running;
+                self.is_dirty = true;
+                if !self.is_fixed {
+                    self.plan(at + window::WINDOW.as_secs_f64(), What::Look(index));
+                }
+            }
+            What::Step(index, place) => self.change_step(at, index, place),
+            What::Look(index) => self.look(at, index),
+            What::End(index, plan) => self.end(at, index, plan),
+            What::Ready => {
+                self.workers.come(at);
+                self.is_dirty = true;
+            }
+            What::Lose(plan) if plan == self.losses => {
+                if let Some(again) = self.workers.lose(at) {
+                    self.plan(again, What::Ready);
+                }
+                self.is_dirty = true;
+            }
+            What::Lose(_) => {}
+        }
+    }
+
+    fn change_step(&mut self, at: f64, index: usize, place: usize) {
+        let job = &mut self.jobs[index];
+        if job.state != State::Running {
+            return;
+        }
+        job.live.set_step(at, self.scenario.jobs[index].then[place].1);
+        job.disturbed = at;
+        self.plan_end(index);
+    }
+
+    /// Lets the policy decide, if a window is over.
+    fn look(&mut self, at: f64, index: usize) {
+        let limits = self.scenario.pool.limits();
+        let job = &mut self.jobs[index];
+        if job.state != State::Running {
+            return;
+        }
+        job.live.advance(at);
+        let Some(seen) = job.live.observe(limits) else {
+            return self.plan(at + window::LOOK_EVERY.as_secs_f64(), What::Look(index));
+        };
+        let (decision, next) = decide(&seen, &job.previous);
+        job.previous = next;
+        if decision.workers != job.wanted {
+            job.wanted = decision.workers;
+            job.changes.push(Change { at_s: at, window: job.live.windows(), workers: decision.workers });
+            job.settled = job.settled.max(at - job.disturbed);
+            self.is_dirty = true;
+        }
+        self.plan(at + window::WINDOW.as_secs_f64(), What::Look(index));
+    }
+
+    fn end(&mut self, at: f64, index: usize, plan: u64) {
+        let job = &mut self.jobs[index];
+        if job.state != State::Running || job.plans != plan {
+            return;
+        }
+        job.live.set_workers(at, 0);
+        (job.state, job.took) = (State::Ended, at - job.live.job().begins);
+        self.ended += 1;
+        self.is_dirty = true;
+    }
+
+    /// Asks for the workers that all jobs want, and deals those that are there.
+    fn deal(&mut self, at: f64) {
+        self.is_dirty = false;
+        let running: Vec<_> = (0..self.jobs.len()).filter(|&i| self.jobs[i].state == State::Running).collect();
+        let claim = |&i: &usize| Claim { wanted: self.jobs[i].wanted, weight: self.scenario.jobs[i].weight };
+        let claims: Vec<_> = running.iter().map(claim).collect();
+        let wanted = claims.iter().fold(0u32, |sum, claim| sum.saturating_add(claim.wanted));
+        if let Some(ready) = self.workers.want(at, wanted.min(self.scenario.pool.max)) {
+            self.plan(ready, What::Ready);
+        }
+        let ready = self.workers.ready();
+        let given = if wanted > ready { share(ready, &claims) } else { claims.iter().map(|c| c.wanted).collect() };
+        for (&index, workers) in running.iter().zip(given) {
+            let live = &mut self.jobs[index].live;
+            // The end of one that has just begun is not planned yet.
+            if live.workers() != workers || self.jobs[index].plans == 0 {
+                self.jobs[index].live.set_workers(at, workers);
+                self.plan_end(index);
+            }
+        }
+        self.plan_loss(at);
+    }
+
+    fn plan_end(&mut self, index: usize) {
+        let job = &mut self.jobs[index];
+        job.plans += 1;
+        let plan = job.plans;
+        if let Some(at) = job.live.ends() {
+            self.plan(at, What::End(index, plan));
+        }
+    }
+
+    /// Draws when the next worker is lost: the time to that has no memory, so it is drawn anew whenever there are others.
+    fn plan_loss(&mut self, at: f64) {
+        let (Some(mean), ready @ 1..) = (self.scenario.pool.lost_every, self.workers.ready()) else { return };
+        self.losses += 1;
+        let after = -(1.0 - self.dice.unit()).ln() * mean / f64::from(ready);
+        self.plan(at + after, What::Lose(self.losses));
+    }
+
+    fn outcome(self, policy: Policy, at: f64) -> Outcome {
+        let of = |job: Ruled<'_>| JobOutcome {
+            name: job.live.job().name.clone(),
+            began_s: job.live.job().begins,
+            took_s: job.took,
+            waited_s: job.live.sums().waited,
+            windows: job.live.windows(),
+            settled_s: job.settled,
+            changes: job.changes,
+        };
+        let (worker_s, lost, workers) = self.workers.end(at);
+        let jobs = self.jobs.into_iter().map(of).collect();
+        Outcome { policy: policy.to_string(), ended_s: at, worker_s, lost, workers, jobs }
+    }
+}
