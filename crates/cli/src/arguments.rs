@@ -5,6 +5,7 @@ mod checks;
 mod jobs;
 mod roles;
 mod settings;
+mod sim;
 mod token;
 
 use clap::{Args, Parser, Subcommand};
@@ -14,6 +15,7 @@ pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestO
 pub(crate) use jobs::{Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
 pub(crate) use settings::{Access, Cache, Identity, Process};
+pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 
 const EXIT_CODES: &str = "\
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Ledger(Ledger),
     /// Measure this machine, beside the rivals that are installed
     Bench(Bench),
+    /// Say what a job would take and cost, by who decides on its workers
+    Sim(Sim),
     /// Prove on this machine what is promised
     Selftest(Selftest),
     /// Make tokens: who may use a service, and as what

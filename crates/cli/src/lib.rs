@@ -3,7 +3,7 @@
 //! Data goes to stdout, everything else to stderr; `--json` wherever data is printed; every option can be set by the
 //! `FOREBAY_*` variable that its help names. What needs Python comes through [`Host`].
 //!
-//! Not here: what the commands do (`server`, `client`). One command a file, under `commands`.
+//! Not here: what the commands do (`server`, `client`, `policy`). One command a file, under `commands`.
 
 mod arguments;
 mod commands;
@@ -48,6 +48,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Cache(kept) => commands::cache::run(kept, host),
         Command::Ledger(ledger) => commands::ledger::run(&ledger),
         Command::Bench(bench) => commands::bench::run(&bench, host),
+        Command::Sim(sim) => commands::sim::run(&sim),
         Command::Selftest(selftest) => commands::selftest::run(&selftest, host),
         Command::Token(token) => commands::token::run(&token),
         Command::Version(version) => commands::version::run(&version),

@@ -9,6 +9,7 @@ pub(crate) mod ledger;
 pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod selftest;
+pub(crate) mod sim;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod version;

@@ -1,0 +1,130 @@
+//! Jobs that are imagined.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use forebay_policy::scaling::Policy;
+use forebay_policy::simulate::WORKERS_MAX;
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  forebay sim --step 50ms --batch-cost 230ms --batches 100000
+  forebay sim --step 50ms --then 600s:150ms --batch-cost 230ms --batches 100000 --plot
+  forebay sim --step 50ms --batch-cost 230ms --batches 100000 --policy forebay --policy static:5 \\
+    --trainer-price 31.2 --worker-price 0.38
+  forebay sim --job tenants.json --max-workers 10 --json
+  forebay jobs show resnet50 --json > figures.json && forebay sim --profile figures.json --batches 100000
+
+Times are written with a unit: 50ms, 2s, 10m, 1h. Prices are for an hour, in any one currency; by default those of Pecan (USENIX
+ATC 2024), in dollars: a TPU v2-8 and an n2-standard-8. BEST is the fixed number of workers that is cheapest, found by
+trying. What it costs to find the number is in every price.
+
+A file for --job:
+  {\"jobs\": [{\"name\": \"one\", \"step\": \"100ms\", \"batch_cost\": \"190ms\", \"batches\": 10000},
+            {\"name\": \"two\", \"step\": \"50ms\", \"batch_cost\": \"190ms\", \"batches\": 10000, \"begins\": \"60s\",
+             \"then\": [{\"at\": \"2m\", \"step\": \"80ms\"}], \"weight\": 2}]}
+A job may also have ahead, noise, efficiency and shared_limit, as the options of these names.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SIM_EXAMPLES)]
+pub(crate) struct Sim {
+    #[command(flatten)]
+    pub(crate) job: Imagined,
+    /// Several jobs that share the workers, from a file of JSON
+    #[arg(long = "job", value_name = "FILE", conflicts_with_all = ["Imagined", "profile"])]
+    pub(crate) jobs: Option<PathBuf>,
+    /// Step, cost of a batch and threads of a job that ran, from what `forebay jobs show NAME --json` printed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["step", "then", "batch_cost", "threads"])]
+    pub(crate) profile: Option<PathBuf>,
+    /// Who decides: forebay, cachew, hpa or static:N; may be given again [default: forebay, cachew, hpa; with --profile
+    /// forebay and each number up to 16]
+    #[arg(long)]
+    pub(crate) policy: Vec<Policy>,
+    /// Threads of a worker
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: u32,
+    /// The most workers that there may be
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
+    pub(crate) max_workers: u32,
+    /// From asking for a worker to its first batch; paid, too
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) startup: f64,
+    /// How long a worker lasts, on average, before it fails or is taken back, as spot machines are
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lost_every: Option<f64>,
+    /// What the trainer's machine costs, for an hour [default: 4.96]
+    #[arg(long, value_name = "PRICE", requires = "worker_price", allow_negative_numbers = true)]
+    pub(crate) trainer_price: Option<f64>,
+    /// What a worker costs, for an hour [default: 0.427]
+    #[arg(long, value_name = "PRICE", requires = "trainer_price", allow_negative_numbers = true)]
+    pub(crate) worker_price: Option<f64>,
+    /// What noise and losses follow from
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Also draw the workers over time, in text
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plot: bool,
+    /// Also draw them into a file of SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// One job.
+#[derive(Debug, Args)]
+pub(crate) struct Imagined {
+    /// What a step of the trainer takes, when it does not wait
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile"])]
+    pub(crate) step: Option<f64>,
+    /// From when on a step takes how long, counted from the beginning; may be given again
+    #[arg(long, value_name = "WHEN:TIME", value_parser = change)]
+    pub(crate) then: Vec<(f64, f64)>,
+    /// What a batch takes one thread to compute
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile"])]
+    pub(crate) batch_cost: Option<f64>,
+    /// Batches, of all epochs
+    #[arg(long, required_unless_present = "jobs")]
+    pub(crate) batches: Option<u64>,
+    /// Batches that may be ready before they are asked for [default: 8]
+    #[arg(long)]
+    pub(crate) ahead: Option<u32>,
+    /// What a measured figure may be off by, either way, as a share of it [default: 0.02]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) noise: Option<f64>,
+    /// What of a worker's computing time reaches the trainer, as a share of it [default: 1]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) efficiency: Option<f64>,
+    /// Batches a second that all workers together can bring, where they share a storage or a network [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) shared_limit: Option<f64>,
+}
+
+/// Reads a time, as `50ms`; returns seconds.
+pub(crate) fn time(text: &str) -> Result<f64, String> {
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let read = |&(unit, seconds): &(&str, f64)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * seconds);
+    let found = units.iter().find_map(read).filter(|seconds| *seconds >= 0.0 && seconds.is_finite());
+    found.ok_or_else(|| format!("{text:?} is no time: write 50ms, 2s, 10m or 1h"))
+}
+
+fn change(text: &str) -> Result<(f64, f64), String> {
+    let (when, step) = text.split_once(':').ok_or("write WHEN:TIME, as 600s:150ms")?;
+    Ok((time(when)?, time(step)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let close = |text: &str, seconds: f64| time(text).is_ok_and(|found| (found - seconds).abs() < 1e-12);
+        assert!(close("50ms", 0.05) && close("2 s", 2.0) && close("1.5h", 5400.0) && close("10m", 600.0));
+        assert!(close("250us", 0.00025) && close("0s", 0.0));
+        assert!(["", "5", "ms", "-1s", "infs", "nans", "1d"].iter().all(|text| time(text).is_err()));
+        assert_eq!(change("600s:150ms"), Ok((600.0, 0.15)));
+        assert!(change("600s").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! `forebay sim`: what jobs would take and cost, policy by policy, beside the best fixed number of workers.
+
+mod input;
+mod plot;
+mod svg;
+
+use forebay_core::{Error, Result, VERSION};
+use forebay_policy::scaling::Policy;
+use forebay_policy::simulate::{JobOutcome, Outcome, Pool, Prices, Scenario, best, simulate};
+use serde::Serialize;
+
+use crate::arguments::Sim;
+use crate::output;
+
+/// Numbers of workers that are tried for the job of a profile.
+const PROFILED: u32 = 16;
+
+#[derive(Serialize)]
+struct Report {
+    forebay: &'static str,
+    seed: u64,
+    prices: Prices,
+    best: Row,
+    policies: Vec<Row>,
+}
+
+/// What came of a policy. Times are in seconds.
+#[derive(Serialize)]
+struct Row {
+    policy: String,
+    /// Until the last job ended.
+    time_s: f64,
+    price: f64,
+    /// Relative to the best fixed number of workers.
+    time_of_best: f64,
+    price_of_best: f64,
+    changes: usize,
+    settled_s: f64,
+    /// The share of the trainers' time that they waited.
+    waited: f64,
+    worker_hours: f64,
+    lost: u64,
+    /// (seconds, workers): how many were paid from when on.
+    workers: Vec<(f64, u32)>,
+    jobs: Vec<JobOutcome>,
+}
+
+impl Row {
+    fn new(outcome: &Outcome, best: &Outcome, prices: &Prices) -> Self {
+        Self {
+            policy: outcome.policy.clone(),
+            time_s: outcome.ended_s,
+            price: outcome.price(prices),
+            time_of_best: outcome.ended_s / best.ended_s,
+            price_of_best: outcome.price(prices) / best.price(prices),
+            changes: outcome.changes(),
+            settled_s: outcome.settled_s(),
+            waited: outcome.waited(),
+            worker_hours: outcome.worker_s / 3600.0,
+            lost: outcome.lost,
+            workers: outcome.workers.clone(),
+            jobs: outcome.jobs.clone(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Sim) -> Result<()> {
+    let default = Prices::default();
+    let prices = Prices {
+        trainer: arguments.trainer_price.unwrap_or(default.trainer),
+        worker: arguments.worker_price.unwrap_or(default.worker),
+    };
+    prices.check()?;
+    let (jobs, threads) = input::jobs(arguments)?;
+    let pool =
+        Pool { max: arguments.max_workers, threads, startup: arguments.startup, lost_every: arguments.lost_every };
+    let scenario = Scenario { jobs, pool, seed: arguments.seed };
+    let outcomes = policies(arguments).into_iter().map(|policy| simulate(&scenario, policy));
+    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+    let best = best(&scenario, &prices)?.outcome;
+    if let Some(path) = &arguments.svg {
+        let drawn = svg::draw(&outcomes);
+        std::fs::write(path, drawn).map_err(|e| Error::from(e).with("file", path.display()))?;
+    }
+    let report = Report {
+        forebay: VERSION,
+        seed: arguments.seed,
+        prices,
+        best: Row::new(&best, &best, &prices),
+        policies: outcomes.iter().map(|outcome| Row::new(outcome, &best, &prices)).collect(),
+    };
+    if arguments.json {
+        return output::json(&report);
+    }
+    print(&report)?;
+    if arguments.plot {
+        output::line("")?;
+        plot::lines(&outcomes).iter().try_for_each(|line| output::line(line))?;
+    }
+    Ok(())
+}
+
+fn policies(arguments: &Sim) -> Vec<Policy> {
+    if !arguments.policy.is_empty() {
+        return arguments.policy.clone();
+    }
+    if arguments.profile.is_none() {
+        return vec![Policy::Forebay, Policy::Cachew, Policy::Hpa];
+    }
+    let fixed = (1..=PROFILED.min(arguments.max_workers)).map(Policy::Static);
+    std::iter::once(Policy::Forebay).chain(fixed).collect()
+}
+
+fn print(report: &Report) -> Result<()> {
+    let cells = |row: &Row, name: String| {
+        [
+            name,
+            clock(row.time_s),
+            format!("{:.2}", row.price),
+            format!("{:.3}", row.time_of_best),
+            format!("{:.3}", row.price_of_best),
+            row.changes.to_string(),
+            format!("{:.0} s", row.settled_s),
+            format!("{:.1} %", 100.0 * row.waited),
+            format!("{:.2}", row.worker_hours),
+        ]
+    };
+    let rows = report.policies.iter().map(|row| cells(row, row.policy.clone()));
+    let best = cells(&report.best, format!("best: {}", report.best.policy));
+    let headings =
+        ["POLICY", "TIME", "PRICE", "TIME/BEST", "PRICE/BEST", "CHANGES", "SETTLED", "WAITED", "WORKER-HOURS"];
+    output::table(headings, &rows.chain([best]).collect::<Vec<_>>())?;
+    if report.best.jobs.len() > 1 {
+        output::line("")?;
+        let rows: Vec<_> = report.policies.iter().flat_map(|row| row.jobs.iter().map(|job| of_job(row, job))).collect();
+        output::table(["POLICY", "JOB", "TIME", "WORKERS", "CHANGES", "SETTLED", "WAITED"], &rows)?;
+    }
+    Ok(())
+}
+
+fn of_job(row: &Row, job: &JobOutcome) -> [String; 7] {
+    [
+        row.policy.clone(),
+        job.name.clone(),
+        clock(job.took_s),
+        job.changes.last().map_or(0, |change| change.workers).to_string(),
+        job.changes.len().saturating_sub(1).to_string(),
+        format!("{:.0} s", job.settled_s),
+        format!("{:.1} %", 100.0 * job.waited_s / job.took_s),
+    ]
+}
+
+/// Hours, minutes and seconds.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    format!("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+}

@@ -1,0 +1,179 @@
+//! Which jobs: from the command line, from a file of jobs, or from the figures of a job that ran.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use forebay_core::{Error, Result};
+use forebay_policy::scaling::forebay::SATURATED;
+use forebay_policy::simulate::Job;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::arguments::{Imagined, Sim, time};
+
+/// Bytes of a file.
+const FILE_MAX: u64 = 16 << 20;
+/// What figures are off by, unless it is said.
+const NOISE: f64 = 0.02;
+
+/// Returns the jobs, and the threads of a worker.
+pub(super) fn jobs(arguments: &Sim) -> Result<(Vec<Job>, u32)> {
+    if let Some(path) = &arguments.jobs {
+        let file: JobsFile = read(path)?;
+        return Ok((file.jobs.into_iter().map(Entry::job).collect(), arguments.threads));
+    }
+    let of = &arguments.job;
+    if let Some(path) = &arguments.profile {
+        let figures = profiled(path)?;
+        let batch = (1.0 / figures.demand, figures.compute);
+        let job = Job { efficiency: of.efficiency.unwrap_or(figures.efficiency()), ..imagined(of, batch)? };
+        return Ok((vec![job], figures.threads()));
+    }
+    let (Some(step), Some(cost)) = (of.step, of.batch_cost) else {
+        return Err(Error::invalid("no job").hint("give --step and --batch-cost, or --job, or --profile"));
+    };
+    Ok((vec![imagined(of, (step, cost))?], arguments.threads))
+}
+
+/// `step` and `cost` are seconds of the trainer and of one thread, for a batch.
+fn imagined(of: &Imagined, (step, cost): (f64, f64)) -> Result<Job> {
+    let batches = of.batches.ok_or_else(|| Error::invalid("how many batches?").hint("give --batches"))?;
+    let plain = Job::new("job", step, cost, batches);
+    Ok(Job {
+        then: of.then.clone(),
+        ahead: of.ahead.unwrap_or(plain.ahead),
+        noise: of.noise.unwrap_or(NOISE),
+        efficiency: of.efficiency.unwrap_or(plain.efficiency),
+        shared_limit: of.shared_limit,
+        ..plain
+    })
+}
+
+/// What `--job` names.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobsFile {
+    jobs: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    step: Seconds,
+    #[serde(default)]
+    then: Vec<Then>,
+    batch_cost: Seconds,
+    batches: u64,
+    ahead: Option<u32>,
+    noise: Option<f64>,
+    efficiency: Option<f64>,
+    shared_limit: Option<f64>,
+    weight: Option<f64>,
+    begins: Option<Seconds>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Then {
+    at: Seconds,
+    step: Seconds,
+}
+
+/// Written as on the command line.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Seconds(f64);
+
+impl TryFrom<String> for Seconds {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        time(&text).map(Self)
+    }
+}
+
+impl Entry {
+    fn job(self) -> Job {
+        let plain = Job::new(self.name, self.step.0, self.batch_cost.0, self.batches);
+        Job {
+            then: self.then.iter().map(|then| (then.at.0, then.step.0)).collect(),
+            ahead: self.ahead.unwrap_or(plain.ahead),
+            noise: self.noise.unwrap_or(NOISE),
+            efficiency: self.efficiency.unwrap_or(plain.efficiency),
+            shared_limit: self.shared_limit,
+            weight: self.weight.unwrap_or(plain.weight),
+            begins: self.begins.map_or(plain.begins, |begins| begins.0),
+            ..plain
+        }
+    }
+}
+
+/// A job as `forebay jobs show NAME --json` has it; what is not needed is passed over.
+#[derive(Deserialize)]
+struct Shown {
+    decisions: Vec<Decision>,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    figures: Decided,
+}
+
+#[derive(Deserialize)]
+struct Decided {
+    figures: Option<Figures>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct Figures {
+    workers: u32,
+    demand: f64,
+    supply: f64,
+    compute: f64,
+    waited: f64,
+    delivered: f64,
+}
+
+impl Figures {
+    fn threads(&self) -> u32 {
+        (self.supply * self.compute).round() as u32
+    }
+
+    /// What was delivered says what of the workers' time reached the trainer, where they could not keep up.
+    fn efficiency(&self) -> f64 {
+        let made = f64::from(self.workers) * self.supply;
+        if self.waited > SATURATED && made > 0.0 { (self.delivered / made).min(1.0) } else { 1.0 }
+    }
+}
+
+fn profiled(path: &Path) -> Result<Figures> {
+    let shown: Vec<Shown> = read(path)?;
+    let told = |message: String, hint: &str| Err(Error::invalid(message).with("file", path.display()).hint(hint));
+    let [job] = shown.as_slice() else {
+        return told(
+            format!("it has {} jobs", shown.len()),
+            "give what `forebay jobs show NAME --json` prints of one job",
+        );
+    };
+    let Some(figures) = job.decisions.iter().rev().find_map(|decision| decision.figures.figures) else {
+        return told("no decision has figures".to_owned(), "ask again once the job has run for a while");
+    };
+    if figures.demand > 0.0 && figures.threads() > 0 {
+        return Ok(figures);
+    }
+    told("its figures contradict each other".to_owned(), "ask again once the job has run for a while")
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let place = |e: Error| e.with("file", path.display());
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(|e| place(e.into()))?.take(FILE_MAX + 1);
+    file.read_to_string(&mut text).map_err(|e| place(e.into()))?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(place(Error::invalid(format!("it is larger than {FILE_MAX} bytes"))));
+    }
+    let wrong = |e: serde_json::Error| place(Error::invalid(e.to_string()).hint("see `forebay sim --help`"));
+    serde_json::from_str(&text).map_err(wrong)
+}
