@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use forebay_policy::scaling::{Decision, Figures, Reason};
 use serde_json::{Value, json};
 
 const JOB: [&str; 6] = ["--step", "50ms", "--batch-cost", "230ms", "--batches", "100000"];
@@ -51,11 +52,11 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("figures.json");
-    let figures =
-        json!({"workers": 5, "demand": 20.0, "supply": 1.0 / 0.23, "compute": 0.23, "waited": 0.0, "delivered": 20.0});
+    let figures = Figures { workers: 5, demand: 20.0, supply: 1.0 / 0.23, compute: 0.23, waited: 0.0, delivered: 20.0 };
+    let decided = |figures| Decision { workers: 5, local: 0, reason: Reason::Enough { at_most: 0.02 }, figures };
     let decision =
-        |figures: Value| json!({"before": 1, "figures": {"workers": 5, "rule": "enough", "figures": figures}});
-    let shown = json!([{"name": "resnet50", "decisions": [decision(figures), decision(Value::Null)]}]);
+        |figures| json!({"ago_s": 1.0, "before": 1, "workers": 5, "reason": "", "figures": decided(figures)});
+    let shown = json!([{"name": "resnet50", "decisions": [decision(Some(figures)), decision(None)]}]);
     std::fs::write(&path, shown.to_string()).expect("written");
     let profile = ["--profile", path.to_str().expect("a path"), "--batches", "100000"];
     let more = ["--policy", "forebay", "--json"];
