@@ -25,14 +25,17 @@ def s3_server() -> Iterator[Server]:
     """Starts a server, and ends it."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+        said = iter(server.stderr)
+        # What it says of each request must not fill the pipe.
+        drain = threading.Thread(target=lambda: [None for _ in said], daemon=True)
         try:
-            said = iter(server.stderr)
             address = next(found[1] for line in said if (found := re.search(r"Running on (http://[0-9.:]+)", line)))
-            # What it says of each request must not fill the pipe.
-            threading.Thread(target=lambda: [None for _ in said], daemon=True).start()
+            drain.start()
             yield Server(address, server)
         finally:
             server.kill()
+            if drain.ident:
+                drain.join()
 
 
 def put(server: str, key: str, body: bytes = b"") -> None:
