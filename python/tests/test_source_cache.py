@@ -67,9 +67,9 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 SOURCES = {
     "files": (lambda at: fb.from_files(f"{at}/*/*.bin").drop("path").shuffle(), "*/*.bin"),
     "lines": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(), "lines/*"),
-    "tar": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(), "shards/*"),
-    "tar, as it lies": (lambda at: fb.from_tar(f"{at}/shards/*.tar"), "shards/*"),
-    "parquet": (lambda at: fb.from_parquet(f"{at}/parquet/*.parquet").shuffle(), "parquet/*"),
+    "tar": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(), "shards/*.tar"),
+    "tar, as it lies": (lambda at: fb.from_tar(f"{at}/shards/*.tar"), "shards/*.tar"),
+    "parquet": (lambda at: fb.from_parquet(f"{at}/parquet/*.parquet").shuffle(), "parquet/*.parquet"),
 }
 
 

@@ -6,8 +6,9 @@
 //!  65536           pages
 //! ```
 //!
-//! A change of this, or of how long a page is, is another magic word. Numbers are little-endian. A page is there once its slot is, which is written last; so whoever looks at the table later
-//! finds what came since, while the file is still added to. One that is complete is cut to its length: shorter than it was made.
+//! A change of this, or of how long a page is, is another magic word. Numbers are little-endian. A page is there once its slot is,
+//! which is written last; so whoever looks at the table later finds what came since, while the file is still added to. One that
+//! is complete is cut to its length: shorter than it was made.
 //!
 //! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than a page may have; a page that is read
 //! has the bytes, the place and the file that it was written with, or it is not read.

@@ -129,10 +129,6 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
 
 /// Brings remote files here.
 fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
-    if !cache.keeps_sources() {
-        return Err(Error::invalid("bytes of remote files are kept in a folder on this machine, and none is named")
-            .hint("name one: --cache FOLDER, and leave --cache-source on"));
-    }
     // Where the folder cannot be used, there is nothing to bring them to.
     let told = std::cell::RefCell::new(None);
     let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
