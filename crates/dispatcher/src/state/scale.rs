@@ -94,9 +94,8 @@ impl State {
         let crews = self.crews();
         let claims: Vec<_> = self.jobs.values().filter(|j| is_read(j)).map(|job| claim(job, &crews)).collect();
         let workers = crews.values().map(|crew| crew.workers).sum();
-        let wanted: u64 = claims.iter().map(|claim| u64::from(claim.wanted)).sum();
-        let is_short = wanted > u64::from(workers);
-        let shares = if is_short { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
+        // What is there for all is no job's own: with all of it, none would ever see that it has what it wanted.
+        let shares = if claims.len() > 1 { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
         let (spent, most) = (self.spent_us, self.scaling.workers_max);
         let mut shares = shares.into_iter();
         for job in self.jobs.values_mut() {

@@ -93,3 +93,34 @@ fn the_most_holds_for_all_jobs_together_and_decisions_are_bounded() {
     let jobs = world.state.list_jobs(world.now, None, "");
     assert!(jobs.iter().all(|job| job.decisions.len() <= 1), "the same again is not kept");
 }
+
+#[test]
+fn jobs_that_share_workers_see_that_they_have_what_they_want() {
+    let mut world = World::new();
+    (0..2).for_each(|i| world.hello(i));
+    let readers = [ENDLESS, 4];
+    readers.iter().for_each(|&r| world.attach(r, 0, 3));
+    // Each takes 10 batches/s and waits for none; a worker makes 12.
+    for _ in 0..60 {
+        for _ in 0..10 {
+            world.now = world.now + Duration::from_millis(50);
+            world.input(Input::Tick);
+        }
+        for (worker, reader) in readers.into_iter().enumerate() {
+            let session = world.workers[worker].session.expect("connected");
+            let spent = vec![Spent { job: world.readers[reader].key.0, compute_us: 400_000, rows: 5 }];
+            let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
+            world.input(Input::WorkerHeartbeat { session, said });
+            let session = world.readers[reader].session.expect("connected");
+            let said = ConsumerHeartbeat { batch_wait_ms: 0, step_ms: 500, batches: 5, rows: 5, ahead: 3 };
+            world.input(Input::ConsumerHeartbeat { session, said });
+        }
+    }
+    assert_eq!(world.state.wanted(world.now).wanted, 2, "one each");
+    let jobs = world.state.list_jobs(world.now, None, "");
+    let read = jobs.iter().filter(|job| job.workers > 0);
+    let last = read.map(|job| &job.decisions.last().expect("decided").json);
+    let rules: Vec<String> =
+        last.map(|json| serde_json::from_str::<serde_json::Value>(json).expect("JSON")["rule"].to_string()).collect();
+    assert_eq!(rules, ["\"enough\"", "\"enough\""]);
+}
