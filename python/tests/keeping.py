@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import forebay as fb
 import numpy as np
@@ -118,3 +120,11 @@ def plain(log: Path, count: int = 1, of: str = "heavy") -> str:
 
 def blocks(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.arrow"))
+
+
+def said(*arguments: object) -> Any:
+    """What `forebay cache` prints as JSON."""
+    command = [sys.executable, "-m", "forebay", "cache", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

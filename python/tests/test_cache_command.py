@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from keeping import ROWS, blocks, calls, epochs
+from keeping import ROWS, blocks, calls, epochs, said
 from test_cli import forebay
 
 
@@ -18,13 +18,6 @@ def kept(tmp_path: Path) -> Path:
     """A folder with the rows of one pipeline."""
     epochs(tmp_path / "log", FOREBAY_CACHE=str(tmp_path / "kept"))
     return tmp_path / "kept"
-
-
-def said(*arguments: object) -> object:
-    """What a command prints as JSON."""
-    done = forebay("cache", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_what_is_kept_is_listed_and_counted(kept):

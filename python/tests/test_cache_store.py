@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from buckets import credentials, put, s3_server
 from faulty import FAULTS, FaultProxy, _status
-from keeping import DEAR_ROWS, calls, dear, epochs, plain, run, stream
+from keeping import DEAR_ROWS, calls, dear, epochs, plain, run, said, stream
 from pipelines import fingerprint, name
 from test_cli import forebay
 
@@ -241,13 +241,6 @@ def kept(store, tmp_path) -> Iterator[str]:
     """A store with the samples of one pipeline."""
     epochs(tmp_path / "log", 1, "dear", FOREBAY_CACHE=store)
     return store
-
-
-def said(*arguments: object) -> object:
-    """What a command prints as JSON."""
-    done = forebay("cache", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_the_command_lists_verifies_and_evicts_what_is_in_a_store(kept):

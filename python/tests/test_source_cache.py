@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from buckets import put
 from faulty import FAULTS, FaultProxy, none
+from keeping import said
 from pipelines import name
 from test_cli import forebay
 
@@ -280,12 +281,6 @@ def test_a_full_disk_is_said_and_fails_nothing(proxy, bucket, folder, tmp_path):
 
 
 # The command.
-
-
-def said(*arguments: object) -> dict | list:
-    done = forebay("cache", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_files_are_brought_listed_verified_and_evicted(proxy, bucket, folder, tmp_path):

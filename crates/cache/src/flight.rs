@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use crate::index::Number;
-use crate::lock::lock;
+use crate::lock::{lock, wait_for};
 use crate::table::Table;
 
 /// What came of a flight.
@@ -59,14 +59,6 @@ impl Flight {
 
     /// Waits until it has landed; nothing when it has not by then.
     pub(crate) fn wait(&self, until: Instant) -> Option<std::sync::Arc<Landed>> {
-        let mut landed = lock(&self.landed);
-        loop {
-            if let Some(landed) = &*landed {
-                return Some(landed.clone());
-            }
-            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            let woken = self.changed.wait_timeout(landed, left);
-            landed = woken.map_or_else(|e| e.into_inner().0, |(landed, _)| landed);
-        }
+        wait_for(&self.landed, &self.changed, until)
     }
 }

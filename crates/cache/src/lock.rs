@@ -1,6 +1,6 @@
 //! Locks that outlive a panic: what they guard is plain data, consistent between statements. And when waiting ends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -13,6 +13,18 @@ pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until something is there, `until` at most; whoever puts it tells `changed`.
+pub(crate) fn wait_for<T: Clone>(there: &Mutex<Option<T>>, changed: &Condvar, until: Instant) -> Option<T> {
+    let mut there = lock(there);
+    loop {
+        if let Some(there) = &*there {
+            return Some(there.clone());
+        }
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        there = changed.wait_timeout(there, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
 }
 
 /// As long as anybody waits.

@@ -103,7 +103,8 @@ impl Executable {
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let cut = stages.cut()?;
-        Self::without_source(stages, plan, cut.schema, &cut.reader, environment)
+        let way = Way::behind(&cut.reader, &cut.schema, &plan, environment)?;
+        Self::without_source(stages, plan, cut.schema, way, environment.clone())
     }
 
     /// Prepares only the row ops, without the source: for rows that are at hand.
@@ -113,32 +114,18 @@ impl Executable {
     pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let input = Arc::new(stages.graph.source().schema()?);
         let environment = Environment { keeping: None, ..environment.clone() };
-        let schema = stages.split_schema()?;
         let way = Way::new(&stages, &stages.split, &input, &plan, &environment)?;
-        Ok(Arc::new(Self {
-            stages,
-            plan,
-            index: None,
-            rows: None,
-            near: None,
-            way,
-            auto: None,
-            input,
-            schema,
-            environment,
-        }))
+        Self::without_source(stages, plan, input, way, environment)
     }
 
     fn without_source(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         input: Arc<Schema>,
-        works: &[Work],
-        environment: &Environment,
+        way: Way,
+        environment: Environment,
     ) -> Result<Arc<Self>> {
         let schema = stages.split_schema()?;
-        let way = Way::behind(works, &input, &plan, environment)?;
-        let environment = environment.clone();
         Ok(Arc::new(Self {
             stages,
             plan,

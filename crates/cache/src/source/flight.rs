@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use forebay_core::Error;
 
-use crate::lock::lock;
+use crate::lock::{lock, wait_for};
 
 /// What came of a flight.
 #[derive(Debug, Clone)]
@@ -38,14 +38,6 @@ impl Flight {
 
     /// Waits for it; nothing when it has not landed by then.
     pub(super) fn wait(&self, until: Instant) -> Option<Landed> {
-        let mut landed = lock(&self.landed);
-        loop {
-            if let Some(landed) = &*landed {
-                return Some(landed.clone());
-            }
-            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            let woken = self.changed.wait_timeout(landed, left);
-            landed = woken.map_or_else(|e| e.into_inner().0, |(landed, _)| landed);
-        }
+        wait_for(&self.landed, &self.changed, until)
     }
 }

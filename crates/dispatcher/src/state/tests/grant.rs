@@ -1,0 +1,69 @@
+//! Who gets what: by weight, and not from workers that a reader cannot reach.
+
+use super::*;
+
+#[test]
+fn a_worker_that_a_reader_cannot_reach_is_left_out_for_longer_and_longer() {
+    let mut world = World::new();
+    (0..2).for_each(|i| world.hello(i));
+    let endless = 2;
+    world.attach(endless, 0, 4);
+    let key = world.readers[endless].key;
+    let held = |world: &World| {
+        let leases = world.state.consumer(key).expect("the reader's").leases();
+        leases.iter().filter(|(_, h)| h.worker == WorkerId(1)).map(|(p, h)| (*p, h.token)).collect::<Vec<_>>()
+    };
+    let go_on = |world: &mut World| {
+        for session in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+            world.input(Input::Want { session, splits: 4 });
+        }
+        world.flush();
+        world.consume(endless);
+    };
+    for pause in [2, 4, 8].map(Duration::from_secs) {
+        go_on(&mut world);
+        let session = world.readers[endless].session.expect("attached");
+        // Its splits are told one by one: that is one failure, not three.
+        for (position, token) in held(&world) {
+            let error = Error::unavailable("silent").with(UNREACHED, "worker-0:1");
+            world.input(Input::Unreachable { session, position, token, error });
+        }
+        go_on(&mut world);
+        world.pass(pause - Duration::from_millis(50), None);
+        go_on(&mut world);
+        assert_eq!(held(&world), [], "after {pause:?}");
+        world.pass(Duration::from_millis(50), None);
+        go_on(&mut world);
+        assert!(!held(&world).is_empty(), "after {pause:?}");
+    }
+    let session = world.workers[1].session.take().expect("open");
+    world.input(Input::WorkerGone { session });
+    let session = world.readers[endless].session.expect("attached");
+    for (position, token) in held(&world) {
+        let error = Error::unavailable("silent").with(UNREACHED, "worker-0:1");
+        world.input(Input::Unreachable { session, position, token, error });
+    }
+    world.pass(Duration::from_millis(500), None);
+    go_on(&mut world);
+    assert!(!held(&world).is_empty(), "there is no other");
+}
+
+#[test]
+fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
+    let mut world = World::new();
+    // Another pipeline, so that they share no work.
+    let (name, graph) = ("heavy".to_owned(), "another".to_owned());
+    world.create(JobRecord { name, graph, weight: 3, ..record(TWIN_OF) });
+    world.hello(0);
+    world.attach(ENDLESS, 0, 100);
+    world.attach(TWIN, 0, 100);
+    let session = world.workers[0].session.expect("connected");
+    let leases = |world: &World, reader: usize| {
+        world.state.consumer(world.readers[reader].key).expect("a reader's").leases().len()
+    };
+    for splits in [4, 8, 20] {
+        world.input(Input::Want { session, splits });
+        assert_eq!(leases(&world, TWIN), 3 * leases(&world, ENDLESS));
+    }
+    assert_eq!(leases(&world, ENDLESS), 8);
+}
