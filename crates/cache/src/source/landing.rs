@@ -69,10 +69,12 @@ impl Landing {
         for Expected { key, len, flight, claim } in std::mem::take(&mut self.pages) {
             let page = bytes.slice(at..at + len);
             at += len;
-            flight.land(Landed::Page(page.clone()));
-            let arrived = Arrived { cell: self.cell.clone(), key, bytes: page, claim };
+            let arrived = Arrived { cell: self.cell.clone(), key, bytes: page.clone(), claim };
             let sources = self.shared.sources();
-            if sources.queue.push(arrived, len as u64).is_err() {
+            // First to the writer: whoever has the page and then flushes finds it written, and its claim let go.
+            let is_kept = sources.queue.push(arrived, len as u64).is_ok();
+            flight.land(Landed::Page(page));
+            if !is_kept {
                 sources.landed(&key);
                 add(&self.cell.counters.not_kept, 1);
             }
