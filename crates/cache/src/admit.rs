@@ -55,8 +55,7 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
     (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept, memory), bytes, to_disk, to_store })
 }
 
-/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from the store, which are far
-/// away, also where they are worth more than what has it.
+/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from elsewhere, also where they are worth more than what has it.
 pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)], level: Level) {
     let rows: Vec<(Number, u32)> = {
         let index = read(&cell.index);
@@ -70,7 +69,7 @@ pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[
     }
     let reserved = match level {
         Level::Disk => shared.reserve_free(bytes),
-        Level::Store => {
+        Level::Peers | Level::Store => {
             let granted = shared.reserve(cell, bytes);
             if granted < bytes {
                 shared.give_back(granted);

@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_core::Result;
+use forebay_core::{Result, Stopwatch};
 use forebay_data::Schema;
 
 use crate::disk::run;
+use crate::lent::Lent;
 use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
 use crate::source::{self, Source};
-use crate::store::{Shared as SharedStore, keep};
+use crate::store::{Shared as SharedStore, Store, StoreTier, keep};
 use crate::{PrefixKey, Stats};
 
 /// How much may be kept, and where.
@@ -58,10 +59,7 @@ impl Cache {
     pub fn open(options: &Options) -> Result<Arc<Self>> {
         let shared = Arc::new(Shared::open(options)?);
         let keeps_sources = options.disk.as_ref().is_some_and(|disk| disk.sources);
-        let start = |name: &str, work: fn(&Shared)| {
-            let shared = shared.clone();
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).map(drop)
-        };
+        let start = |name: &str, work: fn(&Shared)| start(&shared, name, work);
         if shared.disk().is_some() {
             start("forebay-cache", |shared| shared.disk().into_iter().for_each(|tier| run(shared, tier)))?;
         }
@@ -75,6 +73,26 @@ impl Cache {
         Ok(Arc::new(Self { shared, keeps_sources }))
     }
 
+    /// From now on rows that are not here are looked for at peers, before they are in the store: `peers` lists and reads what they
+    /// have, with the names of a store's objects, and is not written to. `watch` as for a [`SharedStore`]. Only the first who calls is heeded.
+    ///
+    /// # Errors
+    /// What the system says when there is no thread left.
+    pub fn meet(&self, peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Result<()> {
+        if self.shared.peers().set(StoreTier::of_peers(peers, watch)).is_err() {
+            return Ok(());
+        }
+        start(&self.shared, "forebay-peers", |shared| {
+            shared.peers().get().into_iter().for_each(|tier| keep(shared, tier));
+        })
+    }
+
+    /// Returns what a peer is given: see [`Lent`]. Nothing without a folder.
+    pub fn lent(&self) -> Option<Lent> {
+        self.shared.disk()?;
+        Some(Lent::new(self.shared.clone()))
+    }
+
     /// Returns remote files that are read through the folder; nothing where there is none, or it keeps no bytes of remote
     /// files. `what` says where they are, for people: `s3://bucket/train/`. `bytes` is how much there is, 0 where that is
     /// not known.
@@ -83,12 +101,10 @@ impl Cache {
     }
 
     /// Returns the rows of a prefix. `rows` is how many its source has; `what` is for people: "decode_image of /data/train".
-    /// Where there is a store, waits a few seconds at most until it is known what that has.
+    /// Where there are peers, or a store, waits a few seconds at most until it is known what they have.
     pub fn prefix(&self, key: PrefixKey, schema: &Arc<Schema>, rows: u64, what: &str) -> Arc<Prefix> {
         let (cell, in_use) = self.shared.cell(key, schema, rows, what);
-        if let Some(store) = self.shared.store() {
-            store.open(&cell);
-        }
+        self.shared.elsewhere().for_each(|tier| tier.open(&cell));
         Arc::new(Prefix::new(self.shared.clone(), cell, in_use))
     }
 
@@ -117,6 +133,11 @@ impl Cache {
     }
 }
 
+fn start(shared: &Arc<Shared>, name: &str, work: fn(&Shared)) -> Result<()> {
+    let shared = shared.clone();
+    Ok(std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).map(drop)?)
+}
+
 impl Drop for Cache {
     fn drop(&mut self) {
         let until = deadline(CLOSE_WAIT);
@@ -125,6 +146,6 @@ impl Drop for Cache {
             self.shared.sources().queue.close(left());
         }
         self.shared.disk().into_iter().for_each(|tier| tier.queue.close(left()));
-        self.shared.store().into_iter().for_each(|store| store.close(until));
+        self.shared.elsewhere().for_each(|tier| tier.close(until));
     }
 }

@@ -1,4 +1,5 @@
-//! Where the rows of one prefix are: in memory, on disk, in the store, with somebody who computes them now, or filtered out.
+//! Where the rows of one prefix are: in memory, on disk, on the disks of peers, in the store, with somebody who computes them now,
+//! or filtered out.
 //!
 //! Rows are looked up by number: that of their file, which is given when the file is first seen, and the row in it.
 //! Invariants: an entry names only blocks that the index has; a row is with at most one [`Flight`].
@@ -16,9 +17,9 @@ use crate::space::LastHit;
 use crate::table::Table;
 use crate::{FileKey, RowKey};
 
-/// What a row costs in memory besides its bytes: its entry (32 bytes, in a hash table that is half full when it has just
+/// What a row costs in memory besides its bytes: its entry (40 bytes, in a hash table that is half full when it has just
 /// grown) and its number in its block.
-pub(crate) const ROW_BYTES: u64 = 80;
+pub(crate) const ROW_BYTES: u64 = 96;
 /// What a file costs in memory.
 pub(crate) const FILE_BYTES: u64 = 64;
 
@@ -45,24 +46,30 @@ impl Spot {
     }
 }
 
-/// A tier of blocks, below memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A tier of blocks, below memory; the nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// The local disk.
     Disk,
+    /// The disks of other workers.
+    Peers,
     /// The store that machines share.
     Store,
+}
+
+impl Level {
+    pub(crate) const ALL: [Self; 3] = [Self::Disk, Self::Peers, Self::Store];
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     memory: Spot,
     /// By level.
-    below: [Spot; 2],
+    below: [Spot; Level::ALL.len()],
 }
 
 impl Entry {
-    const NOWHERE: Self = Self { memory: Spot::NOWHERE, below: [Spot::NOWHERE; 2] };
+    const NOWHERE: Self = Self { memory: Spot::NOWHERE, below: [Spot::NOWHERE; Level::ALL.len()] };
 
     fn is_nowhere(&self) -> bool {
         self.memory == Spot::NOWHERE && self.below == Self::NOWHERE.below
@@ -97,7 +104,7 @@ pub(crate) struct Index {
     pub(crate) flying: HashMap<Number, Arc<Flight>, BuildHasherDefault<Mixed>>,
     segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
     /// By level.
-    blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; 2],
+    blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; Level::ALL.len()],
     next: u32,
     without: u64,
 }
@@ -131,16 +138,16 @@ impl Numbering {
 }
 
 impl Index {
-    /// Says where a row is: in memory first, then on disk.
+    /// Says where a row is: the nearest place.
     pub(crate) fn whereabouts(&self, number: Number) -> Whereabouts {
         match self.rows.get(&number) {
             None => Whereabouts::Missing,
             Some(entry) if entry.memory.is_in_block() => Whereabouts::Memory(entry.memory),
             Some(entry) if entry.memory == Spot::WITHOUT => Whereabouts::Without,
-            Some(entry) => match entry.below {
-                [disk, _] if disk.is_in_block() => Whereabouts::Below(Level::Disk, disk),
-                [_, store] => Whereabouts::Below(Level::Store, store),
-            },
+            Some(entry) => {
+                let below = Level::ALL.into_iter().zip(entry.below).find(|(_, spot)| spot.is_in_block());
+                below.map_or(Whereabouts::Missing, |(level, spot)| Whereabouts::Below(level, spot))
+            }
         }
     }
 

@@ -24,6 +24,9 @@
 //!
 //! Whether and when a row is found changes only when it comes, never what it is.
 //!
+//! Processes on other machines that keep rows on a disk, too, are peers: each reads the others' blocks as it would a store's
+//! ([`Cache::meet`]), and shows its own ([`Lent`]).
+//!
 //! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
 
 mod admit;
@@ -35,6 +38,7 @@ mod flight;
 mod found;
 mod index;
 mod key;
+mod lent;
 mod lock;
 mod prefix;
 mod shared;
@@ -51,6 +55,7 @@ pub use claim::{Claim, Computed, Pending};
 pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
 pub use key::{FileKey, PrefixKey, RowKey};
+pub use lent::{Lent, PART_BYTES_MAX};
 pub use prefix::{Look, Prefix};
 pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
 pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};

@@ -114,14 +114,13 @@ impl Prefix {
     /// Finds rows where they are; returns those that are nowhere, ascending.
     fn find(&self, answer: &mut Answer, rows: Vec<(u32, Number)>, memory: &Memory) -> Vec<(u32, Number)> {
         let (mut hits, mut without, mut missing) = (0, Vec::new(), Vec::new());
-        let [mut on_disk, mut in_store] = [Level::Disk, Level::Store].map(Stored::new);
+        let mut below = Level::ALL.map(Stored::new);
         {
             let index = read(&self.cell.index);
             for (row, number) in rows {
                 match index.whereabouts(number) {
                     Whereabouts::Memory(spot) if answer.take(row, spot, &index) => hits += 1,
-                    Whereabouts::Below(Level::Disk, spot) if on_disk.want(row, number, spot, &index) => {}
-                    Whereabouts::Below(Level::Store, spot) if in_store.want(row, number, spot, &index) => {}
+                    Whereabouts::Below(level, spot) if below[level as usize].want(row, number, spot, &index) => {}
                     Whereabouts::Without => without.push(row),
                     _ => missing.push((row, number)),
                 }
@@ -131,22 +130,22 @@ impl Prefix {
         add(&counters.memory_hits, hits);
         add(&counters.without_hits, without.len());
         answer.found.add_without(&without);
-        if !on_disk.is_empty() {
-            let (found, unread) = on_disk.read(&self.shared, &self.cell, answer, memory);
-            add(&counters.disk_hits, found);
-            add(&counters.unreadable, unread.len());
+        for level in Level::ALL {
+            let stored = std::mem::replace(&mut below[level as usize], Stored::new(level));
+            if stored.is_empty() {
+                continue;
+            }
+            let (found, unread) = stored.read(&self.shared, &self.cell, answer, memory);
+            add(counters.hits(level), found);
             let index = read(&self.cell.index);
             for (row, number) in unread {
                 match index.whereabouts(number) {
-                    Whereabouts::Below(Level::Store, spot) if in_store.want(row, number, spot, &index) => {}
+                    // It is further away, too.
+                    Whereabouts::Below(next, spot)
+                        if next > level && below[next as usize].want(row, number, spot, &index) => {}
                     _ => missing.push((row, number)),
                 }
             }
-        }
-        if !in_store.is_empty() {
-            let (found, unread) = in_store.read(&self.shared, &self.cell, answer, memory);
-            add(&counters.store_hits, found);
-            missing.extend(unread);
         }
         missing.sort_unstable();
         missing
@@ -190,8 +189,8 @@ impl Prefix {
         let missed = claim.rows().len() + left.len();
         add(&self.cell.counters.misses, missed);
         add(&self.cell.counters.memory_refused, left.len());
-        if let Some(store) = self.shared.store().filter(|_| missed > 0) {
-            store.missed(&self.cell);
+        if missed > 0 {
+            self.shared.elsewhere().for_each(|tier| tier.missed(&self.cell));
         }
         (claim, left)
     }

@@ -1,4 +1,4 @@
-//! What the prefixes of a cache have in common: quotas, how each was used, the disk and the store.
+//! What the prefixes of a cache have in common: quotas, how each was used, the disk, peers and the store.
 //!
 //! Locks: `beginning` before all; `memory`, then `uses`; `cells`, then an index; the disk's accounts, then `uses`; looking around
 //! for pages, then the disk's accounts; and else the index of a prefix alone, never with another's. None is held while the
@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use forebay_core::Result;
 use forebay_data::{Memory, Schema};
@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     disk: Option<Tier>,
     sources: Sources,
     store: Option<StoreTier>,
+    peers: OnceLock<StoreTier>,
 }
 
 /// A block whose head was read.
@@ -93,6 +94,7 @@ impl Shared {
             disk: options.disk.as_ref().map(Tier::open).transpose()?,
             sources: Sources::default(),
             store: options.store.as_ref().map(StoreTier::new),
+            peers: OnceLock::new(),
         })
     }
 
@@ -106,6 +108,24 @@ impl Shared {
 
     pub(crate) fn store(&self) -> Option<&StoreTier> {
         self.store.as_ref()
+    }
+
+    pub(crate) fn peers(&self) -> &OnceLock<StoreTier> {
+        &self.peers
+    }
+
+    /// Returns what is asked for the blocks of a level; nobody is for those on the local disk.
+    pub(crate) fn tier(&self, level: Level) -> Option<&StoreTier> {
+        match level {
+            Level::Disk => None,
+            Level::Peers => self.peers.get(),
+            Level::Store => self.store.as_ref(),
+        }
+    }
+
+    /// Returns all who are asked for blocks, the nearest first.
+    pub(crate) fn elsewhere(&self) -> impl Iterator<Item = &StoreTier> {
+        Level::ALL.into_iter().filter_map(|level| self.tier(level))
     }
 
     pub(crate) fn passing(&self) -> &Memory {
@@ -175,11 +195,11 @@ impl Shared {
     fn leave_unused(&self) {
         let cells: Vec<Arc<Cell>> = lock(&self.cells).values().cloned().collect();
         for cell in cells.iter().filter(|cell| lock(&cell.users).strong_count() == 0) {
-            for level in [Level::Disk, Level::Store] {
+            for level in Level::ALL {
                 let blocks: Vec<u32> = read(&cell.index).blocks(level).map(|(id, _)| id).collect();
                 blocks.iter().for_each(|&id| _ = self.forget_block(level, cell, id));
             }
-            self.store.iter().for_each(|store| store.leave(cell.key));
+            self.elsewhere().for_each(|tier| tier.leave(cell.key));
         }
         drop(cells);
         lock(&self.cells).retain(|_, cell| {
@@ -419,6 +439,7 @@ impl Cell {
             memory_rows: index.segments().map(|s| s.table.rows() as u64).sum(),
             memory_bytes: index.segments().map(|s| s.table.bytes() as u64).sum(),
             disk_rows: rows(Level::Disk),
+            peer_rows: rows(Level::Peers),
             store_rows: rows(Level::Store),
             without: index.without(),
             counts: self.counters.counts(),

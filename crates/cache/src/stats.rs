@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::PrefixKey;
+use crate::index::Level;
 
 /// A cache as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct PrefixStats {
     pub memory_bytes: u64,
     /// Rows on disk, as far as they were looked at.
     pub disk_rows: u64,
+    /// Rows on the disks of peers, as far as they were looked at.
+    pub peer_rows: u64,
     /// Rows in the store, as far as they were looked at.
     pub store_rows: u64,
     /// Rows that a filter removed, and are known to be.
@@ -124,6 +127,8 @@ counters! {
     memory_hits,
     /// Rows that were found on disk.
     disk_hits,
+    /// Rows that were found on the disks of peers.
+    peer_hits,
     /// Rows that were found in the store.
     store_hits,
     /// Rows that were known to be removed by a filter.
@@ -145,9 +150,9 @@ counters! {
     store_refused,
     /// Rows whose blocks in the store were removed by others.
     store_evicted,
-    /// Rows that are in the store and were computed all the same: they came too late, or the store was left alone.
-    store_missed,
-    /// Rows that are in the store and were computed all the same, because that costs less.
+    /// Rows that peers or the store have and that were not read there: they came too late, or nobody was asked.
+    late,
+    /// Rows that peers or the store have and that were not read there, because computing them costs less.
     cheaper,
     /// Rows of blocks that were copied from the store to the disk.
     brought,
@@ -171,6 +176,17 @@ counters! {
     corrupt,
     /// Pages that were fetched and not kept: the disk was full, stopped or too slow.
     not_kept,
+}
+
+impl Counters {
+    /// Counts rows that are found on a level.
+    pub(crate) fn hits(&self, level: Level) -> &AtomicU64 {
+        match level {
+            Level::Disk => &self.disk_hits,
+            Level::Peers => &self.peer_hits,
+            Level::Store => &self.store_hits,
+        }
+    }
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {

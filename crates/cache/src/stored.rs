@@ -1,4 +1,4 @@
-//! Rows of one question that are on disk or in the store: read block by block, each into its place, and checked.
+//! Rows of one question that are on disk, with peers or in the store: read block by block, each into its place, and checked.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -88,10 +88,8 @@ impl Stored {
             let wrong = || (!are_right(&table, &block.layout, wants)).then(|| "a row's sum is wrong".to_owned());
             let Some(trouble) = trouble.or_else(|| wrong().map(Trouble::Broken)) else { continue };
             wants.iter().for_each(|want| unread[want.slot] = true);
-            if self.level == Level::Store {
-                let late = matches!(trouble, Trouble::Later(_));
-                add(if late { &cell.counters.store_missed } else { &cell.counters.unreadable }, wants.len());
-            }
+            let late = self.level != Level::Disk && matches!(trouble, Trouble::Later(_));
+            add(if late { &cell.counters.late } else { &cell.counters.unreadable }, wants.len());
             forget(shared, cell, self.level, (*id, block), &trouble);
         }
         let good: Vec<(Number, u32)> =
@@ -109,27 +107,27 @@ impl Stored {
 enum Fetched {
     /// A file of the local disk.
     File,
-    /// What was read from the store.
+    /// What was read elsewhere.
     Pieces(Result<Pieces, Trouble>),
 }
 
 impl Stored {
-    /// Reads what is wanted of blocks in the store, all at once; nothing where computing the rows costs less.
+    /// Reads what is wanted of blocks elsewhere, all at once; nothing where computing the rows costs less.
     fn fetch(&self, shared: &Shared, cell: &Arc<Cell>) -> Option<Vec<Fetched>> {
-        let (Level::Store, Some(store)) = (self.level, shared.store()) else {
+        let Some(tier) = shared.tier(self.level) else {
             return Some(self.blocks.iter().map(|_| Fetched::File).collect());
         };
         let bytes: u64 = self.blocks.iter().map(|(_, block, wants)| bytes_of(&block.layout, wants)).sum();
         let compute = shared.cost(cell).map(|nanos_per_byte| nanos_per_byte * bytes as f64);
-        if !store.is_read() {
-            add(&cell.counters.store_missed, self.rows.len());
+        if !tier.is_read() {
+            add(&cell.counters.late, self.rows.len());
             return None;
         }
-        if !store.pays(bytes, compute) {
+        if !tier.pays(bytes, compute) {
             add(&cell.counters.cheaper, self.rows.len());
             return None;
         }
-        let gap = store.gap();
+        let gap = tier.gap();
         let held =
             |(_, block, wants): &'_ (u32, Arc<Block>, Vec<Want>)| (block.clone(), ranges(&block.layout, wants, gap));
         let held: Vec<_> = self.blocks.iter().map(held).collect();
@@ -137,11 +135,12 @@ impl Stored {
             .iter()
             .map(|(block, ranges)| Held { name: &block.name, len: block.len, ranges: ranges.clone() })
             .collect();
-        let fetched = store.fetch(&held, compute);
-        if shared.disk().is_some() {
+        let fetched = tier.fetch(&held, compute);
+        // Peers are near enough.
+        if self.level == Level::Store && shared.disk().is_some() {
             for (id, block, _) in &self.blocks {
                 let often = block.asked.fetch_add(1, Ordering::Relaxed) + 1 == BRING_AFTER;
-                if often && !store.bring(cell, *id) {
+                if often && !tier.bring(cell, *id) {
                     block.asked.store(0, Ordering::Relaxed);
                 }
             }
@@ -160,11 +159,9 @@ fn forget(shared: &Shared, cell: &Arc<Cell>, level: Level, (id, block): (u32, &B
     if !matches!(trouble, Trouble::Later(_)) {
         shared.forget_block(level, cell, id);
     }
-    match (level, shared.disk(), shared.store()) {
-        (Level::Disk, Some(tier), _) => tier.drop_block(Victim { prefix: cell.key, block: id }, trouble),
-        (Level::Store, _, Some(store)) => {
-            store.drop_block(cell, &block.name, block.len, trouble);
-        }
-        _ => {}
+    match (shared.tier(level), shared.disk()) {
+        (Some(tier), _) => tier.drop_block(cell, &block.name, block.len, trouble),
+        (None, Some(disk)) => disk.drop_block(Victim { prefix: cell.key, block: id }, trouble),
+        (None, None) => {}
     }
 }

@@ -100,7 +100,8 @@ impl Connection {
             return Ok(match head.frame {
                 Frame::Failed => Received::Failed(Error::from_json(&String::from_utf8_lossy(&body))),
                 Frame::Socket => Received::Socket(body),
-                Frame::End | Frame::Chunk | Frame::Computing => Received::End,
+                Frame::End => Received::End,
+                other => return Err(Error::data(format!("a worker answered with a frame of kind {other:?}"))),
             });
         }
         let mut body = memory.take(head.body as usize);

@@ -60,7 +60,7 @@ async fn session(address: &str, worker: u64, phase: Duration, answers: Arc<Atomi
         worker: u128::from(worker + 1).to_be_bytes().to_vec(),
         address: format!("127.0.0.1:{}", 1024 + worker % 60_000),
         threads: 1,
-        held: Vec::new(),
+        ..Hello::default()
     });
     let _ = out.send(message(hello)).await;
     let events = client(attempt(&Remote::new(address)).await?).work(ReceiverStream::new(outbox)).await;

@@ -20,7 +20,7 @@ pub(crate) struct Recovery {
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) indexer: Arc<dyn Indexer>,
-    /// Whether jobs have keys: where there are tokens.
+    /// Whether jobs have keys, and workers for each other: where there are tokens.
     pub(crate) with_keys: bool,
     /// Who decides how many workers jobs get.
     pub(crate) scaling: Scaling,
@@ -39,6 +39,9 @@ impl Recovery {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         state.set_scaling(self.scaling);
+        if self.with_keys {
+            state.set_secret(uuid::Uuid::new_v4().into_bytes());
+        }
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
         let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));

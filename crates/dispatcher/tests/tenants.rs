@@ -45,7 +45,7 @@ fn attach(job: u64) -> ConsumerMessage {
 
 fn hello() -> WorkerMessage {
     let (version, address) = (VERSION.to_owned(), "worker:1".to_owned());
-    let hello = Hello { version, address, worker: vec![1; 16], threads: 1, held: Vec::new() };
+    let hello = Hello { version, address, worker: vec![1; 16], threads: 1, ..Hello::default() };
     WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }
 }
 

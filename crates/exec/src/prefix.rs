@@ -139,22 +139,25 @@ impl Prefix {
     pub(crate) fn describe(&self, keeping: &Keeping) -> Value {
         let stats = keeping.cache.stats();
         let Some(own) = stats.prefixes.iter().find(|prefix| prefix.key == self.key) else { return Value::Null };
-        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, store_rows, without, counts, .. } = own;
+        let PrefixStats { rows, memory_rows, memory_bytes, disk_rows, peer_rows, store_rows, without, counts, .. } =
+            own;
         json!({
             "all": rows,
             "in_memory": memory_rows,
             "memory_bytes": memory_bytes,
             "on_disk": disk_rows,
+            "at_peers": peer_rows,
             "in_store": store_rows,
             "filtered": without,
             "found_in_memory": counts.memory_hits,
             "found_on_disk": counts.disk_hits,
+            "found_at_peers": counts.peer_hits,
             "found_in_store": counts.store_hits,
             "found_filtered": counts.without_hits,
             "shared": counts.shared,
             "computed": counts.misses,
             "computed_cheaper": counts.cheaper,
-            "computed_late": counts.store_missed,
+            "computed_late": counts.late,
             "unreadable": counts.unreadable,
             "not_stored": counts.store_refused,
             "store": stats.store.as_ref().map(of_store),

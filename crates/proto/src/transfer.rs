@@ -1,4 +1,5 @@
-//! How Forebay's own readers fetch chunks from a worker: one connection, one split at a time, no copy but the kernel's.
+//! How Forebay's own readers fetch chunks from a worker, and workers each other's kept blocks: one connection, one question at a
+//! time, no copy but the kernel's.
 //!
 //! A worker's port speaks two things. Whoever begins with [`PREFACE`] (over TLS: names `forebay/1` by ALPN, and then begins so)
 //! is one of ours and goes on as below; anything else is HTTP/2, that is Arrow Flight for everybody else. Ours was made because Flight over gRPC took 2.6 ms of CPU to move a
@@ -6,12 +7,14 @@
 //!
 //! ```text
 //! reader: PREFACE, then requests      length (4 bytes) and JSON of a Request
-//! worker: for each, frames            a head, then what it says; the last is SOCKET, END or FAILED;
+//! worker: for each, frames            a head, then what it says; the last is SOCKET, END, FAILED or BLOCKS, or PART or
+//!                                     FAILED for each part that was asked for;
 //!                                     COMPUTING while there is nothing else to say
 //!
 //! head    kind (1), three lengths: metadata (4), header (4), body (8)
 //! CHUNK   the three parts of a Flight message (metadata is a ChunkHead); then for each column that is apart, its bytes
 //!         and their CRC32C (4)
+//! PART    a body: so many bytes and their CRC32C (4)
 //! ```
 //!
 //! All little endian. A reader that wants no more closes the connection; so does a worker on anything it does not
@@ -26,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::key::JobKey;
 use crate::ticket::Ticket;
 use crate::tls::carried;
 
@@ -33,8 +37,10 @@ use crate::tls::carried;
 pub const PREFACE: [u8; 8] = *b"forebay\x01";
 /// How often a worker that has nothing to send yet says that it lives.
 pub const COMPUTING_EVERY: Duration = Duration::from_millis(500);
-/// A request is a ticket and two numbers.
-const REQUEST_BYTES_MAX: usize = 4 << 10;
+/// A request is a ticket and two numbers, or [`PARTS_MAX`] parts of blocks.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// The most parts that are asked for in one request.
+pub const PARTS_MAX: usize = 200;
 /// Heads of chunks, and Arrow's description of a record batch: of thousands of columns, at most.
 const PART_BYTES_MAX: u32 = 16 << 20;
 /// What is not sent apart: strings, lists, small columns. The same bound as for a message of gRPC.
@@ -49,8 +55,8 @@ const KEEPALIVE_EVERY_S: u64 = 5;
 const KEEPALIVE_PROBES: u32 = 2;
 const UNACKNOWLEDGED_MS_MAX: u32 = 15_000;
 
-/// What a reader asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a reader asks for, or another worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// The name of the socket on which memory is lent (see `local`); an empty name when none is.
     Local,
@@ -61,6 +67,40 @@ pub enum Request {
         /// Who can be lent memory.
         reader: Option<Reader>,
     },
+    /// The blocks that a worker keeps of what a pipeline begins with.
+    Blocks {
+        /// Which beginning, in hexadecimal.
+        prefix: String,
+        /// What workers of this service show each other.
+        key: JobKey,
+    },
+    /// Parts of blocks that a worker keeps.
+    Parts {
+        /// At most [`PARTS_MAX`].
+        parts: Vec<BlockPart>,
+        /// As for [`Request::Blocks`].
+        key: JobKey,
+    },
+}
+
+/// A block that a worker keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// What it is called there.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A part of a [`Block`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockPart {
+    /// The block.
+    pub name: String,
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
 }
 
 /// A reader that has mapped the worker's memory, and its number for a stream.
@@ -117,6 +157,10 @@ pub enum Frame {
     Socket = 3,
     /// There is nothing to send yet: a worker that computes says so every [`COMPUTING_EVERY`].
     Computing = 4,
+    /// The body is the JSON of the [`Block`]s that there are.
+    Blocks = 5,
+    /// The body is a part of a block.
+    Part = 6,
 }
 
 /// What a frame begins with.
@@ -163,6 +207,8 @@ impl FrameHead {
             2 => Frame::Failed,
             3 => Frame::Socket,
             4 => Frame::Computing,
+            5 => Frame::Blocks,
+            6 => Frame::Part,
             other => return Err(Error::data(format!("a worker sent a frame of kind {other}, which does not exist"))),
         };
         let head = Self { frame, metadata: bytes.get_u32_le(), header: bytes.get_u32_le(), body: bytes.get_u64_le() };
@@ -230,7 +276,6 @@ pub fn tune(socket: &TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::JobKey;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
@@ -248,10 +293,22 @@ mod tests {
             key: JobKey::from_bytes(&[7; 16]),
         };
         let reader = Some(Reader { reader: 7, stream: 8 });
-        for request in [Request::Local, Request::Read { ticket, reader }, Request::Read { ticket, reader: None }] {
+        // As long as names get: of a format, a prefix and a block.
+        let name = format!("1/{}/{}.arrow", "0".repeat(64), "a".repeat(32));
+        let parts = vec![BlockPart { name, start: u64::MAX, end: u64::MAX }; PARTS_MAX];
+        let key = ticket.key;
+        for request in [
+            Request::Local,
+            Request::Read { ticket, reader },
+            Request::Read { ticket, reader: None },
+            Request::Blocks { prefix: "0".repeat(64), key },
+            Request::Parts { parts, key },
+        ] {
             assert_eq!(block_on(Request::read(&mut &request.to_bytes()[..])), Ok(Some(request)));
         }
-        for frame in [Frame::Chunk, Frame::End, Frame::Failed, Frame::Socket, Frame::Computing] {
+        for frame in
+            [Frame::Chunk, Frame::End, Frame::Failed, Frame::Socket, Frame::Computing, Frame::Blocks, Frame::Part]
+        {
             let head = FrameHead { frame, metadata: 1, header: 1 << 20, body: 3 };
             assert_eq!(FrameHead::from_bytes(&head.to_bytes()), Ok(head));
         }

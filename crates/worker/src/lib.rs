@@ -12,6 +12,8 @@
 //! reading   a reader's place in a split
 //! lender    lends the memory of chunks to readers on this machine
 //! transfer  serves the chunks to readers of ours
+//! blocks    shows other workers what is kept here
+//! peers     other workers, as a store of what they keep
 //! flight    serves the chunks to any Arrow client
 //! accept    tells the two apart, on one port
 //! cursor    where one reader is, and what follows from what it finds, without I/O
@@ -24,6 +26,7 @@
 
 mod accept;
 mod blobs;
+mod blocks;
 mod columns;
 mod compute;
 mod cursor;
@@ -35,6 +38,7 @@ mod jobs;
 mod lender;
 mod lock;
 mod options;
+mod peers;
 mod pool;
 mod reading;
 mod service;

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use forebay_core::{Error, ErrorKind, Result, WorkerId};
+use forebay_cache::Cache;
+use forebay_core::{Error, ErrorKind, Result, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_exec::Keeping;
 use forebay_proto::{Address, reachable};
@@ -14,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accept::accept;
 use crate::blobs::BlobStore;
+use crate::blocks::Blocks;
 use crate::engine::Threads;
 use crate::flight::Flight;
 use crate::lender::Lender;
 use crate::options::{LEAVE_MAX, Options};
+use crate::peers::{Membership, Peers};
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::shelf::Shelf;
@@ -86,6 +89,14 @@ impl Worker {
         self.id
     }
 
+    /// Looks for rows at peers from now on, and returns where this worker keeps them itself.
+    fn meet(&self, cache: &Cache, membership: &Arc<Membership>) -> Result<String> {
+        let tls = self.options.dispatcher.credentials.tls.clone();
+        let peers = Peers::new(membership.clone(), tls)?;
+        cache.meet(Arc::new(peers), Arc::new(SystemClock::default()))?;
+        Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
+    }
+
     /// Serves until `shutdown`; then takes nothing new, serves what it holds until it was consumed (at most 10 s), and
     /// returns.
     ///
@@ -98,7 +109,10 @@ impl Worker {
         let stop = CancellationToken::new();
         let _ended = Ended { stop: stop.clone(), shelf: self.shelf.clone() };
         let (leave, leaving) = watch::channel(false);
+        let membership = Arc::<Membership>::default();
+        let place = self.options.cache.as_ref().map(|cache| self.meet(cache, &membership)).transpose()?;
         let talk = Talk::new(self.id, self.address.clone(), self.options.threads(), self.shelf.clone());
+        let talk = talk.keeping(place.unwrap_or_default(), membership.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
         let lender = self.arena.and_then(|arena| {
             let lender = Lender::start(arena, self.id, stop.clone());
@@ -110,7 +124,8 @@ impl Worker {
         let flight = FlightServiceServer::new(flight)
             .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
-        let transfer = Transfer::new(self.shelf.clone(), lender, stop.clone());
+        let blocks = Blocks::new(self.options.cache.as_ref(), membership);
+        let transfer = Transfer::new(self.shelf.clone(), lender, blocks, stop.clone());
         let others = accept(self.listener, self.options.tls.as_ref(), transfer);
         let server = forebay_proto::server().add_service(flight).serve_with_incoming(others);
         let shelf = self.shelf;

@@ -15,6 +15,7 @@ use forebay_proto::worker_message::Message;
 use forebay_proto::{Caching, Hello, Leaving, Want, WorkerHeartbeat};
 
 use crate::engine::{Engine, Threads};
+use crate::peers::Membership;
 use crate::shelf::Shelf;
 
 /// The pauses between attempts double from the first to the last of these.
@@ -40,6 +41,9 @@ pub(crate) struct Talk<E: Engine = Threads> {
     /// What it has said that it keeps of each job, and when it looks again.
     caching_said: HashMap<u64, String>,
     caching_due: Ticks,
+    /// Where it keeps rows, for others to read: see [`Talk::keeping`].
+    place: String,
+    membership: Arc<Membership>,
 }
 
 impl<E: Engine> Talk<E> {
@@ -57,7 +61,14 @@ impl<E: Engine> Talk<E> {
             silence_max: Duration::ZERO,
             caching_said: HashMap::new(),
             caching_due: Ticks::default(),
+            place: String::new(),
+            membership: Arc::default(),
         }
+    }
+
+    /// Says that rows are kept on a disk, at a place, and where it is noted who else does so.
+    pub(crate) fn keeping(self, place: String, membership: Arc<Membership>) -> Self {
+        Self { place, membership, ..self }
     }
 
     pub(crate) fn worker(&self) -> WorkerId {
@@ -75,6 +86,7 @@ impl<E: Engine> Talk<E> {
             address: self.address.clone(),
             threads: self.threads as u32,
             held: self.shelf.leases(),
+            place: self.place.clone(),
         })
     }
 
@@ -105,7 +117,8 @@ impl<E: Engine> Talk<E> {
             Event::Consumed(consumed) => self.shelf.consumed(&consumed),
             Event::Revoke(revoke) => self.shelf.revoke(revoke.token),
             Event::Forget(forget) => self.shelf.forget(forget.job),
-            Event::Welcome(_) | Event::Heartbeat(_) => {}
+            Event::Heartbeat(reply) => reply.peers.into_iter().for_each(|peers| self.membership.tell(peers)),
+            Event::Welcome(_) => {}
         }
     }
 

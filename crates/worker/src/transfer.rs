@@ -1,5 +1,5 @@
 //! Serves chunks to Forebay's own readers (see `forebay_proto`'s `transfer`): large columns go from where they were made to
-//! the socket, or are lent where they are.
+//! the socket, or are lent where they are. Other workers are served what is kept (`blocks`).
 //!
 //! A reader that leaves, or speaks while it is answered, ends its connection. Bounds: [`READERS_MAX`] connections; a
 //! reader that does not take what is sent holds one chunk.
@@ -12,12 +12,14 @@ use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Loss};
 use forebay_proto::{
-    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, Large, Reader, Request, Ticket, send_column, to_json,
+    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, JobKey, Large, Reader, Request, Ticket, send_column,
+    to_json,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocks::Blocks;
 use crate::columns::{LargeColumn, large_columns, without};
 use crate::encode::Encoder;
 use crate::lender::{Lender, Lending};
@@ -34,6 +36,7 @@ pub(crate) struct Transfer {
     shelf: Arc<Shelf>,
     /// Lends memory, where the system can.
     lender: Option<Arc<Lender>>,
+    blocks: Blocks,
     stop: CancellationToken,
     room: Semaphore,
 }
@@ -65,8 +68,8 @@ impl From<Error> for Left {
 }
 
 impl Transfer {
-    pub(crate) fn new(shelf: Arc<Shelf>, lender: Option<Arc<Lender>>, stop: CancellationToken) -> Self {
-        Self { shelf, lender, stop, room: Semaphore::new(READERS_MAX) }
+    pub(crate) fn new(shelf: Arc<Shelf>, lender: Option<Arc<Lender>>, blocks: Blocks, stop: CancellationToken) -> Self {
+        Self { shelf, lender, blocks, stop, room: Semaphore::new(READERS_MAX) }
     }
 
     /// Serves one connection, after its preface, until the reader leaves or this worker stops.
@@ -84,6 +87,10 @@ impl Transfer {
             let answered = match request {
                 Ok(Some(Request::Local)) => self.tell_socket(&mut to).await,
                 Ok(Some(Request::Read { ticket, reader })) => self.read(&ticket, reader, &mut from, &mut to).await,
+                Ok(Some(Request::Blocks { prefix, key })) => self.tell_blocks(&prefix, &key, &mut to).await,
+                Ok(Some(Request::Parts { parts, key })) => {
+                    self.blocks.send(&mut to, parts, &key).await.map_err(Left::from)
+                }
                 Ok(None) => return,
                 Err(error) => return tracing::debug!(error = error.message(), "a reader was not understood"),
             };
@@ -102,6 +109,11 @@ impl Transfer {
     async fn tell_socket(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Left> {
         let name = self.lender.as_ref().map_or("", |l| l.socket());
         Ok(send_body(to, Frame::Socket, name.as_bytes()).await?)
+    }
+
+    async fn tell_blocks(&self, prefix: &str, key: &JobKey, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Left> {
+        let blocks = self.blocks.list(prefix, key)?;
+        Ok(send_body(to, Frame::Blocks, blocks.as_bytes()).await?)
     }
 
     async fn read<S: AsyncRead + AsyncWrite + Unpin>(

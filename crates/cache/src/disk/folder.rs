@@ -165,6 +165,10 @@ impl Folder {
         Ok(blocks)
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns where a block is.
     pub(crate) fn path(&self, name: &Name) -> PathBuf {
         self.root.join(name.prefix.to_string()).join(format!("{}.{}", name.name, name.kind.extension()))

@@ -154,6 +154,9 @@ pub(crate) fn run(shared: &Shared, tier: &StoreTier) {
             }
             None => {
                 until = deadline(TICK);
+                if !tier.is_ours() {
+                    continue;
+                }
                 mark(shared, tier, &mut marked);
                 if !std::mem::replace(&mut tidied, true) {
                     tier.store.tidy(&FORMAT.to_string());
@@ -187,13 +190,14 @@ fn mark(shared: &Shared, tier: &StoreTier, marked: &mut HashMap<PrefixKey, u64>)
 fn look(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) {
     let Some(Changes { new, gone }) = tier.look(cell.key) else { return };
     for id in gone {
-        add(&cell.counters.store_evicted, shared.forget_block(Level::Store, cell, id));
+        let rows = shared.forget_block(tier.level, cell, id);
+        add(&cell.counters.store_evicted, if tier.is_ours() { rows } else { 0 });
     }
     for blocks in new.chunks(HEADS_MAX) {
         for ((name, len), (id, opened)) in blocks.iter().zip(tier.heads(blocks)) {
             let taken = opened.and_then(|(head, layout)| {
                 let opened = Opened { head, layout, name: name.clone(), len: *len, last_hit: Arc::default() };
-                shared.take_in(Level::Store, cell, id, opened)
+                shared.take_in(tier.level, cell, id, opened)
             });
             if let Err(trouble) = taken {
                 tier.drop_block(cell, name, *len, &trouble);

@@ -24,6 +24,8 @@ const HEADS_WAIT: Duration = Duration::from_secs(10);
 const FEW_BLOCKS: usize = 4;
 /// How often a prefix is looked at again while rows of it are computed: another process may have stored them.
 const LOOK_EVERY: u64 = 10_000_000_000;
+/// How often peers are asked: they know what they have.
+const ASK_EVERY: u64 = 2_000_000_000;
 
 /// What is found when a prefix is looked at.
 pub(super) struct Changes {
@@ -42,7 +44,8 @@ impl StoreTier {
         }
         let mut views = lock(&self.views);
         let view = views.entry(prefix).or_default();
-        let due = view.looked.is_none_or(|looked| now >= looked + LOOK_EVERY);
+        let every = if self.is_ours() { LOOK_EVERY } else { ASK_EVERY };
+        let due = view.looked.is_none_or(|looked| now >= looked + every);
         view.looked = if due { Some(now) } else { view.looked };
         due
     }
@@ -115,6 +118,10 @@ impl StoreTier {
 
     /// Removes a block that is not what was written.
     pub(super) fn remove_broken(&self, name: &Name, why: &str) {
+        if !self.is_ours() {
+            // Whoever has it finds out when it is read there.
+            return tracing::warn!(block = name.name, why, "a peer's block is broken; its rows are computed again");
+        }
         self.corrupt.fetch_add(1, Ordering::Relaxed);
         let block = format!("{}/{}", self.store.uri(), object_of(name));
         tracing::warn!(block, why, "a broken block is removed; its rows are computed again");

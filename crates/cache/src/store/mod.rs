@@ -1,4 +1,5 @@
-//! A store that machines share: the third tier, behind a seam.
+//! A store that machines share, behind a seam; and the disks of peers, behind the same: what is said here of a store holds for
+//! them, but that nothing is written there.
 //!
 //! ```text
 //! <format>/<prefix>/<name>.arrow    a block, as on disk; written once, whole, under a name that nobody else gives
@@ -43,7 +44,7 @@ use forebay_core::{Result, Stopwatch};
 pub(crate) use account::{Contents, is_in_use};
 pub(crate) use heads::heads;
 pub(crate) use keeper::run as keep;
-pub(crate) use names::{mark_of, object_of};
+pub(crate) use names::{mark_of, object_of, parse_name};
 pub(crate) use pieces::{Pieces, trouble};
 pub(crate) use read::Held;
 pub(crate) use tier::StoreTier;

@@ -18,7 +18,7 @@ pub(super) fn parse_mark(name: &str) -> Option<PrefixKey> {
 }
 
 /// Reads the name of a block. What has another form, or is of another format, is none.
-pub(super) fn parse_name(name: &str) -> Option<Name> {
+pub(crate) fn parse_name(name: &str) -> Option<Name> {
     let (format, rest) = name.split_once('/')?;
     let (prefix, file) = rest.split_once('/')?;
     let prefix = PrefixKey::parse(prefix).ok().filter(|_| format == FORMAT.to_string())?;

@@ -15,6 +15,7 @@ use super::breaker::Breaker;
 use super::cost::Cost;
 use super::keeper::Jobs;
 use crate::disk::{BLOCK_BYTES, BLOCK_BYTES_MIN, Message, Queue};
+use crate::index::Level;
 use crate::lock::lock;
 use crate::stats::StoreStats;
 use crate::{PrefixKey, TierStats};
@@ -35,6 +36,7 @@ pub(super) struct View {
 
 /// See the module's documentation.
 pub(crate) struct StoreTier {
+    pub(super) level: Level,
     pub(super) store: Arc<dyn Store>,
     pub(super) quota: u64,
     pub(super) watch: Arc<dyn Stopwatch>,
@@ -99,12 +101,22 @@ impl std::fmt::Debug for StoreTier {
 
 impl StoreTier {
     pub(crate) fn new(shared: &super::Shared) -> Self {
+        Self::at(Level::Store, shared.store.clone(), shared.bytes, shared.watch.clone())
+    }
+
+    /// What others keep on their disks: it is read, and nothing else.
+    pub(crate) fn of_peers(peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Self {
+        Self::at(Level::Peers, peers, 0, watch)
+    }
+
+    fn at(level: Level, store: Arc<dyn Store>, quota: u64, watch: Arc<dyn Stopwatch>) -> Self {
         Self {
-            store: shared.store.clone(),
-            quota: shared.bytes,
-            watch: shared.watch.clone(),
+            level,
+            store,
+            quota,
+            watch,
             queue: Queue::default(),
-            block_bytes: BLOCK_BYTES.min(shared.bytes / 16).max(BLOCK_BYTES_MIN),
+            block_bytes: BLOCK_BYTES.min(quota / 16).max(BLOCK_BYTES_MIN),
             jobs: Jobs::default(),
             reads: Way::new("read"),
             writes: Way::new("written to"),
@@ -116,6 +128,11 @@ impl StoreTier {
             corrupt: AtomicU64::new(0),
             other_format: AtomicU64::new(0),
         }
+    }
+
+    /// Says whether it is for us to write there, and to look after it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.level == Level::Store
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -162,6 +179,9 @@ impl StoreTier {
     /// Takes no more rows, and waits at most until then for what is to be written.
     pub(crate) fn close(&self, until: Instant) {
         self.jobs.close();
+        if !self.is_ours() {
+            return;
+        }
         self.queue.close(until.saturating_duration_since(Instant::now()));
     }
 }

@@ -48,6 +48,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         threads: hello.threads,
         held: hello.held,
         serves,
+        place: hello.place.into(),
     })
 }
 

@@ -23,6 +23,7 @@ mod jobs;
 mod load;
 mod lost;
 mod pace;
+mod peers;
 mod poison;
 mod race;
 mod rebalance;
@@ -36,7 +37,7 @@ mod twins;
 mod worker;
 mod workers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
@@ -102,6 +103,8 @@ pub(crate) enum Input {
         held: Vec<Lease>,
         /// For whom it computes; `None` is for everybody.
         serves: Option<Arc<str>>,
+        /// Which folder it keeps rows in; empty is none.
+        place: Arc<str>,
     },
     Want {
         session: SessionId,
@@ -168,6 +171,10 @@ pub(crate) struct State {
     names: HashMap<(String, String), u64>,
     twins: Twins,
     workers: BTreeMap<WorkerId, Worker>,
+    /// Those that keep rows on a disk.
+    keepers: BTreeSet<WorkerId>,
+    /// What the keys follow from that workers show each other, where they do.
+    secret: Option<[u8; 16]>,
     readers: HashMap<SessionId, ConsumerKey>,
     sessions: HashMap<SessionId, WorkerId>,
     next_token: u64,
@@ -207,8 +214,9 @@ impl State {
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves } => {
+            Input::Hello { session, worker, address, threads, held, serves, place } => {
                 self.hello(now, session, worker, address, threads, &held, serves, out);
+                self.note_place(session, place);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {

@@ -33,6 +33,8 @@ impl State {
             names: HashMap::new(),
             twins: Default::default(),
             workers: Default::default(),
+            keepers: Default::default(),
+            secret: None,
             readers: HashMap::new(),
             sessions: HashMap::new(),
             // 0 is what a message without a token says.

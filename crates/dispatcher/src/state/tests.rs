@@ -3,6 +3,7 @@
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
 mod grant;
+mod peers;
 mod poison;
 mod race;
 mod scale;
@@ -267,7 +268,15 @@ impl World {
         let held = self.workers[i].held.values().cloned().collect();
         let address = Arc::from(format!("worker-{i}:1"));
         let serves = SERVES[i].filter(|_| self.tenants).map(Arc::from);
-        self.input(Input::Hello { session, worker: WorkerId(i as u128 + 1), address, threads: 1, held, serves });
+        self.input(Input::Hello {
+            session,
+            worker: WorkerId(i as u128 + 1),
+            address,
+            threads: 1,
+            held,
+            serves,
+            place: Arc::from(""),
+        });
     }
 
     fn attach(&mut self, i: usize, back: u64, window: u32) {

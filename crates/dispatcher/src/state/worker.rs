@@ -45,6 +45,10 @@ pub(super) struct Worker {
     pub(super) serves: Option<Arc<str>>,
     /// Whether it was late with a split, and has not finished one like the others since.
     pub(super) slow: bool,
+    /// Which folder it keeps rows in; empty is none.
+    pub(super) place: Arc<str>,
+    /// The peers that this session was told of.
+    pub(super) told: Option<Vec<Arc<str>>>,
 }
 
 impl Worker {
@@ -69,6 +73,8 @@ impl Worker {
             failed: Vec::new(),
             serves: None,
             slow: false,
+            place: Arc::default(),
+            told: None,
         }
     }
 

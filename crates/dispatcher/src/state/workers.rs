@@ -115,12 +115,14 @@ impl State {
         let new: Vec<_> = finished.difference(&worker.finished).copied().collect();
         worker.finished = finished;
         worker.note_begun(now);
-        if now - worker.answered >= answer_every {
-            worker.answered = now;
-            out.push(Effect::Worker(session, worker_event::Event::Heartbeat(WorkerHeartbeatReply {})));
-        }
+        let is_answered = now - worker.answered >= answer_every;
+        worker.answered = if is_answered { now } else { worker.answered };
         let outlived = worker.has_outlived(now, heartbeat);
         if let Some(id) = self.sessions.get(&session).copied() {
+            if is_answered {
+                let reply = WorkerHeartbeatReply { peers: self.news_of_peers(id) };
+                out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
+            }
             if outlived {
                 self.acquit(id);
             }
@@ -157,6 +159,7 @@ impl State {
         }
         self.jobs.values_mut().flat_map(|j| &mut j.consumers).for_each(|c| c.forget_worker(id));
         self.forget_caching(id);
+        self.keepers.remove(&id);
         let suspects = if worker.leaving { BTreeSet::new() } else { worker.suspects(now, self.timing.lease) };
         for (token, key) in worker.leases {
             self.leave(key, token, out);

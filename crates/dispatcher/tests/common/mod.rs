@@ -125,6 +125,7 @@ impl Worker {
             address: format!("worker-{id}:1"),
             threads: 1,
             held,
+            ..Hello::default()
         };
         let first = WorkerMessage { message: Some(worker_message::Message::Hello(hello)) };
         out.send(first).await.map_err(|_| Error::internal("closed"))?;

@@ -323,6 +323,9 @@ pub struct Hello {
     /// The leases it still holds from before its connection (or the dispatcher) broke.
     #[prost(message, repeated, tag = "5")]
     pub held: ::prost::alloc::vec::Vec<Lease>,
+    /// Which folder it keeps rows in, for others to read; those with the same say the same. Empty: none.
+    #[prost(string, tag = "6")]
+    pub place: ::prost::alloc::string::String,
 }
 /// The worker has room for this many more splits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -455,8 +458,22 @@ pub struct Forget {
     #[prost(uint64, tag = "1")]
     pub job: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WorkerHeartbeatReply {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkerHeartbeatReply {
+    /// The workers to ask for what they keep, where they are others than this session was told of last.
+    #[prost(message, optional, tag = "1")]
+    pub peers: ::core::option::Option<Peers>,
+}
+/// Workers that keep rows on a disk, and not on the one of whoever is told.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Peers {
+    /// host:port of each.
+    #[prost(string, repeated, tag = "1")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What they ask for; nothing where there are no tokens.
+    #[prost(bytes = "vec", tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListJobsRequest {
     /// Only the jobs of this name, with all of their decisions; empty is every job, with the last few.

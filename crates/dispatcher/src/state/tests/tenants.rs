@@ -69,7 +69,15 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
     assert_eq!((world.workers[1].held.len(), world.workers[2].held.len()), (2, 0));
     let (session, held) = (world.session(), world.workers[1].held.values().cloned().collect());
     let (worker, address) = (WorkerId(2), Arc::from("elsewhere:1"));
-    world.input(Input::Hello { session, worker, address, threads: 1, held, serves: Some("b".into()) });
+    world.input(Input::Hello {
+        session,
+        worker,
+        address,
+        threads: 1,
+        held,
+        serves: Some("b".into()),
+        place: "".into(),
+    });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
 }

@@ -1,0 +1,230 @@
+//! Peers: what one process has on its disk, others read, before they ask a store or compute; whatever becomes of it meanwhile.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::pail::{Hand, Pail};
+use common::*;
+use forebay_cache::{Cache, Counts, Disk, Lent, Object, Options, PART_BYTES_MAX, Part, Prefix, SharedStore, Store};
+use forebay_core::{Error, ErrorKind, Result};
+
+const ROWS: u64 = 300;
+/// Longer than peers are left unasked.
+const LONG: Duration = Duration::from_secs(3);
+
+/// What other processes show, without the network between them.
+#[derive(Debug, Default)]
+struct Others {
+    lent: Mutex<Vec<Lent>>,
+    is_away: AtomicBool,
+    reads: AtomicU64,
+}
+
+impl Others {
+    fn are(&self) -> Vec<Lent> {
+        if self.is_away.load(Relaxed) { Vec::new() } else { self.lent.lock().expect("not poisoned").clone() }
+    }
+}
+
+impl Store for Others {
+    fn uri(&self) -> &str {
+        "peers"
+    }
+
+    fn list(&self, below: &str, _: Duration) -> Result<Vec<Object>> {
+        let prefix = below.rsplit('/').next().and_then(|prefix| forebay_cache::PrefixKey::parse(prefix).ok());
+        let prefix = prefix.expect("peers are asked for a prefix");
+        Ok(self.are().iter().flat_map(|lent| lent.blocks(prefix)).collect())
+    }
+
+    fn read(&self, parts: &[Part], _: Duration) -> Vec<Result<Bytes>> {
+        self.reads.fetch_add(1, Relaxed);
+        let gone = || Err(Error::new(ErrorKind::NotFound, "nobody has it"));
+        let read = |part: &Part| self.are().iter().map(|lent| lent.read(part)).find(Result::is_ok).unwrap_or_else(gone);
+        parts.iter().map(read).collect()
+    }
+
+    fn put(&self, name: &str, _: Bytes, _: Duration) -> Result<()> {
+        panic!("{name} is written to a peer");
+    }
+
+    fn touch(&self, name: &str, _: Duration) -> Result<()> {
+        panic!("{name} is touched at a peer");
+    }
+
+    fn delete(&self, name: &str, _: Duration) -> Result<()> {
+        panic!("{name} is removed from a peer");
+    }
+}
+
+/// A process with a folder of its own, and its clock.
+struct Process {
+    cache: Arc<Cache>,
+    others: Arc<Others>,
+    hand: Hand,
+}
+
+impl Process {
+    fn new(memory: u64, folder: Option<&Path>, store: Option<&Arc<Pail>>) -> Self {
+        let (hand, others) = (Hand::default(), Arc::<Others>::default());
+        let disk = folder.map(|folder| Disk { folder: folder.to_owned(), bytes: 1 << 30, sources: true });
+        let store =
+            store.map(|pail| SharedStore { store: pail.clone(), bytes: 1 << 30, watch: Arc::new(hand.clone()) });
+        let cache = Cache::open(&Options { memory, disk, store }).expect("opens");
+        cache.meet(others.clone(), Arc::new(hand.clone())).expect("a thread");
+        Self { cache, others, hand }
+    }
+
+    fn meets(self, other: &Self) -> Self {
+        self.others.lent.lock().expect("not poisoned").extend(other.cache.lent());
+        self
+    }
+
+    fn prefix(&self) -> Arc<Prefix> {
+        self.cache.prefix(prefix_key(1), &schema(), ROWS, "test of peers")
+    }
+
+    fn counts(&self) -> Counts {
+        self.cache.stats().prefixes[0].counts
+    }
+
+    /// Computes all rows, and has them on its disk.
+    fn filled(self) -> Self {
+        let prefix = self.prefix();
+        all().chunks(50).for_each(|rows| assert_eq!(ask(&prefix, rows), rows));
+        assert!(self.cache.flush(LIMIT));
+        self
+    }
+}
+
+fn all() -> Vec<u64> {
+    (0..ROWS).collect()
+}
+
+fn kept() -> Vec<u64> {
+    all().into_iter().filter(|&row| !is_without(row)).collect()
+}
+
+#[test]
+fn what_a_peer_has_on_its_disk_is_not_computed_again() {
+    let folders = [folder(), folder()];
+    let first = Process::new(0, Some(folders[0].path()), None).filled();
+    let second = Process::new(0, Some(folders[1].path()), None).meets(&first);
+    let prefix = second.prefix();
+    let backwards: Vec<u64> = all().into_iter().rev().collect();
+    assert_eq!(ask(&prefix, &backwards), [0; 0]);
+    assert_eq!((second.counts().peer_hits, second.counts().misses), (kept().len() as u64, 0));
+    assert!(second.cache.flush(LIMIT));
+    assert_eq!(blocks(folders[1].path()), [], "each row is on one disk");
+
+    let with_memory = Process::new(1 << 20, None, None).meets(&first);
+    let prefix = with_memory.prefix();
+    assert_eq!(ask(&prefix, &all()), [0; 0]);
+    let reads = with_memory.others.reads.load(Relaxed);
+    assert_eq!(ask(&prefix, &backwards), [0; 0]);
+    assert_eq!(with_memory.others.reads.load(Relaxed), reads, "fetched once, then in memory");
+}
+
+#[test]
+fn what_is_computed_while_one_runs_is_found_and_only_the_rest_computed() {
+    let folders = [folder(), folder()];
+    let second = Process::new(0, Some(folders[1].path()), None);
+    let prefix = second.prefix();
+    let first = Process::new(0, Some(folders[0].path()), None).filled();
+    let second = second.meets(&first);
+    assert_eq!(ask(&prefix, &[0]), [0], "nobody looked yet");
+    second.hand.pass(LONG);
+    let end = std::time::Instant::now() + LIMIT;
+    let mut rows = kept().into_iter().skip(1);
+    while second.cache.stats().prefixes[0].peer_rows == 0 {
+        assert!(std::time::Instant::now() < end, "peers are asked again");
+        // What is computed here is here: another row each time.
+        ask(&prefix, &[rows.next().expect("rows are left")]);
+    }
+    let rest: Vec<u64> = rows.collect();
+    assert_eq!(ask(&prefix, &rest), [0; 0]);
+}
+
+#[test]
+fn peers_are_asked_before_the_store_and_the_store_for_what_they_lack() {
+    let (folders, pail) = ([folder(), folder()], Arc::<Pail>::default());
+    let storing = Process::new(0, None, Some(&pail)).filled();
+    let first = Process::new(0, Some(folders[0].path()), None);
+    let half = &kept()[..100];
+    ask(&first.prefix(), half);
+    assert!(first.cache.flush(LIMIT));
+    let second = Process::new(0, Some(folders[1].path()), Some(&pail)).meets(&first);
+    assert_eq!(ask(&second.prefix(), &kept()), [0; 0]);
+    let counts = second.counts();
+    assert_eq!((counts.peer_hits, counts.store_hits), (100, kept().len() as u64 - 100));
+    drop(storing);
+}
+
+#[test]
+fn a_peer_that_leaves_is_missed_and_found_again_when_it_is_back() {
+    let folders = [folder(), folder()];
+    let first = Process::new(0, Some(folders[0].path()), None).filled();
+    let second = Process::new(0, None, None).meets(&first);
+    let prefix = second.prefix();
+    assert_eq!(ask(&prefix, &all()[..50]), [0; 0]);
+    second.others.is_away.store(true, Relaxed);
+    assert_eq!(ask(&prefix, &kept()), kept(), "computed");
+    assert!(second.counts().unreadable > 0);
+    second.others.is_away.store(false, Relaxed);
+    let end = std::time::Instant::now() + LIMIT;
+    while !ask(&prefix, &kept()).is_empty() {
+        assert!(std::time::Instant::now() < end, "it is found again");
+        second.hand.pass(LONG);
+    }
+}
+
+#[test]
+fn what_a_peer_has_wrongly_is_computed_and_left_to_it() {
+    let folders = [folder(), folder()];
+    let first = Process::new(0, Some(folders[0].path()), None).filled();
+    for (path, len) in blocks(folders[0].path()) {
+        let mut bytes = std::fs::read(&path).expect("read");
+        bytes[len as usize / 3..][..200].iter_mut().for_each(|byte| *byte ^= 1);
+        std::fs::write(&path, bytes).expect("written");
+    }
+    let before = blocks(folders[0].path());
+    let second = Process::new(0, Some(folders[1].path()), None).meets(&first);
+    let computed = ask(&second.prefix(), &all());
+    assert!(!computed.is_empty(), "checked there are right bits");
+    assert_eq!(blocks(folders[0].path()), before);
+}
+
+#[test]
+fn nothing_but_blocks_is_shown() {
+    let folder = folder();
+    let first = Process::new(0, Some(folder.path()), None).filled();
+    let lent = first.cache.lent().expect("a folder");
+    let block = &lent.blocks(prefix_key(1))[0];
+    let read = |name: &str, range| lent.read(&Part { name: name.to_owned(), range }).map_err(|e| e.kind());
+    assert_eq!(read(&block.name, 0..8).map(|bytes| bytes.len()), Ok(8));
+    std::fs::write(folder.path().join("secret.arrow"), "secret").expect("written");
+    let within =
+        |name: &str| block.name.rsplit_once('/').map(|(before, _)| format!("{before}/{name}")).expect("a name");
+    let (up, tmp) = (within("../secret.arrow"), within("used"));
+    for name in ["secret.arrow", "../secret.arrow", "/etc/passwd", "", &up, &tmp, &within("other.arrow")] {
+        assert_eq!(read(name, 0..1), Err(ErrorKind::NotFound), "{name}");
+    }
+    assert_eq!(read(&block.name, block.bytes - 1..block.bytes + 1), Err(ErrorKind::Data));
+    assert_eq!(read(&block.name, 0..PART_BYTES_MAX + 1), Err(ErrorKind::Invalid));
+    assert!(lent.blocks(prefix_key(2)).is_empty());
+    assert!(Process::new(0, None, None).cache.lent().is_none());
+}
+
+#[test]
+fn processes_with_one_folder_say_the_same_place_and_others_do_not() {
+    let folders = [folder(), folder()];
+    let place = |folder: &Path| open(0, Some((folder, 1 << 20))).lent().expect("a folder").place();
+    let [one, same] = [0, 1].map(|_| place(folders[0].path()));
+    assert!(one == same && !one.is_empty());
+    assert_ne!(one, place(folders[1].path()));
+}

@@ -1,0 +1,63 @@
+//! Which workers look at each other for rows that are kept.
+//!
+//! A worker is told of at most [`PEERS_MAX`] others: the next ones in the ring of ids, so that all are asked by about as many. It
+//! hears of them with the answer to a heartbeat, when they are others than it was told of.
+//!
+//! Invariants: a worker is told of no other tenant's workers, and of none that keeps rows where it does itself; who shows the
+//! key was told it here.
+
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use forebay_core::WorkerId;
+use forebay_proto::{JobKey, Peers};
+
+use super::worker::Worker;
+use super::{SessionId, State};
+
+/// The most workers that one looks at. Of more, each has a part of what is kept.
+const PEERS_MAX: usize = 64;
+/// What keys are derived for.
+const PURPOSE: &str = "forebay 2026-11-22 what workers show each other";
+
+impl State {
+    /// Workers ask each other for a key from now on, which follows from this secret; each tenant's for another.
+    pub(crate) fn set_secret(&mut self, secret: [u8; 16]) {
+        self.secret = Some(secret);
+    }
+
+    /// Notes where the worker of a session keeps rows: an empty place is none.
+    pub(super) fn note_place(&mut self, session: SessionId, place: Arc<str>) {
+        let Some(id) = self.sessions.get(&session).copied() else { return };
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if place.is_empty() {
+            self.keepers.remove(&id)
+        } else {
+            self.keepers.insert(id)
+        };
+        (worker.place, worker.told) = (place, None);
+    }
+
+    /// Returns what a worker is to hear of others, if it has not.
+    pub(super) fn news_of_peers(&mut self, id: WorkerId) -> Option<Peers> {
+        let own = self.workers.get(&id)?;
+        let ring = self.keepers.range((Excluded(id), Unbounded)).chain(self.keepers.range(..id));
+        let is_peer = |other: &&Worker| other.is_live() && other.serves == own.serves && other.place != own.place;
+        let peers = ring.filter_map(|other| self.workers.get(other)).filter(is_peer).take(PEERS_MAX);
+        let peers: Vec<Arc<str>> = peers.map(|peer| peer.address.clone()).collect();
+        if own.told.as_ref().map_or(peers.is_empty() && own.place.is_empty(), |told| *told == peers) {
+            return None;
+        }
+        let key = self.secret.map_or_else(Vec::new, |secret| key(secret, own.serves.as_deref()).to_vec());
+        let news = Peers { addresses: peers.iter().map(|address| address.to_string()).collect(), key };
+        self.workers.get_mut(&id)?.told = Some(peers);
+        Some(news)
+    }
+}
+
+/// Returns the key of the workers of a tenant, or of those of everybody.
+fn key(secret: [u8; 16], serves: Option<&str>) -> JobKey {
+    let mut hasher = blake3::Hasher::new_derive_key(PURPOSE);
+    hasher.update(&secret).update(&[u8::from(serves.is_some())]).update(serves.unwrap_or_default().as_bytes());
+    JobKey::from_bytes(&hasher.finalize().as_bytes()[..16])
+}

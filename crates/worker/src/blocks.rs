@@ -1,0 +1,82 @@
+//! Shows other workers what is kept here: which blocks there are, and parts of them.
+//!
+//! Invariants: whoever does not show the key that the dispatcher tells its workers is shown nothing; of a question one part is in
+//! memory at a time.
+
+use std::sync::Arc;
+
+use forebay_cache::{Cache, Lent, Part, PrefixKey};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, send_column, to_json};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::peers::Membership;
+
+/// The most blocks that are listed. Others are not found.
+const BLOCKS_MAX: usize = 50_000;
+
+/// See the module's documentation.
+pub(crate) struct Blocks {
+    lent: Option<Lent>,
+    membership: Arc<Membership>,
+}
+
+impl Blocks {
+    pub(crate) fn new(cache: Option<&Arc<Cache>>, membership: Arc<Membership>) -> Self {
+        Self { lent: cache.and_then(|cache| cache.lent()), membership }
+    }
+
+    fn lent(&self, key: &JobKey) -> Result<Lent> {
+        if !self.membership.admits(key) {
+            let message = "what a worker keeps is shown to workers of its own service";
+            return Err(Error::new(ErrorKind::PermissionDenied, message));
+        }
+        self.lent.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing on a disk"))
+    }
+
+    /// Returns the JSON of the blocks of a prefix.
+    ///
+    /// # Errors
+    /// PermissionDenied for another key; Invalid where it is no prefix; NotFound where nothing is kept.
+    pub(crate) fn list(&self, prefix: &str, key: &JobKey) -> Result<String> {
+        let blocks = self.lent(key)?.blocks(PrefixKey::parse(prefix)?);
+        let blocks: Vec<_> =
+            blocks.into_iter().take(BLOCKS_MAX).map(|block| Block { name: block.name, bytes: block.bytes }).collect();
+        serde_json::to_string(&blocks).map_err(|e| Error::internal(e.to_string()))
+    }
+
+    /// Sends parts of blocks, or of each why it is not there.
+    ///
+    /// # Errors
+    /// What the system says: the connection is of no more use.
+    pub(crate) async fn send(
+        &self,
+        to: &mut (impl AsyncWrite + Unpin),
+        parts: Vec<BlockPart>,
+        key: &JobKey,
+    ) -> std::io::Result<()> {
+        let lent = self.lent(key);
+        for BlockPart { name, start, end } in parts {
+            let read = match lent.clone() {
+                Ok(lent) => tokio::task::spawn_blocking(move || lent.read(&Part { name, range: start..end })).await,
+                Err(refusal) => Ok(Err(refusal)),
+            };
+            match read.unwrap_or_else(|e| Err(Error::internal(format!("reading a block ended: {e}")))) {
+                Ok(bytes) => part(to, &bytes).await?,
+                Err(error) => failed(to, &error).await?,
+            }
+        }
+        to.flush().await
+    }
+}
+
+async fn part(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    to.write_all(&FrameHead::of_body(Frame::Part, bytes.len()).to_bytes()).await?;
+    send_column(to, bytes).await
+}
+
+async fn failed(to: &mut (impl AsyncWrite + Unpin), error: &Error) -> std::io::Result<()> {
+    let json = to_json(error);
+    to.write_all(&FrameHead::of_body(Frame::Failed, json.len()).to_bytes()).await?;
+    to.write_all(json.as_bytes()).await
+}

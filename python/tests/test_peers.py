@@ -1,0 +1,185 @@
+"""Workers that keep rows on disks of their own: each computes what no other has, whatever happens to the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import forebay as fb
+import pytest
+from keeping import DEAR_ROWS, calls, dear, stream
+from pipelines import name
+from secured import Authority, Fleet, new_token, ready
+
+#: What a worker computes is on its disk at once, in small blocks, and nowhere else.
+KEEPS = ["--cache-memory", "0", "--cache-disk", "256KiB", "--cache"]
+PREFACE = b"forebay\x01"
+FAILED = 2
+
+
+@pytest.fixture
+def fleet(tmp_path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def found(service: fb.Service, job: str) -> int:
+    """How many rows of a job workers found at each other."""
+    return sum(cache["rows"]["found_at_peers"] for cache in service.jobs(job)[0].caching.values())
+
+
+def fill(service: fb.Service, log: Path, until) -> None:
+    """Has the only worker keep all rows."""
+    ds = dear(log)
+
+    def is_kept() -> bool:
+        stream(ds.distribute(service, job=name(), seed=1))
+        log.unlink(missing_ok=True)
+        stream(ds.distribute(service, job=name(), seed=1))
+        return not log.exists()
+
+    until(is_kept)
+
+
+def meet(service: fb.Service, log: Path, until) -> None:
+    """Waits until a worker finds what another has."""
+
+    def has_met() -> bool:
+        job = name()
+        it = dear(log).distribute(service, job=job, seed=2, epochs=None).iter()
+        # What workers keep is told every two seconds.
+        for _ in range(4 * DEAR_ROWS // 8):
+            next(it)
+        try:
+            until(lambda: next(it) is not None and found(service, job) > 0, 5)
+        except AssertionError:
+            return False
+        return True
+
+    until(has_met)
+
+
+@pytest.fixture
+def two(fleet, tmp_path, until, monkeypatch) -> fb.Service:
+    """A service whose first worker has all rows, and the second none."""
+    monkeypatch.setenv("FOREBAY_CACHE", "")
+    address = fleet.dispatcher()
+    fleet.worker(address, *KEEPS, tmp_path / "one")
+    service = fb.connect(address)
+    until(lambda: ready(service, 1))
+    fill(service, tmp_path / "filled", until)
+    fleet.worker(address, *KEEPS, tmp_path / "two")
+    until(lambda: ready(service, 2))
+    meet(service, tmp_path / "met", until)
+    return service
+
+
+def test_what_one_worker_has_on_its_disk_another_does_not_compute(two, tmp_path):
+    log, job = tmp_path / "log", name()
+    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=3))
+    assert stream(dear(log).distribute(two, job=job, seed=7, epochs=3)) == want
+    assert not log.exists(), "a third of it would be, on the second worker"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_peer_that_is_gone_while_it_is_read_from_changes_nothing(two, fleet, tmp_path, sign):
+    log, first = tmp_path / "log", fleet.processes[1]
+    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=4))
+    got = []
+    for i, batch in enumerate(dear(log).distribute(two, job=name(), seed=7, epochs=4)):
+        if i == 15:
+            os.kill(first.pid, sign)
+        got += stream([batch])
+    assert got == want
+    assert set(calls(log).values()) <= {1, 2}, "the second keeps what it computes; the first may have been at it, too"
+
+
+def test_blocks_that_are_damaged_at_a_peer_are_computed(two, tmp_path):
+    log = tmp_path / "log"
+    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=4))
+    got = []
+    for i, batch in enumerate(dear(log).distribute(two, job=name(), seed=7, epochs=4)):
+        if i == 15:
+            for block in (tmp_path / "one").rglob("*.arrow"):
+                data = bytearray(block.read_bytes())
+                data[len(data) // 3 : len(data) // 3 + 400] = bytes(400)
+                block.write_bytes(data)
+        got += stream([batch])
+    assert got == want
+
+
+def test_workers_of_one_machine_with_one_folder_are_no_peers(fleet, tmp_path, until, monkeypatch):
+    monkeypatch.setenv("FOREBAY_CACHE", "")
+    address = fleet.dispatcher()
+    for _ in range(2):
+        fleet.worker(address, *KEEPS, tmp_path / "one")
+    service = fb.connect(address)
+    until(lambda: ready(service, 2))
+    job = name()
+    it = dear(tmp_path / "log").distribute(service, job=job, seed=1, epochs=None).iter()
+
+    def on_disk() -> int:
+        next(it)
+        return sum(cache["rows"]["found_on_disk"] for cache in service.jobs(job)[0].caching.values())
+
+    until(lambda: on_disk() > 4 * DEAR_ROWS)
+    assert found(service, job) == 0
+
+
+def ask(address: str, request: dict) -> tuple[int, str]:
+    """What a worker answers a stranger: the kind of its frame, and the body."""
+    host, port = address.rsplit(":", 1)
+    body = json.dumps(request).encode()
+    with socket.create_connection((host, int(port)), timeout=10) as stranger, stranger.makefile("rb") as answer:
+        stranger.sendall(PREFACE + struct.pack("<I", len(body)) + body)
+        kind, _, _, length = struct.unpack("<BIIQ", answer.read(17))
+        return kind, answer.read(length).decode()
+
+
+def test_where_there_are_tokens_a_stranger_is_shown_nothing(fleet, tmp_path, until, monkeypatch):
+    monkeypatch.setenv("FOREBAY_CACHE", "")
+    tokens = tmp_path / "tokens.json"
+    token, worker = new_token(tokens, "client", "vision"), new_token(tokens, "worker")
+    address = fleet.dispatcher("--tokens", tokens)
+    first = fleet.worker(address, *KEEPS, tmp_path / "one", token=worker)
+    service = fb.connect(address, token=token)
+    until(lambda: ready(service, 1))
+    fill(service, tmp_path / "filled", until)
+    fleet.worker(address, *KEEPS, tmp_path / "two", token=worker)
+    until(lambda: ready(service, 2))
+    meet(service, tmp_path / "met", until)
+    [block, *_] = (tmp_path / "one").rglob("*.arrow")
+    prefix, key = block.parent.name, "0" * 32
+    part = {"name": f"1/{prefix}/{block.name}", "start": 0, "end": 8}
+    for guess in (key, "1" * 32):
+        for request in (
+            {"Blocks": {"prefix": prefix, "key": guess}},
+            {"Parts": {"parts": [part], "key": guess}},
+        ):
+            kind, said = ask(first, request)
+            assert kind == FAILED
+            assert "its own service" in said
+
+
+def test_peers_speak_tls_where_the_service_does(fleet, tmp_path, until, monkeypatch):
+    monkeypatch.setenv("FOREBAY_CACHE", "")
+    authority = Authority(tmp_path / "pki")
+    tokens = tmp_path / "tokens.json"
+    token, worker = new_token(tokens, "client", "vision"), new_token(tokens, "worker")
+    own, ask_all = authority.issue("trainer", "trainer.example"), ["--tls-client-ca", authority.ca]
+    server, trusted = authority.issue("dispatcher"), authority.issue("worker")
+    address = fleet.dispatcher(*server.flags(), *ask_all, "--tokens", tokens)
+    trust = ["--tls-ca", authority.ca, *trusted.flags(), *ask_all]
+    fleet.worker(address, *KEEPS, tmp_path / "one", *trust, token=worker)
+    service = fb.connect(address, tls=fb.Tls(authority.ca, own.cert, own.key), token=token)
+    until(lambda: ready(service, 1))
+    fill(service, tmp_path / "filled", until)
+    fleet.worker(address, *KEEPS, tmp_path / "two", *trust, token=worker)
+    until(lambda: ready(service, 2))
+    meet(service, tmp_path / "met", until)
