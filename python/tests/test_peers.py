@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import forebay as fb
@@ -36,82 +38,67 @@ def found(service: fb.Service, job: str) -> int:
 
 def fill(service: fb.Service, log: Path, until) -> None:
     """Has the only worker keep all rows."""
-    ds = dear(log)
 
     def is_kept() -> bool:
-        stream(ds.distribute(service, job=name(), seed=1))
+        stream(dear(log).distribute(service, job=name(), seed=1))
         log.unlink(missing_ok=True)
-        stream(ds.distribute(service, job=name(), seed=1))
+        stream(dear(log).distribute(service, job=name(), seed=1))
         return not log.exists()
 
     until(is_kept)
 
 
-def meet(service: fb.Service, log: Path, until) -> None:
-    """Waits until a worker finds what another has."""
+@dataclass
+class Two:
+    """A service whose first worker has all rows, and the second none; and where it shows that one is computed."""
 
-    def has_met() -> bool:
-        job = name()
-        it = dear(log).distribute(service, job=job, seed=2, epochs=None).iter()
-        # What workers keep is told every two seconds.
-        for _ in range(4 * DEAR_ROWS // 8):
-            next(it)
-        try:
-            until(lambda: next(it) is not None and found(service, job) > 0, 5)
-        except AssertionError:
-            return False
-        return True
-
-    until(has_met)
+    service: fb.Service
+    first: subprocess.Popen[str]
+    log: Path
+    want: list
 
 
 @pytest.fixture
-def two(fleet, tmp_path, until, monkeypatch) -> fb.Service:
-    """A service whose first worker has all rows, and the second none."""
+def two(fleet, tmp_path, until, monkeypatch) -> Two:
     monkeypatch.setenv("FOREBAY_CACHE", "")
-    address = fleet.dispatcher()
+    address, log = fleet.dispatcher(), tmp_path / "log"
     fleet.worker(address, *KEEPS, tmp_path / "one")
     service = fb.connect(address)
     until(lambda: ready(service, 1))
-    fill(service, tmp_path / "filled", until)
+    want = stream(dear(log).iter(seed=7, epochs=4))
+    fill(service, log, until)
     fleet.worker(address, *KEEPS, tmp_path / "two")
     until(lambda: ready(service, 2))
-    meet(service, tmp_path / "met", until)
-    return service
+    return Two(service, fleet.processes[1], log, want)
 
 
-def test_what_one_worker_has_on_its_disk_another_does_not_compute(two, tmp_path):
-    log, job = tmp_path / "log", name()
-    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=3))
-    assert stream(dear(log).distribute(two, job=job, seed=7, epochs=3)) == want
-    assert not log.exists(), "a third of it would be, on the second worker"
+def test_what_one_worker_has_on_its_disk_another_does_not_compute(two):
+    assert stream(dear(two.log).distribute(two.service, job=name(), seed=7, epochs=4)) == two.want
+    assert not two.log.exists(), "half of it would be, on the second worker"
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_peer_that_is_gone_while_it_is_read_from_changes_nothing(two, fleet, tmp_path, sign):
-    log, first = tmp_path / "log", fleet.processes[1]
-    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=4))
+def test_a_peer_that_is_gone_while_it_is_read_from_changes_nothing(two, sign):
     got = []
-    for i, batch in enumerate(dear(log).distribute(two, job=name(), seed=7, epochs=4)):
+    for i, batch in enumerate(dear(two.log).distribute(two.service, job=name(), seed=7, epochs=4)):
         if i == 15:
-            os.kill(first.pid, sign)
+            os.kill(two.first.pid, sign)
         got += stream([batch])
-    assert got == want
-    assert set(calls(log).values()) <= {1, 2}, "the second keeps what it computes; the first may have been at it, too"
+    assert got == two.want
+    assert set(calls(two.log).values()) <= {1, 2}, "the second keeps what it computes; the first may have been at it, too"
 
 
 def test_blocks_that_are_damaged_at_a_peer_are_computed(two, tmp_path):
-    log = tmp_path / "log"
-    want = stream(dear(tmp_path / "here").iter(seed=7, epochs=4))
     got = []
-    for i, batch in enumerate(dear(log).distribute(two, job=name(), seed=7, epochs=4)):
+    for i, batch in enumerate(dear(two.log).distribute(two.service, job=name(), seed=7, epochs=4)):
         if i == 15:
             for block in (tmp_path / "one").rglob("*.arrow"):
                 data = bytearray(block.read_bytes())
                 data[len(data) // 3 : len(data) // 3 + 400] = bytes(400)
                 block.write_bytes(data)
         got += stream([batch])
-    assert got == want
+    assert got == two.want
+    assert two.log.exists()
 
 
 def test_workers_of_one_machine_with_one_folder_are_no_peers(fleet, tmp_path, until, monkeypatch):
@@ -150,10 +137,11 @@ def test_where_there_are_tokens_a_stranger_is_shown_nothing(fleet, tmp_path, unt
     first = fleet.worker(address, *KEEPS, tmp_path / "one", token=worker)
     service = fb.connect(address, token=token)
     until(lambda: ready(service, 1))
-    fill(service, tmp_path / "filled", until)
+    fill(service, tmp_path / "log", until)
     fleet.worker(address, *KEEPS, tmp_path / "two", token=worker)
     until(lambda: ready(service, 2))
-    meet(service, tmp_path / "met", until)
+    stream(dear(tmp_path / "log").distribute(service, job=name(), seed=7, epochs=4))
+    assert not (tmp_path / "log").exists()
     [block, *_] = (tmp_path / "one").rglob("*.arrow")
     prefix, key = block.parent.name, "0" * 32
     part = {"name": f"1/{prefix}/{block.name}", "start": 0, "end": 8}
@@ -179,7 +167,8 @@ def test_peers_speak_tls_where_the_service_does(fleet, tmp_path, until, monkeypa
     fleet.worker(address, *KEEPS, tmp_path / "one", *trust, token=worker)
     service = fb.connect(address, tls=fb.Tls(authority.ca, own.cert, own.key), token=token)
     until(lambda: ready(service, 1))
-    fill(service, tmp_path / "filled", until)
+    fill(service, tmp_path / "log", until)
     fleet.worker(address, *KEEPS, tmp_path / "two", *trust, token=worker)
     until(lambda: ready(service, 2))
-    meet(service, tmp_path / "met", until)
+    stream(dear(tmp_path / "log").distribute(service, job=name(), seed=7, epochs=4))
+    assert not (tmp_path / "log").exists()

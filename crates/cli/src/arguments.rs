@@ -14,7 +14,7 @@ pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use jobs::{Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
-pub(crate) use settings::{Access, Cache, Identity, Process};
+pub(crate) use settings::{Access, Cache, Identity, Process, SourceCache};
 pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 

@@ -49,7 +49,7 @@ impl Dispatcher {
     /// Conflict when the port or the state folder is in use; Version or Data when the state cannot be read; Invalid when
     /// the store's url is none; what the disk says.
     pub async fn bind(options: Options) -> Result<(SocketAddr, Self)> {
-        let indexer = FileIndexer { cache: options.state_dir.join("index-cache"), threads: options.index_threads };
+        let indexer = FileIndexer::of(&options);
         Self::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await
     }
 

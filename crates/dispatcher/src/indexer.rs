@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use forebay_core::Result;
+use forebay_io::ReadThrough;
 use forebay_plan::{Extent, Source};
+
+use crate::options::Options;
 
 /// What there is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,28 @@ pub struct FileIndexer {
     pub threads: usize,
 }
 
+impl FileIndexer {
+    /// Returns what indexes for a dispatcher of these options.
+    pub fn of(options: &Options) -> Self {
+        Self { cache: options.state_dir.join("index-cache"), threads: options.index_threads }
+    }
+
+    /// As [`Indexer::index`]; what is read of remote files is read through `near`.
+    ///
+    /// # Errors
+    /// As [`Indexer::index`].
+    pub fn index_through(
+        &self,
+        near: Option<&dyn ReadThrough>,
+        source: &Source,
+        counted: bool,
+        progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
+    ) -> Result<Indexed> {
+        let index = forebay_io::index(source, counted, Some(&self.cache), near, self.threads, progress)?;
+        Ok(Indexed { bytes: index.to_bytes(), extent: index.extent() })
+    }
+}
+
 impl Indexer for FileIndexer {
     fn index(
         &self,
@@ -45,7 +70,6 @@ impl Indexer for FileIndexer {
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
-        let index = forebay_io::index(source, counted, Some(&self.cache), None, self.threads, progress)?;
-        Ok(Indexed { bytes: index.to_bytes(), extent: index.extent() })
+        self.index_through(None, source, counted, progress)
     }
 }

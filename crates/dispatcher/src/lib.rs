@@ -40,6 +40,10 @@ pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
 pub use forebay_policy::scaling::Policy;
 pub use indexer::{FileIndexer, Indexed, Indexer};
+
+/// What an [`Indexer`] is given.
+pub use forebay_plan::Source;
+
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Scaling, Timing};
 pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};

@@ -147,6 +147,12 @@ impl CacheConfig {
         self.places.folder.is_some() && self.source.unwrap_or(true)
     }
 
+    /// Returns the settings of a process that keeps nothing else than bytes of remote files, if they are kept.
+    pub(crate) fn for_sources(self) -> Option<Self> {
+        let places = CachePlaces { store: None, ..self.places.clone() };
+        self.keeps_sources().then_some(Self { places, memory: Some(0), ..self })
+    }
+
     /// Returns the settings of each of `processes` on this machine, which share its memory.
     #[must_use]
     pub fn shared_by(self, processes: usize) -> Self {

@@ -38,27 +38,32 @@ impl Recipe {
         let (policy, most) = (self.scaling.policy.to_string(), self.scaling.workers_max.to_string());
         let scaling = ["--policy", &policy, "--max-workers", &most];
         let arguments = [&["dispatcher", "--listen", listen, "--state-dir", &dir][..], &scaling].concat();
-        Child::start("the dispatcher".to_owned(), &self.with(&arguments))
+        Child::start("the dispatcher".to_owned(), &self.keeping(&arguments, false))
     }
 
     pub(crate) fn worker(&self, number: usize, dispatcher: &str) -> Result<Child> {
         let threads = self.threads.to_string();
-        let mut arguments =
-            vec!["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
+        let arguments = ["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
+        Child::start(format!("worker {number}"), &self.keeping(&arguments, true))
+    }
+
+    /// Returns a command, with where its process keeps what it keeps. Rows are for workers.
+    fn keeping(&self, arguments: &[&str], rows: bool) -> Vec<String> {
         let CacheConfig { places, memory, disk, store, source } = &self.cache;
         let folder = places.folder.as_ref().map(|folder| folder.to_string_lossy());
         let [memory, disk, store] = [memory, disk, store].map(|bytes| bytes.map(|bytes| bytes.to_string()));
         let source = source.map(|is_on| if is_on { "on" } else { "off" });
         let options = [
             ("--cache", folder.as_deref()),
-            ("--cache", places.store.as_deref()),
-            ("--cache-memory", memory.as_deref()),
             ("--cache-disk", disk.as_deref()),
-            ("--cache-store", store.as_deref()),
             ("--cache-source", source),
+            ("--cache", places.store.as_deref().filter(|_| rows)),
+            ("--cache-memory", memory.as_deref().filter(|_| rows)),
+            ("--cache-store", store.as_deref().filter(|_| rows)),
         ];
-        arguments.extend(options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten());
-        Child::start(format!("worker {number}"), &self.with(&arguments))
+        let options: Vec<&str> =
+            options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten().collect();
+        self.with(&[arguments, &options].concat())
     }
 }
 

@@ -16,6 +16,7 @@ mod announce;
 mod cache;
 mod child;
 mod fleet;
+mod indexer;
 mod lifetime;
 mod provision;
 mod roles;

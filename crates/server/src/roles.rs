@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
-use forebay_core::Result;
-use forebay_dispatcher::{Dispatcher, Scaling, Timing};
+use forebay_core::{Result, SystemClock};
+use forebay_dispatcher::{Dispatcher, FileIndexer, Scaling, Timing};
 use forebay_worker::{Functions, Worker};
 use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
 use crate::cache::CacheConfig;
+use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 
 /// Threads that drive a process's connections. Computing has its own.
@@ -51,6 +52,8 @@ pub struct DispatcherConfig {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// Where it keeps the bytes of remote files that it reads to index them: in the folder, if one is named.
+    pub cache: CacheConfig,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -83,6 +86,8 @@ pub struct WorkerConfig {
 /// # Errors
 /// Conflict when the port or the state folder is in use; what the disk says.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
+    let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
+    let kept = cache.clone();
     let runtime = runtime("forebay-dispatcher")?;
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
@@ -91,11 +96,14 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
-        let (address, dispatcher) = Dispatcher::bind(options).await?;
+        let indexer = NearIndexer { files: FileIndexer::of(&options), cache };
+        let bound = Dispatcher::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await?;
+        let (address, dispatcher) = bound;
         settle(config.process, &address.to_string(), || ())?;
         dispatcher.run(stop).await
     });
     runtime.shutdown_background();
+    kept.into_iter().for_each(|kept| _ = kept.flush(FLUSH_MAX));
     served
 }
 

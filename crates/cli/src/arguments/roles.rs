@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use forebay_server::Policy;
 
-use super::{Access, Cache, Identity, Process};
+use super::{Access, Cache, Identity, Process, SourceCache};
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -112,6 +112,8 @@ pub(crate) struct Dispatcher {
     /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cache: SourceCache,
     #[command(flatten)]
     pub(crate) identity: Identity,
     #[command(flatten)]

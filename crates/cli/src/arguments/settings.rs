@@ -29,6 +29,31 @@ pub(crate) struct Cache {
     source: Option<bool>,
 }
 
+/// Where a dispatcher keeps the bytes of remote files that it reads.
+#[derive(Debug, Args)]
+pub(crate) struct SourceCache {
+    /// Folder for the bytes of remote files that are read to index them: with the one of the workers of this machine they are
+    /// fetched once [default: none]
+    #[arg(long = "cache", env = "FOREBAY_CACHE", value_name = "FOLDER", value_parser = places())]
+    places: Vec<CachePlaces>,
+    /// The most that is kept in the folder, as 100GiB [default: 32GiB]
+    #[arg(long = "cache-disk", env = "FOREBAY_CACHE_DISK", value_name = "SIZE", value_parser = bytes)]
+    disk: Option<u64>,
+    /// Whether the folder keeps the bytes of remote files: on or off [default: on]
+    #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
+    source: Option<bool>,
+}
+
+impl TryFrom<SourceCache> for CacheConfig {
+    type Error = forebay_core::Error;
+
+    fn try_from(cache: SourceCache) -> Result<Self> {
+        let SourceCache { places, disk, source } = cache;
+        let places = places.into_iter().try_fold(CachePlaces::default(), CachePlaces::and)?;
+        Ok(Self { places, disk, source, ..Self::default() })
+    }
+}
+
 /// Reads a folder, a url, or both with a comma between them, as the environment may have it.
 pub(super) fn places() -> impl TypedValueParser<Value = CachePlaces> {
     OsStringValueParser::new().try_map(|text: OsString| CachePlaces::parse(&text).map_err(|e| e.to_string()))

@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         tokens: arguments.tokens,
         scaling: Scaling { policy: arguments.policy, workers_max: arguments.max_workers },
         timing: Timing { heartbeat, lease, ..Timing::default() },
+        cache: arguments.cache.try_into()?,
         process: arguments.process.into(),
     })
 }

@@ -216,7 +216,7 @@ impl State {
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
             Input::Hello { session, worker, address, threads, held, serves, place } => {
                 self.hello(now, session, worker, address, threads, &held, serves, out);
-                self.note_place(session, place);
+                self.note_place(session, place, out);
             }
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {

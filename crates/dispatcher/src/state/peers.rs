@@ -1,7 +1,8 @@
 //! Which workers look at each other for rows that are kept.
 //!
 //! A worker is told of at most [`PEERS_MAX`] others: the next ones in the ring of ids, so that all are asked by about as many. It
-//! hears of them with the answer to a heartbeat, when they are others than it was told of.
+//! hears of them when it comes, so that it knows them before its first split, and with the answer to a heartbeat, when they are others
+//! than it was told of.
 //!
 //! Invariants: a worker is told of no other tenant's workers, and of none that keeps rows where it does itself; who shows the
 //! key was told it here.
@@ -10,10 +11,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_proto::{JobKey, Peers};
+use forebay_proto::{JobKey, Peers, WorkerHeartbeatReply, worker_event};
 
 use super::worker::Worker;
-use super::{SessionId, State};
+use super::{Effect, SessionId, State};
 
 /// The most workers that one looks at. Of more, each has a part of what is kept.
 const PEERS_MAX: usize = 64;
@@ -26,8 +27,8 @@ impl State {
         self.secret = Some(secret);
     }
 
-    /// Notes where the worker of a session keeps rows: an empty place is none.
-    pub(super) fn note_place(&mut self, session: SessionId, place: Arc<str>) {
+    /// Notes where the worker of a session that has just begun keeps rows (an empty place is none), and tells it of the others.
+    pub(super) fn note_place(&mut self, session: SessionId, place: Arc<str>, out: &mut Vec<Effect>) {
         let Some(id) = self.sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if place.is_empty() {
@@ -36,6 +37,10 @@ impl State {
             self.keepers.insert(id)
         };
         (worker.place, worker.told) = (place, None);
+        if let Some(peers) = self.news_of_peers(id) {
+            let reply = WorkerHeartbeatReply { peers: Some(peers) };
+            out.push(Effect::Worker(session, worker_event::Event::Heartbeat(reply)));
+        }
     }
 
     /// Returns what a worker is to hear of others, if it has not.

@@ -1,65 +1,103 @@
 //! Who is told of whom, and what they show each other.
 
+use forebay_proto::Peers;
+
 use super::*;
 
-/// Where each of so many workers keeps rows, by its number; and for whom it computes.
-fn world(places: &[(&str, Option<&str>)]) -> World {
-    let mut world = World::new();
-    world.state.set_secret([7; 16]);
-    for (i, place) in (0..).zip(places) {
-        say_hello(&mut world, i, place);
+/// A state, and the peers that each worker was told of last.
+struct Service {
+    state: State,
+    now: Ticks,
+    sessions: BTreeMap<u128, SessionId>,
+    told: BTreeMap<u128, Peers>,
+}
+
+impl Service {
+    /// One with workers that keep rows at places, and compute for tenants.
+    fn of(places: &[(&str, Option<&str>)], secret: Option<[u8; 16]>) -> Self {
+        let world = World::new();
+        let mut service = Self { state: world.state, now: world.now, sessions: BTreeMap::new(), told: BTreeMap::new() };
+        secret.into_iter().for_each(|secret| service.state.set_secret(secret));
+        (0..).zip(places).for_each(|(i, place)| service.hello(i, place));
+        service
     }
-    world
-}
 
-fn say_hello(world: &mut World, i: u128, (place, serves): &(&str, Option<&str>)) -> SessionId {
-    let session = world.session();
-    let (address, place) = (format!("w{i}:1").into(), (*place).into());
-    let serves = serves.map(Arc::from);
-    world.input(Input::Hello { session, worker: WorkerId(i), address, threads: 1, held: Vec::new(), serves, place });
-    session
-}
+    fn hello(&mut self, i: u128, (place, serves): &(&str, Option<&str>)) {
+        let session = SessionId(1000 + self.sessions.len() as u64);
+        self.sessions.insert(i, session);
+        self.told.remove(&i);
+        let (address, place, serves) = (format!("w{i}:1").into(), (*place).into(), serves.map(Arc::from));
+        let held = Vec::new();
+        self.input(i, Input::Hello { session, worker: WorkerId(i), address, threads: 1, held, serves, place });
+    }
 
-fn told(world: &mut World, i: u128) -> Option<Vec<String>> {
-    world.state.news_of_peers(WorkerId(i)).map(|news| news.addresses)
+    /// All say that they live, long enough after they did so last to be answered.
+    fn beat(&mut self) {
+        self.now = self.now + Timing::default().lease / 2;
+        for (i, session) in self.sessions.clone() {
+            self.input(i, Input::WorkerHeartbeat { session, said: WorkerHeartbeat::default() });
+        }
+    }
+
+    fn input(&mut self, i: u128, input: Input) {
+        let mut out = Vec::new();
+        self.state.handle(self.now, input, &mut out);
+        for effect in out {
+            if let Effect::Worker(session, worker_event::Event::Heartbeat(reply)) = effect {
+                assert_eq!(session, self.sessions[&i]);
+                reply.peers.into_iter().for_each(|peers| _ = self.told.insert(i, peers));
+            }
+        }
+    }
+
+    /// Returns the numbers of those that each worker of these was told of.
+    fn told(&self, workers: &[u128]) -> Vec<Vec<u128>> {
+        let number = |address: &String| address[1..address.len() - 2].parse().expect("a number");
+        let of = |i| self.told.get(i).map_or(Vec::new(), |told| told.addresses.iter().map(number).collect());
+        workers.iter().map(of).collect()
+    }
 }
 
 #[test]
 fn a_worker_hears_of_those_that_keep_rows_elsewhere_and_of_what_has_changed() {
-    let mut world = world(&[("a", None), ("", None), ("b", None), ("a", None), ("c", Some("t")), ("d", Some("t"))]);
-    let heard: Vec<_> = (0..6).map(|i| told(&mut world, i)).collect();
-    let of = |workers: &[u8]| Some(workers.iter().map(|i| format!("w{i}:1")).collect::<Vec<_>>());
+    let places = [("a", None), ("", None), ("b", None), ("a", None), ("c", Some("t")), ("d", Some("t"))];
+    let mut service = Service::of(&places, None);
+    let all = [0, 1, 2, 3, 4, 5];
+    assert_eq!(service.told(&all), [vec![], vec![0], vec![0], vec![2], vec![], vec![4]], "those that were there");
+    service.beat();
     // In the order of the ring, from the one that asks on. The second keeps nothing, and may ask all the same.
-    assert_eq!(heard, [of(&[2]), of(&[2, 3, 0]), of(&[3, 0]), of(&[2]), of(&[5]), of(&[4])]);
-    assert_eq!((0..6).filter_map(|i| told(&mut world, i)).count(), 0, "it was said");
-    say_hello(&mut world, 2, &("b", None));
-    assert_eq!((told(&mut world, 0), told(&mut world, 2)), (None, of(&[3, 0])), "its session is another");
-    world.state.lose(world.now, WorkerId(2), &mut Vec::new());
-    assert_eq!([0, 1, 3].map(|i| told(&mut world, i)), [of(&[]), of(&[3, 0]), of(&[])]);
-    let alone = say_hello(&mut world, 9, &("", Some("nobody's")));
-    assert_eq!(told(&mut world, 9), None, "there is nothing to say");
-    assert!(world.state.sessions.contains_key(&alone));
+    assert_eq!(service.told(&all), [vec![2], vec![2, 3, 0], vec![3, 0], vec![2], vec![5], vec![4]]);
+    service.told.clear();
+    service.beat();
+    assert!(service.told.is_empty(), "it was said");
+    service.hello(2, &("b", None));
+    assert_eq!(service.told(&[2]), [vec![3, 0]], "its session is another");
+    service.state.lose(service.now, WorkerId(2), &mut Vec::new());
+    service.sessions.remove(&2);
+    service.beat();
+    assert_eq!(service.told(&[0, 1, 3]), [vec![], vec![3, 0], vec![]]);
+    assert!(service.told.contains_key(&0) && !service.told.contains_key(&4), "that there is none is news");
 }
 
 #[test]
 fn each_tenants_workers_have_a_key_of_their_own() {
-    let mut world = world(&[("a", None), ("b", None), ("c", Some("t")), ("d", Some("t")), ("e", Some(""))]);
-    let keys: Vec<_> = (0..5).filter_map(|i| world.state.news_of_peers(WorkerId(i))).map(|news| news.key).collect();
+    let places = [("a", None), ("b", None), ("c", Some("t")), ("d", Some("t")), ("e", Some("")), ("", Some("u"))];
+    let service = Service::of(&places, Some([7; 16]));
+    let keys: Vec<_> = (0..5).map(|i| &service.told[&i].key).collect();
     assert!(keys.iter().all(|key| key.len() == 16));
     assert!(keys[0] == keys[1] && keys[2] == keys[3]);
     assert!(keys[0] != keys[2] && keys[2] != keys[4] && keys[0] != keys[4]);
-    let mut open = World::new();
-    say_hello(&mut open, 0, &("a", None));
-    assert_eq!(open.state.news_of_peers(WorkerId(0)).map(|news| news.key), Some(Vec::new()), "without tokens");
+    assert!(!service.told.contains_key(&5), "it keeps nothing, and there is nobody to ask");
+    assert!(Service::of(&places, None).told[&0].key.is_empty(), "without tokens");
 }
 
 #[test]
 fn of_many_each_is_asked_by_as_many_as_it_asks() {
     let places: Vec<String> = (0..200).map(|i| format!("place {i}")).collect();
-    let mut world = world(&places.iter().map(|place| (&**place, None)).collect::<Vec<_>>());
-    let mut asked = BTreeMap::<String, usize>::new();
-    for i in 0..200 {
-        let peers = told(&mut world, i).expect("news");
+    let mut service = Service::of(&places.iter().map(|place| (&**place, None)).collect::<Vec<_>>(), None);
+    service.beat();
+    let mut asked = BTreeMap::<u128, usize>::new();
+    for peers in service.told(&(0..200).collect::<Vec<_>>()) {
         assert_eq!(peers.len(), 64);
         peers.into_iter().for_each(|peer| *asked.entry(peer).or_default() += 1);
     }

@@ -1,0 +1,28 @@
+//! A dispatcher that keeps bytes of remote files: what it reads to index them, workers with the same folder need not fetch.
+
+use std::sync::Arc;
+
+use forebay_cache::Cache;
+use forebay_core::Result;
+use forebay_dispatcher::{FileIndexer, Indexed, Indexer, Source};
+use forebay_exec::Nearby;
+use forebay_io::ReadThrough;
+
+/// See the module's documentation. Without a cache it keeps nothing.
+pub(crate) struct NearIndexer {
+    pub(crate) files: FileIndexer,
+    pub(crate) cache: Option<Arc<Cache>>,
+}
+
+impl Indexer for NearIndexer {
+    fn index(
+        &self,
+        source: &Source,
+        counted: bool,
+        progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
+    ) -> Result<Indexed> {
+        let near = self.cache.as_ref().and_then(|cache| Nearby::open(source, 0, cache));
+        let near = near.as_ref().map(|near| near as &dyn ReadThrough);
+        self.files.index_through(near, source, counted, progress)
+    }
+}
