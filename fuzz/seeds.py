@@ -92,6 +92,34 @@ def parquet() -> None:
     keep("parquet", "small", out.getvalue())
 
 
+def arrows() -> None:
+    """Files of every type that is read, as pyarrow writes them: plain, compressed, of several batches."""
+    table = pa.table(
+        {
+            "i": pa.array([1, 2, None], pa.int32()),
+            "x": pa.array([0.5, 1.5, 2.5], pa.float64()),
+            "y": pa.array([True, False, True]),
+            "t": pa.array(["a", "bé", ""]),
+            "b": pa.array([b"", b"xy", None], pa.large_binary()),
+            "l": pa.array([[1, 2], [], [3]], pa.list_(pa.int64())),
+            "f": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(6), pa.float32()), 2),
+        }
+    )
+    dictionary = pa.table({"d": pa.array(["u", "v", "u"]).dictionary_encode()})
+    for name, rows, batch, compression in [
+        ("plain", table, 3, None),
+        ("batches", table, 1, None),
+        ("lz4", table, 2, "lz4"),
+        ("zstd", table, 2, "zstd"),
+        ("dictionary", dictionary, 2, None),
+        ("nothing", table.slice(0, 0), 1, None),
+    ]:
+        out = io.BytesIO()
+        with pa.ipc.new_file(out, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
+            file.write_table(rows, max_chunksize=batch)
+        keep("arrow", name, out.getvalue())
+
+
 def tars() -> None:
     """The three dialects, with long names."""
     for name, dialect in {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}.items():
@@ -258,6 +286,7 @@ def indexes() -> None:
 if __name__ == "__main__":
     images()
     parquet()
+    arrows()
     tars()
     records()
     lines()

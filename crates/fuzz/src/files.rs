@@ -118,6 +118,11 @@ pub(crate) fn parquet(data: &[u8]) {
     read(Draft::Parquet { paths: vec![kept.path.clone()], columns: None });
 }
 
+pub(crate) fn arrow(data: &[u8]) {
+    let kept = keep(data);
+    read(Draft::Arrow { paths: vec![kept.path.clone()], columns: None });
+}
+
 pub(crate) fn jsonl(data: &[u8]) {
     let kept = keep(data);
     read(Draft::Jsonl { paths: vec![kept.path.clone()] });

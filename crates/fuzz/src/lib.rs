@@ -16,6 +16,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    ("arrow", files::arrow),
     ("block", files::block),
     ("example", files::example),
     ("graph", plans::graph),

@@ -14,7 +14,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
-use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
+use arrow_ipc::{Block, CompressionType, Message, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, SchemaRef};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
@@ -31,6 +31,10 @@ const TAIL_BYTES: u64 = 10;
 const HEAD_BYTES_MAX: u64 = 64 << 20;
 /// The bytes before each compressed buffer, which say how long it is without compression.
 const LENGTH_BYTES: usize = 8;
+/// No byte of LZ4 stands for more bytes: the length of a match goes on with bytes that count to 255,
+const LZ4_RATIO_MAX: u64 = 255;
+/// and none of Zstandard: a block of 128 KiB that is all one byte takes four.
+const ZSTD_RATIO_MAX: u64 = 32 << 10;
 
 /// A file, its footer and dictionaries read.
 #[derive(Debug)]
@@ -202,7 +206,7 @@ fn message(block: &[u8]) -> std::result::Result<Message<'_>, ArrowError> {
     root_as_message(head).map_err(|e| ArrowError::ParseError(e.to_string()))
 }
 
-/// Refuses a block whose compressed buffers say that they are more than memory should be asked for.
+/// Refuses a block whose compressed buffers say that they are more than they can be, or than memory should be asked for.
 fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
     let sizes = || {
         let message = message(bytes)?;
@@ -210,14 +214,22 @@ fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
         let batch = message.header_as_record_batch().or(dictionary);
         let batch = batch.ok_or_else(|| ArrowError::ParseError("no record batch".to_owned()))?;
         let body = bytes.get(block.metaDataLength() as usize..).unwrap_or_default();
-        let buffers = batch.buffers().into_iter().flatten().filter(|_| batch.compression().is_some());
+        let Some(compression) = batch.compression() else { return Ok(0) };
+        let ratio = if compression.codec() == CompressionType::ZSTD { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
         let size = |start: i64| {
             let at = usize::try_from(start).ok()?;
             let prefix = body.get(at..at.checked_add(LENGTH_BYTES)?)?;
             // Without compression it is -1.
             u64::try_from(i64::from_le_bytes(prefix.try_into().ok()?)).ok()
         };
-        Ok(buffers.filter_map(|b| size(b.offset())).fold(0u64, u64::saturating_add))
+        batch.buffers().into_iter().flatten().try_fold(0u64, |total, buffer| {
+            let (size, stored) = (size(buffer.offset()).unwrap_or(0), u64::try_from(buffer.length()).unwrap_or(0));
+            if size > stored.saturating_mul(ratio) {
+                let error = format!("{stored} compressed bytes that say they are {size}");
+                return Err(ArrowError::ParseError(error));
+            }
+            Ok(total.saturating_add(size))
+        })
     };
     let total = guarded(uri, sizes)?;
     if total > limits::GROUP_COLUMN_BYTES_MAX { Err(too_large(uri, total)) } else { Ok(()) }
