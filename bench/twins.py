@@ -1,9 +1,9 @@
 """What jobs with the same samples cost together: CPU-seconds of a service for one job, and for two or four at once.
 
-    python bench/twins.py [--images 2000] [--jobs 1 2 4] [--rounds 3]
+    python bench/twins.py [--images 2000] [--epochs 2] [--jobs 1 2 4] [--rounds 3]
 
-W1 through a service of one worker on this machine, JPEGs of 500 by 375 pixels, two epochs. The readers are processes of
-their own and begin together; CPU-seconds are those of the worker, and of all readers from then on.
+W1 through a service of one worker on this machine, JPEGs of 500 by 375 pixels, some epochs. The readers are processes
+of their own and begin together; CPU-seconds are those of the worker, and of all readers from then on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import time
 from pathlib import Path
 
 import forebay as fb
-
-EPOCHS = 2
 
 
 def dataset(folder: Path) -> fb.Dataset:
@@ -39,9 +37,9 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def read(address: str, job: str, folder: Path) -> None:
+def read(address: str, job: str, folder: Path, epochs: int) -> None:
     """Is a reader: begins when it is told, and says what it took."""
-    ds = dataset(folder).distribute(fb.connect(address), job=job, seed=1, epochs=EPOCHS)
+    ds = dataset(folder).distribute(fb.connect(address), job=job, seed=1, epochs=epochs)
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.process_time()
@@ -49,10 +47,11 @@ def read(address: str, job: str, folder: Path) -> None:
     print(images, time.process_time() - began, flush=True)
 
 
-def measure(folder: Path, jobs: int) -> tuple[float, float, float]:
+def measure(folder: Path, jobs: int, epochs: int) -> tuple[float, float, float]:
     """Seconds, CPU-seconds of the service, and CPU-seconds of the readers."""
     with fb.up(workers=1) as service:
-        command = [sys.executable, __file__, "--folder", str(folder), "--address", service.address, "--job"]
+        own = ["--folder", folder, "--address", service.address, "--epochs", epochs, "--job"]
+        command = [sys.executable, __file__, *map(str, own)]
         pipe = subprocess.PIPE
         readers = [subprocess.Popen([*command, str(i)], stdin=pipe, stdout=pipe, text=True) for i in range(jobs)]
         for reader in readers:
@@ -73,6 +72,7 @@ def main() -> None:
     """Measures and prints, or is a reader."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.job:
-        read(arguments.address, arguments.job, arguments.folder)
+        read(arguments.address, arguments.job, arguments.folder, arguments.epochs)
         return
     from forebay._src.bench.data import photos  # type: ignore[import-not-found]
 
@@ -89,10 +89,9 @@ def main() -> None:
         runs: dict[int, list[tuple[float, float, float]]] = {jobs: [] for jobs in arguments.jobs}
         for _ in range(arguments.rounds):
             for jobs, found in runs.items():
-                found.append(measure(Path(folder), jobs))
-    print(
-        f"forebay {fb.__version__}, {os.cpu_count()} x {platform.machine()}, {arguments.images} images, {EPOCHS} epochs"
-    )
+                found.append(measure(Path(folder), jobs, arguments.epochs))
+    machine, what = f"{os.cpu_count()} x {platform.machine()}", f"{arguments.images} images, {arguments.epochs} epochs"
+    print(f"forebay {fb.__version__}, {machine}, {what}")
     print("jobs  seconds  CPU-s of the worker   of the readers   in all, against one job")
     one = None
     for jobs, found in runs.items():
