@@ -4,7 +4,7 @@
 
 Each worker is a process with a thread and a folder of its own, as if on a machine of its own; JPEGs of 500 by 375
 pixels, decoded and resized to 256 on the shorter side, kept, and cropped anew. `alone` is what the workers would
-compute if none knew of the others: of the rows that an epoch's order gives a worker, those that it had in no epoch before.
+compute if none knew of the others: of the rows that an epoch gives a worker, those that it had in no epoch before.
 """
 
 from __future__ import annotations
