@@ -85,7 +85,9 @@ def test_a_peer_that_is_gone_while_it_is_read_from_changes_nothing(two, sign):
             os.kill(two.first.pid, sign)
         got += stream([batch])
     assert got == two.want
-    assert set(calls(two.log).values()) <= {1, 2}, "the second keeps what it computes; the first may have been at it, too"
+    assert set(calls(two.log).values()) <= {1, 2}, (
+        "the second keeps what it computes; the first may have been at it, too"
+    )
 
 
 def test_blocks_that_are_damaged_at_a_peer_are_computed(two, tmp_path):
