@@ -94,6 +94,7 @@ class SavedWriter:
     def close(self) -> None: ...
 
 def saved(folder: str) -> tuple[int, int | None] | None: ...
+def cores() -> int: ...
 
 @final
 class ServiceClient:
@@ -114,22 +115,19 @@ class ServiceClient:
         self, name: str | None = None
     ) -> list[
         tuple[
+            tuple[int, int, int, int, int],
             str,
             str,
             str,
-            int,
-            int,
-            int,
             list[tuple[int, bool, int, int, int, int, int]],
             str,
             str,
-            int,
             list[tuple[int, int, int, str, str]],
             list[tuple[str, str]],
         ]
     ]: ...
     def scale(self) -> tuple[int, int, int, str]: ...
-    def workers(self) -> list[tuple[str, str, int, str, int, int, int, int, int]]: ...
+    def workers(self) -> list[tuple[str, str, int, str, int, int, int, int, int, bool]]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
     def open(
         self,
@@ -144,6 +142,7 @@ class ServiceClient:
         coordinated: bool,
         weight: int,
         budget: int | float,
+        local: int | None,
         state: str | None,
     ) -> NativeIterator: ...
 

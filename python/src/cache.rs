@@ -76,7 +76,7 @@ pub(crate) fn flush() {
 }
 
 /// Tells the user. Where warnings are errors, this one is printed: nothing but speed is lost.
-fn warn(error: &Error) {
+pub(crate) fn warn(error: &Error) {
     Python::attach(|py| {
         let category = py.get_type::<PyUserWarning>();
         let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();

@@ -10,6 +10,7 @@ use forebay_core::{ConsumerIndex, Error, Fault, Result};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
 use forebay_plan::EpochPlan;
+use forebay_server::LocalWorker;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -27,14 +28,21 @@ const LEAVE_WAIT: Duration = Duration::from_millis(200);
 /// Where deliveries come from.
 pub(crate) enum Iteration {
     Local(LocalStream),
-    Service(ServiceStream),
+    /// With the worker beside it, if there is one.
+    Service(ServiceStream, Option<LocalWorker>),
 }
 
 impl Iteration {
     fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         match self {
             Iteration::Local(stream) => stream.next(poll),
-            Iteration::Service(stream) => stream.next(poll),
+            Iteration::Service(stream, local) => {
+                let next = stream.next(poll);
+                if !matches!(next, Ok(Some(_))) {
+                    *local = None;
+                }
+                next
+            }
         }
     }
 
@@ -42,14 +50,22 @@ impl Iteration {
     fn stats(&self) -> Option<String> {
         match self {
             Iteration::Local(stream) => Some(stream.stats()),
-            Iteration::Service(_) => None,
+            Iteration::Service(..) => None,
+        }
+    }
+
+    /// What the user is to be told, once.
+    fn news(&self) -> Option<Error> {
+        match self {
+            Iteration::Service(_, Some(local)) => local.news(),
+            _ => None,
         }
     }
 
     fn take_losses(&mut self) -> Vec<Lost> {
         match self {
             Iteration::Local(stream) => stream.take_losses(),
-            Iteration::Service(stream) => stream.take_losses(),
+            Iteration::Service(stream, _) => stream.take_losses(),
         }
     }
 }
@@ -172,6 +188,7 @@ impl NativeIterator {
     /// Waits for what comes next, and whether that is a batch.
     fn deliver(&self, py: Python<'_>) -> PyResult<Option<(bool, Chunk)>> {
         let inner = &self.inner;
+        let mut news = None;
         let delivery = interruptible(py, |poll| {
             // Taken without the GIL: whoever holds it may be waiting for the GIL.
             let mut iteration = lock(&inner.iteration);
@@ -183,10 +200,14 @@ impl NativeIterator {
             };
             let delivery = iteration.next(&mut go_on);
             inner.tell(iteration.take_losses());
+            news = iteration.news();
             let Some(delivery) = delivery? else { return Ok(None) };
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
             Ok(Some((delivery.batched, delivery.chunk)))
         });
+        if let Some(error) = news {
+            crate::cache::warn(&error);
+        }
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(e) => {

@@ -62,7 +62,7 @@ mod _native {
     #[pymodule_export]
     use crate::saving::{SavedWriter, saved};
     #[pymodule_export]
-    use crate::service::ServiceClient;
+    use crate::service::{ServiceClient, cores};
     #[pymodule_export]
     use crate::up::Up;
 

@@ -1,12 +1,14 @@
 //! A service as Python holds it: its dispatcher's address, its jobs and workers, and the streams of its jobs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_client::{Credentials, JobSpec, Remote, Service, ServiceStream, StreamOptions, TlsFiles};
+use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream, StreamOptions, TlsFiles};
 use forebay_core::{ConsumerIndex, Error, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
+use forebay_server::{LocalRecipe, LocalThreads, LocalWorker};
 use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
@@ -18,18 +20,28 @@ use crate::runner::Runner;
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct ServiceClient {
     service: Service,
+    /// What it was made with, for local workers.
+    shown: Shown,
+}
+
+/// What is shown to the service.
+struct Shown {
+    tls: TlsFiles,
+    token: Option<String>,
+    token_file: Option<PathBuf>,
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 /// Milliseconds ago, workers before and since, the reason, its JSON.
 type DecisionRow = (u64, u32, u32, String, String);
-type JobRow =
-    (String, String, String, u64, u64, u64, Vec<ConsumerRow>, String, String, u32, Vec<DecisionRow>, Vec<CachingRow>);
+type JobRow = (Numbers, String, String, String, Vec<ConsumerRow>, String, String, Vec<DecisionRow>, Vec<CachingRow>);
+/// Epochs, seed, splits raced, workers wanted, threads of local workers.
+type Numbers = (u64, u64, u64, u32, u32);
 /// A worker, and JSON.
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
-type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64);
+type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64, bool);
 
 #[pymethods]
 impl ServiceClient {
@@ -56,7 +68,8 @@ impl ServiceClient {
             let credentials = Credentials::load(&files, token, token_file.as_deref())?;
             Service::connect(Remote { address, credentials }, deadline, poll)
         })?;
-        Ok(Self { service })
+        let token = token.map(str::to_owned);
+        Ok(Self { service, shown: Shown { tls: files, token, token_file } })
     }
 
     #[getter]
@@ -65,8 +78,8 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Name, dataset, state, epochs, seed, splits raced, consumers (index, attached, epoch, split, splits, leased, skipped),
-    /// tenant, key, workers wanted, decisions, what workers keep.
+    /// Numbers (epochs, seed, splits raced, workers wanted, threads of local workers), name, dataset, state, consumers (index,
+    /// attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
@@ -81,18 +94,18 @@ impl ServiceClient {
                 let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json)).collect();
                 let consumers = consumers.collect();
                 let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
-                let (name, dataset, state, tenant, workers) = (j.name, j.dataset, j.state, j.tenant, j.workers);
-                let (epochs, seed, raced) = (j.epochs, j.seed, j.raced);
-                (name, dataset, state, epochs, seed, raced, consumers, tenant, key, workers, decisions, caching)
+                let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads);
+                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching)
             })
             .collect())
     }
 
-    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence.
+    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence, whether it is local.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = interruptible(py, |poll| self.service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
-            (w.worker, w.address, w.threads, w.state, w.leases, w.splits_done, w.rows_done, w.rows_shared, w.silent_ms)
+            let (done, rows, shared) = (w.splits_done, w.rows_done, w.rows_shared);
+            (w.worker, w.address, w.threads, w.state, w.leases, done, rows, shared, w.silent_ms, w.local)
         };
         Ok(workers.into_iter().map(row).collect())
     }
@@ -108,8 +121,8 @@ impl ServiceClient {
         interruptible(py, |poll| self.service.cancel(job, tenant, poll))
     }
 
-    /// Creates or joins a job, and starts to read it.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, budget, state))]
+    /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, budget, local, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -124,6 +137,7 @@ impl ServiceClient {
         coordinated: bool,
         weight: u32,
         budget: ErrorBudget,
+        local: Option<usize>,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state = guard(py, || state.map(saved).transpose())?;
@@ -133,6 +147,7 @@ impl ServiceClient {
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
         let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated, weight };
+        let command = crate::cli::command(py)?;
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
@@ -140,10 +155,39 @@ impl ServiceClient {
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let (budget, known) = (budget.into(), left_out.iter().map(LeftOut::lost).collect());
-            let options = StreamOptions { consumer, from: from.clone(), budget, known, ..StreamOptions::default() };
+            let seat = Arc::new(Seat::default());
+            let options = StreamOptions {
+                consumer,
+                from: from.clone(),
+                budget,
+                known,
+                seat: seat.clone(),
+                ..StreamOptions::default()
+            };
             let stream = ServiceStream::start(&opened, functions, options)?;
+            let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
+            let local = match threads {
+                LocalThreads::Fixed(0) => None,
+                _ => Some(LocalWorker::start(self.recipe(command, (opened.id(), consumer.0)), threads, seat)?),
+            };
+            let stream = Iteration::Service(stream, local);
             Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
         })?;
-        Ok(NativeIterator::new(Iteration::Service(stream), from, plan, consumer, left_out, runner))
+        Ok(NativeIterator::new(stream, from, plan, consumer, left_out, runner))
     }
+}
+
+impl ServiceClient {
+    /// How a local worker of a reader is started.
+    fn recipe(&self, command: Vec<String>, reader: (u64, u32)) -> LocalRecipe {
+        let Shown { tls, token, token_file } = &self.shown;
+        let (tls, token, token_file) = (tls.clone(), token.clone(), token_file.clone());
+        LocalRecipe { command, service: self.service.address().to_owned(), tls, token, token_file, reader }
+    }
+}
+
+/// How many threads may compute at once in this process: its cores, within the limits of its control groups.
+#[pyfunction]
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

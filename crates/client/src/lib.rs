@@ -10,6 +10,7 @@
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   window       chunks by (epoch, split, index), whatever order they come in
+//!   seat         what it and its local worker say to each other
 //!   reports      what was left out, until the dispatcher has written it down
 //!   reader       what the user gets next, and what was consumed, without I/O
 //!   merge        exact batches (forebay_exec::Merge)
@@ -34,6 +35,7 @@ mod options;
 mod reader;
 mod reports;
 mod runtime;
+mod seat;
 mod service;
 mod session;
 #[doc(hidden)]
@@ -44,11 +46,12 @@ mod window;
 mod workers;
 
 pub use forebay_proto::{
-    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, TlsFiles, WorkerCaching,
+    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, Remote, ScaleDecision, Spare, TlsFiles, WorkerCaching,
     WorkerStatus,
 };
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
+pub use seat::Seat;
 pub use service::Service;
 pub use stream::ServiceStream;
 

@@ -3,7 +3,7 @@
 //! One short lock, never held while waiting for the network. Bounds: acknowledgements are coalesced into one position;
 //! there is at most one complaint for each split of the window.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, SystemClock, Ticks};
@@ -15,6 +15,7 @@ use crate::lock::lock;
 use crate::meter::Meter;
 use crate::options::BUFFER_BYTES_MAX;
 use crate::reports::Reports;
+use crate::seat::Seat;
 use crate::window::{Fetch, Place, Window};
 
 /// What is to be said to the dispatcher.
@@ -52,14 +53,16 @@ pub(crate) struct State {
     pub(crate) fatal: Option<Error>,
     /// What the reader's time goes into.
     pub(crate) meter: Meter,
+    /// The place of its local worker.
+    pub(crate) seat: Arc<Seat>,
 }
 
 impl State {
     /// Begins without a session.
-    pub(crate) fn new(window: Window, now: Ticks) -> Self {
+    pub(crate) fn new(window: Window, seat: Arc<Seat>, now: Ticks) -> Self {
         let (say, session) = (ToSay::default(), Session::Broken(now));
         let reports = Reports::default();
-        Self { window, say, reports, settled_at: 0, session, fatal: None, meter: Meter::new(now) }
+        Self { window, say, reports, settled_at: 0, session, fatal: None, meter: Meter::new(now), seat }
     }
 
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
@@ -114,9 +117,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(window: Window) -> Self {
+    pub(crate) fn new(window: Window, seat: Arc<Seat>) -> Self {
         let clock = SystemClock::default();
-        let state = Mutex::new(State::new(window, clock.now()));
+        let state = Mutex::new(State::new(window, seat, clock.now()));
         Self { clock, state, news: Condvar::new(), to_say: Notify::new(), room: Notify::new() }
     }
 

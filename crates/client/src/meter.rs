@@ -52,6 +52,7 @@ impl Meter {
             batches,
             rows,
             ahead: ahead as u64,
+            spare: None,
         }
     }
 }
@@ -74,6 +75,7 @@ mod tests {
             batches,
             rows,
             ahead,
+            spare: None,
         };
         assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3));
         assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0));

@@ -1,11 +1,14 @@
 //! How a stream reads, and the bounds that it keeps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::ConsumerIndex;
 use forebay_data::Schema;
 use forebay_exec::{Budget, Lost, Position};
 use forebay_plan::EpochPlan;
+
+use crate::seat::Seat;
 
 /// Chunks that wait for their turn, over all splits but the first; and what the chosen window of splits adds up to.
 pub(crate) const BUFFER_BYTES_MAX: usize = 256 << 20;
@@ -34,6 +37,8 @@ pub struct StreamOptions {
     pub budget: Budget,
     /// Samples that an earlier run left out and this one must, too. Default: none.
     pub known: Vec<Lost>,
+    /// The place of its local worker. Default: empty.
+    pub seat: Arc<Seat>,
 }
 
 impl Default for StreamOptions {
@@ -45,6 +50,7 @@ impl Default for StreamOptions {
             deadline: Duration::from_secs(60),
             budget: Budget::default(),
             known: Vec::new(),
+            seat: Arc::default(),
         }
     }
 }

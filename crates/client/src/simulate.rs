@@ -103,7 +103,7 @@ impl Consumer {
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let epochs = Some(job.epochs).filter(|&n| n > 0);
         Ok(Self {
-            state: State::new(Window::new(at, from.chunk), now),
+            state: State::new(Window::new(at, from.chunk), Arc::default(), now),
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
             reader: Reader::new(Merge::new(tail, ConsumerIndex(consumer), &from)?, &from, splits, epochs),
             trials: BTreeMap::new(),

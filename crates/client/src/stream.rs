@@ -72,10 +72,10 @@ impl ServiceStream {
         let memory = Memory::reused();
         let executable = job.executable(functions, memory.clone())?;
         let at = Place { epoch: from.epoch, ordinal: from.split };
-        let link = Arc::new(Link::new(Window::new(at, from.chunk)));
+        let link = Arc::new(Link::new(Window::new(at, from.chunk), options.seat.clone()));
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
-            workers: Workers::new(job.dispatcher.credentials.tls.clone()),
+            workers: Workers::new(job.dispatcher.credentials.tls.clone(), options.seat),
             wire: Chunk::wire_schema(executable.input(), job.stages().tail_needs_ids()),
             executable: executable.clone(),
             memory,

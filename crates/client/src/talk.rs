@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, EndEpoch, LostSample, Recorded, may_pass};
+use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded, may_pass};
 
 use crate::link::{Session, State};
 use crate::window::{Fetch, Place};
@@ -124,7 +124,11 @@ impl Talk {
                 state.reports.recorded(number);
                 return None;
             }
-            Event::Attached(_) | Event::Heartbeat(_) => return None,
+            Event::Heartbeat(reply) => {
+                state.seat.hear(reply.local_threads);
+                return None;
+            }
+            Event::Attached(_) => return None,
         };
         let place = Place { epoch: assigned.epoch, ordinal: assigned.ordinal };
         state.window.assign(place, assigned.token, assigned.beside, &assigned.address)
@@ -148,7 +152,8 @@ impl Talk {
         if now - self.heard > self.silence_max {
             return Err(Error::unavailable("the dispatcher was silent"));
         }
-        Ok(Message::Heartbeat(state.meter.tell(now, state.window.ahead())))
+        let spare = state.seat.spare();
+        Ok(Message::Heartbeat(ConsumerHeartbeat { spare, ..state.meter.tell(now, state.window.ahead()) }))
     }
 
     /// A session ended, or could not begin. Returns the pause before the next one; `None` when everything was said.

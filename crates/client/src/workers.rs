@@ -11,6 +11,7 @@ use crate::borrower::Borrower;
 use crate::connection::{Connection, unreachable};
 use crate::lock::lock;
 use crate::options::WINDOW_MAX;
+use crate::seat::Seat;
 
 /// Workers that are remembered. Beyond, all are connected anew: connections in use live on with their splits.
 const WORKERS_MAX: usize = 256;
@@ -30,13 +31,15 @@ pub(crate) struct Peer {
 /// The workers of one stream.
 pub(crate) struct Workers {
     tls: Option<ClientTls>,
+    seat: Arc<Seat>,
     known: Mutex<HashMap<String, Arc<Peer>>>,
 }
 
 impl Workers {
-    /// Knows none yet. Whoever speaks TLS to the dispatcher speaks it to its workers.
-    pub(crate) fn new(tls: Option<ClientTls>) -> Self {
-        Self { tls, known: Mutex::default() }
+    /// Knows none yet. Whoever speaks TLS to the dispatcher speaks it to its workers, but for the local one: that is a process
+    /// of its own, behind the loopback interface.
+    pub(crate) fn new(tls: Option<ClientTls>, seat: Arc<Seat>) -> Self {
+        Self { tls, seat, known: Mutex::default() }
     }
 
     /// Returns a worker, and a connection to it that nobody uses.
@@ -62,7 +65,7 @@ impl Workers {
         if let Some(peer) = lock(&self.known).get(address).filter(|peer| !peer.is_gone()) {
             return Ok(peer.clone());
         }
-        let tls = self.tls.clone();
+        let tls = self.tls.clone().filter(|_| !self.seat.has(address));
         let mut connection = Connection::open(address, tls.as_ref()).await?;
         let borrower = Borrower::connect(&mut connection).await?;
         let peer = Arc::new(Peer { address: address.to_owned(), tls, borrower, idle: Mutex::new(vec![connection]) });

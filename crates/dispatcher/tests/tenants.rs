@@ -11,7 +11,8 @@ use forebay_plan::BlobId;
 use forebay_proto::{
     Attach, BlobPart, CancelJobRequest, ConsumerMessage, Credentials, DispatcherClient, GetBlobRequest,
     GetScaleRequest, GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest,
-    OpenJobRequest, Remote, WorkerMessage, client, consumer_message, open_job_event, to_error, worker_message,
+    OneReader, OpenJobRequest, Remote, WorkerMessage, client, consumer_message, open_job_event, to_error,
+    worker_message,
 };
 use tonic::transport::Endpoint;
 
@@ -43,9 +44,9 @@ fn attach(job: u64) -> ConsumerMessage {
     ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) }
 }
 
-fn hello() -> WorkerMessage {
+fn hello(only: Option<OneReader>) -> WorkerMessage {
     let (version, address) = (VERSION.to_owned(), "worker:1".to_owned());
-    let hello = Hello { version, address, worker: vec![1; 16], threads: 1, ..Hello::default() };
+    let hello = Hello { version, address, worker: vec![1; 16], threads: 1, only, ..Hello::default() };
     WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }
 }
 
@@ -65,7 +66,7 @@ async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, O
         ("get_blob", kind(to.get_blob(get).await.err())),
         ("open_job", kind(to.open_job(open).await.err())),
         ("consume", kind(to.consume(tokio_stream::iter(vec![attach(1)])).await.err())),
-        ("work", kind(to.work(tokio_stream::iter(vec![hello()])).await.err())),
+        ("work", kind(to.work(tokio_stream::iter(vec![hello(None)])).await.err())),
         ("list_jobs", kind(to.list_jobs(ListJobsRequest::default()).await.err())),
         ("list_workers", kind(to.list_workers(ListWorkersRequest {}).await.err())),
         ("cancel_job", kind(to.cancel_job(cancel).await.err())),
@@ -84,11 +85,7 @@ async fn every_call_is_refused_to_whoever_may_not_make_it() -> Result<()> {
         }
     }
     for (call, answer) in answers(&mut caller(&at, Some(&tokens[0]))?).await? {
-        assert_eq!(
-            answer == denied,
-            ["get_blob", "work", "get_scale"].contains(&call),
-            "{call} as a client: {answer:?}"
-        );
+        assert_eq!(answer == denied, ["work", "get_scale"].contains(&call), "{call} as a client: {answer:?}");
     }
     for (call, answer) in answers(&mut caller(&at, Some(&tokens[1]))?).await? {
         let may = ["get_version", "get_blob", "work"].contains(&call);
@@ -118,6 +115,15 @@ async fn attached(to: &mut DispatcherClient<Link>, job: u64) -> Result<()> {
     events.map_err(failed)?.into_inner().message().await.map_err(failed).map(drop)
 }
 
+/// What the session of a reader's local worker begins with.
+async fn welcomed(to: &mut DispatcherClient<Link>, only: OneReader) -> Result<()> {
+    let failed = |s: tonic::Status| to_error(&s, "it");
+    let (out, outbox) = tokio::sync::mpsc::channel(1);
+    out.send(hello(Some(only))).await.map_err(|_| Error::internal("closed"))?;
+    let events = to.work(tokio_stream::wrappers::ReceiverStream::new(outbox)).await;
+    events.map_err(failed)?.into_inner().message().await.map_err(failed).map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_another_tenants_does_not_exist() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -134,6 +140,14 @@ async fn what_is_another_tenants_does_not_exist() -> Result<()> {
     let nowhere = attached(&mut b, 99).await.expect_err("nobody's");
     assert_eq!(there.to_json().replace(&format!("job {}", one.job), "job 99"), nowhere.to_json());
     attached(&mut a, one.job).await?;
+
+    // A client's token computes for readers of its own jobs.
+    let [own, there, nowhere] = [one.job, other.job, 99].map(|job| OneReader { job, consumer: 0 });
+    welcomed(&mut a, own).await?;
+    let there = welcomed(&mut a, there).await.expect_err("another's");
+    let nowhere = welcomed(&mut a, nowhere).await.expect_err("nobody's");
+    assert_eq!(nowhere.kind(), ErrorKind::NotFound);
+    assert_eq!(there.to_json().replace(&format!("job {}", other.job), "job 99"), nowhere.to_json());
 
     a.put_blob(tokio_stream::iter(vec![part()])).await.map_err(failed)?;
     let id = part().id;

@@ -1,9 +1,10 @@
 //! One child process: started, heard, ended.
 //!
-//! Its stdin is the leash: it ends when that says something or closes, which the system does when this process is
-//! gone. Its stdout gives the announcement; its stderr is passed on, and the last of it kept to explain an early end.
+//! Its stdin is the leash: it ends when that says something (a local worker: but how many threads it has) or closes, which the
+//! system does when this process is gone. Its stdout gives the announcement; its stderr is passed on, and the last of it kept to explain an early end.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -23,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often a caller who waits is asked whether to go on.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What turns on security, for services elsewhere: those on this machine's loopback interface have none.
-const ELSEWHERE: [&str; 8] = [
+/// What is for services elsewhere: those on this machine's loopback interface have no security and no other address.
+const ELSEWHERE: [&str; 9] = [
     "FOREBAY_TLS_CA",
     "FOREBAY_TLS_CERT",
     "FOREBAY_TLS_KEY",
@@ -33,6 +34,7 @@ const ELSEWHERE: [&str; 8] = [
     "FOREBAY_TOKEN",
     "FOREBAY_TOKEN_FILE",
     "FOREBAY_TOKENS",
+    "FOREBAY_ADVERTISE",
 ];
 
 type Tail = Arc<Mutex<VecDeque<String>>>;
@@ -48,14 +50,16 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `command`; `what` names it for people ("worker 1").
-    pub(crate) fn start(what: String, command: &[String]) -> Result<Self> {
+    /// Starts `command`, with the variables in which it finds what to show a service elsewhere; `what` names it for people
+    /// ("worker 1").
+    pub(crate) fn start(what: String, command: &[String], shown: &[(&str, OsString)]) -> Result<Self> {
         let (program, arguments) = command.split_first().ok_or_else(|| Error::internal("no command to start"))?;
         let mut start = Command::new(program);
         start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in ELSEWHERE {
             start.env_remove(name);
         }
+        start.envs(shown.iter().map(|(name, value)| (name, value)));
         // A Ctrl-C in the terminal is for the parent, which ends its children in order.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
         let mut process = start.spawn().map_err(|e| {
@@ -107,6 +111,21 @@ impl Child {
     /// Says whether it has listened since it was last asked.
     pub(crate) fn has_announced(&self) -> bool {
         self.announced.try_recv().is_ok()
+    }
+
+    /// Returns where it listens, if it has said so since it was last asked.
+    ///
+    /// # Errors
+    /// Data when what it said is no announcement.
+    pub(crate) fn announced(&self) -> Result<Option<String>> {
+        self.announced.try_recv().ok().map(|line| Announcement::parse(&line).map(|it| it.address)).transpose()
+    }
+
+    /// Says a line to it, on its leash. One that has ended hears nothing.
+    pub(crate) fn say(&mut self, line: &str) {
+        if let Some(leash) = &mut self.process.stdin {
+            let _ = writeln!(leash, "{line}");
+        }
     }
 
     /// Asks it to leave in order: it ends when nobody needs anything of it any more.

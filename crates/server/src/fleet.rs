@@ -38,13 +38,13 @@ impl Recipe {
         let (policy, most) = (self.scaling.policy.to_string(), self.scaling.workers_max.to_string());
         let scaling = ["--policy", &policy, "--max-workers", &most];
         let arguments = [&["dispatcher", "--listen", listen, "--state-dir", &dir][..], &scaling].concat();
-        Child::start("the dispatcher".to_owned(), &self.keeping(&arguments, false))
+        Child::start("the dispatcher".to_owned(), &self.keeping(&arguments, false), &[])
     }
 
     pub(crate) fn worker(&self, number: usize, dispatcher: &str) -> Result<Child> {
         let threads = self.threads.to_string();
         let arguments = ["worker", "--dispatcher", dispatcher, "--listen", "127.0.0.1:0", "--threads", &threads];
-        Child::start(format!("worker {number}"), &self.keeping(&arguments, true))
+        Child::start(format!("worker {number}"), &self.keeping(&arguments, true), &[])
     }
 
     /// Returns a command, with where its process keeps what it keeps. Rows are for workers.

@@ -7,6 +7,7 @@
 //! cache       where a process keeps rows, and how many
 //! shared_store  the store that machines share, behind the cache's seam
 //! provision   as many workers as are wanted
+//! local       a worker beside a reader, on cores that its trainer leaves idle
 //! ```
 //!
 //! Invariants: a child never outlives its parent, however that ended; stdout carries the announcement and nothing
@@ -18,6 +19,7 @@ mod child;
 mod fleet;
 mod indexer;
 mod lifetime;
+mod local;
 mod provision;
 mod roles;
 mod shared_store;
@@ -26,13 +28,14 @@ mod up;
 
 pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
-pub use forebay_client::{Credentials, Remote, Service, TlsFiles};
+pub use forebay_client::{Credentials, Remote, Seat, Service, TlsFiles};
 pub use forebay_dispatcher::{
     GrantFigures, LedgerReport, NewToken, Policy, Repaired, Role, Scaling, Timing, check_ledger, dump_ledger,
     measure_grants, new_token, repair_ledger,
 };
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
+pub use local::{LocalRecipe, LocalThreads, LocalWorker};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
 pub use telemetry::init_logs;
 pub use up::{Up, UpOptions, Workers};

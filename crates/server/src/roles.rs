@@ -9,13 +9,14 @@ use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Result, SystemClock};
 use forebay_dispatcher::{Dispatcher, FileIndexer, Scaling, Timing};
-use forebay_worker::{Functions, Worker};
+use forebay_worker::{Functions, Local, Worker};
 use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
 use crate::cache::CacheConfig;
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
+use crate::local::{give_way, obey_parent, step_back};
 
 /// Threads that drive a process's connections. Computing has its own.
 const NETWORK_THREADS: usize = 2;
@@ -77,6 +78,9 @@ pub struct WorkerConfig {
     pub lend: bool,
     /// Where it keeps what `cache()` keeps.
     pub cache: CacheConfig,
+    /// Where it computes for one reader alone, whose process started it: the job, and which of its consumers. Default: for
+    /// everybody.
+    pub local: Option<(u64, u32)>,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -112,6 +116,9 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
 /// # Errors
 /// Conflict when the port is taken; Version when the dispatcher is another version.
 pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Result<()> {
+    if config.local.is_some() {
+        step_back();
+    }
     let cache = config.cache.open(&|error| tracing::warn!("{error}"))?;
     let kept = cache.clone();
     let flush = move || {
@@ -133,8 +140,12 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             lend: config.lend,
             functions,
             cache: Some(cache),
+            local: config.local.map(|reader| Local { reader, give_way }),
         };
         let worker = Worker::bind(options).await?;
+        if config.local.is_some() {
+            obey_parent(worker.throttle(), flush.clone())?;
+        }
         settle(config.process, worker.address(), flush.clone())?;
         worker.run(stop.cancelled_owned()).await
     });

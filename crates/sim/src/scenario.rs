@@ -150,6 +150,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) chunk: u64,
     /// Whether a new process has the address of the old one.
     pub(crate) same_address: bool,
+    /// Whether it computes for the first consumer alone.
+    pub(crate) local: bool,
 }
 
 /// One consumer of a job.
@@ -230,6 +232,10 @@ impl Scenario {
             let (worker, factor) = (dice.index(scenario.workers.len()), dice.pick(&[4, 10, 40]));
             scenario.faults.push((0, Fault::SlowWorker { worker, factor, time: heals }));
         }
+        // The last is a local worker, where there are others.
+        if faults > 0 && scenario.workers.len() > 1 && dice.percent(30) {
+            scenario.workers.last_mut().into_iter().for_each(|worker| worker.local = true);
+        }
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
     }
@@ -264,7 +270,8 @@ impl Scenario {
 fn worker(dice: &mut Dice) -> WorkerSetup {
     let threads = dice.within(1..4) as usize;
     let slots = dice.pick(&[1, threads, threads * 2 + 2]);
-    WorkerSetup { threads, slots, chunk: dice.pick(&[1, 5, 20, 60]), same_address: dice.percent(50) }
+    let (chunk, same_address) = (dice.pick(&[1, 5, 20, 60]), dice.percent(50));
+    WorkerSetup { threads, slots, chunk, same_address, local: false }
 }
 
 fn consumer(dice: &mut Dice, job: usize, index: u32) -> ConsumerSetup {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_core::{Error, WorkerId};
 use forebay_data::Chunk;
-use forebay_proto::{Ticket, worker_event};
+use forebay_proto::{OneReader, Ticket, worker_event};
 use forebay_worker::simulate::{Door, LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Reader, Task, Todo, Worker};
 
 use crate::net::{Kind, Payload};
@@ -127,7 +127,10 @@ impl World<'_> {
         worker.port = if setup.same_address { 1 } else { life };
         let id = WorkerId(u128::from(life) << 64 | (i as u128 + 1));
         let address = format!("w{i}:{}", worker.port);
-        (worker.machine, worker.free) = (Some(Worker::new(id, address, setup.threads, setup.slots)), setup.threads);
+        // The first job to be recorded; until then it is refused, and comes again.
+        let only = setup.local.then_some(OneReader { job: 1, consumer: 0 });
+        worker.machine = Some(Worker::new(id, address, setup.threads, setup.slots, only));
+        worker.free = setup.threads;
         self.worker_later(i, 0, WorkerTimer::Connect);
     }
 

@@ -52,8 +52,8 @@ mod transfer;
 mod turns;
 mod window;
 
-pub use options::Options;
-pub use service::Worker;
+pub use options::{Local, Options};
+pub use service::{Throttle, Worker};
 
 /// Where its dispatcher is, and the certificates of both.
 pub use forebay_proto::{Credentials, Remote, TlsFiles};

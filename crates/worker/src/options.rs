@@ -26,6 +26,17 @@ pub(crate) const BLOB_CACHE_BYTES_MAX: usize = 1 << 30;
 /// How long a worker that leaves waits for its consumers to fetch what it holds.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(10);
 
+/// What a worker takes at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Threads that compute.
+    pub(crate) threads: usize,
+    /// Splits that are waiting or being computed.
+    pub(crate) slots: usize,
+    /// Chunks that it holds before it asks for no more.
+    pub(crate) bytes: usize,
+}
+
 /// How a worker runs.
 #[derive(Clone)]
 pub struct Options {
@@ -48,7 +59,25 @@ pub struct Options {
     pub functions: Arc<dyn Functions>,
     /// Where what is before `cache()` is kept, for all jobs. Default: nowhere.
     pub cache: Option<Arc<Cache>>,
+    /// Where it computes for one reader alone. Default: for everybody.
+    pub local: Option<Local>,
 }
+
+/// A local worker: it computes for the reader that started it, on that one's machine, with as many threads as it is told while
+/// it runs (see [`Worker::throttle`](crate::Worker::throttle)); none at first. `threads` and `slots` of the options say
+/// nothing of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Local {
+    /// The job, by its number at the dispatcher, and which of its consumers.
+    pub reader: (u64, u32),
+    /// Called in each thread that computes, before it does.
+    pub give_way: fn(),
+}
+
+/// Splits of a local worker beside those that its threads are at: what waits there waits behind the trainer.
+pub(crate) const LOCAL_QUEUE: usize = 1;
+/// As [`HELD_BYTES_MAX`], of a local worker: the memory is the trainer's machine's.
+const LOCAL_HELD_BYTES_MAX: usize = 256 << 20;
 
 impl Options {
     /// Returns the defaults, for the worker of a dispatcher.
@@ -63,17 +92,26 @@ impl Options {
             tls: None,
             functions: Arc::new(NoFunctions),
             cache: None,
+            local: None,
         }
     }
 
-    pub(crate) fn threads(&self) -> usize {
+    /// Returns the bounds that it begins with.
+    pub(crate) fn bounds(&self) -> Bounds {
+        match self.local {
+            None => Bounds { threads: self.threads(), slots: self.slots(), bytes: HELD_BYTES_MAX },
+            Some(_) => Bounds { threads: 0, slots: 0, bytes: LOCAL_HELD_BYTES_MAX },
+        }
+    }
+
+    fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         }
     }
 
-    pub(crate) fn slots(&self) -> usize {
+    fn slots(&self) -> usize {
         match self.slots {
             0 => self.threads() * 2 + 2,
             n => n,
@@ -92,6 +130,7 @@ impl std::fmt::Debug for Options {
             .field("lend", &self.lend)
             .field("tls", &self.tls)
             .field("cache", &self.cache)
+            .field("local", &self.local)
             .finish_non_exhaustive()
     }
 }

@@ -49,6 +49,8 @@ struct State {
     computing: usize,
     idle: usize,
     threads: usize,
+    /// Threads that may compute at once.
+    most: usize,
     stop: bool,
 }
 
@@ -60,22 +62,33 @@ pub(crate) struct Pool {
 pub(crate) struct Shared {
     state: Mutex<State>,
     work: Condvar,
-    threads: usize,
+    /// What a thread does before all else.
+    begin: fn(),
     crew: Arc<Crew>,
     /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
     helped_us: AtomicU64,
 }
 
 impl Pool {
-    pub(crate) fn new(threads: usize) -> Self {
+    /// Starts threads, each of which calls `begin` first.
+    pub(crate) fn new(threads: usize, begin: fn()) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let crew = Arc::new(Crew::new(wake(shared.clone())));
-            Shared { state: Mutex::default(), work: Condvar::new(), threads, crew, helped_us: AtomicU64::new(0) }
+            Shared { state: Mutex::default(), work: Condvar::new(), begin, crew, helped_us: AtomicU64::new(0) }
         });
-        for _ in 0..threads {
-            shared.clone().spawn(&mut lock(&shared.state));
-        }
-        Self { shared }
+        let pool = Self { shared };
+        pool.set_threads(threads);
+        pool
+    }
+
+    /// Changes how many threads compute at once. Those that are too many finish the morsel that they are at, and wait.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        let mut state = lock(&self.shared.state);
+        state.most = threads;
+        let missing = threads.saturating_sub(state.threads);
+        (0..missing).for_each(|_| self.shared.clone().spawn(&mut state));
+        drop(state);
+        self.shared.work.notify_all();
     }
 
     /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
@@ -139,7 +152,11 @@ impl Shared {
     fn spawn(self: Arc<Self>, state: &mut State) {
         let name = format!("forebay-compute-{}", state.threads);
         let shared = self.clone();
-        match std::thread::Builder::new().name(name).spawn(move || shared.work()) {
+        let run = move || {
+            (shared.begin)();
+            shared.work();
+        };
+        match std::thread::Builder::new().name(name).spawn(run) {
             Ok(_) => state.threads += 1,
             Err(error) => tracing::error!(%error, threads = state.threads, "cannot start a thread"),
         }
@@ -181,7 +198,7 @@ impl Shared {
             if state.stop {
                 return None;
             }
-            if state.computing < self.threads {
+            if state.computing < state.most {
                 let help = self.crew.has_work().then_some((Piece::Help, None));
                 let next = || state.entries.next(piece).map(|(piece, turn)| (piece, Some(turn)));
                 if let Some(taken) = help.or_else(next) {
@@ -200,7 +217,7 @@ impl Shared {
     pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
         state.computing -= 1;
-        if state.idle == 0 && state.threads < self.threads + SPARE_THREADS_MAX {
+        if state.idle == 0 && state.threads < state.most + SPARE_THREADS_MAX {
             self.clone().spawn(&mut state);
         }
         drop(state);

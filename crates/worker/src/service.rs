@@ -8,7 +8,7 @@ use forebay_cache::Cache;
 use forebay_core::{Error, ErrorKind, Result, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_exec::Keeping;
-use forebay_proto::{Address, reachable};
+use forebay_proto::{Address, OneReader, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use crate::blocks::Blocks;
 use crate::engine::Threads;
 use crate::flight::Flight;
 use crate::lender::Lender;
-use crate::options::{LEAVE_MAX, Options};
+use crate::options::{LEAVE_MAX, Local, Options};
 use crate::peers::{Membership, Peers};
 use crate::pool::Pool;
 use crate::session::Session;
@@ -65,10 +65,11 @@ impl Worker {
         let blobs = BlobStore::new(options.dispatcher.clone());
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
-        let (pool, functions) = (Pool::new(options.threads()), options.functions.clone());
+        let (bounds, begin) = (options.bounds(), options.local.map_or(at_once as fn(), |local| local.give_way));
+        let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
         let keeping = options.cache.clone().map(Keeping::new);
         let (blobs, window) = (Arc::new(blobs), Arc::default());
-        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, window }, options.slots());
+        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, window }, bounds);
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,
@@ -97,6 +98,11 @@ impl Worker {
         Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
     }
 
+    /// Returns what says how many threads of a local worker compute.
+    pub fn throttle(&self) -> Throttle {
+        Throttle(self.shelf.clone())
+    }
+
     /// Serves until `shutdown`; then takes nothing new, serves what it holds until it was consumed (at most 10 s), and
     /// returns.
     ///
@@ -110,8 +116,11 @@ impl Worker {
         let _ended = Ended { stop: stop.clone(), shelf: self.shelf.clone() };
         let (leave, leaving) = watch::channel(false);
         let membership = Arc::<Membership>::default();
-        let place = self.options.cache.as_ref().map(|cache| self.meet(cache, &membership)).transpose()?;
-        let talk = Talk::new(self.id, self.address.clone(), self.options.threads(), self.shelf.clone());
+        // What a local worker keeps is not for others: they cannot reach it.
+        let kept = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
+        let place = kept.map(|cache| self.meet(cache, &membership)).transpose()?;
+        let only = self.options.local.map(|Local { reader: (job, consumer), .. }| OneReader { job, consumer });
+        let talk = Talk::new(self.id, self.address.clone(), only, self.shelf.clone());
         let talk = talk.keeping(place.unwrap_or_default(), membership.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
         let lender = self.arena.and_then(|arena| {
@@ -149,6 +158,21 @@ impl Worker {
         }
     }
 }
+
+/// Says how many threads of a local worker compute, while it runs.
+#[derive(Clone)]
+pub struct Throttle(Arc<Shelf>);
+
+impl Throttle {
+    /// Sets their number. Those that are too many finish the morsel that they are at. With none, the worker takes nothing new,
+    /// and one thread finishes what it holds.
+    pub fn set_threads(&self, threads: usize) {
+        self.0.set_threads(threads);
+    }
+}
+
+/// What a thread of the fleet does before it computes: nothing.
+fn at_once() {}
 
 /// Ends what outlives the future: streams that are being served and threads that wait.
 struct Ended {

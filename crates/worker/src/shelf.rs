@@ -1,11 +1,11 @@
 //! Every split that this worker holds, by identity, and the jobs they belong to.
 //!
 //! Invariant: a split that is held under a newer token keeps what was computed under the older one, because it is the
-//! same split. Bounds: [`HELD_SPLITS_MAX`] and [`HELD_BYTES_MAX`], by asking the dispatcher for no more.
+//! same split. Bounds: [`HELD_SPLITS_MAX`] and its [`Bounds`], by asking the dispatcher for no more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::engine::{Engine, Threads};
 use crate::held::{Held, Key, Meter};
 use crate::jobs::Job;
 use crate::lock::lock;
-use crate::options::{HELD_BYTES_MAX, HELD_SPLITS_MAX};
+use crate::options::{Bounds, HELD_SPLITS_MAX, LOCAL_QUEUE};
 
 /// How long a ticket waits for its lease to arrive.
 pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -40,17 +40,26 @@ pub(crate) type Found<P> = (Arc<Held>, Arc<Job<P>>);
 pub(crate) struct Shelf<E: Engine = Threads> {
     pub(crate) meter: Arc<Meter>,
     engine: E,
-    slots: usize,
+    threads: AtomicUsize,
+    slots: AtomicUsize,
+    bytes_max: usize,
     state: Mutex<State<E::Prepared>>,
     /// Told of every lease.
     leased: Notify,
 }
 
 impl<E: Engine> Shelf<E> {
-    /// An empty shelf, which asks for at most `slots` splits that are not computed yet.
-    pub(crate) fn new(engine: E, slots: usize) -> Self {
+    /// An empty shelf, which asks for as much as is within these bounds.
+    pub(crate) fn new(engine: E, bounds: Bounds) -> Self {
         let state = State { jobs: HashMap::new(), splits: BTreeMap::new(), lost: None, token_max: 0 };
-        Self { meter: Arc::default(), engine, slots, state: Mutex::new(state), leased: Notify::new() }
+        let (threads, slots) = (AtomicUsize::new(bounds.threads), AtomicUsize::new(bounds.slots));
+        let (state, bytes_max) = (Mutex::new(state), bounds.bytes);
+        Self { meter: Arc::default(), engine, threads, slots, bytes_max, state, leased: Notify::new() }
+    }
+
+    /// Returns how many threads compute.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.load(Relaxed)
     }
 
     /// Takes a job's definition.
@@ -248,11 +257,11 @@ impl<E: Engine> Shelf<E> {
     /// Returns how many more splits there is room for.
     pub(crate) fn room(&self) -> usize {
         let held = lock(&self.state).splits.len();
-        if self.meter.bytes.load(Relaxed) >= HELD_BYTES_MAX {
+        if self.meter.bytes.load(Relaxed) >= self.bytes_max {
             return 0;
         }
         let open = self.meter.open.load(Relaxed);
-        self.slots.saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
+        self.slots.load(Relaxed).saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
     }
 
     /// Checks what must hold at any time while no thread computes: W-3, and that the meter counts what is held.
@@ -271,10 +280,21 @@ impl<E: Engine> Shelf<E> {
             )));
         }
         // One job may be forgotten and defined again while its splits are asked for.
-        if held > HELD_SPLITS_MAX + self.slots {
+        if held > HELD_SPLITS_MAX + self.slots.load(Relaxed) {
             return Err(Error::internal(format!("W-3: {held} splits are held; the most is {HELD_SPLITS_MAX}")));
         }
         let orphan = state.splits.keys().find(|k| !state.jobs.contains_key(&k.job));
         orphan.map_or(Ok(()), |key| Err(Error::internal(format!("W-3: {key:?} is held, and its job is not known"))))
+    }
+}
+
+impl Shelf {
+    /// Changes how many threads of a local worker compute. With none, nothing more is asked for, and what is held is computed
+    /// to its end.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        self.threads.store(threads, Relaxed);
+        self.slots.store(if threads == 0 { 0 } else { threads + LOCAL_QUEUE }, Relaxed);
+        self.engine.pool.set_threads(threads.max(1));
+        self.meter.freed.notify_one();
     }
 }

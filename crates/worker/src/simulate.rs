@@ -8,13 +8,14 @@ use std::time::Duration;
 use forebay_core::{Error, Result, Ticks, WorkerId};
 use forebay_data::Chunk;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{JobDefinition, Lease, Ticket, worker_event};
+use forebay_proto::{JobDefinition, Lease, OneReader, Ticket, worker_event};
 
 use crate::cursor::{Cursor, Step, not_held};
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::jobs::Job;
 use crate::lock::lock;
+use crate::options::{Bounds, HELD_BYTES_MAX};
 use crate::shelf::Shelf;
 use crate::talk::Talk;
 
@@ -157,11 +158,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has just started.
-    pub fn new(id: WorkerId, address: String, threads: usize, slots: usize) -> Self {
+    /// A worker that has just started; a local one computes for one reader alone.
+    pub fn new(id: WorkerId, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
         let queue = Queue::default();
-        let shelf = Arc::new(Shelf::new(queue.clone(), slots));
-        Self { queue, talk: Talk::new(id, address, threads, shelf) }
+        let shelf = Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: HELD_BYTES_MAX }));
+        Self { queue, talk: Talk::new(id, address, only, shelf) }
     }
 
     /// Takes what there is to do since the last call.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Caching, Hello, Leaving, Want, WorkerHeartbeat};
+use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat};
 
 use crate::engine::{Engine, Threads};
 use crate::peers::Membership;
@@ -28,7 +28,10 @@ const CACHING_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Talk<E: Engine = Threads> {
     worker: WorkerId,
     address: String,
-    threads: usize,
+    /// The one reader that it computes for.
+    only: Option<OneReader>,
+    /// Threads that this session was told of.
+    threads_said: usize,
     pub(crate) shelf: Arc<Shelf<E>>,
     pause: Duration,
     /// Whether it takes nothing new any more, and whether this session was told.
@@ -47,11 +50,12 @@ pub(crate) struct Talk<E: Engine = Threads> {
 }
 
 impl<E: Engine> Talk<E> {
-    pub(crate) fn new(worker: WorkerId, address: String, threads: usize, shelf: Arc<Shelf<E>>) -> Self {
+    pub(crate) fn new(worker: WorkerId, address: String, only: Option<OneReader>, shelf: Arc<Shelf<E>>) -> Self {
         Self {
             worker,
             address,
-            threads,
+            only,
+            threads_said: 0,
             shelf,
             pause: PAUSE_FIRST,
             leaving: false,
@@ -77,16 +81,17 @@ impl<E: Engine> Talk<E> {
 
     /// The first message of a session.
     pub(crate) fn hello(&mut self) -> Message {
-        (self.asked, self.left) = (0, false);
+        (self.asked, self.left, self.threads_said) = (0, false, self.shelf.threads());
         // The next dispatcher knows nothing.
         self.caching_said.clear();
         Message::Hello(Hello {
             version: VERSION.to_owned(),
             worker: self.worker.0.to_be_bytes().to_vec(),
             address: self.address.clone(),
-            threads: self.threads as u32,
+            threads: self.threads_said as u32,
             held: self.shelf.leases(),
             place: self.place.clone(),
+            only: self.only,
         })
     }
 
@@ -131,6 +136,10 @@ impl<E: Engine> Talk<E> {
     pub(crate) fn next(&mut self) -> Option<Message> {
         if self.leaving {
             return (!std::mem::replace(&mut self.left, true)).then_some(Message::Leaving(Leaving {}));
+        }
+        let threads = self.shelf.threads();
+        if std::mem::replace(&mut self.threads_said, threads) != threads {
+            return Some(Message::Threads(Computing { threads: threads as u32 }));
         }
         let splits = self.shelf.room().checked_sub(self.asked).filter(|&n| n > 0)?;
         self.asked += splits;

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from forebay import _native
 from forebay.errors import InvalidPipelineError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -76,6 +77,24 @@ def even(value: bool | None) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     raise InvalidPipelineError(f"consumers: even={value!r} is neither True nor False")
+
+
+def local(value: int | str) -> int | None:
+    """Returns how many threads compute beside a reader; `None` where that is measured.
+
+    >>> local("auto"), local(0)
+    (None, 0)
+    """
+    if value == "auto":
+        return None
+    cores = _native.cores()
+    hint = {"hint": f'use 0 to {cores}, the cores that this process may use, or "auto"'}
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidPipelineError(f"distribute: local={value!r} is no number of threads", hint)
+    threads = value.__index__()
+    if not 0 <= threads <= cores:
+        raise InvalidPipelineError(f"distribute: local={threads} is out of range", hint)
+    return threads
 
 
 def flag(value: Any, op: str, name: str) -> bool:

@@ -202,6 +202,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         even: bool | None = None,
         coordinated: bool = False,
         weight: int = 1,
+        local: int | Literal["auto"] = 0,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
@@ -219,6 +220,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             coordinated: As for `iter`. It is part of the job, too.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
                 weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
+            local: How many threads compute for this reader on its own machine, in a process beside it that gives way to
+                everything else; `"auto"` is as many as help, of the cores that are idle. Default: 0, all is left to the
+                service's workers.
             on_error: What becomes of a sample that fails by itself, as for `iter`.
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
@@ -239,6 +243,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             even=arguments.even(even),
             coordinated=bool(coordinated),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
+            local=arguments.local(local),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )
 

@@ -30,6 +30,7 @@ class Distributed:
         even: bool | None,
         coordinated: bool,
         weight: int,
+        local: int | None,
         tolerance: Tolerance,
     ) -> None:
         if not job:
@@ -37,7 +38,7 @@ class Distributed:
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
-        self.coordinated, self.weight = coordinated, weight
+        self.coordinated, self.weight, self.local = coordinated, weight, local
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -73,6 +74,7 @@ class ServiceIteration:
             coordinated=self.job.coordinated,
             weight=self.job.weight,
             budget=self.job._tolerance.budget,
+            local=self.job.local,
             state=state,
         )
 

@@ -90,6 +90,7 @@ class JobStatus:
         key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
             need say nothing. A secret: it is not shown.
         workers: The workers that the service's policy wants for it; `None` while nothing is decided.
+        local_threads: The threads of its readers' local workers, which are not among those (`distribute(local=...)`).
         decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
         caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
             `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
@@ -106,6 +107,7 @@ class JobStatus:
     tenant: str = ""
     key: str = field(default="", repr=False)
     workers: int | None = None
+    local_threads: int = 0
     decisions: tuple[ScaleDecision, ...] = ()
     caching: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,6 +126,7 @@ class WorkerStatus:
         rows_done: The rows of those.
         rows_shared: Of these, the rows that another job with the same samples had computed.
         silent_ms: Milliseconds since it was last heard of.
+        local: Whether it computes for one reader alone, on that one's machine.
     """
 
     worker: str
@@ -135,6 +138,7 @@ class WorkerStatus:
     rows_done: int
     rows_shared: int
     silent_ms: int
+    local: bool
 
 
 class Service:
@@ -171,6 +175,7 @@ class Service:
                 tenant=tenant,
                 key=key,
                 workers=workers or None,
+                local_threads=local_threads,
                 decisions=tuple(
                     ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures))
                     for ago_ms, before, since, reason, figures in decisions
@@ -178,16 +183,13 @@ class Service:
                 caching={worker: json.loads(cache) for worker, cache in caching},
             )
             for (
+                (epochs, seed, raced, workers, local_threads),
                 job,
                 dataset,
                 state,
-                epochs,
-                seed,
-                raced,
                 consumers,
                 tenant,
                 key,
-                workers,
                 decisions,
                 caching,
             ) in self._client.jobs(name)

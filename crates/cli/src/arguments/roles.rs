@@ -154,6 +154,15 @@ pub(crate) struct Worker {
     pub(crate) tls_client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: Access,
+    // For the readers that start local workers.
+    #[arg(long, hide = true, value_parser = reader)]
+    pub(crate) local: Option<(u64, u32)>,
     #[command(flatten)]
     pub(crate) process: Process,
+}
+
+/// Reads a job and one of its consumers.
+fn reader(text: &str) -> std::result::Result<(u64, u32), String> {
+    let parts = text.split_once(':').and_then(|(job, consumer)| Some((job.parse().ok()?, consumer.parse().ok()?)));
+    parts.ok_or_else(|| "use JOB:CONSUMER, by their numbers".to_owned())
 }

@@ -24,6 +24,8 @@ struct Job<'a> {
     raced: u64,
     /// How many workers are wanted for it; `null` while nothing is decided.
     workers: Option<u32>,
+    /// Threads of its readers' own local workers.
+    local_threads: u32,
     /// The last decisions on that, the oldest first.
     decisions: Vec<Decision<'a>>,
     /// What workers keep of it.
@@ -97,6 +99,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         consumers: job.consumers.iter().map(consumer).collect(),
         raced: job.raced,
         workers: Some(job.workers).filter(|&n| n > 0),
+        local_threads: job.local_threads,
         decisions: job.decisions.iter().map(decision).collect(),
         caching: job.caching.iter().map(caching).collect(),
     }
@@ -134,6 +137,9 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
         output::line(&format!("workers    {workers}"))?;
+        if job.local_threads > 0 {
+            output::line(&format!("local      {} threads beside its readers", job.local_threads))?;
+        }
         let row = |d: &Decision<'_>| {
             [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), d.reason.to_owned()]
         };

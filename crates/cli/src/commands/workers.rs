@@ -19,6 +19,8 @@ struct Worker<'a> {
     rows_done: u64,
     rows_shared: u64,
     silent_ms: u64,
+    /// Whether it computes for one reader alone, on that one's machine.
+    local: bool,
 }
 
 fn of(worker: &WorkerStatus) -> Worker<'_> {
@@ -32,6 +34,7 @@ fn of(worker: &WorkerStatus) -> Worker<'_> {
         rows_done: worker.rows_done,
         rows_shared: worker.rows_shared,
         silent_ms: worker.silent_ms,
+        local: worker.local,
     }
 }
 
@@ -49,7 +52,8 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let id = w.worker.get(..8).unwrap_or(w.worker).to_owned();
         let counts = [w.threads.to_string(), w.leases.to_string(), w.splits_done.to_string(), w.rows_done.to_string()];
         let [threads, leases, splits, rows] = counts;
-        [id, w.address.to_owned(), w.state.to_owned(), threads, leases, splits, rows]
+        let address = if w.local { "local" } else { w.address };
+        [id, address.to_owned(), w.state.to_owned(), threads, leases, splits, rows]
     };
     let headings = ["WORKER", "ADDRESS", "STATE", "THREADS", "LEASES", "SPLITS", "ROWS"];
     output::table(headings, &workers.iter().map(row).collect::<Vec<_>>())

@@ -69,7 +69,7 @@ impl Principal {
 
     /// Returns for whom it computes; `None` is for everybody.
     pub(crate) fn serves(&self) -> Option<Arc<str>> {
-        Some(self.tenant.name.clone()).filter(|name| self.role == Role::Worker && !name.is_empty())
+        Some(self.tenant.name.clone()).filter(|name| !self.is_admin() && !name.is_empty())
     }
 }
 
@@ -238,9 +238,20 @@ impl Interceptor for Guard {
 /// # Errors
 /// PermissionDenied.
 pub(crate) fn caller<T>(request: &Request<T>, role: Role) -> Result<Arc<Principal>, Status> {
+    caller_of(request, &[role])
+}
+
+/// Returns who calls, if that takes no more than one of these roles.
+///
+/// # Errors
+/// PermissionDenied, as the first of them is refused.
+pub(crate) fn caller_of<T>(request: &Request<T>, roles: &[Role]) -> Result<Arc<Principal>, Status> {
     let principal = request.extensions().get::<Arc<Principal>>();
     let principal = principal.ok_or_else(|| to_status(&Error::internal("a call came past the guard")))?;
-    principal.must_be(role).map_err(|e| to_status(&e))?;
+    let is_one = roles.iter().any(|role| principal.must_be(*role).is_ok());
+    for role in roles.iter().filter(|_| !is_one) {
+        principal.must_be(*role).map_err(|e| to_status(&e))?;
+    }
     Ok(principal.clone())
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::{Principal, Role, caller};
+use crate::access::{Principal, Role, caller, caller_of};
 use crate::jobs::Opener;
 use crate::leadership::{Leadership, Leading};
 use crate::store::BlobStore;
@@ -30,6 +30,8 @@ use crate::tenant::check_name;
 
 /// How long a session may take to say its first message.
 const FIRST_MESSAGE_MAX: Duration = Duration::from_secs(10);
+/// Who may compute something: workers, and clients for readers of their own (see [`work::begin`]).
+const COMPUTES: [Role; 2] = [Role::Worker, Role::Client];
 /// Progress events that may wait for a client.
 const PROGRESS_MAX: usize = 16;
 
@@ -82,7 +84,7 @@ impl Dispatcher for Service {
     }
 
     async fn get_blob(&self, request: Request<GetBlobRequest>) -> Result<Response<Self::GetBlobStream>, Status> {
-        let principal = caller(&request, Role::Worker)?;
+        let principal = caller_of(&request, &COMPUTES)?;
         let GetBlobRequest { id, tenant } = request.into_inner();
         let blobs = self.blobs(&whose(&principal, tenant).map_err(refuse)?)?;
         Ok(Response::new(Box::pin(blobs::get(&blobs, id))))
@@ -105,7 +107,7 @@ impl Dispatcher for Service {
     }
 
     async fn work(&self, request: Request<Streaming<WorkerMessage>>) -> Result<Response<Self::WorkStream>, Status> {
-        let principal = caller(&request, Role::Worker)?;
+        let principal = caller_of(&request, &COMPUTES)?;
         Ok(Response::new(Box::pin(work::begin(&self.leading()?.actor, &principal, request.into_inner()).await?)))
     }
 

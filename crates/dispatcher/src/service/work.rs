@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::{first, refuse};
-use crate::access::Principal;
+use crate::access::{Principal, Role};
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::state::{Input, SessionId};
 
@@ -25,6 +25,10 @@ pub(super) async fn begin(
     };
     let (port, events) = mpsc::channel(PORT_EVENTS_MAX);
     let (session, ended) = (actor.session(), CancellationToken::new());
+    // Whoever may read a job may compute for its reader; only a worker's token computes for others.
+    if hello.only.is_none() {
+        principal.must_be(Role::Worker).map_err(refuse)?;
+    }
     let input = arrived(session, principal.serves(), hello).map_err(refuse)?;
     let begin = Command::Begin { session, port: Port::Worker(port), ended: ended.clone(), input };
     actor.send(begin).await.map_err(refuse)?;
@@ -49,6 +53,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         held: hello.held,
         serves,
         place: hello.place.into(),
+        only: hello.only.map(|only| (only.job, only.consumer)),
     })
 }
 
@@ -82,6 +87,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
     Some(match message {
         Message::Want(want) => Input::Want { session, splits: want.splits },
         Message::Heartbeat(said) => Input::WorkerHeartbeat { session, said },
+        Message::Threads(said) => Input::Threads { session, threads: said.threads },
         Message::Leaving(_) => Input::Leaving { session },
         // Only the first message of a session says hello.
         Message::Hello(_) => return None,

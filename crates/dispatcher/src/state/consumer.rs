@@ -10,6 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result, Ticks, WorkerId};
 
 use super::SessionId;
+use super::local::Local;
 use super::poison::{DEATHS_MAX, WHOLE_SPLIT};
 use crate::records::Position;
 
@@ -112,6 +113,8 @@ pub(super) struct Consumer {
     /// Samples that were left out, and their errors.
     lost: BTreeMap<LostSample, Arc<str>>,
     pub(super) reader: Option<Reader>,
+    /// How many threads of its machine compute for it.
+    pub(super) local: Local,
     /// When the reader was lost.
     pub(super) gone: Ticks,
 }
@@ -130,6 +133,7 @@ impl Consumer {
             unreached: BTreeMap::new(),
             lost: BTreeMap::new(),
             reader: None,
+            local: Local::default(),
             gone: now,
         }
     }
@@ -324,6 +328,7 @@ impl Consumer {
     /// that it needed no more of, and of splits that it could not fetch, is forgotten.
     pub(super) fn attach(&mut self, reader: Reader) -> Vec<(Position, Holder)> {
         self.reader = Some(Reader { window: reader.window.clamp(1, WINDOW_MAX), ..reader });
+        self.local = Local::default();
         self.ended.clear();
         self.trouble.clear();
         self.unreached.clear();

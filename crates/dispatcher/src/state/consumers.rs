@@ -214,7 +214,9 @@ impl State {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.load.take(consumer, said);
             }
-            out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(ConsumerHeartbeatReply {})));
+            let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.decide(said));
+            let reply = ConsumerHeartbeatReply { local_threads };
+            out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
         }
     }
 

@@ -14,7 +14,7 @@ use forebay_proto::{Lease, worker_event};
 
 use super::consumer::{Consumer, Holder, Trouble};
 use super::tenants::Team;
-use super::worker::Worker;
+use super::worker::{LOAD_OF_ONE, Worker};
 use super::{Effect, State, assigned_event};
 use crate::records::{ConsumerKey, Grant, Position, Update};
 
@@ -81,7 +81,7 @@ impl State {
                 reserved.insert(worker.1);
             }
             if self.grant(now, key, position, worker.1, out) {
-                room.insert((worker.0 + 1, worker.1));
+                room.insert((worker.0 + LOAD_OF_ONE, worker.1));
             }
             if self.join_those_of(now, key, out) {
                 room.retain(|(_, id)| self.workers.get(id).is_some_and(Worker::has_room));
@@ -124,7 +124,10 @@ impl State {
         consumer.free().find_map(|p| {
             let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &team));
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
-            let fits = |id: WorkerId| Some(id) != avoided && self.may_take(id, is_suspect, reserved);
+            let shy = consumer.trouble.get(&p).is_some_and(|t| !t.deaths.is_empty()) && team.has_others(&self.workers);
+            let fits = |id: WorkerId| {
+                Some(id) != avoided && !(shy && self.is_local(id)) && self.may_take(id, is_suspect, reserved)
+            };
             room.iter().find(|(_, worker)| fits(*worker)).map(|worker| (p, **worker))
         })
     }
@@ -183,8 +186,10 @@ impl State {
         out.push(Effect::Worker(session, worker_event::Event::Lease(lease)));
         out.extend(assigned);
         worker.take_room();
-        let has_room = worker.has_room();
-        self.twins.note(key, position, id);
+        let (has_room, is_local) = (worker.has_room(), worker.is_local());
+        if !is_local {
+            self.twins.note(key, position, id);
+        }
         has_room
     }
 }

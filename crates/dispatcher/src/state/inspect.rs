@@ -18,7 +18,9 @@ impl State {
     pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
         let named = |j: &&Job| name.is_empty() || j.record.name == name;
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
+        let local = self.local_threads();
         let status = |job: &Job| JobStatus {
+            local_threads: local.get(&job.record.id).copied().unwrap_or(0),
             workers: job.scale.wanted().unwrap_or(0),
             decisions: job.scale.decisions(now, !name.is_empty()),
             ..self.job_status(job, tenant.is_some())
@@ -28,13 +30,14 @@ impl State {
 
     fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
         let read = |c: &super::Consumer| c.reader.is_some();
+        let tenant = &job.record.tenant;
+        let for_some =
+            |w: &super::Worker| (0..job.consumers.len() as u32).any(|i| w.computes_for(tenant, (job.record.id, i)));
         let state = match job {
             _ if job.record.cancelled => "cancelled",
             _ if job.is_finished() => "finished",
             _ if !job.consumers.iter().any(read) => "no consumer",
-            _ if !self.workers.values().any(|w| w.session.is_some() && w.serves(&job.record.tenant)) => {
-                "waiting for workers"
-            }
+            _ if !self.workers.values().any(|w| w.session.is_some() && for_some(w)) => "waiting for workers",
             _ => "running",
         };
         let consumer = |(i, c): (usize, &super::Consumer)| ConsumerStatus {
@@ -59,6 +62,7 @@ impl State {
             workers: 0,
             decisions: Vec::new(),
             caching: job.caching(),
+            local_threads: 0,
         }
     }
 
@@ -86,6 +90,7 @@ impl State {
             rows_done: done(w, w.rows_done),
             rows_shared: done(w, w.rows_shared),
             silent_ms: (now - w.heard).as_millis() as u64,
+            local: w.is_local(),
         };
         let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));
         self.workers.iter().filter(|(_, w)| seen(w)).map(status).collect()
@@ -134,10 +139,10 @@ impl State {
         ensure(held == tokens.len(), || "SP-1: a worker holds what no consumer leased".to_owned())?;
         let strays = |(id, w): (&WorkerId, &super::Worker)| {
             // One that has not said hello since a restart has not said whom it serves.
-            w.session.and_then(|_| w.leases.values().find(|key| !self.may_hold(*id, key.0.0)).copied())
+            w.session.and_then(|_| w.leases.values().find(|key| !self.may_hold(*id, key.0)).copied())
         };
         let stray = self.workers.iter().find_map(strays);
-        ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's worker"))
+        ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's or another reader's worker"))
     }
 
     /// SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
@@ -155,7 +160,9 @@ impl State {
             if !self.workers.iter().any(|(id, w)| w.has_room() && team.has(*id, w)) {
                 continue;
             }
-            let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(|t| t.avoid.is_none()));
+            // What may end workers, and what failed, waits for another worker.
+            let untroubled = |t: &Trouble| t.avoid.is_none() && t.deaths.is_empty();
+            let waiting = consumer.free().find(|p| consumer.trouble.get(p).is_none_or(untroubled));
             ensure(waiting.is_none(), || format!("SP-5: {waiting:?} of {key:?} waits, and a worker has room"))?;
         }
         Ok(())

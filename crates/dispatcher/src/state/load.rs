@@ -153,7 +153,7 @@ mod tests {
     const LIMITS: Limits = Limits { min: 1, max: 8 };
 
     fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
-        ConsumerHeartbeat { batch_wait_ms, step_ms, batches, rows: batches * 32, ahead: 2 }
+        ConsumerHeartbeat { batch_wait_ms, step_ms, batches, rows: batches * 32, ahead: 2, spare: None }
     }
 
     fn close(a: Option<f64>, b: f64) -> bool {
@@ -208,7 +208,14 @@ mod tests {
         for _ in 0..4 {
             load.take(
                 0,
-                &ConsumerHeartbeat { batch_wait_ms: most, step_ms: most, batches: most, rows: most, ahead: most },
+                &ConsumerHeartbeat {
+                    batch_wait_ms: most,
+                    step_ms: most,
+                    batches: most,
+                    rows: most,
+                    ahead: most,
+                    spare: None,
+                },
             );
             load.spend(&Spent { job: 1, compute_us: most, rows: most });
         }

@@ -12,7 +12,7 @@
 //! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race) and losses;
 //! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
 //! SP-8 a worker that says nothing is noticed when its lease ends;
-//! SP-9 a worker that serves one tenant holds nothing of another's.
+//! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's.
 
 mod caching;
 mod consumer;
@@ -21,6 +21,7 @@ mod grant;
 mod inspect;
 mod jobs;
 mod load;
+mod local;
 mod lost;
 mod pace;
 mod peers;
@@ -105,6 +106,12 @@ pub(crate) enum Input {
         serves: Option<Arc<str>>,
         /// Which folder it keeps rows in; empty is none.
         place: Arc<str>,
+        /// Of a local worker: the one reader that it computes for.
+        only: Option<ConsumerKey>,
+    },
+    Threads {
+        session: SessionId,
+        threads: u32,
     },
     Want {
         session: SessionId,
@@ -214,10 +221,11 @@ impl State {
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place } => {
-                self.hello(now, session, worker, address, threads, &held, serves, out);
+            Input::Hello { session, worker, address, threads, held, serves, place, only } => {
+                self.hello(now, session, worker, address, threads, &held, serves, only, out);
                 self.note_place(session, place, out);
             }
+            Input::Threads { session, threads } => self.set_threads(now, session, threads, out),
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {
                 self.spend(session, &said.spent);

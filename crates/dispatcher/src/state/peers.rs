@@ -31,6 +31,8 @@ impl State {
     pub(super) fn note_place(&mut self, session: SessionId, place: Arc<str>, out: &mut Vec<Effect>) {
         let Some(id) = self.sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get_mut(&id) else { return };
+        // Nobody else reaches a local one.
+        let place = if worker.is_local() { Arc::from("") } else { place };
         if place.is_empty() {
             self.keepers.remove(&id)
         } else {
@@ -45,7 +47,7 @@ impl State {
 
     /// Returns what a worker is to hear of others, if it has not.
     pub(super) fn news_of_peers(&mut self, id: WorkerId) -> Option<Peers> {
-        let own = self.workers.get(&id)?;
+        let own = self.workers.get(&id).filter(|own| !own.is_local())?;
         let ring = self.keepers.range((Excluded(id), Unbounded)).chain(self.keepers.range(..id));
         let is_peer = |other: &&Worker| other.is_live() && other.serves == own.serves && other.place != own.place;
         let peers = ring.filter_map(|other| self.workers.get(other)).filter(is_peer).take(PEERS_MAX);

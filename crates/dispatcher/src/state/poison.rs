@@ -116,7 +116,8 @@ impl State {
         if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
             let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
             let others = self.workers.iter().filter(|(id, w)| fits(id, w));
-            let least = others.min_by_key(|(id, w)| (w.under_way().count(), **id)).map(|(id, _)| *id);
+            // What ends workers is tried on a trainer's machine only where there is no other.
+            let least = others.min_by_key(|(id, w)| (w.is_local(), w.under_way().count(), **id)).map(|(id, _)| *id);
             reserved.extend(least);
         }
         reserved

@@ -28,8 +28,8 @@ impl State {
         }
         let reserved = self.reserved();
         idle.retain(|id| !reserved.contains(id));
-        // The one with the most room is likely to be the first to begin.
-        idle.sort_by_key(|id| std::cmp::Reverse(self.workers.get(id).map_or(0, |w| w.credit())));
+        // The one with the most room is likely to be the first to begin; a local one may have to give way.
+        idle.sort_by_key(|id| self.workers.get(id).map(|w| (w.is_local(), std::cmp::Reverse(w.credit()))));
         let consumers = || self.jobs.values().flat_map(|j| &j.consumers);
         let (leases, racing) =
             (consumers().map(|c| c.leases().len()).sum(), consumers().map(|c| c.races().len()).sum());
@@ -92,6 +92,12 @@ impl State {
         let Some(holder) = self.consumer(key.0).and_then(|c| c.leases().get(&key.1)).copied() else { return };
         let Some(worker) = self.workers.get_mut(&holder.worker) else { return };
         worker.slow = true;
+        self.free_waiting(holder.worker, out);
+    }
+
+    /// What a worker holds and has not begun goes to others.
+    pub(super) fn free_waiting(&mut self, id: WorkerId, out: &mut Vec<Effect>) {
+        let Some(worker) = self.workers.get(&id) else { return };
         let waiting = worker.leases.iter().filter(|(token, _)| !worker.finished.contains(token));
         let waiting = waiting.filter(|(token, _)| !worker.begun.contains_key(token));
         let waiting: Vec<_> = waiting.map(|(token, key)| (*token, *key)).collect();

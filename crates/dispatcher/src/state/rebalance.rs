@@ -23,6 +23,7 @@ impl State {
         }
         let reserved = self.reserved();
         idle.retain(|id| !reserved.contains(id));
+        idle.sort_by_key(|id| self.is_local(*id));
         for id in idle {
             let longest = self.workers.values().filter_map(|w| self.waits(w)).filter(|w| self.may_race(now, w.1, id));
             let Some((_, key)) = longest.max_by_key(|(rounds, key)| (*rounds, *key)) else { continue };

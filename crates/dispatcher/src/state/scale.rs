@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_core::Ticks;
-use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Observation, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
 
 use super::load::Crew;
@@ -81,6 +81,10 @@ impl State {
     /// A worker says what it spent. What one says of another tenant's job is not taken.
     pub(super) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
         let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
+        if worker.is_local() {
+            return;
+        }
         for spent in spent {
             if let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) {
                 job.load.spend(spent);
@@ -98,6 +102,7 @@ impl State {
         let shares = if claims.len() > 1 { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
         let (spent, most) = (self.spent_us, self.scaling.workers_max);
         let mut shares = shares.into_iter();
+        let local = self.local_threads();
         for job in self.jobs.values_mut() {
             if !is_read(job) {
                 job.load.restart(now, spent);
@@ -108,6 +113,7 @@ impl State {
             let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
             let Some(seen) = job.load.end(now, spent, shares.next().unwrap_or(u32::MAX), limits) else { continue };
+            let seen = Observation { local: local.get(&job.record.id).copied().unwrap_or(0), ..seen };
             let (decision, previous) = decide(&seen, &job.scale.previous);
             job.scale.previous = previous;
             let before = job.scale.wanted.unwrap_or(seen.workers);
@@ -130,16 +136,16 @@ impl State {
         let workers_max = self.scaling.workers_max;
         GetScaleResponse {
             wanted: sum.map_or(0, |sum| sum.clamp(1, workers_max)),
-            workers: self.workers.values().filter(|w| w.is_live()).count() as u32,
+            workers: self.workers.values().filter(|w| w.is_live() && !w.is_local()).count() as u32,
             workers_max,
             policy: self.scaling.policy.to_string(),
         }
     }
 
-    /// Counts the workers by whom they serve.
+    /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
     fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
         let mut crews: HashMap<Option<Arc<str>>, Crew> = HashMap::new();
-        for worker in self.workers.values().filter(|w| w.is_live()) {
+        for worker in self.workers.values().filter(|w| w.is_live() && !w.is_local()) {
             let crew = crews.entry(worker.serves.clone()).or_default();
             crew.workers += 1;
             crew.threads += u64::from(worker.threads);

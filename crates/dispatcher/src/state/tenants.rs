@@ -1,6 +1,6 @@
 //! What belongs to whom, and which workers may compute for whom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_core::{Error, Result, WorkerId};
 
@@ -10,8 +10,10 @@ use super::{Job, State};
 use crate::records::ConsumerKey;
 use crate::tenant::{Tenant, check_quota};
 
-/// The workers that may be given splits of a consumer.
+/// The workers that may be given splits of a consumer: its own local worker, whatever its tenant's quota, and those that
+/// compute for everybody.
 pub(super) struct Team<'a> {
+    key: ConsumerKey,
     tenant: &'a str,
     /// Where its tenant has as many as it may: those.
     only: Option<BTreeSet<WorkerId>>,
@@ -19,7 +21,13 @@ pub(super) struct Team<'a> {
 
 impl Team<'_> {
     pub(super) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
-        worker.serves(self.tenant) && self.only.as_ref().is_none_or(|only| only.contains(&id))
+        let within = || worker.is_local() || self.only.as_ref().is_none_or(|only| only.contains(&id));
+        worker.computes_for(self.tenant, self.key) && within()
+    }
+
+    /// Says whether there is one beside its local worker.
+    pub(super) fn has_others(&self, workers: &BTreeMap<WorkerId, Worker>) -> bool {
+        workers.iter().any(|(id, w)| !w.is_local() && w.is_live() && self.has(*id, w))
     }
 }
 
@@ -61,19 +69,19 @@ impl State {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
         let only = may.and_then(|may| {
-            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(Worker::is_live);
+            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(|w| w.is_live() && !w.is_local());
             let consumers = self.of_tenant(tenant).flat_map(|j| &j.consumers);
             let holders = consumers.flat_map(|c| c.leases().values().chain(c.races().values()));
             let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });
-        Team { tenant, only }
+        Team { key, tenant, only }
     }
 
-    /// Says whether a worker serves the tenant of a job.
-    pub(super) fn may_hold(&self, id: WorkerId, job: u64) -> bool {
-        let (worker, job) = (self.workers.get(&id), self.jobs.get(&job));
-        worker.zip(job).is_some_and(|(worker, job)| worker.serves(&job.record.tenant))
+    /// Says whether a worker computes for a consumer.
+    pub(super) fn may_hold(&self, id: WorkerId, key: ConsumerKey) -> bool {
+        let (worker, job) = (self.workers.get(&id), self.jobs.get(&key.0));
+        worker.zip(job).is_some_and(|(worker, job)| worker.computes_for(&job.record.tenant, key))
     }
 
     fn of_tenant<'a>(&'a self, tenant: &'a str) -> impl Iterator<Item = &'a Job> {

@@ -3,6 +3,7 @@
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
 mod grant;
+mod local;
 mod peers;
 mod poison;
 mod race;
@@ -42,6 +43,8 @@ const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
 const TWIN_OF: usize = 1;
 /// Its reader.
 const TWIN: usize = 5;
+/// The worker that may be a local one: of the first reader, whose tenant it serves.
+const LOCAL: usize = 1;
 const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
 const WORKERS_MAX: u32 = 1;
 
@@ -91,6 +94,8 @@ struct World {
     now: Ticks,
     /// Whether jobs and workers are of tenants.
     tenants: bool,
+    /// A local worker, and its reader.
+    local: Option<(usize, ConsumerKey)>,
     outbox: Outbox<Effect>,
     writing: VecDeque<crate::records::Batch>,
     disk: Ledger,
@@ -112,6 +117,7 @@ impl World {
             state,
             now,
             tenants,
+            local: None,
             outbox: Outbox::default(),
             writing: VecDeque::new(),
             disk: Ledger::default(),
@@ -268,6 +274,7 @@ impl World {
         let held = self.workers[i].held.values().cloned().collect();
         let address = Arc::from(format!("worker-{i}:1"));
         let serves = SERVES[i].filter(|_| self.tenants).map(Arc::from);
+        let only = self.local.filter(|(worker, _)| *worker == i).map(|(_, key)| key);
         self.input(Input::Hello {
             session,
             worker: WorkerId(i as u128 + 1),
@@ -276,6 +283,7 @@ impl World {
             held,
             serves,
             place: Arc::from(""),
+            only,
         });
     }
 
@@ -397,6 +405,7 @@ impl World {
             }
             (13, _, _) => self.pass(Duration::from_millis(u64::from(b) * 50), Some(w).filter(|_| b % 2 == 0)),
             (14, _, _) if b < 64 => self.crash(),
+            (15, Some(session), _) if b < 64 => self.input(Input::Threads { session, threads: u32::from(b % 3) }),
             _ => self.write(),
         }
     }
@@ -466,12 +475,14 @@ proptest! {
     fn no_history_breaks_an_invariant(
         tenants: bool,
         twin: bool,
+        local: bool,
         steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120),
     ) {
         let mut world = World::with(tenants);
         if twin {
             world.add_twin();
         }
+        world.local = local.then(|| (LOCAL, world.readers[0].key));
         for step in steps {
             world.step(step);
         }

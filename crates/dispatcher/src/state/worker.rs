@@ -7,11 +7,13 @@ use std::time::Duration;
 use forebay_core::Ticks;
 
 use super::SessionId;
-use crate::records::SplitKey;
+use crate::records::{ConsumerKey, SplitKey};
 
 /// The most splits that a worker may ask for.
 const CREDIT_MAX: u32 = 1 << 16;
-/// More leases than any worker holds.
+/// What one lease counts in [`Worker::load`].
+pub(super) const LOAD_OF_ONE: usize = 2;
+/// More than the leases of any worker count.
 const SLOW_LOAD: usize = 1 << 32;
 
 #[derive(Debug, Clone)]
@@ -43,6 +45,8 @@ pub(super) struct Worker {
     failed: Vec<(SplitKey, Ticks)>,
     /// The tenant that it computes for; `None` is for everybody.
     pub(super) serves: Option<Arc<str>>,
+    /// Of a local worker: the only reader that it computes for, on whose machine it is.
+    pub(super) only: Option<ConsumerKey>,
     /// Whether it was late with a split, and has not finished one like the others since.
     pub(super) slow: bool,
     /// Which folder it keeps rows in; empty is none.
@@ -72,6 +76,7 @@ impl Worker {
             finished: BTreeSet::new(),
             failed: Vec::new(),
             serves: None,
+            only: None,
             slow: false,
             place: Arc::default(),
             told: None,
@@ -121,6 +126,20 @@ impl Worker {
         self.serves.as_deref().is_none_or(|serves| serves == tenant)
     }
 
+    /// Says whether it may be given splits of a reader of this tenant.
+    pub(super) fn computes_for(&self, tenant: &str, key: ConsumerKey) -> bool {
+        self.serves(tenant) && self.only.is_none_or(|only| only == key)
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.only.is_some()
+    }
+
+    /// Says whether it is a local worker whose machine has no core to spare now.
+    fn rests(&self) -> bool {
+        self.is_local() && self.threads == 0
+    }
+
     /// Notes the splits that it is at now: the oldest of its leases, as many as it has threads. Others wait.
     pub(super) fn note_begun(&mut self, now: Ticks) {
         let (leases, finished) = (&self.leases, &self.finished);
@@ -135,9 +154,9 @@ impl Worker {
         self.session.is_some() && !self.leaving
     }
 
-    /// Says whether it may be given a split. One that is slow has one at a time.
+    /// Says whether it may be given a split. One that is slow has one at a time; a local one that rests has none.
     pub(super) fn has_room(&self) -> bool {
-        self.is_live() && self.credit > 0 && !(self.slow && self.under_way().next().is_some())
+        self.is_live() && self.credit > 0 && !self.rests() && !(self.slow && self.under_way().next().is_some())
     }
 
     /// Splits that it has asked for and not been given.
@@ -145,9 +164,10 @@ impl Worker {
         self.credit
     }
 
-    /// Returns how much it holds, to give more to whoever holds least: one that is slow comes last.
+    /// Returns how much it holds, to give more to whoever holds least: of equals, a local one comes behind the others, and
+    /// one that is slow behind all.
     pub(super) fn load(&self) -> usize {
-        self.leases.len() + if self.slow { SLOW_LOAD } else { 0 }
+        LOAD_OF_ONE * self.leases.len() + usize::from(self.is_local()) + if self.slow { SLOW_LOAD } else { 0 }
     }
 
     pub(super) fn want(&mut self, splits: u32) {

@@ -12,7 +12,7 @@ use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatRepl
 use super::consumer::Death;
 use super::worker::Worker;
 use super::{Effect, SessionId, State, revoke_event};
-use crate::records::{Grant, Position, SplitKey, Update};
+use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
 
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
@@ -25,14 +25,18 @@ impl State {
         threads: u32,
         held: &[Lease],
         serves: Option<Arc<str>>,
+        only: Option<ConsumerKey>,
         out: &mut Vec<Effect>,
     ) {
+        if let Err(error) = self.check_reader(serves.as_deref(), only) {
+            return out.push(Effect::End(session, error));
+        }
         let worker = self.workers.entry(id).or_insert_with(|| Worker::absent(address.clone(), now, now));
-        if worker.session.is_some() && worker.serves != serves {
+        if worker.session.is_some() && (&worker.serves, worker.only) != (&serves, only) {
             let error = Error::new(ErrorKind::PermissionDenied, "another worker has this id");
             return out.push(Effect::End(session, error));
         }
-        worker.serves = serves;
+        (worker.serves, worker.only) = (serves, only);
         if let Some(old) = worker.session {
             self.sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");
@@ -54,7 +58,7 @@ impl State {
         let mut unknown = BTreeSet::new();
         for lease in held {
             match self.workers.get(&id).and_then(|w| w.leases.get(&lease.token)) {
-                Some(key) if *key == key_of(lease) && self.may_hold(id, lease.job) => drop(kept.insert(lease.token)),
+                Some(key) if *key == key_of(lease) && self.may_hold(id, key.0) => drop(kept.insert(lease.token)),
                 _ => out.push(Effect::Worker(session, revoke_event(lease.token))),
             }
             if self.jobs.get(&lease.job).is_none_or(|j| j.record.cancelled) && unknown.insert(lease.job) {

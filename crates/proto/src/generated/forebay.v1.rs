@@ -240,6 +240,27 @@ pub struct ConsumerHeartbeat {
     /// Splits that are complete ahead of the trainer, now.
     #[prost(uint64, tag = "5")]
     pub ahead: u64,
+    /// What the reader's machine has to spare, where the dispatcher is to say how many threads of a local worker compute there.
+    #[prost(message, optional, tag = "6")]
+    pub spare: ::core::option::Option<Spare>,
+}
+/// What a machine has to spare beside the trainer, with what its local worker takes now.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Spare {
+    /// Thousandths of a core.
+    #[prost(uint32, tag = "1")]
+    pub millicores: u32,
+    /// Thousandths of its time that something waited for a core, and for memory.
+    #[prost(uint32, tag = "2")]
+    pub cpu_pressure: u32,
+    #[prost(uint32, tag = "3")]
+    pub memory_pressure: u32,
+    /// Bytes of memory that are free, or can be freed at once.
+    #[prost(uint64, tag = "4")]
+    pub memory: u64,
+    /// Threads that its local worker computes with.
+    #[prost(uint32, tag = "5")]
+    pub threads: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerEvent {
@@ -280,7 +301,11 @@ pub struct Assigned {
     pub beside: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ConsumerHeartbeatReply {}
+pub struct ConsumerHeartbeatReply {
+    /// Where it said what it has to spare: the threads that its local worker should have.
+    #[prost(uint32, tag = "1")]
+    pub local_threads: u32,
+}
 /// What was reported as lost, up to this number, is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Recorded {
@@ -289,7 +314,7 @@ pub struct Recorded {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerMessage {
-    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5")]
     pub message: ::core::option::Option<worker_message::Message>,
 }
 /// Nested message and enum types in `WorkerMessage`.
@@ -304,6 +329,8 @@ pub mod worker_message {
         Heartbeat(super::WorkerHeartbeat),
         #[prost(message, tag = "4")]
         Leaving(super::Leaving),
+        #[prost(message, tag = "5")]
+        Threads(super::Threads),
     }
 }
 /// First message of a session.
@@ -326,6 +353,23 @@ pub struct Hello {
     /// Which folder it keeps rows in, for others to read; those with the same say the same. Empty: none.
     #[prost(string, tag = "6")]
     pub place: ::prost::alloc::string::String,
+    /// Set by a local worker: it computes for this reader, whose process started it, and for nobody else.
+    #[prost(message, optional, tag = "7")]
+    pub only: ::core::option::Option<OneReader>,
+}
+/// One consumer of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OneReader {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    #[prost(uint32, tag = "2")]
+    pub consumer: u32,
+}
+/// A local worker computes with so many threads from now on; with none, it is given nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Threads {
+    #[prost(uint32, tag = "1")]
+    pub threads: u32,
 }
 /// The worker has room for this many more splits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -517,6 +561,9 @@ pub struct JobStatus {
     /// What workers keep of it.
     #[prost(message, repeated, tag = "12")]
     pub caching: ::prost::alloc::vec::Vec<WorkerCaching>,
+    /// Threads of its readers' local workers.
+    #[prost(uint32, tag = "13")]
+    pub local_threads: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerCaching {
@@ -594,6 +641,9 @@ pub struct WorkerStatus {
     /// Of rows_done, those that another job with the same samples had computed.
     #[prost(uint64, tag = "9")]
     pub rows_shared: u64,
+    /// Whether it computes for one reader alone, on that one's machine.
+    #[prost(bool, tag = "10")]
+    pub local: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetScaleRequest {}

@@ -28,7 +28,10 @@ impl Service {
         self.told.remove(&i);
         let (address, place, serves) = (format!("w{i}:1").into(), (*place).into(), serves.map(Arc::from));
         let held = Vec::new();
-        self.input(i, Input::Hello { session, worker: WorkerId(i), address, threads: 1, held, serves, place });
+        self.input(
+            i,
+            Input::Hello { session, worker: WorkerId(i), address, threads: 1, held, serves, place, only: None },
+        );
     }
 
     /// All say that they live, long enough after they did so last to be answered.

@@ -26,7 +26,8 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
     for &r in readers {
         let session = world.readers[r].session.expect("connected");
         let step_ms = batches * 20;
-        let said = ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ahead: 0 };
+        let said =
+            ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ahead: 0, spare: None };
         world.input(Input::ConsumerHeartbeat { session, said });
     }
 }
@@ -112,7 +113,7 @@ fn jobs_that_share_workers_see_that_they_have_what_they_want() {
             let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
             world.input(Input::WorkerHeartbeat { session, said });
             let session = world.readers[reader].session.expect("connected");
-            let said = ConsumerHeartbeat { batch_wait_ms: 0, step_ms: 500, batches: 5, rows: 5, ahead: 3 };
+            let said = ConsumerHeartbeat { batch_wait_ms: 0, step_ms: 500, batches: 5, rows: 5, ahead: 3, spare: None };
             world.input(Input::ConsumerHeartbeat { session, said });
         }
     }

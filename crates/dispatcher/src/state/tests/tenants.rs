@@ -77,6 +77,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         held,
         serves: Some("b".into()),
         place: "".into(),
+        only: None,
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));

@@ -1,0 +1,118 @@
+//! The files in which Linux says what a machine does, behind a seam, so that tests can be other machines.
+//!
+//! Only parsing: what follows from the figures is in `machine`. Whatever is not there, or not as expected, is `None`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+
+/// The most that is read of a file.
+const BYTES_MAX: u64 = 1 << 20;
+/// Threads of a process, and its children, that are looked at.
+const TASKS_MAX: usize = 4096;
+/// What a process's time is counted in.
+const TICK_US: u64 = 10_000;
+
+/// Reads files.
+pub(crate) trait Files {
+    /// Returns the text of a file.
+    fn read(&self, path: &str) -> Option<String>;
+    /// Returns the names in a folder.
+    fn list(&self, path: &str) -> Vec<String>;
+}
+
+/// Those of this machine.
+pub(crate) struct System;
+
+impl Files for System {
+    fn read(&self, path: &str) -> Option<String> {
+        let mut text = String::new();
+        fs::File::open(path).ok()?.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten().take(TASKS_MAX);
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// Reads a list of cores, as `0-3,8`.
+pub(super) fn cores(list: &str) -> Option<BTreeSet<usize>> {
+    let mut cores = BTreeSet::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if last - first.min(last) >= TASKS_MAX {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
+/// Reads the cores that this process may use.
+pub(super) fn allowed(files: &impl Files) -> Option<BTreeSet<usize>> {
+    let status = files.read("/proc/self/status")?;
+    cores(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
+}
+
+/// Reads the time of cores in ticks, idle and in all, over those that are named.
+pub(super) fn core_time(files: &impl Files, of: &BTreeSet<usize>) -> Option<(u64, u64)> {
+    let stat = files.read("/proc/stat")?;
+    let mut sum = None;
+    for line in stat.lines() {
+        let mut words = line.split_whitespace();
+        let core = words.next().and_then(|w| w.strip_prefix("cpu")).and_then(|n| n.parse().ok());
+        if core.is_none_or(|core: usize| !of.contains(&core)) {
+            continue;
+        }
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted among users.
+        let times: Vec<u64> = words.take(8).filter_map(|w| w.parse().ok()).collect();
+        let (idle, all) = sum.unwrap_or((0, 0));
+        sum = Some((idle + times.get(3)? + times.get(4).unwrap_or(&0), all + times.iter().sum::<u64>()));
+    }
+    sum
+}
+
+/// Reads how many tasks ran or waited to, on average over a minute.
+pub(super) fn load(files: &impl Files) -> Option<f64> {
+    files.read("/proc/loadavg")?.split_whitespace().next()?.parse().ok().filter(|load: &f64| load.is_finite())
+}
+
+/// Reads thousandths of the last 10 s in which something waited.
+pub(super) fn pressure(files: &impl Files, path: &str) -> Option<u32> {
+    let text = files.read(path)?;
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let percent: f64 = some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()?;
+    Some((percent * 10.0).clamp(0.0, 1000.0) as u32)
+}
+
+/// Reads a value by its name: `MemAvailable:  123 kB`, or `inactive_file 123`.
+pub(super) fn named(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
+}
+
+/// Reads a number that is alone in its file. What says "none" is none.
+pub(super) fn number(files: &impl Files, path: &str) -> Option<u64> {
+    files.read(path)?.trim().parse().ok()
+}
+
+/// Reads the microseconds that a process and its children took so far.
+pub(super) fn process_time(files: &impl Files, pid: u32) -> u64 {
+    let of = |pid: &str| {
+        let stat = files.read(&format!("/proc/{pid}/stat"))?;
+        // The name before it may hold anything.
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        // utime, stime, and those of children that have ended.
+        (11..15).map(|at| fields.get(at)?.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    let own = pid.to_string();
+    let tasks = files.list(&format!("/proc/{pid}/task"));
+    let children = tasks.iter().take(TASKS_MAX).filter_map(|t| files.read(&format!("/proc/{pid}/task/{t}/children")));
+    let children: Vec<String> =
+        children.flat_map(|c| c.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let ticks: u64 = std::iter::once(&own).chain(&children).filter_map(|pid| of(pid)).sum();
+    ticks * TICK_US
+}

@@ -1,0 +1,111 @@
+//! What this machine has to spare beside the trainer: idle cores, within the limits of its control groups; free memory; what is
+//! waited for.
+//!
+//! Cores are counted over the time between two looks, on those that this process may use: what was idle, and what the local
+//! worker itself took, which it would give back. Of the last [`LOOKS`] looks the least counts, so that cores that the trainer
+//! takes in turns are its own. Where the kernel does not count time by core, the load says how many are busy; where it does
+//! not say what is waited for, the load tells of cores, and free memory must do for memory.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use forebay_client::Spare;
+use forebay_core::{Error, Result, Ticks};
+
+use super::files::{Files, allowed, core_time, load, named, pressure, process_time};
+use super::group::{Cores, Groups};
+
+/// Looks of which the least counts.
+const LOOKS: usize = 4;
+
+/// What was counted up to a moment.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    at: Ticks,
+    cores: Option<(u64, u64)>,
+    group: Option<Cores>,
+    /// Microseconds that the local worker took.
+    own_us: u64,
+}
+
+/// A machine, as this process sees it.
+pub(crate) struct Machine<F> {
+    files: F,
+    groups: Groups,
+    last: Option<Counted>,
+    recent: VecDeque<u32>,
+}
+
+impl<F: Files> Machine<F> {
+    pub(crate) fn new(files: F) -> Self {
+        let groups = Groups::of_this(&files);
+        Self { files, groups, last: None, recent: VecDeque::new() }
+    }
+
+    /// Returns what there is to spare since the last look, for a local worker of this process that has so many threads; `None`
+    /// at the first.
+    ///
+    /// # Errors
+    /// Unavailable where the system does not say.
+    pub(crate) fn look(&mut self, now: Ticks, own: Option<u32>, threads: u32) -> Result<Option<Spare>> {
+        let unknown = |what: &str| {
+            Error::unavailable(format!("this machine does not say {what}, so no local worker computes here"))
+                .hint("set local= to a number of threads, or to 0")
+        };
+        let allowed = allowed(&self.files).ok_or_else(|| unknown("which cores this process may use"))?;
+        let counted = Counted {
+            at: now,
+            cores: core_time(&self.files, &allowed),
+            group: self.groups.cores(&self.files),
+            own_us: own.map_or(0, |pid| process_time(&self.files, pid)),
+        };
+        let load = load(&self.files);
+        if counted.cores.is_none() && load.is_none() {
+            return Err(unknown("which of its cores are idle"));
+        }
+        let memory = self.memory().ok_or_else(|| unknown("how much memory is free"))?;
+        let Some(last) = self.last.replace(counted) else { return Ok(None) };
+        let cores = spare(&last, &counted, &allowed, load.unwrap_or(0.0));
+        if self.recent.len() == LOOKS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((cores * 1000.0) as u32);
+        let waits = load.map_or(0.0, |load| (load - allowed.len() as f64) / load.max(1.0)).max(0.0);
+        Ok(Some(Spare {
+            millicores: self.recent.iter().copied().min().unwrap_or(0),
+            cpu_pressure: self.pressure("cpu").unwrap_or((waits * 1000.0) as u32),
+            memory_pressure: self.pressure("memory").unwrap_or(0),
+            memory,
+            threads,
+        }))
+    }
+
+    fn memory(&self) -> Option<u64> {
+        let machine = named(&self.files.read("/proc/meminfo")?, "MemAvailable")?.saturating_mul(1024);
+        Some(self.groups.memory(&self.files).map_or(machine, |group| group.min(machine)))
+    }
+
+    /// Returns the higher of the group's and the machine's.
+    fn pressure(&self, of: &str) -> Option<u32> {
+        self.groups.pressure(of).iter().filter_map(|path| pressure(&self.files, path)).max()
+    }
+}
+
+/// Returns the cores that were to spare between two moments.
+fn spare(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) -> f64 {
+    let elapsed_us = ((now.at - last.at).as_micros() as f64).max(1.0);
+    let since = |before: u64, after: u64| after.saturating_sub(before) as f64;
+    let (own, all) = (since(last.own_us, now.own_us) / elapsed_us, allowed.len() as f64);
+    let idle = match (last.cores, now.cores) {
+        (Some(before), Some(after)) if after.1 > before.1 => since(before.0, after.0) / since(before.1, after.1) * all,
+        _ => (all - load).max(0.0),
+    };
+    let within = match (last.group, now.group) {
+        (Some(before), Some(after)) => after.limit - since(before.used_us, after.used_us) / elapsed_us,
+        _ => f64::INFINITY,
+    };
+    let limit = now.group.map_or(all, |group| group.limit.min(all));
+    (idle.min(within) + own).clamp(0.0, limit)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Machines as their files say: without limits, in containers of both versions of control groups, and odd ones.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// A machine of files that a test writes.
+#[derive(Default)]
+struct Recorded(std::cell::RefCell<HashMap<String, String>>);
+
+impl Recorded {
+    fn set(&self, path: &str, text: impl Into<String>) {
+        self.0.borrow_mut().insert(path.to_owned(), text.into());
+    }
+}
+
+impl Files for &Recorded {
+    fn read(&self, path: &str) -> Option<String> {
+        self.0.borrow().get(path).cloned()
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let files = self.0.borrow();
+        let below = files.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/'));
+        below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect()
+    }
+}
+
+/// What /proc/stat says of four cores, of which each was idle for so many ticks out of all.
+fn stat(idle: [u64; 4], all: u64) -> String {
+    let core = |(i, idle): (usize, &u64)| format!("cpu{i} {} 1 2 {} 5 0 0 0 9 9\n", all - idle - 3, idle - 5);
+    let cores: String = idle.iter().enumerate().map(core).collect();
+    format!("cpu  1 2 3 4 5 6 7 8 9 10\n{cores}intr 12345 0\nctxt 7\n")
+}
+
+/// A process, as /proc/PID/stat says it, whose name is made to mislead.
+fn process(pid: u32, user: u64, system: u64) -> String {
+    format!("{pid} (a) b 1 (c) S 1 {pid} {pid} 0 -1 4194560 9 9 9 9 {user} {system} 3 4 20 19 8 0 5 6 7\n")
+}
+
+const MEMINFO: &str = "MemTotal:       16000000 kB\nMemFree:          100000 kB\nMemAvailable:    8000000 kB\n";
+
+fn machine() -> Recorded {
+    let files = Recorded::default();
+    files.set("/proc/self/status", "Name:\tpython\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\nMems_allowed:\t1\n");
+    files.set("/proc/self/cgroup", "0::/user.slice/session-1.scope\n");
+    files.set("/proc/stat", stat([100; 4], 200));
+    files.set("/proc/loadavg", "1.50 1.00 0.50 2/300 4000\n");
+    files.set("/proc/meminfo", MEMINFO);
+    files
+}
+
+/// Looks twice, a second apart, between which each core was idle for so many of 100 ticks.
+fn look(files: &Recorded, idle: [u64; 4], own: Option<u32>, between: impl FnOnce(&Recorded)) -> Spare {
+    let mut machine = Machine::new(files);
+    assert_eq!(machine.look(Ticks(0), own, 2).expect("it says"), None, "nothing is known of a moment");
+    files.set("/proc/stat", stat(idle.map(|idle| 100 + idle), 300));
+    between(files);
+    machine.look(Ticks(1000), own, 2).expect("it says").expect("a second has passed")
+}
+
+#[test]
+fn what_is_idle_is_to_spare_on_the_cores_that_this_process_may_use() {
+    let files = machine();
+    files.set("/proc/pressure/cpu", "some avg10=12.34 avg60=1.00 avg300=0.00 total=7\n");
+    let spare = look(&files, [90, 50, 10, 50], None, |_| ());
+    assert_eq!((spare.millicores, spare.threads), (2000, 2));
+    assert_eq!((spare.memory, spare.memory_pressure, spare.cpu_pressure), (8_000_000 * 1024, 0, 123));
+    let files = machine();
+    files.set("/proc/self/status", "Cpus_allowed_list:\t0,2-2\n");
+    assert_eq!(look(&files, [90, 50, 10, 50], None, |_| ()).millicores, 1000);
+}
+
+#[test]
+fn what_the_local_worker_takes_is_to_spare_with_its_children() {
+    let files = machine();
+    files.set("/proc/77/stat", process(77, 500, 50));
+    files.set("/proc/77/task/77/children", "");
+    files.set("/proc/77/task/80/children", "99 ");
+    files.set("/proc/99/stat", process(99, 10, 0));
+    let spare = look(&files, [25; 4], Some(77), |files| {
+        files.set("/proc/77/stat", process(77, 600, 60));
+        files.set("/proc/99/stat", process(99, 100, 0));
+    });
+    // One core idle; 1.1 of the worker, and 0.9 of the function process that one of its threads started.
+    assert_eq!(spare.millicores, 3000);
+}
+
+#[test]
+fn a_limit_of_a_group_holds_for_all_below_it() {
+    let files = machine();
+    let [own, above] = ["/sys/fs/cgroup/user.slice/session-1.scope", "/sys/fs/cgroup/user.slice"];
+    files.set(&format!("{own}/cpu.max"), "max 100000\n");
+    files.set(&format!("{own}/cpu.stat"), "usage_usec 5\n");
+    files.set(&format!("{above}/cpu.max"), "150000 100000\n");
+    files.set(&format!("{above}/cpu.stat"), "usage_usec 1000000\nuser_usec 900000\n");
+    files.set(&format!("{own}/memory.max"), "max\n");
+    files.set(&format!("{above}/memory.max"), "4000000000\n");
+    files.set(&format!("{above}/memory.current"), "3500000000\n");
+    files.set(&format!("{above}/memory.stat"), "anon 1\ninactive_file 1000000000\nactive_file 3\n");
+    files.set(&format!("{own}/memory.pressure"), "some avg10=7.00 avg60=0.00\nfull avg10=99.00\n");
+    files.set("/proc/pressure/memory", "some avg10=0.50 avg60=0.00\n");
+    let spare = look(&files, [100; 4], None, |files| files.set(&format!("{above}/cpu.stat"), "usage_usec 1500000\n"));
+    assert_eq!((spare.millicores, spare.memory, spare.memory_pressure), (1000, 1_500_000_000, 70));
+}
+
+#[test]
+fn version_one_says_the_same_in_other_words_and_containers_at_the_root() {
+    for (controllers, cpu, usage) in [("cpu,cpuacct", "cpu,cpuacct", "cpu,cpuacct"), ("cpu", "cpu", "cpuacct")] {
+        let files = machine();
+        let listed = format!("12:pids:/docker/abc\n4:{controllers}:/docker/abc\n3:memory:/docker/abc\n0::/\n");
+        files.set("/proc/self/cgroup", listed);
+        files.set(&format!("/sys/fs/cgroup/{cpu}/cpu.cfs_quota_us"), "250000\n");
+        files.set(&format!("/sys/fs/cgroup/{cpu}/cpu.cfs_period_us"), "100000\n");
+        let used = format!("/sys/fs/cgroup/{usage}/cpuacct.usage");
+        files.set(&used, "1000000000\n");
+        files.set("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000000\n");
+        files.set("/sys/fs/cgroup/memory/memory.usage_in_bytes", "900000000\n");
+        files.set("/sys/fs/cgroup/memory/memory.stat", "cache 5\ninactive_file 7\ntotal_inactive_file 100000000\n");
+        let spare = look(&files, [100; 4], None, |files| files.set(&used, "3000000000\n"));
+        assert_eq!((spare.millicores, spare.memory), (500, 200_000_000), "{controllers}");
+        // No limit, in both of their ways to say it.
+        files.set(&format!("/sys/fs/cgroup/{cpu}/cpu.cfs_quota_us"), "-1\n");
+        files.set("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        files.set("/proc/stat", stat([100; 4], 200));
+        let spare = look(&files, [100; 4], None, |_| ());
+        assert_eq!((spare.millicores, spare.memory), (4000, 8_000_000 * 1024), "{controllers}");
+    }
+}
+
+#[test]
+fn of_the_last_looks_the_least_counts() {
+    let files = machine();
+    let mut machine = Machine::new(&files);
+    let mut idle = 100;
+    let mut seen = Vec::new();
+    for (i, more) in [100, 100, 25, 100, 100, 100, 100].into_iter().enumerate() {
+        files.set("/proc/stat", stat([idle; 4], 200 + 100 * i as u64));
+        seen.extend(machine.look(Ticks(1000 * i as u64), None, 0).expect("it says").map(|s| s.millicores));
+        idle += more;
+    }
+    assert_eq!(seen, [4000, 4000, 1000, 1000, 1000, 1000]);
+}
+
+#[test]
+fn a_machine_that_does_not_say_is_not_used() {
+    for missing in ["/proc/self/status", "/proc/meminfo"] {
+        let files = machine();
+        files.0.borrow_mut().remove(missing);
+        assert!(Machine::new(&files).look(Ticks(0), None, 0).is_err(), "{missing}");
+    }
+    for odd in ["Cpus_allowed_list:\t\n", "Cpus_allowed_list:\t0-99999999999\n", "Cpus_allowed_list:\tall\n"] {
+        let files = machine();
+        files.set("/proc/self/status", odd);
+        assert!(Machine::new(&files).look(Ticks(0), None, 0).is_err(), "{odd}");
+    }
+    // Without time by core, the load says what is busy.
+    let files = machine();
+    files.0.borrow_mut().remove("/proc/stat");
+    let mut machine = Machine::new(&files);
+    assert_eq!(machine.look(Ticks(0), None, 0).expect("it says"), None);
+    files.set("/proc/loadavg", "3.00 1.00 0.50 2/300 4000\n");
+    assert_eq!(
+        machine.look(Ticks(500), None, 0).expect("it says").map(|s| (s.millicores, s.cpu_pressure)),
+        Some((1000, 0))
+    );
+    files.set("/proc/loadavg", "8.00 1.00 0.50 2/300 4000\n");
+    assert_eq!(
+        machine.look(Ticks(999), None, 0).expect("it says").map(|s| (s.millicores, s.cpu_pressure)),
+        Some((0, 500))
+    );
+    files.0.borrow_mut().remove("/proc/loadavg");
+    assert!(machine.look(Ticks(1500), None, 0).is_err());
+}

@@ -1,0 +1,27 @@
+//! A worker beside a reader: a child of the reader's process that computes for that reader alone, on cores that its trainer
+//! leaves idle.
+//!
+//! ```text
+//! recipe    how to start it                        priority   how it gives way to the trainer
+//! worker    starts it, says how many threads,      files      what Linux says of this machine
+//!           starts it again                        group      limits of control groups
+//! obey      the child's side of that               machine    what there is to spare
+//! ```
+//!
+//! A process, and not threads of the trainer's: users' functions do not fight for the trainer's interpreter, what crashes
+//! crashes there, and the kernel can tell the two apart. Invariants: it never outlives its parent; it costs no job anything but
+//! the splits that it held, which others compute again; nothing of a reader waits for it. How many threads are wanted where the
+//! user does not say, the dispatcher decides (`dispatcher/state/local.rs`); what the machine cannot spare is never used.
+
+mod files;
+mod group;
+mod machine;
+mod obey;
+mod priority;
+mod recipe;
+mod worker;
+
+pub(crate) use obey::obey_parent;
+pub(crate) use priority::{give_way, step_back};
+pub use recipe::LocalRecipe;
+pub use worker::{LocalThreads, LocalWorker};

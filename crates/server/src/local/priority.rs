@@ -1,0 +1,50 @@
+//! How a local worker gives way to the trainer whose machine it is on.
+//!
+//! Its threads that compute run when no other thread wants the core (`SCHED_IDLE`), and so do the processes that they start for
+//! users' functions; those that answer the dispatcher and the reader take next to nothing, and only step back (nice 19), so that
+//! a busy trainer does not make the worker look dead. Where memory runs out, the kernel ends it before the trainer. It ends
+//! with its parent. Nothing here fails: what a system does not allow costs speed alone.
+
+use std::fs;
+
+use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
+
+/// The lowest priority that is not idle.
+const NICE: i32 = 19;
+/// Between a trainer (0) and the processes of users' functions (900), of 1000.
+const OOM_SCORE: &str = "800";
+
+/// Sets what holds for the whole process. Must be called before it has other threads: they inherit it.
+pub(crate) fn step_back() {
+    // In order: the parent's end is noticed by the leash, too; priorities can always be lowered; without /proc, memory is not
+    // the first thing to go wrong.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let _ = setpriority_process(None, NICE);
+    let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+}
+
+/// Lets every thread go before the calling one, and before those that it starts.
+pub(crate) fn give_way() {
+    let idle = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the thread's own policy (0 is the caller), read from a struct that lives for the call.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const idle) } != 0 {
+        let _ = setpriority_process(None, NICE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_gives_way_is_idle_and_others_are_not() {
+        // SAFETY: takes no memory.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let own = std::thread::spawn(move || {
+            give_way();
+            policy()
+        });
+        assert_eq!(own.join().expect("ended"), libc::SCHED_IDLE);
+        assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+}

@@ -1,0 +1,56 @@
+//! How to start a local worker: a `forebay worker` for one reader, with what that reader shows the service.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use forebay_client::TlsFiles;
+use forebay_core::Result;
+
+use crate::child::Child;
+
+/// The memory in which a local worker keeps what `cache()` keeps: it is the trainer's machine.
+const CACHE_MEMORY: &str = "256MiB";
+
+/// What a local worker is told at its start.
+#[derive(Debug, Clone)]
+pub struct LocalRecipe {
+    /// What begins every command: `forebay`, or `python -m forebay`.
+    pub command: Vec<String>,
+    /// The dispatchers, as the reader names them.
+    pub service: String,
+    /// The reader's certificates.
+    pub tls: TlsFiles,
+    /// The reader's token, or the file that holds it.
+    pub token: Option<String>,
+    /// See `token`.
+    pub token_file: Option<PathBuf>,
+    /// The job, by its number at the dispatcher, and which of its consumers.
+    pub reader: (u64, u32),
+}
+
+impl LocalRecipe {
+    /// Starts it; it has no threads yet.
+    pub(super) fn start(&self) -> Result<Child> {
+        let reader = format!("{}:{}", self.reader.0, self.reader.1);
+        let own = ["worker", "--dispatcher", &self.service, "--listen", "127.0.0.1:0", "--local", &reader];
+        let more = ["--cache-memory", CACHE_MEMORY, "--announce"];
+        let arguments = own.iter().chain(&more).map(|a| (*a).to_owned());
+        let command: Vec<_> = self.command.iter().cloned().chain(arguments).collect();
+        Child::start("the local worker".to_owned(), &command, &self.shown())
+    }
+
+    /// Through the environment: other users see command lines.
+    fn shown(&self) -> Vec<(&'static str, OsString)> {
+        let TlsFiles { ca, cert, key, name, .. } = self.tls.clone();
+        let path = |path: Option<PathBuf>| path.map(PathBuf::into_os_string);
+        let shown = [
+            ("FOREBAY_TLS_CA", path(ca)),
+            ("FOREBAY_TLS_CERT", path(cert)),
+            ("FOREBAY_TLS_KEY", path(key)),
+            ("FOREBAY_TLS_NAME", name.map(OsString::from)),
+            ("FOREBAY_TOKEN", self.token.clone().map(OsString::from)),
+            ("FOREBAY_TOKEN_FILE", path(self.token_file.clone())),
+        ];
+        shown.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! Looks after a reader's local worker: starts it when it is wanted, says how many threads it has, starts it again.
+//!
+//! In one thread, which also is the child's parent for the kernel: a child ends with the thread that started it. Where the user
+//! says how many threads there are, that is all; else the machine is looked at, the reader's heartbeats say what it can spare,
+//! and the dispatcher's answers how many are wanted: never more than there are idle cores *now*, whatever was answered.
+//! Bounds: one child; one that ends is started again after 1 s, then 2, up to 60.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_client::{Seat, Spare};
+use forebay_core::{Clock, Error, Result, SystemClock};
+
+use super::files::{Files, System};
+use super::machine::Machine;
+use super::obey;
+use super::recipe::LocalRecipe;
+use crate::child::Child;
+
+/// How often the child is looked at, and the machine.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_MACHINE: Duration = Duration::from_millis(500);
+/// How long a child may take to listen: beside a trainer that uses every core.
+const START_MAX: Duration = Duration::from_secs(120);
+/// A child that has no threads for so long is let go.
+const REST_MAX: Duration = Duration::from_secs(60);
+/// The pauses before a child is started again double from the first to the last of these, until one lives that long.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LAST: Duration = Duration::from_secs(60);
+/// How long it may take to end before it is killed.
+const END_MAX: Duration = Duration::from_secs(3);
+
+/// How many threads a local worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalThreads {
+    /// So many.
+    Fixed(usize),
+    /// As many as help, of the cores that are idle.
+    Auto,
+}
+
+/// A reader's local worker. Dropping it ends the process, and waits for nothing.
+pub struct LocalWorker {
+    stop: Arc<AtomicBool>,
+    news: News,
+}
+
+/// What the user is told, once.
+type News = Arc<Mutex<Option<Error>>>;
+
+impl LocalWorker {
+    /// Begins to look after one. Returns at once.
+    ///
+    /// # Errors
+    /// Exhausted when no thread can be started.
+    pub fn start(recipe: LocalRecipe, threads: LocalThreads, seat: Arc<Seat>) -> Result<Self> {
+        Self::start_on(System, recipe, threads, seat)
+    }
+
+    fn start_on(
+        files: impl Files + Send + 'static,
+        recipe: LocalRecipe,
+        threads: LocalThreads,
+        seat: Arc<Seat>,
+    ) -> Result<Self> {
+        let (stop, news) = (Arc::new(AtomicBool::new(false)), News::default());
+        let keeper = Keeper {
+            recipe,
+            threads,
+            seat,
+            child: None,
+            said: 0,
+            rests: None,
+            pause: PAUSE_FIRST,
+            not_before: Instant::now(),
+            told: false,
+            news: news.clone(),
+        };
+        std::thread::Builder::new().name("forebay-local".to_owned()).spawn({
+            let stop = stop.clone();
+            move || keeper.run(&stop, Machine::new(files))
+        })?;
+        Ok(Self { stop, news })
+    }
+
+    /// Returns why none computes here, the first time that this is so. No reason to stop reading.
+    pub fn news(&self) -> Option<Error> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for LocalWorker {
+    fn drop(&mut self) {
+        // In a process that was forked nobody listens: the child is the parent's.
+        self.stop.store(true, Relaxed);
+    }
+}
+
+/// A child, since when, and whether it listens.
+struct Kept {
+    child: Child,
+    since: Instant,
+    listens: bool,
+}
+
+struct Keeper {
+    recipe: LocalRecipe,
+    threads: LocalThreads,
+    seat: Arc<Seat>,
+    child: Option<Kept>,
+    /// Threads that the child was told that it has, and since when there are none.
+    said: usize,
+    rests: Option<Instant>,
+    pause: Duration,
+    not_before: Instant,
+    told: bool,
+    news: News,
+}
+
+impl Keeper {
+    fn run(mut self, stop: &AtomicBool, mut machine: Machine<impl Files>) {
+        let clock = SystemClock::default();
+        let mut spare: Option<Spare> = None;
+        let mut looked: Option<Instant> = None;
+        while !stop.load(Relaxed) {
+            let now = Instant::now();
+            if self.threads == LocalThreads::Auto && looked.is_none_or(|at| now - at >= LOOK_MACHINE) {
+                looked = Some(now);
+                let pid = self.child.as_ref().map(|kept| kept.child.pid());
+                match machine.look(clock.now(), pid, self.said as u32) {
+                    Ok(seen) => spare = seen,
+                    Err(error) => {
+                        self.tell(error);
+                        break;
+                    }
+                }
+                self.seat.tell(spare);
+            }
+            self.step(now, self.wanted(spare.as_ref()));
+            std::thread::sleep(LOOK);
+        }
+        self.seat.tell(None);
+        self.end();
+    }
+
+    fn wanted(&self, spare: Option<&Spare>) -> usize {
+        match self.threads {
+            LocalThreads::Fixed(threads) => threads,
+            LocalThreads::Auto => spare.map_or(0, |s| self.seat.wanted().min(s.millicores / 1000)) as usize,
+        }
+    }
+
+    fn step(&mut self, now: Instant, wanted: usize) {
+        if let Some(error) = self.child.as_mut().and_then(|kept| kept.failed(now)) {
+            return self.failed(now, error);
+        }
+        let Some(kept) = &mut self.child else {
+            if wanted > 0 && now >= self.not_before {
+                self.begin(now);
+            }
+            return;
+        };
+        if !kept.listens {
+            match kept.child.announced() {
+                Ok(Some(address)) => {
+                    kept.listens = true;
+                    // Before it is given anything.
+                    self.seat.set_address(Some(address));
+                }
+                Ok(None) => return,
+                Err(error) => return self.failed(now, error),
+            }
+        }
+        if wanted != self.said {
+            kept.child.say(&obey::line(wanted));
+            self.said = wanted;
+        }
+        if now - kept.since >= PAUSE_LAST {
+            self.pause = PAUSE_FIRST;
+        }
+        self.rests = if wanted == 0 { self.rests.or(Some(now)) } else { None };
+        if self.rests.is_some_and(|since| now - since >= REST_MAX) {
+            self.end();
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        match self.recipe.start() {
+            Ok(child) => {
+                self.child = Some(Kept { child, since: now, listens: false });
+                (self.said, self.rests) = (0, None);
+            }
+            Err(error) => self.failed(now, error),
+        }
+    }
+
+    /// The child ended, or did not begin: another is started after a pause.
+    fn failed(&mut self, now: Instant, error: Error) {
+        self.tell(error);
+        self.not_before = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_LAST);
+        self.seat.set_address(None);
+        if let Some(mut kept) = self.child.take() {
+            kept.child.kill();
+        }
+    }
+
+    /// Says to the user what is missing, once.
+    fn tell(&mut self, error: Error) {
+        tracing::warn!(error = error.message(), "no local worker");
+        if !std::mem::replace(&mut self.told, true) {
+            *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+
+    fn end(&mut self) {
+        (self.said, self.rests) = (0, None);
+        self.seat.set_address(None);
+        if let Some(mut kept) = self.child.take() {
+            kept.child.release();
+            kept.child.wait(Instant::now() + END_MAX);
+        }
+    }
+}
+
+impl Kept {
+    /// Returns what became of one that is not there any more, or does not begin.
+    fn failed(&mut self, now: Instant) -> Option<Error> {
+        if let Some(status) = self.child.ended() {
+            return Some(self.child.unavailable(&format!("ended ({status}); others compute its splits again")));
+        }
+        let late = !self.listens && now - self.since >= START_MAX;
+        late.then(|| self.child.unavailable("did not listen in time"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

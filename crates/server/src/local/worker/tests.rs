@@ -1,0 +1,128 @@
+//! The life of a local worker, with a shell in place of one: it announces itself, and writes down what it is told.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::*;
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a machine says; the test changes it meanwhile.
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<HashMap<String, String>>>);
+
+impl Recorded {
+    fn set(&self, path: &str, text: &str) {
+        self.0.lock().expect("not poisoned").insert(path.to_owned(), text.to_owned());
+    }
+}
+
+impl Files for Recorded {
+    fn read(&self, path: &str) -> Option<String> {
+        self.0.lock().expect("not poisoned").get(path).cloned()
+    }
+
+    fn list(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A machine of eight cores, so many of which are busy.
+fn machine(busy: f64) -> Recorded {
+    let files = Recorded::default();
+    files.set("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
+    files.set("/proc/meminfo", "MemAvailable: 8000000 kB\n");
+    files.set("/proc/loadavg", &format!("{busy} 0 0 1/1 1\n"));
+    files
+}
+
+/// A child that writes its process and what it is told to a file, until it is told something else.
+fn recipe(heard: &Path) -> LocalRecipe {
+    let script = format!(
+        r#"echo "{{\"address\":\"127.0.0.1:9\",\"pid\":$$}}"; echo "pid $$" >> {0}
+        while read -r line; do echo "$line" >> {0}; case "$line" in threads*) ;; *) exit 0 ;; esac; done; echo end >> {0}"#,
+        heard.display()
+    );
+    let (command, tls) = (["sh", "-c", &script].map(str::to_owned).to_vec(), Default::default());
+    LocalRecipe { command, service: "127.0.0.1:1".to_owned(), tls, token: None, token_file: None, reader: (1, 0) }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What children were told so far, without their processes.
+fn lines(heard: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(heard).unwrap_or_default();
+    text.lines().filter(|line| !line.starts_with("pid")).map(str::to_owned).collect()
+}
+
+fn pids(heard: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(heard).unwrap_or_default();
+    text.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()).collect()
+}
+
+#[test]
+fn a_number_of_threads_is_said_once_and_a_child_that_dies_is_followed_by_another() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let heard = dir.path().join("heard");
+    let (seat, threads) = (Arc::new(Seat::default()), LocalThreads::Fixed(3));
+    let local = LocalWorker::start_on(machine(0.0), recipe(&heard), threads, seat)?;
+    until("the first is told", || lines(&heard) == ["threads 3"]);
+    assert!(local.news().is_none());
+    let first = rustix::process::Pid::from_raw(pids(&heard)[0]).expect("a process");
+    rustix::process::kill_process(first, rustix::process::Signal::KILL).expect("it runs");
+    until("the second is told", || lines(&heard) == ["threads 3", "threads 3"]);
+    let news = local.news().expect("what became of the first");
+    assert!(news.message().contains("SIGKILL") || news.message().contains("signal: 9"), "{news}");
+    assert!(local.news().is_none(), "once");
+    drop(local);
+    until("it is told to end", || lines(&heard).len() == 3);
+    assert_eq!(lines(&heard)[2], "", "and not as if its parent had died");
+    Ok(())
+}
+
+#[test]
+fn what_is_wanted_is_used_as_far_as_the_machine_can_spare_it() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let heard = dir.path().join("heard");
+    let (files, seat) = (machine(2.5), Arc::new(Seat::default()));
+    let local = LocalWorker::start_on(files.clone(), recipe(&heard), LocalThreads::Auto, seat.clone())?;
+    until("the machine is looked at", || seat.spare().is_some_and(|spare| spare.millicores == 5500));
+    assert!(pids(&heard).is_empty(), "nothing is wanted, so nothing is started");
+    seat.hear(4);
+    until("they are used", || lines(&heard) == ["threads 4"]);
+    until("the reader says so", || seat.spare().is_some_and(|spare| spare.threads == 4));
+    // The trainer takes its cores, whatever was answered last.
+    files.set("/proc/loadavg", "6.9 0 0 1/1 1\n");
+    until("they are given back", || lines(&heard) == ["threads 4", "threads 1"]);
+    seat.hear(0);
+    until("it rests", || lines(&heard) == ["threads 4", "threads 1", "threads 0"]);
+    assert_eq!(pids(&heard).len(), 1);
+    drop(local);
+    until("it is told to end", || lines(&heard).len() == 4);
+    until("nobody asks for threads any more", || seat.spare().is_none());
+    Ok(())
+}
+
+#[test]
+fn where_the_machine_says_nothing_nothing_is_started_and_the_user_is_told() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let heard = dir.path().join("heard");
+    let seat = Arc::new(Seat::default());
+    seat.hear(4);
+    let local = LocalWorker::start_on(Recorded::default(), recipe(&heard), LocalThreads::Auto, seat.clone())?;
+    let mut news = None;
+    until("it is told", || {
+        news = local.news();
+        news.is_some()
+    });
+    assert!(news.is_some_and(|news| news.message().contains("does not say")));
+    assert!(pids(&heard).is_empty() && seat.spare().is_none());
+    Ok(())
+}
