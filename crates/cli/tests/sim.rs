@@ -52,8 +52,18 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("figures.json");
-    let figures = Figures { workers: 5, demand: 20.0, supply: 1.0 / 0.23, compute: 0.23, waited: 0.0, delivered: 20.0 };
-    let decided = |figures| Decision { workers: 5, local: 0, reason: Reason::Enough { at_most: 0.02 }, figures };
+    let figures = Figures {
+        workers: 5,
+        demand: 20.0,
+        supply: 1.0 / 0.23,
+        compute: 0.23,
+        waited: 0.0,
+        delivered: 20.0,
+        local: 0,
+        spare: 0.0,
+        pressure: 0.0,
+    };
+    let decided = |figures| Decision { workers: 5, local: 0, cut: None, reason: Reason::Enough { at_most: 0.02 }, figures };
     let decision =
         |figures| json!({"ago_s": 1.0, "before": 1, "workers": 5, "reason": "", "figures": decided(figures)});
     let shown = json!([{"name": "resnet50", "decisions": [decision(Some(figures)), decision(None)]}]);

@@ -2,7 +2,8 @@
 
 use forebay_core::Result;
 
-use super::{Outcome, Pool, Prices, Scenario, simulate};
+use super::{Outcome, Pool, Scenario, simulate};
+use crate::placement::Prices;
 use crate::scaling::Policy;
 
 /// Every number up to this is tried; beyond it, numbers that are this part of themselves apart, and then those between.

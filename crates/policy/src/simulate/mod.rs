@@ -16,6 +16,6 @@ mod run;
 mod workers;
 
 pub use best::{Best, best};
-pub use job::{JOBS_MAX, Job, Pool, Scenario, WORKERS_MAX};
-pub use outcome::{Change, JobOutcome, Outcome, Prices};
+pub use job::{Host, JOBS_MAX, Job, Op, Pool, Scenario, WORKERS_MAX};
+pub use outcome::{Change, JobOutcome, Outcome};
 pub use run::{TIME_MAX_S, simulate};
