@@ -294,14 +294,11 @@ impl Previous {
         let mut target = self.target(limits, &model);
         if model.capacity(target.at) <= model.capacity(wanted) || target.at == wanted {
             // It should be enough and is not: whatever it is that is not modelled, a little more of what is free, or one worker.
-            let local = wanted.local + (f64::from(wanted.local) * figures.waited).ceil() as u32;
-            let is_free = local > wanted.local && local <= self.local_bound().min(figures.spare.ceil() as u32);
-            let more = if is_free { Placement { local, ..wanted } } else { Placement { workers: wanted.workers + 1, ..wanted } };
-            if model.capacity(more) <= model.capacity(wanted) {
+            let Some(more) = self.a_little_more(&model, wanted, &figures) else {
                 // Nothing brings more: as little as brings the same.
                 let to = if is_less(target.at, wanted) { target.at } else { wanted };
                 return self.share(limits, to, to.workers, &figures);
-            }
+            };
             target = Target { at: more, needed: more.workers };
         }
         let to = Placement { workers: limits.clamp(target.at.workers), ..target.at };
@@ -315,6 +312,14 @@ impl Previous {
         let mark = self.mark(wanted);
         (self.too_few, self.tried) = (Some(mark), Some(mark));
         self.change(limits, target, probes + 1, &figures, Reason::Waits { at_most: WAIT_MAX })
+    }
+
+    /// Returns the least that should bring more than a placement does.
+    fn a_little_more(&self, model: &Model, wanted: Placement, figures: &Figures) -> Option<Placement> {
+        let local = wanted.local + ((f64::from(wanted.local) * figures.waited).ceil() as u32).max(1);
+        let bound = self.local_bound().min(figures.spare.ceil() as u32);
+        let more = [Placement { local, ..wanted }, Placement { workers: wanted.workers + 1, ..wanted }];
+        more.into_iter().find(|at| at.local <= bound.max(wanted.local) && model.capacity(*at) > model.capacity(wanted))
     }
 
     /// More workers do not help: as many as do.
@@ -429,7 +434,8 @@ impl Previous {
 
     /// Returns how many workers bring what all do, where the last change brought far less than it should have.
     fn useful(&self, now: &Figures) -> Option<u32> {
-        let then = self.tried.filter(|then| then.at.workers > 0 && then.at.workers < now.workers && then.remote > 0.0)?;
+        let is_like = |then: &Mark| then.at.cut == self.windows.placement().cut && then.remote > 0.0;
+        let then = self.tried.filter(|then| is_like(then) && (1..now.workers).contains(&then.at.workers))?;
         let remote = self.windows.remote(FEW);
         let of_one = then.remote / f64::from(then.at.workers);
         let wanted = now.demand - (now.delivered - remote);
