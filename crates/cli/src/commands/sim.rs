@@ -1,6 +1,7 @@
 //! `forebay sim`: what jobs would take and cost, policy by policy, beside the best fixed number of workers.
 
 mod input;
+mod pecan;
 mod plot;
 mod svg;
 
@@ -66,6 +67,9 @@ impl Row {
 }
 
 pub(crate) fn run(arguments: &Sim) -> Result<()> {
+    if arguments.pecan {
+        return pecan::run(arguments.json);
+    }
     let default = Prices::default();
     let prices = Prices {
         trainer: arguments.trainer_price.unwrap_or(default.trainer),

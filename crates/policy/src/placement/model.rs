@@ -108,16 +108,24 @@ impl Model {
             return told(format!("{} ops", self.cuts.len()), &format!("give 1 to {CUTS_MAX}"));
         }
         if !self.cuts.iter().all(Cut::is_sound) || !positive(self.whole()) {
-            return told("ops that cost no time, or whose figures are no numbers".to_owned(), "give what each costs a thread for a batch, and its bytes");
+            return told(
+                "ops that cost no time, or whose figures are no numbers".to_owned(),
+                "give what each costs a thread for a batch, and its bytes",
+            );
         }
         let Wire { send, receive, bandwidth } = self.wire;
         if ![send, receive].iter().all(|cost| (0.0..=LARGE).contains(cost)) {
             return told(format!("sending costs {send} and receiving {receive} s a byte"), "give 0 or more");
         }
         if let Some(limit) = bandwidth.filter(|limit| !positive(*limit)) {
-            return told(format!("a network of {limit} bytes/s"), "give a number above 0, or none where nothing limits it");
+            return told(
+                format!("a network of {limit} bytes/s"),
+                "give a number above 0, or none where nothing limits it",
+            );
         }
-        for (what, figure) in [("a step", self.step), ("the efficiency", self.efficiency), ("a worker's threads", self.threads)] {
+        for (what, figure) in
+            [("a step", self.step), ("the efficiency", self.efficiency), ("a worker's threads", self.threads)]
+        {
             if !positive(figure) {
                 return told(format!("{what} is {figure}"), "give a number above 0");
             }
@@ -220,7 +228,10 @@ impl Machine {
     fn check(&self) -> Result<()> {
         let told = |what: String, hint: &str| Err(Error::invalid(what).hint(hint));
         if !(self.cores > 0.0 && self.cores <= LARGE) {
-            return told(format!("a trainer's machine of {} cores", self.cores), "give what it has, or no machine at all");
+            return told(
+                format!("a trainer's machine of {} cores", self.cores),
+                "give what it has, or no machine at all",
+            );
         }
         if !(0.0..=self.cores).contains(&self.used) {
             let what = format!("a trainer that keeps {} of {} cores busy", self.used, self.cores);
@@ -262,7 +273,10 @@ mod tests {
     fn rates_are_what_can_be_worked_out_by_hand() {
         let model = model();
         assert!(close(model.capacity(at(1, 0, 2)), 80.0), "8 threads of 100 ms");
-        assert!(close(model.capacity(at(0, 5, 2)), 50.0) && close(model.capacity(at(0, 9, 2)), 60.0), "6 cores are spare");
+        assert!(
+            close(model.capacity(at(0, 5, 2)), 50.0) && close(model.capacity(at(0, 9, 2)), 60.0),
+            "6 cores are spare"
+        );
         // A worker decodes 100 a second; to normalise these takes 2 threads, the other 3 make 30.
         assert!(close(model.made(at(1, 5, 1)).0, 100.0) && close(model.made(at(1, 5, 1)).1, 30.0));
         assert!(close(model.capacity(at(1, 1, 1)), 50.0) && close(model.capacity(at(9, 0, 1)), 0.0), "who normalises?");

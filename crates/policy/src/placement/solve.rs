@@ -98,7 +98,8 @@ fn counts(model: &Model, cut: u32, local: u32, bounds: Bounds, margin: f64) -> i
 
 /// Takes away the threads that bring nothing.
 fn trim(model: &Model, at: Placement, margin: f64) -> Placement {
-    let time = |local| model.step(Placement { local, ..at }).max((1.0 + margin) / model.capacity(Placement { local, ..at }));
+    let time =
+        |local| model.step(Placement { local, ..at }).max((1.0 + margin) / model.capacity(Placement { local, ..at }));
     let enough = time(at.local) * (1.0 + ROUNDING);
     // More threads never bring less: the fewest are found by halving.
     let (mut few, mut many) = (0, at.local);

@@ -74,7 +74,8 @@ impl Policy {
     }
 }
 
-const KINDS: &str = "use forebay, cachew, cachew:0.03, pecan, pecan:0, hpa, static:N with N from 1 on, or static:WORKERS+THREADS@OPS";
+const KINDS: &str =
+    "use forebay, cachew, cachew:0.03, pecan, pecan:0, hpa, static:N with N from 1 on, or static:WORKERS+THREADS@OPS";
 
 /// Reads `WORKERS+THREADS` or `WORKERS+THREADS@OPS`; without `OPS`, all of them run on the workers.
 fn placement(text: &str) -> Option<Placement> {

@@ -235,7 +235,9 @@ impl fmt::Display for Decision {
                 "{workers}: {spare:.1} cores of the trainer's machine are spare, and it misses one for {} of its time",
                 Percent(pressure)
             ),
-            Reason::Spare { cores } => write!(f, "{workers}: {cores:.1} cores of the trainer's machine have become spare"),
+            Reason::Spare { cores } => {
+                write!(f, "{workers}: {cores:.1} cores of the trainer's machine have become spare")
+            }
             Reason::Price { saved } => write!(f, "{workers}: a batch is {} cheaper", Percent(saved)),
             Reason::Shared { useful } => write!(
                 f,

@@ -29,7 +29,7 @@ pub struct Previous {
 /// Decides on one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
-    let wanted = seen.limits.clamp(before.wanted.unwrap_or(seen.workers));
+    let wanted = seen.limits.clamp(before.wanted.unwrap_or(seen.workers.max(1)));
     let Some(busy) = seen.busy.filter(|busy| busy.is_finite()) else {
         let reason = Reason::NoFigures { gap: Gap::NotComputed };
         return (Decision { workers: wanted, local: 0, cut: None, reason, figures: None }, next);

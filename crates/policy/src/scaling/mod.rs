@@ -96,6 +96,10 @@ impl Observation {
             spare: self.host.as_ref().map_or(0.0, |host| host.spare),
             pressure: self.host.as_ref().map_or(0.0, |host| host.pressure),
         };
-        if figures.contradict() || !self.host.as_ref().is_none_or(Host::is_sound) { Err(Gap::Contradiction) } else { Ok(figures) }
+        if figures.contradict() || !self.host.as_ref().is_none_or(Host::is_sound) {
+            Err(Gap::Contradiction)
+        } else {
+            Ok(figures)
+        }
     }
 }

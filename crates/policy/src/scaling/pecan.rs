@@ -76,7 +76,7 @@ pub fn gather(seen: &Observation, before: &Client) -> (Decision, Client) {
         next.previous = previous;
         return (decision, next);
     }
-    let (workers, local) = next.previous.target.unwrap_or((seen.workers, seen.local));
+    let (workers, local) = next.previous.target.unwrap_or((seen.workers.max(1), seen.local));
     let reason = Reason::Rule { policy: "pecan", found: "too few batches yet", figure: next.reports.batches() as f64 };
     (Decision { workers, local, cut: None, reason, figures: seen.figures().ok() }, next)
 }

@@ -154,9 +154,13 @@ impl Job {
 impl Host {
     fn check(&self) -> Result<()> {
         in_order("what the trainer takes of its machine changes", &self.then)?;
-        self.then.iter().try_for_each(|(_, used)| within("what the trainer takes of its machine", *used, 0.0, self.cores))?;
+        self.then
+            .iter()
+            .try_for_each(|(_, used)| within("what the trainer takes of its machine", *used, 0.0, self.cores))?;
         if !(1..=4096).contains(&self.crew) {
-            return Err(Error::invalid(format!("a worker of {} threads at the trainer", self.crew)).hint("use 1 to 4096"));
+            return Err(
+                Error::invalid(format!("a worker of {} threads at the trainer", self.crew)).hint("use 1 to 4096")
+            );
         }
         if self.local_max > LOCAL_MAX {
             return Err(Error::invalid(format!("{} threads at the trainer", self.local_max))

@@ -195,7 +195,12 @@ impl<'a> Live<'a> {
     }
 
     /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there.
-    fn host(&self, machine: Machine, [spare, pressed, here]: [f64; 3], noisy: &mut impl FnMut(f64) -> f64) -> scaling::Host {
+    fn host(
+        &self,
+        machine: Machine,
+        [spare, pressed, here]: [f64; 3],
+        noisy: &mut impl FnMut(f64) -> f64,
+    ) -> scaling::Host {
         let (scale, job) = (noisy(1.0), self.job.host.as_ref());
         let of = |cut: &Cut| Cut { before: cut.before * scale, after: cut.after * scale, ..*cut };
         scaling::Host {

@@ -57,11 +57,16 @@ pub fn simulate(scenario: &Scenario, policy: Policy) -> Result<Outcome> {
 fn fits(job: &Job, at: Placement) -> Result<()> {
     let most = job.host.as_ref().map_or(0, |host| host.local_max);
     if at.local > most {
-        return Err(Error::invalid(format!("{} threads at the trainer are more than the {most} that there may be", at.local))
-            .hint("give the trainer a machine that lets them, or fewer"));
+        return Err(Error::invalid(format!(
+            "{} threads at the trainer are more than the {most} that there may be",
+            at.local
+        ))
+        .hint("give the trainer a machine that lets them, or fewer"));
     }
     if at.cut != u32::MAX && at.cut as usize > job.ops.len() {
-        return Err(Error::invalid(format!("a cut after op {} of {}", at.cut, job.ops.len())).hint("use one that there is"));
+        return Err(
+            Error::invalid(format!("a cut after op {} of {}", at.cut, job.ops.len())).hint("use one that there is")
+        );
     }
     Ok(())
 }

@@ -102,15 +102,8 @@ impl Memory {
     pub(super) fn model(&self, count: usize, efficiency: f64) -> Model {
         let figures = self.medians(count);
         let (step, threads) = (1.0 / figures.demand, figures.supply * figures.compute);
-        let plain = |cuts| Model {
-            step,
-            cuts,
-            wire: Wire::default(),
-            threads,
-            efficiency,
-            shared_limit: None,
-            machine: None,
-        };
+        let plain =
+            |cuts| Model { step, cuts, wire: Wire::default(), threads, efficiency, shared_limit: None, machine: None };
         let Some(host) = self.host() else {
             return plain(Arc::from([Cut { before: figures.compute, after: 0.0, bytes: 0.0 }]));
         };

@@ -125,7 +125,9 @@ impl Default for Previous {
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
     let (reason, figures) = next.step(seen);
-    let there = Placement { workers: seen.workers, local: seen.local, cut: seen.host.as_ref().map_or(1, |h| h.cut) };
+    // Somebody has to begin.
+    let workers = if seen.local == 0 { seen.workers.max(1) } else { seen.workers };
+    let there = Placement { workers, local: seen.local, cut: seen.host.as_ref().map_or(1, |host| host.cut) };
     let wanted = next.wanted.unwrap_or(there);
     let (workers, cut) = (seen.limits.clamp(wanted.workers), seen.host.as_ref().map(|_| wanted.cut));
     (Decision { workers, local: wanted.local, cut, reason, figures }, next)
@@ -275,7 +277,10 @@ impl Previous {
         let price = |at: Placement| model.batch(at) * objective.prices().hour(at.workers);
         let is_slow = matches!(objective, Objective::CostWithin { slack, .. } if model.batch(wanted) > slack * (1.0 + WAIT_MAX) * model.step(wanted));
         let saved = 1.0 - price(target.at) / price(wanted);
-        if target.at != wanted && (saved > CHEAPER || (is_slow && model.batch(target.at) < model.batch(wanted))) && probes < PROBES_MAX {
+        if target.at != wanted
+            && (saved > CHEAPER || (is_slow && model.batch(target.at) < model.batch(wanted)))
+            && probes < PROBES_MAX
+        {
             self.tried = Some(self.mark(wanted));
             return self.change(limits, target, probes + 1, &figures, Reason::Price { saved });
         }
@@ -360,7 +365,8 @@ impl Previous {
             model.step = model.whole() / (load * model.threads);
             let target = self.target(limits, &model);
             // Where it was tried, the load must be less than it was then.
-            let too_few = |mark: Mark| model.capacity(target.at) <= model.capacity(mark.at) && load * SLACK >= mark.load;
+            let too_few =
+                |mark: Mark| model.capacity(target.at) <= model.capacity(mark.at) && load * SLACK >= mark.load;
             if is_less(target.at, wanted) && !self.too_few.is_some_and(too_few) {
                 return self.change(limits, target, PROBES_MAX - 1, &figures, Reason::Fewer { load });
             }
