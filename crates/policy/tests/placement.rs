@@ -140,6 +140,16 @@ proptest! {
     }
 
     #[test]
+    fn a_machine_that_may_not_compute_changes_nothing(model in jobs(0.0), seed: u64) {
+        let cost = model.job.ops.iter().map(|op| op.cost).sum();
+        let plain = Job { ops: vec![Op { cost, bytes: 0.0 }], host: None, objective: Objective::Time, ..model.job.clone() };
+        let host = model.job.host.clone().map(|host| Host { local_max: 0, wire: Wire::default(), ..host });
+        let (with, without) = (Job { host, ..plain.clone() }, plain);
+        let run = |job| Imagined { job, ..model.clone() }.run(100.0, seed);
+        prop_assert_eq!(run(with), run(without));
+    }
+
+    #[test]
     fn a_trainer_that_needs_its_cores_has_them_in_the_next_window(
         mut model in jobs(0.02), seed: u64, when in 40.0f64..80.0, share in 0.7f64..0.95,
     ) {

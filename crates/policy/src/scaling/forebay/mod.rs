@@ -462,7 +462,8 @@ mod tests {
     use forebay_core::Ticks;
 
     use super::*;
-    use crate::scaling::Gap;
+    use crate::placement::{Cut, Wire};
+    use crate::scaling::{Gap, Host};
 
     fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
         let made = f64::from(workers) / compute;
@@ -552,6 +553,50 @@ mod tests {
         assert_eq!(workers, 3);
         assert_eq!(decisions.windows(2).filter(|w| w[0].workers != w[1].workers).count(), 2);
         assert!(decisions.iter().any(|d| d.reason == Reason::Shared { useful: 3 }), "{decisions:?}");
+    }
+
+    /// 10 batches/s of 0.8 s are wanted; the trainer's machine has 16 cores.
+    fn at_home(seen: Placement, spare: f64, pressure: f64) -> Observation {
+        let here = f64::from(seen.local).min(spare) / 0.8;
+        let delivered = (here + f64::from(seen.workers) / 0.8).min(10.0);
+        let host = Host {
+            cores: 16.0,
+            spare,
+            pressure,
+            local_max: 16,
+            here: here.min(delivered),
+            cuts: Cut::of_ops(&[(0.8, 1e6)]),
+            cut: 1,
+            wire: Wire::default(),
+            objective: Objective::Time,
+        };
+        let limits = Limits { min: 0, max: 64 };
+        let (local, waited) = (seen.local, 1.0 - delivered / 10.0);
+        Observation { local, limits, delivered, waited, host: Some(host), ..observation(seen.workers, 10.0, 0.8) }
+    }
+
+    #[test]
+    fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
+        let mut previous = Previous::default();
+        let mut at = Placement { workers: 1, local: 0, cut: 1 };
+        let mut step = |spare: f64, pressure: f64| {
+            let (decision, next) = decide(&at_home(at, spare, pressure), &previous);
+            (previous, at) = (next, Placement { workers: decision.workers, local: decision.local, cut: 1 });
+            decision
+        };
+        let placed = |decision: &Decision| (decision.workers, decision.local);
+        let found = (0..8).map(|_| step(12.0, 0.0)).last().expect("one");
+        assert_eq!(placed(&found), (0, 9), "{found}");
+        let pressed = step(12.0, 0.3);
+        assert_eq!(placed(&pressed), (5, 4), "{pressed}");
+        assert_eq!(pressed.reason, Reason::Yields { spare: 12.0, pressure: 0.3 });
+        assert!(pressed.to_string().contains("4 threads at the trainer"), "{pressed}");
+        assert!((0..40).all(|_| step(12.0, 0.0).local == 4), "no more cores than when it lacked them");
+        let short = step(0.05, 0.0);
+        assert_eq!(placed(&short), (9, 0), "{short}");
+        // With as many as at first again, they are taken again.
+        let again = (0..40).map(|_| step(12.0, 0.0)).last().expect("one");
+        assert_eq!(placed(&again), (0, 9), "{again}");
     }
 
     #[test]
