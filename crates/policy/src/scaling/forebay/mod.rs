@@ -7,11 +7,15 @@
 //! again before there are more of them; without figures nothing changes; the result is within the limits.
 
 mod memory;
+mod solving;
+#[cfg(test)]
+mod tests;
 
 use super::decision::{Decision, Figures, Reason};
 use super::{Limits, Observation};
-use crate::placement::{Bounds, Model, Objective, Placement, solve};
+use crate::placement::{Objective, Placement};
 use memory::Memory;
+use solving::is_less;
 
 /// What is added to the demand before it is solved for.
 pub const MARGIN: f64 = 0.01;
@@ -319,14 +323,6 @@ impl Previous {
         self.change(limits, target, probes + 1, &figures, Reason::Waits { at_most: WAIT_MAX })
     }
 
-    /// Returns the least that should bring more than a placement does.
-    fn a_little_more(&self, model: &Model, wanted: Placement, figures: &Figures) -> Option<Placement> {
-        let local = wanted.local + ((f64::from(wanted.local) * figures.waited).ceil() as u32).max(1);
-        let bound = self.local_bound().min(figures.spare.ceil() as u32);
-        let more = [Placement { local, ..wanted }, Placement { workers: wanted.workers + 1, ..wanted }];
-        more.into_iter().find(|at| at.local <= bound.max(wanted.local) && model.capacity(*at) > model.capacity(wanted))
-    }
-
     /// More workers do not help: as many as do.
     fn share(&mut self, limits: Limits, to: Placement, useful: u32, figures: &Figures) -> Found {
         self.is_shared = true;
@@ -397,219 +393,5 @@ impl Previous {
         let load = if self.windows.len() > 0 { self.windows.load(FEW) } else { figures.load() };
         self.based = (load, 1);
         (reason, Some(*figures))
-    }
-
-    /// While the workers cannot keep up, what they deliver says what of their time reaches the trainer.
-    fn learn_efficiency(&mut self, figures: &Figures) {
-        let at = self.windows.placement();
-        let most = self.windows.model(FEW, self.efficiency).remote_bound(at);
-        let remote = self.windows.remote(FEW);
-        let is_by_workers = at.workers > 0 && remote < FULL * most;
-        if figures.waited > SATURATED && is_by_workers && self.windows.are_with(at, FEW) {
-            let made = remote / (f64::from(at.workers) * figures.supply);
-            self.efficiency = made.clamp(EFFICIENCY.0, EFFICIENCY.1);
-        }
-    }
-
-    /// Returns the best placement.
-    fn target(&self, limits: Limits, model: &Model) -> Target {
-        let (objective, local) = (self.windows.objective(), self.local_bound());
-        let within = |workers| solve(model, &objective, Bounds { workers, local }, MARGIN);
-        let least = limits.min.min(limits.max);
-        let free = within((least, u32::MAX));
-        let at = if free.workers > limits.max { within((least, limits.max)) } else { free };
-        Target { at, needed: free.workers }
-    }
-
-    /// Returns the best placement with so many workers.
-    fn with_workers(&self, model: &Model, workers: u32) -> Placement {
-        let bounds = Bounds { workers: (workers, workers), local: self.local_bound() };
-        solve(model, &self.windows.objective(), bounds, MARGIN)
-    }
-
-    /// Returns the threads that may compute on the reader's machine.
-    fn local_bound(&self) -> u32 {
-        let most = self.windows.host().map_or(0, |host| host.local_max);
-        self.local_max.map_or(most, |given_back| given_back.min(most))
-    }
-
-    fn mark(&self, at: Placement) -> Mark {
-        let demand = self.windows.medians(FEW).demand;
-        Mark { at, load: self.windows.load(FEW), demand, remote: self.windows.remote(FEW) }
-    }
-
-    /// Returns how many workers bring what all do, where the last change brought far less than it should have.
-    fn useful(&self, now: &Figures) -> Option<u32> {
-        let is_like = |then: &Mark| then.at.cut == self.windows.placement().cut && then.remote > 0.0;
-        let then = self.tried.filter(|then| is_like(then) && (1..now.workers).contains(&then.at.workers))?;
-        let remote = self.windows.remote(FEW);
-        let of_one = then.remote / f64::from(then.at.workers);
-        let wanted = now.demand - (now.delivered - remote);
-        let expected = wanted.min(of_one * f64::from(now.workers)) - then.remote;
-        let gained = remote - then.remote;
-        let workers = (remote / of_one - 1e-6).ceil().max(1.0) as u32;
-        (gained < USEFUL * expected).then_some(workers.max(then.at.workers))
-    }
-}
-
-/// Says whether a placement is worth being tried because it is less: fewer workers, or noticeably fewer threads.
-fn is_less(at: Placement, than: Placement) -> bool {
-    at.workers < than.workers || (at.workers == than.workers && f64::from(at.local) * 1.1 + 1.0 < f64::from(than.local))
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_core::Ticks;
-
-    use super::*;
-    use crate::placement::{Cut, Wire};
-    use crate::scaling::{Gap, Host};
-
-    fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
-        let made = f64::from(workers) / compute;
-        let delivered = demand.min(made);
-        Observation {
-            at: Ticks(0),
-            workers,
-            local: 0,
-            steady: true,
-            limits: Limits { min: 1, max: 64 },
-            threads: 1.0,
-            batches: 10,
-            delivered,
-            demand: Some(demand),
-            waited: 1.0 - delivered / demand,
-            compute: Some(compute),
-            busy: None,
-            ahead: None,
-            host: None,
-        }
-    }
-
-    /// Runs windows with as many workers as were asked for the last time; returns what was decided.
-    fn run(
-        previous: &mut Previous,
-        windows: usize,
-        workers: &mut u32,
-        of: impl Fn(u32) -> Observation,
-    ) -> Vec<Decision> {
-        let step = |_| {
-            let (decision, next) = decide(&of(*workers), previous);
-            (*previous, *workers) = (next, decision.workers);
-            decision
-        };
-        (0..windows).map(step).collect()
-    }
-
-    #[test]
-    fn a_number_is_found_confirmed_and_told_in_words() {
-        let (mut previous, mut workers) = (Previous::default(), 1);
-        let decisions = run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
-        let wanted: Vec<_> = decisions.iter().map(|d| d.workers).collect();
-        assert_eq!(wanted, [1, 1, 3, 3, 3, 3, 3, 3]);
-        assert_eq!(
-            decisions[2].to_string(),
-            "3 workers: the trainer takes 10.00 batches/s when it never waits, one worker makes 4.00; 1.0 % are added"
-        );
-        assert_eq!(decisions[7].reason, Reason::Enough { at_most: WAIT_AGAIN });
-        let json = serde_json::to_value(decisions[2]).expect("serialises");
-        assert_eq!((&json["rule"], &json["figures"]["demand"]), (&"demand".into(), &10.0.into()));
-    }
-
-    #[test]
-    fn without_figures_or_with_wrong_ones_nothing_changes() {
-        let (mut previous, mut workers) = (Previous::default(), 1);
-        run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
-        let good = observation(3, 10.0, 0.25);
-        let wrong = [
-            (Observation { demand: None, ..good.clone() }, Gap::Idle),
-            (Observation { demand: None, waited: 1.0, ..good.clone() }, Gap::NothingYet),
-            (Observation { compute: None, ..good.clone() }, Gap::NotComputed),
-            (Observation { workers: 0, ..good.clone() }, Gap::NoWorkers),
-            (Observation { demand: Some(f64::NAN), ..good.clone() }, Gap::Contradiction),
-            (Observation { compute: Some(-1.0), ..good.clone() }, Gap::Contradiction),
-            (Observation { waited: 1.5, ..good.clone() }, Gap::Contradiction),
-            (Observation { delivered: 50.0, ..good.clone() }, Gap::Contradiction),
-            (Observation { threads: 0.0, ..good.clone() }, Gap::Contradiction),
-        ];
-        for (seen, gap) in wrong {
-            for _ in 0..20 {
-                let (decision, next) = decide(&seen, &previous);
-                assert_eq!((decision.workers, decision.reason), (3, Reason::NoFigures { gap }));
-                previous = next;
-            }
-        }
-    }
-
-    #[test]
-    fn workers_that_do_not_help_are_given_back() {
-        // Storage gives 12 batches a second, however many ask it: what three workers make.
-        let held_up = |n: u32| {
-            let delivered = 12.0f64.min(f64::from(n) * 4.0);
-            Observation { delivered, waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }
-        };
-        let (mut previous, mut workers) = (Previous::default(), 1);
-        let decisions = run(&mut previous, 60, &mut workers, held_up);
-        assert_eq!(workers, 3);
-        assert_eq!(decisions.windows(2).filter(|w| w[0].workers != w[1].workers).count(), 2);
-        assert!(decisions.iter().any(|d| d.reason == Reason::Shared { useful: 3 }), "{decisions:?}");
-    }
-
-    /// 10 batches/s of 0.8 s are wanted; the trainer's machine has 16 cores.
-    fn at_home(seen: Placement, spare: f64, pressure: f64) -> Observation {
-        let here = f64::from(seen.local).min(spare) / 0.8;
-        let delivered = (here + f64::from(seen.workers) / 0.8).min(10.0);
-        let host = Host {
-            cores: 16.0,
-            spare,
-            pressure,
-            local_max: 16,
-            here: here.min(delivered),
-            cuts: Cut::of_ops(&[(0.8, 1e6)]),
-            cut: 1,
-            wire: Wire::default(),
-            objective: Objective::Time,
-        };
-        let limits = Limits { min: 0, max: 64 };
-        let (local, waited) = (seen.local, 1.0 - delivered / 10.0);
-        Observation { local, limits, delivered, waited, host: Some(host), ..observation(seen.workers, 10.0, 0.8) }
-    }
-
-    #[test]
-    fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
-        let mut previous = Previous::default();
-        let mut at = Placement { workers: 1, local: 0, cut: 1 };
-        let mut step = |spare: f64, pressure: f64| {
-            let (decision, next) = decide(&at_home(at, spare, pressure), &previous);
-            (previous, at) = (next, Placement { workers: decision.workers, local: decision.local, cut: 1 });
-            decision
-        };
-        let placed = |decision: &Decision| (decision.workers, decision.local);
-        let found = (0..8).map(|_| step(12.0, 0.0)).last().expect("one");
-        assert_eq!(placed(&found), (0, 9), "{found}");
-        let pressed = step(12.0, 0.3);
-        assert_eq!(placed(&pressed), (5, 4), "{pressed}");
-        assert_eq!(pressed.reason, Reason::Yields { spare: 12.0, pressure: 0.3 });
-        assert!(pressed.to_string().contains("4 threads at the trainer"), "{pressed}");
-        assert!((0..40).all(|_| step(12.0, 0.0).local == 4), "no more cores than when it lacked them");
-        let short = step(0.05, 0.0);
-        assert_eq!(placed(&short), (9, 0), "{short}");
-        // With as many as at first again, they are taken again.
-        let again = (0..40).map(|_| step(12.0, 0.0)).last().expect("one");
-        assert_eq!(placed(&again), (0, 9), "{again}");
-    }
-
-    #[test]
-    fn what_may_not_be_had_is_said_and_what_does_not_come_is_waited_for() {
-        let limited = |n| Observation { limits: Limits { min: 1, max: 2 }, ..observation(n, 10.0, 0.5) };
-        let (mut previous, mut workers) = (Previous::default(), 1);
-        let decisions = run(&mut previous, 30, &mut workers, limited);
-        assert_eq!(workers, 2);
-        assert!(matches!(decisions[29].reason, Reason::AtMost { needed: 6.., limit: 2 }), "{}", decisions[29]);
-        // Five are needed, and never more than one comes.
-        let mut previous = Previous::default();
-        let decisions = run(&mut previous, 30, &mut 1, |_| observation(1, 10.0, 0.5));
-        assert!(decisions[5..].iter().all(|d| d.workers == 6), "{decisions:?}");
-        assert_eq!(decisions[29].reason, Reason::Settling { wanted: 6 });
     }
 }
