@@ -1,7 +1,7 @@
 //! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
 
 use super::{EFFICIENCY, FEW, FULL, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
-use crate::placement::{Bounds, Model, Placement, solve};
+use crate::placement::{Bounds, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
 impl Previous {
@@ -20,7 +20,7 @@ impl Previous {
     /// Returns the best placement.
     pub(super) fn target(&self, limits: Limits, model: &Model) -> Target {
         let (objective, local) = (self.windows.objective(), self.local_bound());
-        let within = |workers| solve(model, &objective, Bounds { workers, local }, MARGIN);
+        let within = |workers| solve(model, &objective, Bounds { workers, local }, margin(&objective));
         let least = limits.min.min(limits.max);
         let free = within((least, u32::MAX));
         let at = if free.workers > limits.max { within((least, limits.max)) } else { free };
@@ -30,7 +30,8 @@ impl Previous {
     /// Returns the best placement with so many workers.
     pub(super) fn with_workers(&self, model: &Model, workers: u32) -> Placement {
         let bounds = Bounds { workers: (workers, workers), local: self.local_bound() };
-        solve(model, &self.windows.objective(), bounds, MARGIN)
+        let objective = self.windows.objective();
+        solve(model, &objective, bounds, margin(&objective))
     }
 
     /// Returns the threads that may compute on the reader's machine.
@@ -64,6 +65,11 @@ impl Previous {
         let more = [Placement { local, ..wanted }, Placement { workers: wanted.workers + 1, ..wanted }];
         more.into_iter().find(|at| at.local <= bound.max(wanted.local) && model.capacity(*at) > model.capacity(wanted))
     }
+}
+
+/// What is added to the demand: where a little waiting may be cheaper, nothing.
+fn margin(objective: &Objective) -> f64 {
+    if *objective == Objective::Time { MARGIN } else { 0.0 }
 }
 
 /// Says whether a placement is worth being tried because it is less: fewer workers, or noticeably fewer threads.
