@@ -52,8 +52,19 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("figures.json");
-    let figures = Figures { workers: 5, demand: 20.0, supply: 1.0 / 0.23, compute: 0.23, waited: 0.0, delivered: 20.0 };
-    let decided = |figures| Decision { workers: 5, local: 0, reason: Reason::Enough { at_most: 0.02 }, figures };
+    let figures = Figures {
+        workers: 5,
+        demand: 20.0,
+        supply: 1.0 / 0.23,
+        compute: 0.23,
+        waited: 0.0,
+        delivered: 20.0,
+        local: 0,
+        spare: 0.0,
+        pressure: 0.0,
+    };
+    let decided =
+        |figures| Decision { workers: 5, local: 0, cut: None, reason: Reason::Enough { at_most: 0.02 }, figures };
     let decision =
         |figures| json!({"ago_s": 1.0, "before": 1, "workers": 5, "reason": "", "figures": decided(figures)});
     let shown = json!([{"name": "resnet50", "decisions": [decision(Some(figures)), decision(None)]}]);
@@ -79,13 +90,57 @@ fn several_jobs_come_from_a_file_and_can_be_drawn() {
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n") && drawn.contains(">forebay</text>"), "{drawn}");
 }
 
+/// 23.5 threads feed the trainer, and 26 cores are spare; after ten minutes 4 are, and three workers do all but the last op.
+#[test]
+fn a_job_is_placed_on_workers_and_at_its_trainer() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/placement.json");
+    let example = path.to_str().expect("a path");
+    let report =
+        stdout(&["--job", example, "--threads", "8", "--policy", "forebay", "--policy", "static:3+4@1", "--json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let changes = report["policies"][0]["jobs"][0]["changes"].as_array().expect("changes");
+    let at = |change: &Value| ["workers", "local", "cut"].map(|name| change[name].as_u64().expect("a number"));
+    let [first, last] =
+        [changes.iter().rfind(|c| c["at_s"].as_f64() < Some(600.0)), changes.last()].map(|c| at(c.expect("one")));
+    assert_eq!(first[0], 0, "{report}");
+    assert!((24..=25).contains(&first[1]), "{report}");
+    assert_eq!((last[0], last[2]), (3, 1), "{report}");
+    let table = stdout(&["--job", example, "--threads", "8", "--policy", "static:3+4@1"]);
+    assert!(table.contains("CUT") && table.contains("static:3+4@1"), "{table}");
+}
+
+#[test]
+fn pecans_table_has_a_row_for_each_workload_and_system() {
+    let table = stdout(&["--pecan"]);
+    assert_eq!(table.lines().count(), 1 + 5 * 7, "{table}");
+    assert!(table.starts_with("WORKLOAD") && table.contains("SimCLR"), "{table}");
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrong = folder.path().join("jobs.json");
     std::fs::write(&wrong, "{\"jobs\": [{\"name\": \"x\", \"step\": 5}]}").expect("written");
     let wrong = wrong.to_str().expect("a path");
-    let cases: [(Vec<&str>, i32, &[&str]); 10] = [
+    let entry = |name: &str, more: Value| {
+        let path = folder.path().join(name);
+        let mut job = json!({"name": "x", "step": "50ms", "batches": 100});
+        job.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        std::fs::write(&path, json!({"jobs": [job]}).to_string()).expect("written");
+        path.to_str().expect("a path").to_owned()
+    };
+    let coreless = entry("coreless", json!({"batch_cost": "1s", "machine": {"cores": 0, "used": 0}}));
+    let greedy = entry("greedy", json!({"batch_cost": "1s", "machine": {"cores": 4, "used": 5}}));
+    let twice = entry("twice", json!({"batch_cost": "1s", "ops": [{"cost": "1s", "bytes": 1.0}]}));
+    let faster = entry("faster", json!({"batch_cost": "1s", "objective": "cost-within:0.9"}));
+    let cases: [(Vec<&str>, i32, &[&str]); 17] = [
+        (vec!["--job", &coreless], 1, &["a trainer's machine of 0 cores", "job: x", "hint:"]),
+        (vec!["--job", &greedy], 1, &["keeps 5 of 4 cores busy", "job: x", "hint:"]),
+        (vec!["--job", &twice], 1, &["what does a batch cost?", "not both", "file:"]),
+        (vec!["--job", &faster], 1, &["a cost within 0.9 times the shortest time", "hint:"]),
+        (job(&["--policy", "static:1+2"]), 1, &["2 threads at the trainer are more than the 0", "hint:"]),
+        (job(&["--policy", "pecan:7"]), 2, &["is no policy", "pecan"]),
+        (job(&["--pecan"]), 2, &["cannot be used with"]),
         (job(&["--trainer-price", "-1", "--worker-price", "1"]), 1, &["the price of a trainer is -1", "hint:"]),
         (job(&["--trainer-price", "31.2"]), 2, &["--worker-price"]),
         (job(&["--policy", "static:65"]), 1, &["static:65 is more than the 64 workers"]),

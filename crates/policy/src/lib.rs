@@ -7,5 +7,6 @@
 //! reason and the figures that it was taken on; no decision reaches a sample, so none can change what a job reads.
 
 pub mod caching;
+pub mod placement;
 pub mod scaling;
 pub mod simulate;

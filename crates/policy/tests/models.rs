@@ -3,8 +3,9 @@
 //! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures that are off by
 //! some noise, and the dispatcher's windows.
 
+use forebay_policy::placement::{Manners, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{Change, Job, Pool, Prices, Scenario, simulate};
+use forebay_policy::simulate::{Change, Job, Pool, Scenario, simulate};
 use proptest::prelude::*;
 
 const WORKERS_MAX: u32 = 100;
@@ -21,10 +22,14 @@ impl Model {
         1.0 / self.job.step
     }
 
+    fn capacity(&self, workers: u32) -> f64 {
+        self.job.model(self.threads, Manners::SpareOnly).capacity(self.job.on_workers(workers))
+    }
+
     /// What a batch costs.
     fn cost(&self, workers: u32) -> f64 {
         let prices = Prices::default();
-        let delivered = self.demand().min(self.job.capacity(workers, self.threads));
+        let delivered = self.demand().min(self.capacity(workers));
         (prices.trainer + f64::from(workers) * prices.worker) / delivered
     }
 
@@ -51,7 +56,7 @@ impl Model {
 
 /// Returns the number that was asked for last by then, and those after it.
 fn at(changes: &[Change], by: impl Fn(&Change) -> bool) -> (u32, Vec<u32>) {
-    let asked: Vec<_> = changes.iter().map(|change| change.workers).collect();
+    let asked: Vec<_> = changes.iter().map(|change| change.to.workers).collect();
     let last = changes.iter().filter(|change| by(change)).count() - 1;
     (asked[last], asked[last..].to_vec())
 }
@@ -87,7 +92,7 @@ proptest! {
         let factor = if faster { 3.0 } else { 1.0 / 3.0 };
         model.job.then = vec![(when, model.job.step / factor)];
         let changes = model.run(100, seed);
-        let needed = model.demand() * factor / model.job.capacity(1, model.threads);
+        let needed = model.demand() * factor / model.capacity(1);
         let (before, _) = at(&changes, |change| change.at_s < when);
         let (workers, _) = at(&changes, |change| change.at_s <= when + 15.0);
         let near = (f64::from(workers) - needed).abs() <= 1.6 + 0.1 * needed;

@@ -1,7 +1,8 @@
 //! The simulator: against what can be worked out by hand, against a published trace, and against itself.
 
+use forebay_policy::placement::Prices;
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{Job, Outcome, Pool, Prices, Scenario, best, simulate};
+use forebay_policy::simulate::{Job, Op, Outcome, Pool, Scenario, best, simulate};
 use proptest::prelude::*;
 
 fn run(jobs: Vec<Job>, pool: Pool, policy: Policy) -> Outcome {
@@ -9,7 +10,7 @@ fn run(jobs: Vec<Job>, pool: Pool, policy: Policy) -> Outcome {
 }
 
 fn asked(outcome: &Outcome, job: usize) -> Vec<u32> {
-    outcome.jobs[job].changes.iter().map(|change| change.workers).collect()
+    outcome.jobs[job].changes.iter().map(|change| change.to.workers).collect()
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -68,7 +69,8 @@ fn what_cannot_be_is_refused_by_name() {
     let bad = [
         Job { step: 0.0, ..good.clone() },
         Job { step: f64::NAN, ..good.clone() },
-        Job { batch_cost: -1.0, ..good.clone() },
+        Job { ops: vec![Op { cost: -1.0, bytes: 0.0 }], ..good.clone() },
+        Job { ops: Vec::new(), ..good.clone() },
         Job { batches: 0, ..good.clone() },
         Job { efficiency: 1.5, ..good.clone() },
         Job { noise: 0.9, ..good.clone() },
@@ -120,7 +122,7 @@ proptest! {
         let price = 0.01 * of.took_s + 0.001 * sum;
         prop_assert!(close(outcome.price(&prices), price));
         if let Policy::Static(workers) = policy {
-            let slowest = job.step.max(job.batch_cost / f64::from(workers));
+            let slowest = job.step.max(job.ops[0].cost / f64::from(workers));
             let least = scenario.pool.startup + job.batches as f64 * slowest;
             let saved = f64::from(job.ahead) * slowest;
             prop_assert!((least * (1.0 - 1e-9) - saved..=least + 1e-3).contains(&of.took_s), "{} {}", of.took_s, least);

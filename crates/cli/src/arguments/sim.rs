@@ -13,7 +13,9 @@ Examples:
   forebay sim --step 50ms --batch-cost 230ms --batches 100000 --policy forebay --policy static:5 \\
     --trainer-price 31.2 --worker-price 0.38
   forebay sim --job tenants.json --max-workers 10 --json
+  forebay sim --job placement.json --threads 8 --policy forebay --policy pecan --policy static:4+24@2
   forebay jobs show resnet50 --json > figures.json && forebay sim --profile figures.json --batches 100000
+  forebay sim --pecan
 
 Times are written with a unit: 50ms, 2s, 10m, 1h. Prices are for an hour, in any one currency; by default those of Pecan (USENIX
 ATC 2024), in dollars: a TPU v2-8 and an n2-standard-8. BEST is the fixed number of workers that is cheapest, found by
@@ -23,22 +25,31 @@ A file for --job:
   {\"jobs\": [{\"name\": \"one\", \"step\": \"100ms\", \"batch_cost\": \"190ms\", \"batches\": 10000},
             {\"name\": \"two\", \"step\": \"50ms\", \"batch_cost\": \"190ms\", \"batches\": 10000, \"begins\": \"60s\",
              \"then\": [{\"at\": \"2m\", \"step\": \"80ms\"}], \"weight\": 2}]}
-A job may also have ahead, noise, efficiency and shared_limit, as the options of these names.";
+A job may also have ahead, noise, efficiency and shared_limit, as the options of these names. In place of batch_cost it may
+have ops, and with them the trainer's machine, where threads may compute what nobody else wants the cores for:
+  \"ops\": [{\"cost\": \"80ms\", \"bytes\": 38e6}, {\"cost\": \"15ms\", \"bytes\": 154e6}], \"objective\": \"time\",
+  \"machine\": {\"cores\": 32, \"used\": 6, \"then\": [{\"at\": \"10m\", \"used\": 28}], \"interference\": 0.02, \"bandwidth\": 1.2e9}
+Costs are of one thread for a batch, bytes those of a batch after the op, bandwidth in bytes/s; a machine may also have local_max
+(threads at most), send and receive (core-seconds for a GB) and crew (threads of a worker of Pecan's at the trainer). An
+objective is time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest time).";
 
 #[derive(Debug, Args)]
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct Sim {
     #[command(flatten)]
     pub(crate) job: Imagined,
-    /// Several jobs that share the workers, from a file of JSON
+    /// Pecan's table (USENIX ATC 2024): its five workloads under collocation, Cachew, Pecan and Forebay
+    #[arg(long, conflicts_with_all = ["Imagined", "jobs", "profile", "policy", "plot", "svg"])]
+    pub(crate) pecan: bool,
+    /// One or several jobs that share the workers, from a file of JSON
     #[arg(long = "job", value_name = "FILE", conflicts_with_all = ["Imagined", "profile"])]
     pub(crate) jobs: Option<PathBuf>,
     /// Step, cost of a batch and threads of a job that ran, from what `forebay jobs show NAME --json` printed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["step", "then", "batch_cost", "threads"])]
     pub(crate) profile: Option<PathBuf>,
-    /// Who decides: forebay, cachew, hpa or static:N; may be given again [default: forebay, cachew, hpa; with --profile
-    /// forebay and each number up to 16]
-    #[arg(long)]
+    /// Who decides: forebay, cachew, hpa, static:N, and with a trainer's machine pecan and static:WORKERS+THREADS@OPS; may be
+    /// given again [default: forebay, cachew, hpa; with --profile forebay and each number up to 16]
+    #[arg(long, value_parser = Policy::simulated)]
     pub(crate) policy: Vec<Policy>,
     /// Threads of a worker
     #[arg(long, default_value_t = 1)]
@@ -76,16 +87,16 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 pub(crate) struct Imagined {
     /// What a step of the trainer takes, when it does not wait
-    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile"])]
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile", "pecan"])]
     pub(crate) step: Option<f64>,
     /// From when on a step takes how long, counted from the beginning; may be given again
     #[arg(long, value_name = "WHEN:TIME", value_parser = change)]
     pub(crate) then: Vec<(f64, f64)>,
     /// What a batch takes one thread to compute
-    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile"])]
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present_any = ["jobs", "profile", "pecan"])]
     pub(crate) batch_cost: Option<f64>,
     /// Batches, of all epochs
-    #[arg(long, required_unless_present = "jobs")]
+    #[arg(long, required_unless_present_any = ["jobs", "pecan"])]
     pub(crate) batches: Option<u64>,
     /// Batches that may be ready before they are asked for [default: 8]
     #[arg(long)]

@@ -1,12 +1,14 @@
 //! `forebay sim`: what jobs would take and cost, policy by policy, beside the best fixed number of workers.
 
 mod input;
+mod pecan;
 mod plot;
 mod svg;
 
 use forebay_core::{Error, Result, VERSION};
+use forebay_policy::placement::{Placement, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{JobOutcome, Outcome, Pool, Prices, Scenario, best, simulate};
+use forebay_policy::simulate::{JobOutcome, Outcome, Pool, Scenario, best, simulate};
 use serde::Serialize;
 
 use crate::arguments::Sim;
@@ -65,13 +67,17 @@ impl Row {
 }
 
 pub(crate) fn run(arguments: &Sim) -> Result<()> {
+    if arguments.pecan {
+        return pecan::run(arguments.json);
+    }
     let default = Prices::default();
     let prices = Prices {
         trainer: arguments.trainer_price.unwrap_or(default.trainer),
         worker: arguments.worker_price.unwrap_or(default.worker),
     };
     prices.check()?;
-    let (jobs, threads) = input::jobs(arguments)?;
+    let (jobs, threads) = input::jobs(arguments, prices)?;
+    let is_placed = jobs.iter().any(|job| job.host.is_some());
     let pool =
         Pool { max: arguments.max_workers, threads, startup: arguments.startup, lost_every: arguments.lost_every };
     let scenario = Scenario { jobs, pool, seed: arguments.seed };
@@ -92,7 +98,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
     if arguments.json {
         return output::json(&report);
     }
-    print(&report)?;
+    print(&report, is_placed)?;
     if arguments.plot {
         output::line("")?;
         plot::lines(&outcomes).iter().try_for_each(|line| output::line(line))?;
@@ -111,7 +117,8 @@ fn policies(arguments: &Sim) -> Vec<Policy> {
     std::iter::once(Policy::Forebay).chain(fixed).collect()
 }
 
-fn print(report: &Report) -> Result<()> {
+/// `is_placed`: whether a job has more to decide on than a number of workers.
+fn print(report: &Report, is_placed: bool) -> Result<()> {
     let cells = |row: &Row, name: String| {
         [
             name,
@@ -130,12 +137,18 @@ fn print(report: &Report) -> Result<()> {
     let headings =
         ["POLICY", "TIME", "PRICE", "TIME/BEST", "PRICE/BEST", "CHANGES", "SETTLED", "WAITED", "WORKER-HOURS"];
     output::table(headings, &rows.chain([best]).collect::<Vec<_>>())?;
-    if report.best.jobs.len() > 1 {
-        output::line("")?;
-        let rows: Vec<_> = report.policies.iter().flat_map(|row| row.jobs.iter().map(|job| of_job(row, job))).collect();
-        output::table(["POLICY", "JOB", "TIME", "WORKERS", "CHANGES", "SETTLED", "WAITED"], &rows)?;
+    if report.best.jobs.len() == 1 && !is_placed {
+        return Ok(());
     }
-    Ok(())
+    output::line("")?;
+    let rows = report.policies.iter().flat_map(|row| row.jobs.iter().map(move |job| (row, job)));
+    if is_placed {
+        let rows: Vec<_> = rows.map(|(row, job)| of_placed(row, job)).collect();
+        let headings = ["POLICY", "JOB", "TIME", "WORKERS", "LOCAL", "CUT", "CHANGES", "SETTLED", "WAITED"];
+        return output::table(headings, &rows);
+    }
+    let rows: Vec<_> = rows.map(|(row, job)| of_job(row, job)).collect();
+    output::table(["POLICY", "JOB", "TIME", "WORKERS", "CHANGES", "SETTLED", "WAITED"], &rows)
 }
 
 fn of_job(row: &Row, job: &JobOutcome) -> [String; 7] {
@@ -143,11 +156,18 @@ fn of_job(row: &Row, job: &JobOutcome) -> [String; 7] {
         row.policy.clone(),
         job.name.clone(),
         clock(job.took_s),
-        job.changes.last().map_or(0, |change| change.workers).to_string(),
+        job.changes.last().map_or(0, |change| change.to.workers).to_string(),
         job.changes.len().saturating_sub(1).to_string(),
         format!("{:.0} s", job.settled_s),
         format!("{:.1} %", 100.0 * job.waited_s / job.took_s),
     ]
+}
+
+/// The same, with where it computes: threads at the trainer (for Pecan, its workers there), and ops that run on the workers.
+fn of_placed(row: &Row, job: &JobOutcome) -> [String; 9] {
+    let [policy, name, time, workers, changes, settled, waited] = of_job(row, job);
+    let at = job.changes.last().map_or(Placement { workers: 0, local: 0, cut: 0 }, |change| change.to);
+    [policy, name, time, workers, at.local.to_string(), at.cut.to_string(), changes, settled, waited]
 }
 
 /// Hours, minutes and seconds.

@@ -116,6 +116,7 @@ impl Load {
             compute: self.row_cost.zip(self.batch_rows).map(|(cost, rows)| cost * rows).filter(|c| *c > 0.0),
             busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
             ahead: self.ahead(),
+            host: None,
         };
         self.restart(now, spent);
         Some(seen)

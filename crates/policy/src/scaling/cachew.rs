@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 
 use super::Observation;
 use super::decision::{Decision, Gap, Reason};
+use super::reports::Reports;
 
-const UP: f64 = 0.07;
+/// What one more worker must gain, unless its user says otherwise.
+pub const UP: f64 = 0.07;
 const DOWN: f64 = 0.03;
 const STABLE_REPORTS: u32 = 20;
 const QUEUE_GROWTH: f64 = 1.5;
@@ -35,27 +37,33 @@ struct Report {
 /// What is remembered from window to window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Previous {
+    /// What one more worker must gain.
+    up: f64,
     target: u32,
     scaling: bool,
     counter: u32,
     history: VecDeque<Report>,
     converged: Option<Report>,
-    /// The workers that the last window was with, and the batches that were taken with them.
-    with: (u32, u64),
-    /// Batches of the report that is being made, the seconds that they took, and the batch-weighted queue.
-    sums: (u64, f64, f64),
+    reports: Reports,
 }
 
 impl Default for Previous {
     fn default() -> Self {
+        Self::new(UP)
+    }
+}
+
+impl Previous {
+    /// Starts with the gain that one more worker must bring.
+    pub fn new(up: f64) -> Self {
         Self {
+            up,
             target: 1,
             scaling: true,
             counter: 0,
             history: VecDeque::new(),
             converged: None,
-            with: (0, 0),
-            sums: (0, 0.0, 0.0),
+            reports: Reports::new(DISCARDED, REPORTED),
         }
     }
 }
@@ -63,43 +71,21 @@ impl Default for Previous {
 /// Decides on one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
-    let reason = match next.gather(seen) {
+    let reason = match next.reports.add(seen) {
         None if !(seen.delivered.is_finite() && seen.delivered >= 0.0) => Reason::NoFigures { gap: Gap::Contradiction },
-        None => Reason::Rule { policy: "cachew", found: "too few batches yet", figure: next.sums.0 as f64 },
-        Some(report) => {
-            let (found, figure) = next.report(report);
+        None => Reason::Rule { policy: "cachew", found: "too few batches yet", figure: next.reports.batches() as f64 },
+        Some(seen) => {
+            let (workers, batch, queue) = (seen.workers, 1.0 / seen.delivered, seen.ahead.unwrap_or(0.0));
+            let (found, figure) = next.report(Report { workers, batch, queue });
             Reason::Rule { policy: "cachew", found, figure }
         }
     };
     next.target = next.target.min(WORKERS_MAX);
     let workers = seen.limits.clamp(next.target);
-    (Decision { workers, local: 0, reason, figures: seen.figures().ok() }, next)
+    (Decision { workers, local: 0, cut: None, reason, figures: seen.figures().ok() }, next)
 }
 
 impl Previous {
-    /// Adds a window; returns a report once there are enough batches.
-    fn gather(&mut self, seen: &Observation) -> Option<Report> {
-        if self.with.0 != seen.workers || !seen.steady {
-            (self.with, self.sums) = ((seen.workers, 0), (0, 0.0, 0.0));
-        }
-        if seen.batches == 0 || !seen.delivered.is_finite() || seen.delivered <= 0.0 {
-            return None;
-        }
-        self.with.1 += seen.batches;
-        if self.with.1 <= DISCARDED {
-            return None;
-        }
-        let batches = seen.batches as f64;
-        self.sums.0 += seen.batches;
-        self.sums.1 += batches / seen.delivered;
-        self.sums.2 += batches * seen.ahead.unwrap_or(0.0);
-        let (count, seconds, queue) = self.sums;
-        (count >= REPORTED).then(|| {
-            self.sums = (0, 0.0, 0.0);
-            Report { workers: seen.workers, batch: seconds / count as f64, queue: queue / count as f64 }
-        })
-    }
-
     fn report(&mut self, now: Report) -> (&'static str, f64) {
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
@@ -125,7 +111,7 @@ impl Previous {
             return ("a figure that is not stable", gain);
         }
         let (on, found) = match then.workers < now.workers {
-            true => (gain > UP, "this gain of one more"),
+            true => (gain > self.up, "this gain of one more"),
             false => (gain > -DOWN && now.workers > 1, "this gain of one fewer"),
         };
         match (on, then.workers < now.workers) {
@@ -182,6 +168,7 @@ mod tests {
             compute: None,
             busy: None,
             ahead: Some(ahead),
+            host: None,
         }
     }
 

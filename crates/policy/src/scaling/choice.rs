@@ -6,9 +6,20 @@ use std::str::FromStr;
 use forebay_core::Error;
 
 use super::decision::{Decision, Reason};
-use super::{Observation, cachew, forebay, hpa};
+use super::{Observation, cachew, forebay, hpa, pecan};
+use crate::placement::Placement;
 
-/// A policy. Written as `forebay`, `cachew`, `hpa` or `static:N`.
+/// What one more worker must gain for a policy that climbs, in thousandths of the time of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gain(pub u16);
+
+impl Gain {
+    fn share(self) -> f64 {
+        f64::from(self.0) / 1000.0
+    }
+}
+
+/// A policy. Written as `forebay`, `cachew`, `hpa` or `static:N`; the others are for simulations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// [`forebay`]: solve, confirm, watch.
@@ -20,6 +31,12 @@ pub enum Policy {
     Hpa,
     /// So many, whatever happens.
     Static(u32),
+    /// [`cachew`] with another gain than its authors' first.
+    CachewBy(Gain),
+    /// [`pecan`]: workers in the reader's process, too.
+    Pecan(Gain),
+    /// So many here and there, cut like that, whatever happens.
+    Placed(Placement),
 }
 
 impl Policy {
@@ -30,9 +47,45 @@ impl Policy {
             Self::Cachew => Previous::Cachew(cachew::Previous::default()),
             Self::Hpa => Previous::Hpa(hpa::Previous::default()),
             Self::Static(workers) => Previous::Static(workers),
+            Self::CachewBy(gain) => Previous::Cachew(cachew::Previous::new(gain.share())),
+            Self::Pecan(gain) => Previous::Pecan(pecan::Client::new(gain.share())),
+            Self::Placed(at) => Previous::Placed(at),
         }
     }
+
+    /// Reads one for a simulation: also `cachew:GAIN`, `pecan`, `pecan:GAIN` and `static:WORKERS+THREADS` or
+    /// `static:WORKERS+THREADS@OPS`, where a gain is a share of 1 and `OPS` run on the workers.
+    ///
+    /// # Errors
+    /// It is none of these.
+    pub fn simulated(text: &str) -> Result<Self, Error> {
+        let gain = |text: &str| {
+            let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share))?;
+            Some(Gain((share * 1000.0).round() as u16))
+        };
+        let found = match text.split_once(':') {
+            Some(("cachew", share)) => gain(share).map(Self::CachewBy),
+            Some(("pecan", share)) => gain(share).map(Self::Pecan),
+            Some(("static", placed)) if placed.contains('+') => placement(placed).map(Self::Placed),
+            None if text == "pecan" => Some(Self::Pecan(Gain((pecan::UP * 1000.0).round() as u16))),
+            _ => return text.parse().map_err(|e: Error| e.replace("hint", KINDS)),
+        };
+        found.ok_or_else(|| Error::invalid(format!("{text:?} is no policy")).hint(KINDS))
+    }
 }
+
+const KINDS: &str =
+    "use forebay, cachew, cachew:0.03, pecan, pecan:0, hpa, static:N with N from 1 on, or static:WORKERS+THREADS@OPS";
+
+/// Reads `WORKERS+THREADS` or `WORKERS+THREADS@OPS`; without `OPS`, all of them run on the workers.
+fn placement(text: &str) -> Option<Placement> {
+    let (numbers, cut) = text.split_once('@').unwrap_or((text, ALL_OPS));
+    let (workers, local) = numbers.split_once('+')?;
+    let cut = if cut == ALL_OPS { u32::MAX } else { cut.parse().ok().filter(|&ops: &u32| ops > 0)? };
+    Some(Placement { workers: workers.parse().ok()?, local: local.parse().ok()?, cut })
+}
+
+const ALL_OPS: &str = "all";
 
 impl FromStr for Policy {
     type Err = Error;
@@ -59,6 +112,10 @@ impl fmt::Display for Policy {
             Self::Cachew => f.write_str("cachew"),
             Self::Hpa => f.write_str("hpa"),
             Self::Static(workers) => write!(f, "static:{workers}"),
+            Self::CachewBy(gain) => write!(f, "cachew:{}", gain.share()),
+            Self::Pecan(gain) => write!(f, "pecan:{}", gain.share()),
+            Self::Placed(Placement { workers, local, cut: u32::MAX }) => write!(f, "static:{workers}+{local}"),
+            Self::Placed(Placement { workers, local, cut }) => write!(f, "static:{workers}+{local}@{cut}"),
         }
     }
 }
@@ -74,6 +131,10 @@ pub enum Previous {
     Hpa(hpa::Previous),
     /// The number.
     Static(u32),
+    /// Of [`pecan`].
+    Pecan(pecan::Client),
+    /// The placement.
+    Placed(Placement),
 }
 
 /// Decides on one more window of a job.
@@ -94,7 +155,15 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
         Previous::Static(workers) => {
             let workers = seen.limits.clamp(*workers);
             let figures = seen.figures().ok();
-            (Decision { workers, local: 0, reason: Reason::Fixed, figures }, before.clone())
+            (Decision { workers, local: 0, cut: None, reason: Reason::Fixed, figures }, before.clone())
+        }
+        Previous::Pecan(before) => {
+            let (decision, next) = pecan::gather(seen, before);
+            (decision, Previous::Pecan(next))
+        }
+        Previous::Placed(Placement { workers, local, cut }) => {
+            let (workers, figures) = (seen.limits.clamp(*workers), seen.figures().ok());
+            (Decision { workers, local: *local, cut: Some(*cut), reason: Reason::Fixed, figures }, before.clone())
         }
     }
 }
@@ -107,6 +176,13 @@ mod tests {
     fn names_are_read_as_they_are_written_and_others_are_refused() {
         for name in ["forebay", "cachew", "hpa", "static:7"] {
             assert_eq!(name.parse::<Policy>().expect("a policy").to_string(), name);
+        }
+        for name in ["forebay", "cachew:0.03", "pecan:0", "static:7", "static:0+40", "static:2+40@3"] {
+            assert_eq!(Policy::simulated(name).expect("a policy").to_string(), name);
+        }
+        assert_eq!(Policy::simulated("pecan").expect("a policy"), Policy::Pecan(Gain(30)));
+        for name in ["cachew:2", "pecan:-1", "static:+", "static:1+1@0", "static:1@2", "pecans"] {
+            assert!(Policy::simulated(name).is_err(), "{name:?}");
         }
         for name in ["", "static", "static:", "static:0", "static:-1", "static:x", "pecan", "Forebay"] {
             assert!(name.parse::<Policy>().is_err(), "{name:?}");

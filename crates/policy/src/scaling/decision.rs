@@ -22,6 +22,13 @@ pub struct Figures {
     pub waited: f64,
     /// Batches a second that it took.
     pub delivered: f64,
+    /// Threads on the reader's machine that there were.
+    pub local: u32,
+    /// Cores of that machine that nobody else wanted, and the share of its time that the trainer had none; 0 where nothing is
+    /// placed there.
+    pub spare: f64,
+    /// See `spare`.
+    pub pressure: f64,
 }
 
 impl Figures {
@@ -103,6 +110,23 @@ pub enum Reason {
         /// The share of its time that the trainer may wait.
         at_most: f64,
     },
+    /// The trainer misses cores, or wants those that threads on its machine had: they give them back.
+    Yields {
+        /// Cores that nobody else wanted.
+        spare: f64,
+        /// The share of its time that the trainer had none.
+        pressure: f64,
+    },
+    /// Cores of the trainer's machine have become free.
+    Spare {
+        /// How many there are now.
+        cores: f64,
+    },
+    /// Another placement is cheaper.
+    Price {
+        /// By this share of the price.
+        saved: f64,
+    },
     /// More workers bring no more: something that they share holds them up.
     Shared {
         /// How many bring as much as there were.
@@ -138,8 +162,10 @@ pub enum Reason {
 pub struct Decision {
     /// Workers in processes of their own.
     pub workers: u32,
-    /// Workers in the reader's own process.
+    /// Threads on the reader's own machine.
     pub local: u32,
+    /// Ops that run on the workers, the others at the reader; `None` is where the pipeline is cut anyway.
+    pub cut: Option<u32>,
     /// Why.
     #[serde(flatten)]
     pub reason: Reason,
@@ -161,7 +187,7 @@ impl fmt::Display for Gap {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workers = Workers(self.workers);
+        let workers = Placed(self);
         let Some(Figures { workers: had, demand, supply, waited, delivered, .. }) = self.figures else {
             return match self.reason {
                 Reason::NoFigures { gap } => write!(f, "{workers} stay: {gap}"),
@@ -204,6 +230,15 @@ impl fmt::Display for Decision {
                     Percent(at_most)
                 )
             }
+            Reason::Yields { spare, pressure } => write!(
+                f,
+                "{workers}: {spare:.1} cores of the trainer's machine are spare, and it misses one for {} of its time",
+                Percent(pressure)
+            ),
+            Reason::Spare { cores } => {
+                write!(f, "{workers}: {cores:.1} cores of the trainer's machine have become spare")
+            }
+            Reason::Price { saved } => write!(f, "{workers}: a batch is {} cheaper", Percent(saved)),
             Reason::Shared { useful } => write!(
                 f,
                 "{workers}: {had} bring {delivered:.2} batches/s, as much as {useful} would alone; something that they share \
@@ -234,7 +269,20 @@ impl Decision {
             (Reason::Rule { found: one, .. }, Reason::Rule { found: other, .. }) => one == other,
             (one, other) => std::mem::discriminant(&one) == std::mem::discriminant(&other),
         };
-        (self.workers, self.local) == (other.workers, other.local) && same_reason
+        (self.workers, self.local, self.cut) == (other.workers, other.local, other.cut) && same_reason
+    }
+}
+
+/// What is wanted, in words.
+struct Placed<'a>(&'a Decision);
+
+impl fmt::Display for Placed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { workers, local, cut, .. } = *self.0;
+        write!(f, "{}", Workers(workers))?;
+        let Some(cut) = cut.filter(|_| local > 0) else { return Ok(()) };
+        let plural = if local == 1 { "" } else { "s" };
+        write!(f, " and {local} thread{plural} at the trainer, cut after op {cut}")
     }
 }
 

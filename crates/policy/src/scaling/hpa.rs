@@ -29,16 +29,16 @@ pub struct Previous {
 /// Decides on one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
-    let wanted = seen.limits.clamp(before.wanted.unwrap_or(seen.workers));
+    let wanted = seen.limits.clamp(before.wanted.unwrap_or(seen.workers.max(1)));
     let Some(busy) = seen.busy.filter(|busy| busy.is_finite()) else {
         let reason = Reason::NoFigures { gap: Gap::NotComputed };
-        return (Decision { workers: wanted, local: 0, reason, figures: None }, next);
+        return (Decision { workers: wanted, local: 0, cut: None, reason, figures: None }, next);
     };
     let is_due = next.recommended.back().is_none_or(|(at, _)| seen.at - *at >= EVERY);
     let workers = if is_due { seen.limits.clamp(next.recommend(seen, busy)) } else { wanted };
     next.wanted = Some(workers);
     let reason = Reason::Rule { policy: "hpa", found: "this share of the processors used", figure: busy };
-    (Decision { workers, local: 0, reason, figures: seen.figures().ok() }, next)
+    (Decision { workers, local: 0, cut: None, reason, figures: seen.figures().ok() }, next)
 }
 
 impl Previous {
@@ -73,6 +73,7 @@ mod tests {
             compute: None,
             busy,
             ahead: None,
+            host: None,
         }
     }
 

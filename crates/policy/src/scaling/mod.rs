@@ -11,15 +11,18 @@ pub mod cachew;
 mod choice;
 mod decision;
 pub mod forebay;
+mod host;
 pub mod hpa;
 pub mod pecan;
+mod reports;
 mod share;
 pub mod window;
 
 use forebay_core::Ticks;
 
-pub use choice::{Policy, Previous, decide};
+pub use choice::{Gain, Policy, Previous, decide};
 pub use decision::{Decision, Figures, Gap, Reason};
+pub use host::Host;
 pub use share::{Claim, share};
 
 /// The fewest and the most workers that may be asked for; the fewest is never more than the most.
@@ -39,13 +42,13 @@ impl Limits {
 }
 
 /// What was measured of one job in one window of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// When the window ended.
     pub at: Ticks,
     /// Workers that computed for the job, in processes of their own.
     pub workers: u32,
-    /// Workers in the reader's own process.
+    /// Threads on the reader's machine that computed for it. (For `pecan`, its workers in the reader's process.)
     pub local: u32,
     /// Whether there were as many all the time.
     pub steady: bool,
@@ -67,6 +70,8 @@ pub struct Observation {
     pub busy: Option<f64>,
     /// Splits that were complete ahead of their readers, on average; `None` while no reader said.
     pub ahead: Option<f64>,
+    /// The reader's machine; `None` where nothing is to be placed there.
+    pub host: Option<Host>,
 }
 
 impl Observation {
@@ -77,7 +82,7 @@ impl Observation {
     pub(crate) fn figures(&self) -> Result<Figures, Gap> {
         let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
         let compute = self.compute.ok_or(Gap::NotComputed)?;
-        if self.workers == 0 {
+        if self.workers == 0 && self.local == 0 {
             return Err(Gap::NoWorkers);
         }
         let figures = Figures {
@@ -87,7 +92,14 @@ impl Observation {
             compute,
             waited: self.waited,
             delivered: self.delivered,
+            local: self.local,
+            spare: self.host.as_ref().map_or(0.0, |host| host.spare),
+            pressure: self.host.as_ref().map_or(0.0, |host| host.pressure),
         };
-        if figures.contradict() { Err(Gap::Contradiction) } else { Ok(figures) }
+        if figures.contradict() || !self.host.as_ref().is_none_or(Host::is_sound) {
+            Err(Gap::Contradiction)
+        } else {
+            Ok(figures)
+        }
     }
 }

@@ -1,19 +1,26 @@
 //! A baseline: Pecan's AutoPlacement, as published (Graur et al., USENIX ATC 2024): workers elsewhere and in the reader's process.
 //!
 //! Workers elsewhere are added while batches come faster, then workers in the reader's process until they hurt, then those
-//! elsewhere are taken away until that hurts, and so on in turns till nothing changes; then never again. A single window decides
-//! each step. The variant is the one that the logs of its artifact show, which `tests/golden.rs` replays: a worker in the
+//! elsewhere are taken away for as long as a batch becomes cheaper, and so on in turns till nothing changes; then never again. A
+//! single window decides each step. The variant is the one that the logs of its artifact show, which `tests/golden.rs` replays: a worker in the
 //! reader's process that was to go and did not puts the machine back to adding them.
 
 use super::Observation;
 use super::decision::{Decision, Reason};
+use super::reports::Reports;
+use crate::placement::Prices;
 
 /// What batches may take longer before it hurts.
 const TOLERANCE: f64 = 0.10;
 /// A gain beyond this is a mistake.
 const UNSTABLE: f64 = 1.3;
 const LOCAL_MAX: u32 = 10;
-const REMOTE_MAX: u32 = 20;
+const REMOTE_MAX: u32 = 100;
+/// Batches that its client passes over after a change, and that a window is made of.
+const DISCARDED: u64 = 150;
+const REPORTED: u64 = 500;
+/// What more workers must gain, unless its user says otherwise.
+pub const UP: f64 = 0.03;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -41,23 +48,52 @@ pub struct Previous {
 }
 
 impl Previous {
-    /// Starts with the gain that more workers must bring: 0.03 unless its user said otherwise.
+    /// Starts with the gain that more workers must bring: [`UP`] unless its user said otherwise.
     pub fn new(threshold: f64) -> Self {
         Self { threshold, phase: Phase::OnlyRemote, target: None, from: 0, last: None, other: None }
     }
 }
 
-/// Decides on one more window.
+/// What a client remembers: the machine, and the window that it is making.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Client {
+    previous: Previous,
+    reports: Reports,
+}
+
+impl Client {
+    /// As [`Previous::new`].
+    pub fn new(threshold: f64) -> Self {
+        Self { previous: Previous::new(threshold), reports: Reports::new(DISCARDED, REPORTED) }
+    }
+}
+
+/// Decides once windows have made one of its own: 500 batches, 150 after a change.
+pub fn gather(seen: &Observation, before: &Client) -> (Decision, Client) {
+    let mut next = before.clone();
+    if let Some(seen) = next.reports.add(seen) {
+        let (decision, previous) = decide(&seen, &next.previous);
+        next.previous = previous;
+        return (decision, next);
+    }
+    let (workers, local) = next.previous.target.unwrap_or((seen.workers.max(1), seen.local));
+    let reason = Reason::Rule { policy: "pecan", found: "too few batches yet", figure: next.reports.batches() as f64 };
+    (Decision { workers, local, cut: None, reason, figures: seen.figures().ok() }, next)
+}
+
+/// Decides on one more of its windows.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
-    let (found, figure) = next.step((seen.workers, seen.local), 1.0 / seen.delivered);
+    // Its users say what machines cost where they say what is to be made small.
+    let prices = seen.host.as_ref().map(|host| host.objective.prices()).unwrap_or_default();
+    let (found, figure) = next.step((seen.workers, seen.local), 1.0 / seen.delivered, prices);
     let (workers, local) = next.target.unwrap_or((seen.workers, seen.local));
     let reason = Reason::Rule { policy: "pecan", found, figure };
-    (Decision { workers, local, reason, figures: seen.figures().ok() }, next)
+    (Decision { workers, local, cut: None, reason, figures: seen.figures().ok() }, next)
 }
 
 impl Previous {
-    fn step(&mut self, at: Placement, batch: f64) -> (&'static str, f64) {
+    fn step(&mut self, at: Placement, batch: f64, prices: Prices) -> (&'static str, f64) {
         let first = self.last.is_none();
         if let Some(last) = self.last.replace((at, batch))
             && last.0 != at
@@ -85,7 +121,7 @@ impl Previous {
         match self.phase {
             Phase::OnlyRemote => self.only_remote(at, then, gain),
             Phase::IncreasingLocal => self.increase_local(at, gain),
-            Phase::DecreasingRemote => self.decrease_remote(at, gain),
+            Phase::DecreasingRemote => self.decrease_remote(at, gain, prices),
             Phase::Stable => {}
         }
         ("this gain", gain)
@@ -117,8 +153,9 @@ impl Previous {
         self.go((remote - 1, local), Phase::DecreasingRemote);
     }
 
-    fn decrease_remote(&mut self, (remote, local): Placement, gain: f64) {
-        let hurts = gain < -TOLERANCE;
+    fn decrease_remote(&mut self, (remote, local): Placement, gain: f64, prices: Prices) {
+        // It was dear if the time that it costs is worth more than the worker.
+        let hurts = prices.worker <= -gain * prices.hour(remote);
         if !hurts && remote > 0 {
             return self.go((remote - 1, local), Phase::DecreasingRemote);
         }

@@ -1,8 +1,10 @@
-//! The fixed number of workers that is cheapest, found by trying: what policies are measured against.
+//! The fixed number of workers (for a job with a machine at its trainer, the fixed placement) that is cheapest, found by trying:
+//! what policies are measured against.
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 
-use super::{Outcome, Pool, Prices, Scenario, simulate};
+use super::{Outcome, Pool, Scenario, simulate};
+use crate::placement::{Placement, Prices};
 use crate::scaling::Policy;
 
 /// Every number up to this is tried; beyond it, numbers that are this part of themselves apart, and then those between.
@@ -18,15 +20,16 @@ pub struct Best {
 }
 
 /// Finds the pool of one size, from the beginning to the end, that costs least; of two that cost the same, the smaller. Jobs
-/// share it by their weights.
+/// share it by their weights. A job that is alone and has a machine is placed in every way: cut after each op, with as many threads
+/// there as may be, or none (more than are of use cost nothing).
 ///
 /// # Errors
 /// As [`simulate`]. A number of workers with which the jobs do not end in time is none.
 pub fn best(scenario: &Scenario, prices: &Prices) -> Result<Best> {
-    let mut found = fixed(scenario, scenario.pool.max)?;
+    let mut found = fixed(scenario, scenario.pool.max, prices)?;
     let mut least = found.outcome.price(prices);
     let mut consider = |workers: u32| {
-        if let Ok(other) = fixed(scenario, workers) {
+        if let Ok(other) = fixed(scenario, workers, prices) {
             let price = other.outcome.price(prices);
             if (price, workers) < (least, found.workers) {
                 (least, found) = (price, other);
@@ -34,14 +37,14 @@ pub fn best(scenario: &Scenario, prices: &Prices) -> Result<Best> {
         }
         found.workers
     };
-    let mut workers = 1;
+    let mut workers = u32::from(placements(scenario, 0).is_empty());
     while workers < scenario.pool.max {
         consider(workers);
         workers += step(workers);
     }
     let near = consider(1);
     let apart = step(near);
-    (near.saturating_sub(apart).max(1)..=near.saturating_add(apart).min(scenario.pool.max)).for_each(|n| {
+    (near.saturating_sub(apart)..=near.saturating_add(apart).min(scenario.pool.max)).for_each(|n| {
         consider(n);
     });
     Ok(found)
@@ -51,8 +54,28 @@ fn step(workers: u32) -> u32 {
     (workers / ALL_UP_TO).max(1)
 }
 
-fn fixed(scenario: &Scenario, workers: u32) -> Result<Best> {
-    let pool = Pool { max: workers, ..scenario.pool };
-    let outcome = simulate(&Scenario { pool, ..scenario.clone() }, Policy::Static(workers))?;
-    Ok(Best { workers, outcome })
+fn fixed(scenario: &Scenario, workers: u32, prices: &Prices) -> Result<Best> {
+    let pool = Pool { max: workers.max(1), ..scenario.pool };
+    let scenario = Scenario { pool, ..scenario.clone() };
+    let placed = placements(&scenario, workers);
+    if placed.is_empty() {
+        return simulate(&scenario, Policy::Static(workers)).map(|outcome| Best { workers, outcome });
+    }
+    let tried: Vec<_> = placed.into_iter().map(|at| simulate(&scenario, Policy::Placed(at))).collect();
+    // With none that ends in time, the error of the first.
+    let cheaper = |a: Result<Outcome>, b: Result<Outcome>| match (&a, &b) {
+        (Ok(one), Ok(other)) if other.price(prices) < one.price(prices) => b,
+        (Err(_), Ok(_)) => b,
+        _ => a,
+    };
+    let nothing = || Err(Error::invalid("no placement"));
+    tried.into_iter().reduce(cheaper).unwrap_or_else(nothing).map(|outcome| Best { workers, outcome })
+}
+
+/// The ways to place the one job that has a machine, with so many workers; none where there is no such job.
+fn placements(scenario: &Scenario, workers: u32) -> Vec<Placement> {
+    let [job] = scenario.jobs.as_slice() else { return Vec::new() };
+    let Some(host) = &job.host else { return Vec::new() };
+    let of_cut = |cut| [host.local_max, 0].map(|local| Placement { workers, local, cut });
+    (1..=job.ops.len() as u32).rev().flat_map(of_cut).collect()
 }

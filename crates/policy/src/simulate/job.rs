@@ -2,6 +2,7 @@
 
 use forebay_core::{Error, Result};
 
+use crate::placement::{Cut, Machine, Manners, Model, Objective, Placement, Wire};
 use crate::scaling::Limits;
 
 /// Jobs of a scenario.
@@ -14,6 +15,46 @@ const LARGE: f64 = 1e9;
 const BATCHES_MAX: u64 = 1 << 50;
 /// What figures may be off by.
 const NOISE_MAX: f64 = 0.5;
+/// More bytes than any batch has.
+const BYTES_MAX: f64 = 1e15;
+/// Threads on a trainer's machine.
+const LOCAL_MAX: u32 = 65_536;
+
+/// An op.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Op {
+    /// Seconds that a batch takes one thread.
+    pub cost: f64,
+    /// Bytes of a batch after it.
+    pub bytes: f64,
+}
+
+/// The machine of a trainer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    /// Its cores.
+    pub cores: f64,
+    /// Cores that the trainer keeps busy.
+    pub used: f64,
+    /// (when, cores): what it keeps busy from then on, counted from the job's beginning; the earliest first.
+    pub then: Vec<(f64, f64)>,
+    /// What a step becomes longer by while all cores are busy with input at the lowest priority, as a share of it.
+    pub interference: f64,
+    /// Threads that may compute there, at most.
+    pub local_max: u32,
+    /// Threads of a worker in the trainer's process, for `pecan`, which counts in these.
+    pub crew: u32,
+    /// What it takes to send a batch.
+    pub wire: Wire,
+}
+
+impl Host {
+    /// Makes a machine of so many cores, all of which may be used, and a network that costs nothing and limits nothing.
+    pub fn new(cores: f64, used: f64) -> Self {
+        let wire = Wire::default();
+        Self { cores, used, then: Vec::new(), interference: 0.0, local_max: cores as u32, crew: 1, wire }
+    }
+}
 
 /// A job. All times are in seconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,8 +65,12 @@ pub struct Job {
     pub step: f64,
     /// (when, step): what a step takes from then on, counted from the job's beginning; the earliest first.
     pub then: Vec<(f64, f64)>,
-    /// What a batch takes one thread to compute.
-    pub batch_cost: f64,
+    /// The ops, in their order.
+    pub ops: Vec<Op>,
+    /// The machine of its trainer, where threads may compute; `None` where none may.
+    pub host: Option<Host>,
+    /// What is to be made small, by a policy that can.
+    pub objective: Objective,
     /// Batches, of all epochs.
     pub batches: u64,
     /// Batches that may be ready before they are asked for.
@@ -49,7 +94,9 @@ impl Job {
             name: name.into(),
             step,
             then: Vec::new(),
-            batch_cost,
+            ops: vec![Op { cost: batch_cost, bytes: 0.0 }],
+            host: None,
+            objective: Objective::Time,
             batches,
             ahead: 8,
             efficiency: 1.0,
@@ -60,15 +107,29 @@ impl Job {
         }
     }
 
-    /// Returns the batches a second that so many workers can make.
-    pub fn capacity(&self, workers: u32, threads: u32) -> f64 {
-        let made = f64::from(workers) * f64::from(threads) * self.efficiency / self.batch_cost;
-        self.shared_limit.map_or(made, |limit| made.min(limit))
+    /// Returns what placements bring and take, as it begins. Workers have so many threads.
+    pub fn model(&self, threads: u32, manners: Manners) -> Model {
+        let ops: Vec<_> = self.ops.iter().map(|op| (op.cost, op.bytes)).collect();
+        let machine =
+            |host: &Host| Machine { cores: host.cores, used: host.used, manners, interference: host.interference };
+        Model {
+            step: self.step,
+            cuts: Cut::of_ops(&ops),
+            wire: self.host.as_ref().map_or(Wire::default(), |host| host.wire),
+            threads: f64::from(threads),
+            efficiency: self.efficiency,
+            shared_limit: self.shared_limit,
+            machine: self.host.as_ref().map(machine),
+        }
+    }
+
+    /// Returns the placement with all ops on so many workers.
+    pub fn on_workers(&self, workers: u32) -> Placement {
+        Placement { workers, local: 0, cut: self.ops.len() as u32 }
     }
 
     fn check(&self) -> Result<()> {
         positive("a step", self.step)?;
-        positive("the cost of a batch", self.batch_cost)?;
         positive("the weight", self.weight)?;
         self.shared_limit.map_or(Ok(()), |limit| positive("the limit that workers share", limit))?;
         within("the beginning", self.begins, 0.0, LARGE)?;
@@ -78,17 +139,47 @@ impl Job {
         if !(1..=BATCHES_MAX).contains(&self.batches) {
             return Err(Error::invalid(format!("a job of {} batches: there are 1 to {BATCHES_MAX}", self.batches)));
         }
-        let mut last = 0.0;
-        for &(at, step) in &self.then {
-            positive("a step", step)?;
-            if !(at > last && at <= LARGE) {
-                return Err(Error::invalid(format!("the step changes at {at} s, after {last} s"))
-                    .hint("give changes in their order, each at a time of its own after 0"));
-            }
-            last = at;
+        self.then.iter().try_for_each(|(_, step)| positive("a step", *step))?;
+        in_order("the step changes", &self.then)?;
+        self.objective.check()?;
+        self.host.as_ref().map_or(Ok(()), Host::check)?;
+        self.ops.iter().try_for_each(|op| {
+            within("the cost of an op", op.cost, 0.0, LARGE)?;
+            within("the bytes of a batch", op.bytes, 0.0, BYTES_MAX)
+        })?;
+        self.model(1, Manners::SpareOnly).check()
+    }
+}
+
+impl Host {
+    fn check(&self) -> Result<()> {
+        in_order("what the trainer takes of its machine changes", &self.then)?;
+        self.then
+            .iter()
+            .try_for_each(|(_, used)| within("what the trainer takes of its machine", *used, 0.0, self.cores))?;
+        if !(1..=4096).contains(&self.crew) {
+            return Err(
+                Error::invalid(format!("a worker of {} threads at the trainer", self.crew)).hint("use 1 to 4096")
+            );
+        }
+        if self.local_max > LOCAL_MAX {
+            return Err(Error::invalid(format!("{} threads at the trainer", self.local_max))
+                .hint(format!("use 0 to {LOCAL_MAX}, of use are as many as there are cores")));
         }
         Ok(())
     }
+}
+
+fn in_order(what: &str, changes: &[(f64, f64)]) -> Result<()> {
+    let mut last = 0.0;
+    for &(at, _) in changes {
+        if !(at > last && at <= LARGE) {
+            return Err(Error::invalid(format!("{what} at {at} s, after {last} s"))
+                .hint("give changes in their order, each at a time of its own after 0"));
+        }
+        last = at;
+    }
+    Ok(())
 }
 
 /// The workers that jobs share: all alike.
@@ -112,9 +203,10 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Returns what may be asked for.
-    pub fn limits(&self) -> Limits {
-        Limits { min: 1, max: self.max }
+    /// Returns what a job may ask for: no worker at all, where its trainer's machine may do without.
+    pub fn limits(&self, job: &Job) -> Limits {
+        let min = u32::from(job.host.as_ref().is_none_or(|host| host.local_max == 0));
+        Limits { min, max: self.max }
     }
 
     fn check(&self) -> Result<()> {

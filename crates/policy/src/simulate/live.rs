@@ -6,7 +6,8 @@ use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed, Ticks};
 
 use super::Job;
-use crate::scaling::{Limits, Observation, window};
+use crate::placement::{Cut, Machine, Manners, Model, Placement};
+use crate::scaling::{self, Limits, Observation, window};
 
 /// What rounding alone takes off a sum of times or batches.
 const ROUNDING: f64 = 1e-6;
@@ -18,8 +19,12 @@ pub(super) struct Sums {
     pub(super) taken: f64,
     /// Seconds that it waited.
     pub(super) waited: f64,
-    /// Batches that the workers made.
+    /// Batches that the workers made, and those that were made at the trainer.
     made: f64,
+    here: f64,
+    /// Cores of the trainer's machine that were spare, and the share of the time that the trainer had none, times seconds.
+    spare: f64,
+    pressed: f64,
     /// Batches that were ahead, times seconds.
     ahead: f64,
     /// Workers, times seconds.
@@ -30,32 +35,34 @@ pub(super) struct Sums {
 #[derive(Debug)]
 pub(super) struct Live<'a> {
     job: &'a Job,
-    threads: u32,
+    model: Model,
+    /// Threads of a worker at the trainer.
+    crew: u32,
     /// Names the noise of its figures.
     key: u64,
     now: f64,
-    step: f64,
-    workers: u32,
+    at: Placement,
     buffer: f64,
     sums: Sums,
     /// When the window began, and the sums by then.
     began: (f64, Sums),
-    /// The fewest workers in the window, and whether there were others.
+    /// The fewest workers in the window, and whether the placement was another for a part of it.
     least: u32,
     unsteady: bool,
     windows: u64,
 }
 
 impl<'a> Live<'a> {
-    /// Begins a job, without workers. `index` is its place among the jobs.
-    pub(super) fn new(job: &'a Job, index: usize, threads: u32, seed: u64) -> Self {
+    /// Begins a job, without workers. `index` is its place among the jobs; `crew`, the threads of what is counted as one at the
+    /// trainer.
+    pub(super) fn new(job: &'a Job, index: usize, (threads, crew): (u32, u32), manners: Manners, seed: u64) -> Self {
         Self {
             job,
-            threads,
+            model: job.model(threads, manners),
+            crew,
             key: op_key(Seed(seed), Epoch(0), index as u64),
             now: job.begins,
-            step: job.step,
-            workers: 0,
+            at: job.on_workers(0),
             buffer: 0.0,
             sums: Sums::default(),
             began: (job.begins, Sums::default()),
@@ -69,8 +76,13 @@ impl<'a> Live<'a> {
         self.job
     }
 
-    pub(super) fn workers(&self) -> u32 {
-        self.workers
+    pub(super) fn crew(&self) -> u32 {
+        self.crew
+    }
+
+    /// Returns what computes for it.
+    pub(super) fn at(&self) -> Placement {
+        self.at
     }
 
     pub(super) fn sums(&self) -> Sums {
@@ -92,29 +104,41 @@ impl<'a> Live<'a> {
         let rest = lasted - filling;
         let slower = made.min(demand);
         self.sums.taken += demand * filling + slower * rest;
-        self.sums.made += made * filling + slower * rest;
+        // Whoever has to wait for room waits for the same part of its time.
+        let (remote, local) = self.model.made(self.at);
+        let worked = filling + if made > 0.0 { rest * slower / made } else { 0.0 };
+        self.sums.made += remote * worked;
+        self.sums.here += local * worked;
+        self.sums.spare += self.model.spare() * lasted;
+        self.sums.pressed += (1.0 - self.model.step / self.model.step(self.at)) * lasted;
         self.sums.waited += rest * (1.0 - slower / demand);
         self.sums.ahead += (self.buffer + level) / 2.0 * filling + level * rest;
-        self.sums.crew += f64::from(self.workers) * lasted;
+        self.sums.crew += f64::from(self.at.workers) * lasted;
         self.buffer = level;
     }
 
     /// Sets what a step takes, from now on.
     pub(super) fn set_step(&mut self, now: f64, step: f64) {
         self.advance(now);
-        self.step = step;
+        self.model.step = step;
     }
 
-    /// Sets how many workers compute for it, from now on.
-    pub(super) fn set_workers(&mut self, now: f64, workers: u32) {
+    /// Sets the cores that the trainer keeps busy, from now on.
+    pub(super) fn set_used(&mut self, now: f64, used: f64) {
         self.advance(now);
-        self.workers = workers;
+        self.model.machine = self.model.machine.map(|machine| Machine { used, ..machine });
+    }
+
+    /// Sets who computes for it, from now on. What is counted at the trainer has `crew` threads each.
+    pub(super) fn set_placement(&mut self, now: f64, at: Placement) {
+        self.advance(now);
+        self.at = at;
         if now <= self.began.0 {
-            self.least = workers;
+            self.least = at.workers;
             return;
         }
         self.unsteady = true;
-        self.least = self.least.min(workers);
+        self.least = self.least.min(at.workers);
     }
 
     /// Returns when its last batch is taken, if nothing changes; `None` is never.
@@ -143,30 +167,58 @@ impl<'a> Live<'a> {
         let mut dice = SampleRng::new(self.key, SampleId(self.windows));
         let noise = self.job.noise;
         let mut noisy = |value: f64| value * (1.0 + dice.uniform(-noise, noise));
-        let all_threads = sum(|s| s.crew) * f64::from(self.threads);
+        let all_threads = sum(|s| s.crew) * self.model.threads;
+        let cut = self.model.cut(self.at);
+        let cost = cut.before + self.model.wire.send * cut.bytes;
         let seen = Observation {
             at: Ticks((self.now * 1000.0) as u64),
             workers: self.least,
-            local: 0,
+            local: self.at.local / self.crew,
             steady: !self.unsteady,
             limits,
-            threads: f64::from(self.threads),
+            threads: self.model.threads,
             batches,
             delivered: noisy(taken / seconds),
             demand: (batches > 0).then(|| noisy(taken / (seconds - waited))),
             waited: noisy(waited / seconds).min(1.0),
-            compute: (sum(|s| s.made) > 0.0).then(|| noisy(self.job.batch_cost)),
-            busy: (all_threads > 0.0).then(|| sum(|s| s.made) * self.job.batch_cost / all_threads),
+            compute: (sum(|s| s.made + s.here) > 0.0).then(|| noisy(cost)),
+            busy: (all_threads > 0.0).then(|| sum(|s| s.made) * cost / all_threads),
             ahead: Some(sum(|s| s.ahead) / seconds),
+            host: self.model.machine.map(|machine| {
+                let [spare, pressed, here] = [sum(|s| s.spare), sum(|s| s.pressed), sum(|s| s.here)];
+                self.host(machine, [spare / seconds, pressed / seconds, here / seconds], &mut noisy)
+            }),
         };
-        (self.began, self.least, self.unsteady) = ((self.now, self.sums), self.workers, false);
+        (self.began, self.least, self.unsteady) = ((self.now, self.sums), self.at.workers, false);
         self.windows += 1;
         Some(seen)
     }
 
+    /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there.
+    fn host(
+        &self,
+        machine: Machine,
+        [spare, pressed, here]: [f64; 3],
+        noisy: &mut impl FnMut(f64) -> f64,
+    ) -> scaling::Host {
+        let (scale, job) = (noisy(1.0), self.job.host.as_ref());
+        let of = |cut: &Cut| Cut { before: cut.before * scale, after: cut.after * scale, ..*cut };
+        scaling::Host {
+            cores: machine.cores,
+            spare: noisy(spare),
+            pressure: noisy(pressed).clamp(0.0, 1.0),
+            local_max: job.map_or(0, |host| host.local_max),
+            here: noisy(here),
+            cuts: self.model.cuts.iter().map(of).collect(),
+            cut: self.at.cut,
+            wire: self.model.wire,
+            objective: self.job.objective,
+        }
+    }
+
     /// Batches a second that workers make while there is room, and that the trainer takes while there are any.
     fn rates(&self) -> (f64, f64) {
-        (self.job.capacity(self.workers, self.threads), 1.0 / self.step)
+        (self.model.capacity(self.at), 1.0 / self.model.step(self.at))
     }
 
     /// Seconds until what is ahead is as much as it may be, or nothing.
@@ -194,15 +246,15 @@ mod tests {
     #[test]
     fn a_window_says_what_was_taken_waited_for_and_ahead() {
         let job = Job { ahead: 10, ..Job::new("j", 0.05, 0.25, 1000) };
-        let mut live = Live::new(&job, 0, 1, 0);
-        live.set_workers(0.0, 4);
+        let mut live = Live::new(&job, 0, (1, 1), Manners::SpareOnly, 0);
+        live.set_placement(0.0, job.on_workers(4));
         live.advance(2.0);
         let seen = live.observe(LIMITS).expect("long enough");
         assert!(close(seen.delivered, 16.0) && close(seen.waited, 0.2) && seen.batches == 32, "{seen:?}");
         assert!(seen.demand.is_some_and(|d| close(d, 20.0)) && seen.steady && seen.workers == 4, "{seen:?}");
         assert!(seen.busy.is_some_and(|b| close(b, 1.0)) && seen.ahead == Some(0.0), "{seen:?}");
         // Ten workers make 20 more than are taken: ten are ahead after half a second, and then half of the threads rest.
-        live.set_workers(2.0, 10);
+        live.set_placement(2.0, job.on_workers(10));
         live.advance(3.0);
         assert_eq!(live.observe(LIMITS), None, "too early");
         live.advance(4.0);
@@ -211,7 +263,7 @@ mod tests {
         assert!(seen.ahead.is_some_and(|a| close(a, (10.0 * 1.5 + 5.0 * 0.5) / 2.0)), "{seen:?}");
         assert!(seen.busy.is_some_and(|b| close(b, 0.625)), "{seen:?}");
         // Without workers it lives on what is ahead: half a second of 20 batches/s.
-        live.set_workers(4.0, 0);
+        live.set_placement(4.0, job.on_workers(0));
         assert_eq!(live.ends(), None);
         live.advance(5.0);
         assert!(close(live.sums().taken, 32.0 + 40.0 + 10.0) && close(live.sums().waited, 0.4 + 0.5));

@@ -12,10 +12,12 @@ mod best;
 mod job;
 mod live;
 mod outcome;
+mod pecan;
 mod run;
 mod workers;
 
 pub use best::{Best, best};
-pub use job::{JOBS_MAX, Job, Pool, Scenario, WORKERS_MAX};
-pub use outcome::{Change, JobOutcome, Outcome, Prices};
+pub use job::{Host, JOBS_MAX, Job, Op, Pool, Scenario, WORKERS_MAX};
+pub use outcome::{Change, JobOutcome, Outcome};
+pub use pecan::{Dollars, Row, pecan_table};
 pub use run::{TIME_MAX_S, simulate};

@@ -1,52 +1,19 @@
 //! What came of a simulation, and what it costs.
 
-use forebay_core::{Error, Result};
 use serde::Serialize;
 
-/// What machines cost, for an hour, in one currency.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Prices {
-    /// The machine of a trainer.
-    pub trainer: f64,
-    /// A worker.
-    pub worker: f64,
-}
+use crate::placement::{Placement, Prices};
 
-impl Default for Prices {
-    /// Those of Pecan (Graur et al., USENIX ATC 2024): a TPU v2-8 and an n2-standard-8, in dollars.
-    fn default() -> Self {
-        Self { trainer: 4.96, worker: 0.427 }
-    }
-}
-
-impl Prices {
-    /// Checks that they are prices.
-    ///
-    /// # Errors
-    /// One is negative, or no number, or both are 0: nothing would be better than anything else.
-    pub fn check(&self) -> Result<()> {
-        for (what, price) in [("trainer", self.trainer), ("worker", self.worker)] {
-            if !(0.0..=1e6).contains(&price) {
-                return Err(Error::invalid(format!("the price of a {what} is {price}"))
-                    .hint("give what it costs for an hour: 0 to 1000000"));
-            }
-        }
-        if self.trainer == 0.0 && self.worker == 0.0 {
-            return Err(Error::invalid("trainer and worker both cost nothing").hint("give one of them a price"));
-        }
-        Ok(())
-    }
-}
-
-/// Another number of workers that was asked for.
+/// Another placement that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     /// Seconds since the simulation began.
     pub at_s: f64,
     /// Windows of the job that had ended by then.
     pub window: u64,
-    /// How many were asked for.
-    pub workers: u32,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub to: Placement,
 }
 
 /// What came of one job. Times are in seconds.
@@ -62,7 +29,7 @@ pub struct JobOutcome {
     pub waited_s: f64,
     /// Windows that were decided on; a fixed number of workers has none.
     pub windows: u64,
-    /// From its beginning, or the last change of its step before, to the last change of its workers: the longest of these.
+    /// From its beginning, or the last change of its step before, to the last change of its placement: the longest of these.
     pub settled_s: f64,
     /// What was asked for: at first, and at each change.
     pub changes: Vec<Change>,
@@ -96,7 +63,7 @@ impl Outcome {
         self.jobs.iter().map(|job| job.waited_s).sum::<f64>() / self.trainer_s()
     }
 
-    /// Returns how often another number of workers was asked for.
+    /// Returns how often another placement was asked for.
     pub fn changes(&self) -> usize {
         self.jobs.iter().map(|job| job.changes.len().saturating_sub(1)).sum()
     }

@@ -11,7 +11,8 @@ use forebay_core::{Epoch, Error, Result, SampleId, Seed};
 
 use super::live::Live;
 use super::workers::Workers;
-use super::{Change, JobOutcome, Outcome, Scenario};
+use super::{Change, Job, JobOutcome, Outcome, Scenario};
+use crate::placement::{Manners, Placement};
 use crate::scaling::{Claim, Policy, Previous, decide, share, window};
 
 /// Simulated seconds, at most: 30 days.
@@ -27,10 +28,13 @@ const LOSSES: u64 = u64::MAX;
 pub fn simulate(scenario: &Scenario, policy: Policy) -> Result<Outcome> {
     scenario.check()?;
     let max = scenario.pool.max;
-    if let Policy::Static(workers) = policy
+    if let Policy::Static(workers) | Policy::Placed(Placement { workers, .. }) = policy
         && workers > max
     {
         return Err(Error::invalid(format!("{policy} is more than the {max} workers that there may be")));
+    }
+    if let Policy::Placed(at) = policy {
+        scenario.jobs.iter().try_for_each(|job| fits(job, at).map_err(|e| e.with("job", &job.name)))?;
     }
     let mut world = World::new(scenario, policy);
     while let Some(event) = world.events.pop() {
@@ -49,12 +53,32 @@ pub fn simulate(scenario: &Scenario, policy: Policy) -> Result<Outcome> {
     Err(Error::invalid(format!("{policy}: not all jobs end within {days:.0} days")).hint("give fewer batches"))
 }
 
+/// Checks that a job may be placed like that.
+fn fits(job: &Job, at: Placement) -> Result<()> {
+    let most = job.host.as_ref().map_or(0, |host| host.local_max);
+    if at.local > most {
+        return Err(Error::invalid(format!(
+            "{} threads at the trainer are more than the {most} that there may be",
+            at.local
+        ))
+        .hint("give the trainer a machine that lets them, or fewer"));
+    }
+    if at.cut != u32::MAX && at.cut as usize > job.ops.len() {
+        return Err(
+            Error::invalid(format!("a cut after op {} of {}", at.cut, job.ops.len())).hint("use one that there is")
+        );
+    }
+    Ok(())
+}
+
 /// What can happen, and to which job.
 #[derive(Debug, Clone, Copy)]
 enum What {
     Begin(usize),
     /// Its step changes to the one at this place.
     Step(usize, usize),
+    /// What its trainer takes of its machine changes to the one at this place.
+    Used(usize, usize),
     /// A window may be over.
     Look(usize),
     /// Its last batch is taken, unless its rates have changed since.
@@ -106,7 +130,7 @@ struct Ruled<'a> {
     live: Live<'a>,
     state: State,
     previous: Previous,
-    wanted: u32,
+    wanted: Placement,
     /// Counts how often its end was planned.
     plans: u64,
     changes: Vec<Change>,
@@ -114,6 +138,28 @@ struct Ruled<'a> {
     disturbed: f64,
     settled: f64,
     took: f64,
+}
+
+/// Threads of what a policy counts as one at the trainer.
+fn crew(job: &Job, policy: Policy) -> u32 {
+    match policy {
+        Policy::Pecan(_) => job.host.as_ref().map_or(1, |host| host.crew),
+        _ => 1,
+    }
+}
+
+/// How a policy's threads share the trainer's machine: Pecan's are threads of the trainer's process like all others.
+fn manners(policy: Policy) -> Manners {
+    if matches!(policy, Policy::Pecan(_)) { Manners::Fair } else { Manners::SpareOnly }
+}
+
+/// What a policy begins with.
+fn first(job: &Job, policy: Policy) -> Placement {
+    match policy {
+        Policy::Static(workers) => job.on_workers(workers),
+        Policy::Placed(at) => Placement { cut: at.cut.min(job.ops.len() as u32), ..at },
+        _ => job.on_workers(1),
+    }
 }
 
 struct World<'a> {
@@ -134,17 +180,13 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, policy: Policy) -> Self {
-        let wanted = match policy {
-            Policy::Static(workers) => workers,
-            _ => 1,
-        };
-        let ruled = |(index, job)| Ruled {
-            live: Live::new(job, index, scenario.pool.threads, scenario.seed),
+        let ruled = |(index, job): (usize, &'a Job)| Ruled {
+            live: Live::new(job, index, (scenario.pool.threads, crew(job, policy)), manners(policy), scenario.seed),
             state: State::Waiting,
             previous: policy.start(),
-            wanted,
+            wanted: first(job, policy),
             plans: 0,
-            changes: vec![Change { at_s: job.begins, window: 0, workers: wanted }],
+            changes: vec![Change { at_s: job.begins, window: 0, to: first(job, policy) }],
             disturbed: job.begins,
             settled: 0.0,
             took: 0.0,
@@ -159,12 +201,15 @@ impl<'a> World<'a> {
             dice: SampleRng::new(op_key(Seed(scenario.seed), Epoch(0), LOSSES), SampleId(0)),
             is_dirty: false,
             ended: 0,
-            is_fixed: matches!(policy, Policy::Static(_)),
+            is_fixed: matches!(policy, Policy::Static(_) | Policy::Placed(_)),
         };
         for (index, job) in scenario.jobs.iter().enumerate() {
             world.plan(job.begins, What::Begin(index));
             for (place, (at, _)) in job.then.iter().enumerate() {
                 world.plan(job.begins + at, What::Step(index, place));
+            }
+            for (place, (at, _)) in job.host.iter().flat_map(|host| &host.then).enumerate() {
+                world.plan(job.begins + at, What::Used(index, place));
             }
         }
         world
@@ -184,7 +229,11 @@ impl<'a> World<'a> {
                     self.plan(at + window::WINDOW.as_secs_f64(), What::Look(index));
                 }
             }
-            What::Step(index, place) => self.change_step(at, index, place),
+            What::Step(index, place) => self.disturb(at, index, |live, job| live.set_step(at, job.then[place].1)),
+            What::Used(index, place) => self.disturb(at, index, |live, job| {
+                let used = job.host.as_ref().map_or(0.0, |host| host.then[place].1);
+                live.set_used(at, used);
+            }),
             What::Look(index) => self.look(at, index),
             What::End(index, plan) => self.end(at, index, plan),
             What::Ready => {
@@ -201,19 +250,20 @@ impl<'a> World<'a> {
         }
     }
 
-    fn change_step(&mut self, at: f64, index: usize, place: usize) {
+    /// Changes what its trainer takes.
+    fn disturb(&mut self, at: f64, index: usize, change: impl FnOnce(&mut Live<'_>, &Job)) {
         let job = &mut self.jobs[index];
         if job.state != State::Running {
             return;
         }
-        job.live.set_step(at, self.scenario.jobs[index].then[place].1);
+        change(&mut job.live, &self.scenario.jobs[index]);
         job.disturbed = at;
         self.plan_end(index);
     }
 
     /// Lets the policy decide, if a window is over.
     fn look(&mut self, at: f64, index: usize) {
-        let limits = self.scenario.pool.limits();
+        let limits = self.scenario.pool.limits(&self.scenario.jobs[index]);
         let job = &mut self.jobs[index];
         if job.state != State::Running {
             return;
@@ -224,9 +274,12 @@ impl<'a> World<'a> {
         };
         let (decision, next) = decide(&seen, &job.previous);
         job.previous = next;
-        if decision.workers != job.wanted {
-            job.wanted = decision.workers;
-            job.changes.push(Change { at_s: at, window: job.live.windows(), workers: decision.workers });
+        let ops = self.scenario.jobs[index].ops.len() as u32;
+        let cut = decision.cut.map_or(ops, |cut| cut.min(ops));
+        let wanted = Placement { workers: decision.workers, local: decision.local, cut };
+        if wanted != job.wanted {
+            job.wanted = wanted;
+            job.changes.push(Change { at_s: at, window: job.live.windows(), to: wanted });
             job.settled = job.settled.max(at - job.disturbed);
             self.is_dirty = true;
         }
@@ -238,7 +291,7 @@ impl<'a> World<'a> {
         if job.state != State::Running || job.plans != plan {
             return;
         }
-        job.live.set_workers(at, 0);
+        job.live.set_placement(at, Placement { workers: 0, local: 0, ..job.wanted });
         (job.state, job.took) = (State::Ended, at - job.live.job().begins);
         self.ended += 1;
         self.is_dirty = true;
@@ -248,7 +301,7 @@ impl<'a> World<'a> {
     fn deal(&mut self, at: f64) {
         self.is_dirty = false;
         let running: Vec<_> = (0..self.jobs.len()).filter(|&i| self.jobs[i].state == State::Running).collect();
-        let claim = |&i: &usize| Claim { wanted: self.jobs[i].wanted, weight: self.scenario.jobs[i].weight };
+        let claim = |&i: &usize| Claim { wanted: self.jobs[i].wanted.workers, weight: self.scenario.jobs[i].weight };
         let claims: Vec<_> = running.iter().map(claim).collect();
         let wanted = claims.iter().fold(0u32, |sum, claim| sum.saturating_add(claim.wanted));
         if let Some(ready) = self.workers.want(at, wanted.min(self.scenario.pool.max)) {
@@ -257,10 +310,12 @@ impl<'a> World<'a> {
         let ready = self.workers.ready();
         let given = if wanted > ready { share(ready, &claims) } else { claims.iter().map(|c| c.wanted).collect() };
         for (&index, workers) in running.iter().zip(given) {
-            let live = &mut self.jobs[index].live;
+            let job = &mut self.jobs[index];
+            let local = job.wanted.local * job.live.crew();
+            let placed = Placement { workers, local, ..job.wanted };
             // The end of one that has just begun is not planned yet.
-            if live.workers() != workers || self.jobs[index].plans == 0 {
-                self.jobs[index].live.set_workers(at, workers);
+            if job.live.at() != placed || job.plans == 0 {
+                job.live.set_placement(at, placed);
                 self.plan_end(index);
             }
         }

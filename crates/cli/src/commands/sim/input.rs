@@ -5,8 +5,9 @@ use std::io::Read;
 use std::path::Path;
 
 use forebay_core::{Error, Result};
+use forebay_policy::placement::{Objective, Prices, Wire};
 use forebay_policy::scaling::forebay::SATURATED;
-use forebay_policy::simulate::Job;
+use forebay_policy::simulate::{Host, Job, Op};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -14,14 +15,17 @@ use crate::arguments::{Imagined, Sim, time};
 
 /// Bytes of a file.
 const FILE_MAX: u64 = 16 << 20;
+/// Bytes.
+const GB: f64 = 1e9;
 /// What figures are off by, unless it is said.
 const NOISE: f64 = 0.02;
 
-/// Returns the jobs, and the threads of a worker.
-pub(super) fn jobs(arguments: &Sim) -> Result<(Vec<Job>, u32)> {
+/// Returns the jobs, and the threads of a worker. `prices` are what an objective is about.
+pub(super) fn jobs(arguments: &Sim, prices: Prices) -> Result<(Vec<Job>, u32)> {
     if let Some(path) = &arguments.jobs {
         let file: JobsFile = read(path)?;
-        return Ok((file.jobs.into_iter().map(Entry::job).collect(), arguments.threads));
+        let jobs = file.jobs.into_iter().map(|entry| entry.job(prices)).collect::<Result<_>>();
+        return Ok((jobs.map_err(|e| e.with("file", path.display()))?, arguments.threads));
     }
     let of = &arguments.job;
     if let Some(path) = &arguments.profile {
@@ -64,7 +68,11 @@ struct Entry {
     step: Seconds,
     #[serde(default)]
     then: Vec<Then>,
-    batch_cost: Seconds,
+    batch_cost: Option<Seconds>,
+    #[serde(default)]
+    ops: Vec<OpEntry>,
+    machine: Option<Machine>,
+    objective: Option<String>,
     batches: u64,
     ahead: Option<u32>,
     noise: Option<f64>,
@@ -81,6 +89,66 @@ struct Then {
     step: Seconds,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpEntry {
+    cost: Seconds,
+    bytes: f64,
+}
+
+/// The trainer's machine.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Machine {
+    cores: f64,
+    used: f64,
+    #[serde(default)]
+    then: Vec<Used>,
+    #[serde(default)]
+    interference: f64,
+    local_max: Option<u32>,
+    crew: Option<u32>,
+    /// Core-seconds for a GB, and bytes a second.
+    #[serde(default)]
+    send: f64,
+    #[serde(default)]
+    receive: f64,
+    bandwidth: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Used {
+    at: Seconds,
+    used: f64,
+}
+
+impl Machine {
+    fn host(self) -> Host {
+        let plain = Host::new(self.cores, self.used);
+        Host {
+            then: self.then.iter().map(|then| (then.at.0, then.used)).collect(),
+            interference: self.interference,
+            local_max: self.local_max.unwrap_or(plain.local_max),
+            crew: self.crew.unwrap_or(plain.crew),
+            wire: Wire { send: self.send / GB, receive: self.receive / GB, bandwidth: self.bandwidth },
+            ..plain
+        }
+    }
+}
+
+/// Reads `time`, `cost` or `cost-within:1.05`.
+fn objective(text: &str, prices: Prices) -> Result<Objective> {
+    let within = || text.strip_prefix("cost-within:")?.parse().ok();
+    match text {
+        "time" => Ok(Objective::Time),
+        "cost" => Ok(Objective::Cost(prices)),
+        _ => within().map(|slack| Objective::CostWithin { prices, slack }).ok_or_else(|| {
+            Error::invalid(format!("{text:?} is no objective")).hint("use time, cost or cost-within:1.05")
+        }),
+    }
+}
+
 /// Written as on the command line.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
@@ -95,9 +163,23 @@ impl TryFrom<String> for Seconds {
 }
 
 impl Entry {
-    fn job(self) -> Job {
-        let plain = Job::new(self.name, self.step.0, self.batch_cost.0, self.batches);
-        Job {
+    fn job(self, prices: Prices) -> Result<Job> {
+        let ops: Vec<_> = self.ops.iter().map(|op| Op { cost: op.cost.0, bytes: op.bytes }).collect();
+        let place = |e: Error| e.with("job", &self.name);
+        let cost = match (&self.batch_cost, ops.is_empty()) {
+            (Some(cost), true) => cost.0,
+            (None, false) => ops.iter().map(|op| op.cost).sum(),
+            _ => {
+                let error = Error::invalid("what does a batch cost?");
+                return Err(place(error.hint("give batch_cost, or ops with the cost and the bytes of each, not both")));
+            }
+        };
+        let plain = Job::new(self.name.clone(), self.step.0, cost, self.batches);
+        let objective = self.objective.as_deref().map_or(Ok(plain.objective), |text| objective(text, prices));
+        Ok(Job {
+            ops: if ops.is_empty() { plain.ops } else { ops },
+            host: self.machine.map(Machine::host),
+            objective: objective.map_err(place)?,
             then: self.then.iter().map(|then| (then.at.0, then.step.0)).collect(),
             ahead: self.ahead.unwrap_or(plain.ahead),
             noise: self.noise.unwrap_or(NOISE),
@@ -106,7 +188,7 @@ impl Entry {
             weight: self.weight.unwrap_or(plain.weight),
             begins: self.begins.map_or(plain.begins, |begins| begins.0),
             ..plain
-        }
+        })
     }
 }
 

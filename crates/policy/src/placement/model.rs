@@ -1,0 +1,305 @@
+//! What a placement brings and takes: rates, in closed form.
+//!
+//! The reader's threads first finish what workers send, and with what is left make whole batches. What is received takes of the
+//! spare cores before they do; without any, nothing more can be received. With [`Manners::SpareOnly`] they have the cores that nobody else wants (idle priority), with
+//! [`Manners::Fair`] their share of all cores, which is taken from the trainer.
+//!
+//! Invariant: all rates are of a steady state, constant for as long as the placement and the model are.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+
+use super::Placement;
+
+/// Cuts of a pipeline: its ops.
+pub const CUTS_MAX: usize = 1024;
+/// More seconds, bytes or cores than anything has.
+const LARGE: f64 = 1e15;
+
+/// A place where a pipeline may be cut in two. All figures are of one batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cut {
+    /// Seconds of one thread for the ops before it.
+    pub before: f64,
+    /// Seconds of one thread for the ops after it.
+    pub after: f64,
+    /// What is sent, if it is cut here.
+    pub bytes: f64,
+}
+
+/// What it takes to send.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Wire {
+    /// Seconds of a worker's thread for a byte.
+    pub send: f64,
+    /// Seconds of the reader's machine's cores for a byte.
+    pub receive: f64,
+    /// Bytes a second into the reader's machine; `None` is no limit, or an unknown one.
+    pub bandwidth: Option<f64>,
+}
+
+/// How threads share the reader's machine with the trainer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manners {
+    /// They have what nobody else wants.
+    SpareOnly,
+    /// All who want to run get the same share.
+    Fair,
+}
+
+/// The reader's machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Its cores.
+    pub cores: f64,
+    /// Cores that the trainer, and whatever else runs there, keeps busy.
+    pub used: f64,
+    /// How threads share them.
+    pub manners: Manners,
+    /// What a step becomes longer by while all cores are busy with input, as a share of it: caches and memory are shared too.
+    pub interference: f64,
+}
+
+/// A job, its workers and its reader's machine, as far as placing is concerned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// Seconds of a step that neither waits nor is held up.
+    pub step: f64,
+    /// Where it may be cut: after the first op, the second, and so on to the last. What is before and after adds up to the same.
+    pub cuts: Arc<[Cut]>,
+    /// What it takes to send.
+    pub wire: Wire,
+    /// Threads of a worker.
+    pub threads: f64,
+    /// What of a worker's computing time reaches the trainer, above 0 up to 1 (or a little more, where it is measured).
+    pub efficiency: f64,
+    /// Batches a second that all workers together can bring.
+    pub shared_limit: Option<f64>,
+    /// The reader's machine; `None` where its threads compute nothing, and what it receives costs nothing.
+    pub machine: Option<Machine>,
+}
+
+impl Cut {
+    /// Returns the cuts of ops that take (seconds of one thread, bytes after it) for a batch, in their order.
+    pub fn of_ops(ops: &[(f64, f64)]) -> Arc<[Self]> {
+        let whole: f64 = ops.iter().map(|op| op.0).sum();
+        let of = |before: &mut f64, &(cost, bytes): &(f64, f64)| {
+            *before += cost;
+            Some(Self { before: *before, after: (whole - *before).max(0.0), bytes })
+        };
+        ops.iter().scan(0.0, of).collect()
+    }
+
+    fn is_sound(&self) -> bool {
+        [self.before, self.after, self.bytes].iter().all(|figure| (0.0..=LARGE).contains(figure))
+    }
+}
+
+impl Model {
+    /// Checks that something can be made of it.
+    ///
+    /// # Errors
+    /// Says which figure cannot be, and what to give.
+    pub fn check(&self) -> Result<()> {
+        let told = |what: String, hint: &str| Err(Error::invalid(what).hint(hint));
+        let positive = |figure: f64| figure > 0.0 && figure <= LARGE;
+        if !(1..=CUTS_MAX).contains(&self.cuts.len()) {
+            return told(format!("{} ops", self.cuts.len()), &format!("give 1 to {CUTS_MAX}"));
+        }
+        if !self.cuts.iter().all(Cut::is_sound) || !positive(self.whole()) {
+            return told(
+                "ops that cost no time, or whose figures are no numbers".to_owned(),
+                "give what each costs a thread for a batch, and its bytes",
+            );
+        }
+        let Wire { send, receive, bandwidth } = self.wire;
+        if ![send, receive].iter().all(|cost| (0.0..=LARGE).contains(cost)) {
+            return told(format!("sending costs {send} and receiving {receive} s a byte"), "give 0 or more");
+        }
+        if let Some(limit) = bandwidth.filter(|limit| !positive(*limit)) {
+            return told(
+                format!("a network of {limit} bytes/s"),
+                "give a number above 0, or none where nothing limits it",
+            );
+        }
+        for (what, figure) in
+            [("a step", self.step), ("the efficiency", self.efficiency), ("a worker's threads", self.threads)]
+        {
+            if !positive(figure) {
+                return told(format!("{what} is {figure}"), "give a number above 0");
+            }
+        }
+        self.machine.map_or(Ok(()), |machine| machine.check())
+    }
+
+    /// Returns the cut of a placement; one that is beyond the last op is there.
+    pub fn cut(&self, at: Placement) -> Cut {
+        let place = (at.cut.max(1) as usize).min(self.cuts.len()) - 1;
+        self.cuts.get(place).copied().unwrap_or(Cut { before: 0.0, after: 0.0, bytes: 0.0 })
+    }
+
+    /// Returns the number of ops.
+    pub fn ops(&self) -> u32 {
+        self.cuts.len() as u32
+    }
+
+    /// Returns the seconds of one thread for all ops of a batch.
+    pub fn whole(&self) -> f64 {
+        self.cuts.last().map_or(0.0, |cut| cut.before + cut.after)
+    }
+
+    /// Returns the cores that may be had without taking them from the trainer.
+    pub fn spare(&self) -> f64 {
+        self.machine.map_or(0.0, |machine| (machine.cores - machine.used).max(0.0))
+    }
+
+    /// Returns the batches a second of one worker, cut there.
+    pub fn supply(&self, cut: Cut) -> f64 {
+        self.threads * self.efficiency / (cut.before + self.wire.send * cut.bytes)
+    }
+
+    /// Returns the batches a second that workers and wire bring, if the reader's threads finish all of them.
+    fn sent(&self, workers: u32, cut: Cut) -> f64 {
+        if workers == 0 {
+            return 0.0;
+        }
+        let by_wire = self.wire.bandwidth.map_or(f64::INFINITY, |limit| limit / cut.bytes);
+        (f64::from(workers) * self.supply(cut)).min(by_wire).min(self.shared_limit.unwrap_or(f64::INFINITY))
+    }
+
+    /// Returns the batches a second that could come from workers, were there any number of them.
+    pub fn remote_bound(&self, at: Placement) -> f64 {
+        self.made(Placement { workers: u32::MAX, ..at }).0
+    }
+
+    /// Returns the batches a second that come from workers, and that the reader's threads make whole, where none wait for the
+    /// trainer.
+    pub fn made(&self, at: Placement) -> (f64, f64) {
+        let cut = self.cut(at);
+        let sent = self.sent(at.workers, cut);
+        let Some(machine) = self.machine else {
+            return (if cut.after > 0.0 { 0.0 } else { sent }, 0.0);
+        };
+        let threads = f64::from(at.local);
+        let (room, receive) = (machine.room(threads), self.wire.receive * cut.bytes);
+        let bound = |cores: f64, cost: f64| if cost > 0.0 { cores / cost } else { f64::INFINITY };
+        let remote = sent.min(bound(threads, cut.after)).min(bound(room, cut.after + receive));
+        let left = threads.min(room - remote * receive) - remote * cut.after;
+        (remote, left.max(0.0) / self.whole())
+    }
+
+    /// Returns the batches a second that all make together, where none wait for the trainer.
+    pub fn capacity(&self, at: Placement) -> f64 {
+        let (remote, local) = self.made(at);
+        remote + local
+    }
+
+    /// Returns what a step takes that never waits.
+    pub fn step(&self, at: Placement) -> f64 {
+        let Some(machine) = self.machine else { return self.step };
+        let (cut, (remote, local)) = (self.cut(at), self.made(at));
+        // The part of the time that input is computed at all: for the rest of it, what is ahead is enough.
+        let part = (1.0 / (self.step * (remote + local))).min(1.0);
+        let busy = part * (local * self.whole() + remote * cut.after);
+        let crowd = match machine.manners {
+            Manners::SpareOnly => 1.0,
+            Manners::Fair => ((machine.used + part * f64::from(at.local)) / machine.cores).max(1.0),
+        };
+        self.step * crowd * (1.0 + machine.interference * busy / machine.cores)
+    }
+
+    /// Returns what a batch takes: its step, or as long as it takes to make one.
+    pub fn batch(&self, at: Placement) -> f64 {
+        self.step(at).max(1.0 / self.capacity(at))
+    }
+}
+
+impl Machine {
+    /// Returns the cores that so many threads can have, at most.
+    fn room(&self, threads: f64) -> f64 {
+        let spare = (self.cores - self.used).max(0.0);
+        match self.manners {
+            Manners::SpareOnly => spare,
+            Manners::Fair => spare.max(threads * (self.cores / (self.used + threads)).min(1.0)),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let told = |what: String, hint: &str| Err(Error::invalid(what).hint(hint));
+        if !(self.cores > 0.0 && self.cores <= LARGE) {
+            return told(
+                format!("a trainer's machine of {} cores", self.cores),
+                "give what it has, or no machine at all",
+            );
+        }
+        if !(0.0..=self.cores).contains(&self.used) {
+            let what = format!("a trainer that keeps {} of {} cores busy", self.used, self.cores);
+            return told(what, "give 0 to as many as there are");
+        }
+        if !(0.0..=1.0).contains(&self.interference) {
+            return told(format!("an interference of {}", self.interference), "give a share of a step: 0 to 1");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    fn at(workers: u32, local: u32, cut: u32) -> Placement {
+        Placement { workers, local, cut }
+    }
+
+    /// Decode for 80 ms to 1 MB, then normalise for 20 ms to 4 MB; a worker has 8 threads, the machine 10 cores, 4 in use.
+    fn model() -> Model {
+        Model {
+            step: 0.01,
+            cuts: Cut::of_ops(&[(0.08, 1e6), (0.02, 4e6)]),
+            wire: Wire::default(),
+            threads: 8.0,
+            efficiency: 1.0,
+            shared_limit: None,
+            machine: Some(Machine { cores: 10.0, used: 4.0, manners: Manners::SpareOnly, interference: 0.0 }),
+        }
+    }
+
+    #[test]
+    fn rates_are_what_can_be_worked_out_by_hand() {
+        let model = model();
+        assert!(close(model.capacity(at(1, 0, 2)), 80.0), "8 threads of 100 ms");
+        assert!(
+            close(model.capacity(at(0, 5, 2)), 50.0) && close(model.capacity(at(0, 9, 2)), 60.0),
+            "6 cores are spare"
+        );
+        // A worker decodes 100 a second; to normalise these takes 2 threads, the other 3 make 30.
+        assert!(close(model.made(at(1, 5, 1)).0, 100.0) && close(model.made(at(1, 5, 1)).1, 30.0));
+        assert!(close(model.capacity(at(1, 1, 1)), 50.0) && close(model.capacity(at(9, 0, 1)), 0.0), "who normalises?");
+        assert!(close(model.batch(at(1, 0, 2)), 0.0125) && close(model.batch(at(2, 0, 2)), 0.01));
+        // 200 MB/s are 200 decoded or 50 normalised; to receive a MB takes 10 ms of a core: 2 cores of 200.
+        let wire = Wire { send: 0.0, receive: 1e-8, bandwidth: Some(2e8) };
+        let wired = Model { wire, ..model };
+        assert!(close(wired.made(at(9, 0, 2)).0, 50.0));
+        let (remote, local) = wired.made(at(2, 6, 1));
+        assert!(close(remote, 200.0) && close(local, 0.0), "2 cores receive, 4 normalise: {remote} {local}");
+    }
+
+    #[test]
+    fn who_does_not_yield_is_paid_for_by_the_trainer() {
+        let fair = |model: Model| {
+            let machine = model.machine.map(|machine| Machine { manners: Manners::Fair, ..machine });
+            Model { machine, ..model }
+        };
+        let (polite, rude) = (model(), fair(model()));
+        // 16 threads beside the trainer's 4: half a core each, so 8 cores, and a step twice as long.
+        assert!(close(rude.capacity(at(0, 16, 2)), 80.0) && close(rude.step(at(0, 16, 2)), 0.02));
+        assert!(close(polite.capacity(at(0, 16, 2)), 60.0) && close(polite.step(at(0, 16, 2)), 0.01));
+        let machine = polite.machine.map(|machine| Machine { interference: 0.1, ..machine });
+        assert!(close(Model { machine, ..polite }.step(at(0, 5, 2)), 0.01 * 1.05), "5 of 10 cores");
+    }
+}

@@ -1,0 +1,147 @@
+//! The windows that are remembered, and what they say together: medians, so that one odd window says nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::placement::{Cut, Model, Objective, Placement, Wire};
+use crate::scaling::{Figures, Host, Observation};
+
+/// One window.
+#[derive(Debug, Clone, PartialEq)]
+struct Window {
+    figures: Figures,
+    steady: bool,
+    host: Option<Host>,
+}
+
+/// The newest windows with one placement, no more than a given number; the newest last.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Memory {
+    windows: VecDeque<Window>,
+}
+
+impl Memory {
+    pub(super) fn len(&self) -> usize {
+        self.windows.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.windows.clear();
+    }
+
+    /// Adds a window; the oldest beyond `most` is forgotten.
+    pub(super) fn push(&mut self, seen: &Observation, figures: Figures, most: usize) {
+        if self.windows.len() == most {
+            self.windows.pop_front();
+        }
+        self.windows.push_back(Window { figures, steady: seen.steady, host: seen.host.clone() });
+    }
+
+    /// Returns where the newest window's batches were computed.
+    pub(super) fn placement(&self) -> Placement {
+        self.windows.back().map_or(Placement { workers: 0, local: 0, cut: 1 }, Window::placement)
+    }
+
+    /// Whether the newest windows were all with a placement.
+    pub(super) fn are_with(&self, at: Placement, count: usize) -> bool {
+        let newest = || self.windows.iter().rev().take(count);
+        newest().count() == count && newest().all(|w| w.steady && w.placement() == at)
+    }
+
+    /// Returns the reader's machine in the newest window.
+    pub(super) fn host(&self) -> Option<&Host> {
+        self.windows.back()?.host.as_ref()
+    }
+
+    /// Returns what is to be made small.
+    pub(super) fn objective(&self) -> Objective {
+        self.host().map(|host| host.objective).unwrap_or_default()
+    }
+
+    /// Returns the medians of the newest windows.
+    pub(super) fn medians(&self, count: usize) -> Figures {
+        let of = |figure: fn(&Figures) -> f64| self.median(count, |w| figure(&w.figures));
+        Figures {
+            workers: self.windows.back().map_or(0, |w| w.figures.workers),
+            demand: of(|f| f.demand),
+            supply: of(|f| f.supply),
+            compute: of(|f| f.compute),
+            waited: of(|f| f.waited),
+            delivered: of(|f| f.delivered),
+            local: self.windows.back().map_or(0, |w| w.figures.local),
+            spare: of(|f| f.spare),
+            pressure: of(|f| f.pressure),
+        }
+    }
+
+    /// Returns the batches a second that came from workers.
+    pub(super) fn remote(&self, count: usize) -> f64 {
+        self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
+    }
+
+    /// Returns how many workers would compute all the time, were nothing computed elsewhere: by the medians.
+    pub(super) fn load(&self, count: usize) -> f64 {
+        let figures = self.medians(count);
+        match self.host() {
+            None => figures.load(),
+            Some(_) => figures.demand * self.median(count, Window::whole) / (figures.supply * figures.compute),
+        }
+    }
+
+    /// The same, of the newest window.
+    pub(super) fn newest_load(&self) -> f64 {
+        self.windows.back().map_or(0.0, Window::load)
+    }
+
+    /// The same, on average over all windows.
+    pub(super) fn mean_load(&self) -> f64 {
+        self.windows.iter().map(Window::load).sum::<f64>() / self.windows.len().max(1) as f64
+    }
+
+    /// Returns what the newest windows say of the job. Without a machine of the reader's, it has one op, and workers alone.
+    pub(super) fn model(&self, count: usize, efficiency: f64) -> Model {
+        let figures = self.medians(count);
+        let (step, threads) = (1.0 / figures.demand, figures.supply * figures.compute);
+        let plain =
+            |cuts| Model { step, cuts, wire: Wire::default(), threads, efficiency, shared_limit: None, machine: None };
+        let Some(host) = self.host() else {
+            return plain(Arc::from([Cut { before: figures.compute, after: 0.0, bytes: 0.0 }]));
+        };
+        let of = |place: usize, figure: fn(&Cut) -> f64| {
+            let cut = |w: &Window| w.host.as_ref().and_then(|host| host.cuts.get(place)).map_or(0.0, figure);
+            self.median(count, cut)
+        };
+        let cuts = (0..host.cuts.len()).map(|i| Cut {
+            before: of(i, |cut| cut.before),
+            after: of(i, |cut| cut.after),
+            bytes: of(i, |cut| cut.bytes),
+        });
+        let machine = Host { spare: figures.spare, ..host.clone() }.machine();
+        Model { wire: host.wire, machine: Some(machine), ..plain(cuts.collect()) }
+    }
+
+    fn median(&self, count: usize, of: impl Fn(&Window) -> f64) -> f64 {
+        let mut figures: Vec<_> = self.windows.iter().rev().take(count).map(of).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied().unwrap_or_default()
+    }
+}
+
+impl Window {
+    fn placement(&self) -> Placement {
+        let cut = self.host.as_ref().map_or(1, |host| host.cut);
+        Placement { workers: self.figures.workers, local: self.figures.local, cut }
+    }
+
+    /// Seconds of one thread for all ops of a batch.
+    fn whole(&self) -> f64 {
+        self.host.as_ref().and_then(|host| host.cuts.last()).map_or(self.figures.compute, |cut| cut.before + cut.after)
+    }
+
+    fn load(&self) -> f64 {
+        match self.host {
+            None => self.figures.load(),
+            Some(_) => self.figures.demand * self.whole() / (self.figures.supply * self.figures.compute),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
+
+use super::{EFFICIENCY, FEW, FULL, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
+use crate::placement::{Bounds, Model, Objective, Placement, solve};
+use crate::scaling::{Figures, Limits};
+
+impl Previous {
+    /// While the workers cannot keep up, what they deliver says what of their time reaches the trainer.
+    pub(super) fn learn_efficiency(&mut self, figures: &Figures) {
+        let at = self.windows.placement();
+        let most = self.windows.model(FEW, self.efficiency).remote_bound(at);
+        let remote = self.windows.remote(FEW);
+        let is_by_workers = at.workers > 0 && remote < FULL * most;
+        if figures.waited > SATURATED && is_by_workers && self.windows.are_with(at, FEW) {
+            let made = remote / (f64::from(at.workers) * figures.supply);
+            self.efficiency = made.clamp(EFFICIENCY.0, EFFICIENCY.1);
+        }
+    }
+
+    /// Returns the best placement.
+    pub(super) fn target(&self, limits: Limits, model: &Model) -> Target {
+        let (objective, local) = (self.windows.objective(), self.local_bound());
+        let within = |workers| solve(model, &objective, Bounds { workers, local }, margin(&objective));
+        let least = limits.min.min(limits.max);
+        let free = within((least, u32::MAX));
+        let at = if free.workers > limits.max { within((least, limits.max)) } else { free };
+        Target { at, needed: free.workers }
+    }
+
+    /// Returns the best placement with so many workers.
+    pub(super) fn with_workers(&self, model: &Model, workers: u32) -> Placement {
+        let bounds = Bounds { workers: (workers, workers), local: self.local_bound() };
+        let objective = self.windows.objective();
+        solve(model, &objective, bounds, margin(&objective))
+    }
+
+    /// Returns the threads that may compute on the reader's machine.
+    fn local_bound(&self) -> u32 {
+        let most = self.windows.host().map_or(0, |host| host.local_max);
+        self.local_max.map_or(most, |given_back| given_back.min(most))
+    }
+
+    pub(super) fn mark(&self, at: Placement) -> Mark {
+        let demand = self.windows.medians(FEW).demand;
+        Mark { at, load: self.windows.load(FEW), demand, remote: self.windows.remote(FEW) }
+    }
+
+    /// Returns how many workers bring what all do, where the last change brought far less than it should have.
+    pub(super) fn useful(&self, now: &Figures) -> Option<u32> {
+        let is_like = |then: &Mark| then.at.cut == self.windows.placement().cut && then.remote > 0.0;
+        let then = self.tried.filter(|then| is_like(then) && (1..now.workers).contains(&then.at.workers))?;
+        let remote = self.windows.remote(FEW);
+        let of_one = then.remote / f64::from(then.at.workers);
+        let wanted = now.demand - (now.delivered - remote);
+        let expected = wanted.min(of_one * f64::from(now.workers)) - then.remote;
+        let gained = remote - then.remote;
+        let workers = (remote / of_one - 1e-6).ceil().max(1.0) as u32;
+        (gained < USEFUL * expected).then_some(workers.max(then.at.workers))
+    }
+
+    /// Returns the least that should bring more than a placement does.
+    pub(super) fn a_little_more(&self, model: &Model, wanted: Placement, figures: &Figures) -> Option<Placement> {
+        let local = wanted.local + ((f64::from(wanted.local) * figures.waited).ceil() as u32).max(1);
+        let bound = self.local_bound().min(figures.spare.ceil() as u32);
+        let more = [Placement { local, ..wanted }, Placement { workers: wanted.workers + 1, ..wanted }];
+        more.into_iter().find(|at| at.local <= bound.max(wanted.local) && model.capacity(*at) > model.capacity(wanted))
+    }
+}
+
+/// What is added to the demand: where a little waiting may be cheaper, nothing.
+fn margin(objective: &Objective) -> f64 {
+    if *objective == Objective::Time { MARGIN } else { 0.0 }
+}
+
+/// Says whether a placement is worth being tried because it is less: fewer workers, or noticeably fewer threads.
+pub(super) fn is_less(at: Placement, than: Placement) -> bool {
+    at.workers < than.workers || (at.workers == than.workers && f64::from(at.local) * 1.1 + 1.0 < f64::from(than.local))
+}

@@ -1,0 +1,150 @@
+//! The policy window by window: what it asks for, says, and does not do.
+
+use forebay_core::Ticks;
+
+use super::*;
+use crate::placement::{Cut, Wire};
+use crate::scaling::{Gap, Host};
+
+fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
+    let made = f64::from(workers) / compute;
+    let delivered = demand.min(made);
+    Observation {
+        at: Ticks(0),
+        workers,
+        local: 0,
+        steady: true,
+        limits: Limits { min: 1, max: 64 },
+        threads: 1.0,
+        batches: 10,
+        delivered,
+        demand: Some(demand),
+        waited: 1.0 - delivered / demand,
+        compute: Some(compute),
+        busy: None,
+        ahead: None,
+        host: None,
+    }
+}
+
+/// Runs windows with as many workers as were asked for the last time; returns what was decided.
+fn run(previous: &mut Previous, windows: usize, workers: &mut u32, of: impl Fn(u32) -> Observation) -> Vec<Decision> {
+    let step = |_| {
+        let (decision, next) = decide(&of(*workers), previous);
+        (*previous, *workers) = (next, decision.workers);
+        decision
+    };
+    (0..windows).map(step).collect()
+}
+
+#[test]
+fn a_number_is_found_confirmed_and_told_in_words() {
+    let (mut previous, mut workers) = (Previous::default(), 1);
+    let decisions = run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
+    let wanted: Vec<_> = decisions.iter().map(|d| d.workers).collect();
+    assert_eq!(wanted, [1, 1, 3, 3, 3, 3, 3, 3]);
+    assert_eq!(
+        decisions[2].to_string(),
+        "3 workers: the trainer takes 10.00 batches/s when it never waits, one worker makes 4.00; 1.0 % are added"
+    );
+    assert_eq!(decisions[7].reason, Reason::Enough { at_most: WAIT_AGAIN });
+    let json = serde_json::to_value(decisions[2]).expect("serialises");
+    assert_eq!((&json["rule"], &json["figures"]["demand"]), (&"demand".into(), &10.0.into()));
+}
+
+#[test]
+fn without_figures_or_with_wrong_ones_nothing_changes() {
+    let (mut previous, mut workers) = (Previous::default(), 1);
+    run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
+    let good = observation(3, 10.0, 0.25);
+    let wrong = [
+        (Observation { demand: None, ..good.clone() }, Gap::Idle),
+        (Observation { demand: None, waited: 1.0, ..good.clone() }, Gap::NothingYet),
+        (Observation { compute: None, ..good.clone() }, Gap::NotComputed),
+        (Observation { workers: 0, ..good.clone() }, Gap::NoWorkers),
+        (Observation { demand: Some(f64::NAN), ..good.clone() }, Gap::Contradiction),
+        (Observation { compute: Some(-1.0), ..good.clone() }, Gap::Contradiction),
+        (Observation { waited: 1.5, ..good.clone() }, Gap::Contradiction),
+        (Observation { delivered: 50.0, ..good.clone() }, Gap::Contradiction),
+        (Observation { threads: 0.0, ..good.clone() }, Gap::Contradiction),
+    ];
+    for (seen, gap) in wrong {
+        for _ in 0..20 {
+            let (decision, next) = decide(&seen, &previous);
+            assert_eq!((decision.workers, decision.reason), (3, Reason::NoFigures { gap }));
+            previous = next;
+        }
+    }
+}
+
+#[test]
+fn workers_that_do_not_help_are_given_back() {
+    // Storage gives 12 batches a second, however many ask it: what three workers make.
+    let held_up = |n: u32| {
+        let delivered = 12.0f64.min(f64::from(n) * 4.0);
+        Observation { delivered, waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }
+    };
+    let (mut previous, mut workers) = (Previous::default(), 1);
+    let decisions = run(&mut previous, 60, &mut workers, held_up);
+    assert_eq!(workers, 3);
+    assert_eq!(decisions.windows(2).filter(|w| w[0].workers != w[1].workers).count(), 2);
+    assert!(decisions.iter().any(|d| d.reason == Reason::Shared { useful: 3 }), "{decisions:?}");
+}
+
+/// 10 batches/s of 0.8 s are wanted; the trainer's machine has 16 cores.
+fn at_home(seen: Placement, spare: f64, pressure: f64) -> Observation {
+    let here = f64::from(seen.local).min(spare) / 0.8;
+    let delivered = (here + f64::from(seen.workers) / 0.8).min(10.0);
+    let host = Host {
+        cores: 16.0,
+        spare,
+        pressure,
+        local_max: 16,
+        here: here.min(delivered),
+        cuts: Cut::of_ops(&[(0.8, 1e6)]),
+        cut: 1,
+        wire: Wire::default(),
+        objective: Objective::Time,
+    };
+    let limits = Limits { min: 0, max: 64 };
+    let (local, waited) = (seen.local, 1.0 - delivered / 10.0);
+    Observation { local, limits, delivered, waited, host: Some(host), ..observation(seen.workers, 10.0, 0.8) }
+}
+
+#[test]
+fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
+    let mut previous = Previous::default();
+    let mut at = Placement { workers: 1, local: 0, cut: 1 };
+    let mut step = |spare: f64, pressure: f64| {
+        let (decision, next) = decide(&at_home(at, spare, pressure), &previous);
+        (previous, at) = (next, Placement { workers: decision.workers, local: decision.local, cut: 1 });
+        decision
+    };
+    let placed = |decision: &Decision| (decision.workers, decision.local);
+    let found = (0..8).map(|_| step(12.0, 0.0)).last().expect("one");
+    assert_eq!(placed(&found), (0, 9), "{found}");
+    let pressed = step(12.0, 0.3);
+    assert_eq!(placed(&pressed), (5, 4), "{pressed}");
+    assert_eq!(pressed.reason, Reason::Yields { spare: 12.0, pressure: 0.3 });
+    assert!(pressed.to_string().contains("4 threads at the trainer"), "{pressed}");
+    assert!((0..40).all(|_| step(12.0, 0.0).local == 4), "no more cores than when it lacked them");
+    let short = step(0.05, 0.0);
+    assert_eq!(placed(&short), (9, 0), "{short}");
+    // With as many as at first again, they are taken again.
+    let again = (0..40).map(|_| step(12.0, 0.0)).last().expect("one");
+    assert_eq!(placed(&again), (0, 9), "{again}");
+}
+
+#[test]
+fn what_may_not_be_had_is_said_and_what_does_not_come_is_waited_for() {
+    let limited = |n| Observation { limits: Limits { min: 1, max: 2 }, ..observation(n, 10.0, 0.5) };
+    let (mut previous, mut workers) = (Previous::default(), 1);
+    let decisions = run(&mut previous, 30, &mut workers, limited);
+    assert_eq!(workers, 2);
+    assert!(matches!(decisions[29].reason, Reason::AtMost { needed: 6.., limit: 2 }), "{}", decisions[29]);
+    // Five are needed, and never more than one comes.
+    let mut previous = Previous::default();
+    let decisions = run(&mut previous, 30, &mut 1, |_| observation(1, 10.0, 0.5));
+    assert!(decisions[5..].iter().all(|d| d.workers == 6), "{decisions:?}");
+    assert_eq!(decisions[29].reason, Reason::Settling { wanted: 6 });
+}
