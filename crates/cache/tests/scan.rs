@@ -54,7 +54,7 @@ proptest! {
     /// Less a morsel for what is cut off, and less what finds rows.
     #[test]
     fn every_scan_hits_what_fits(rows in 200..1200u64, share in 5..100u64, morsel in 1..64usize, disk: bool) {
-        let per_row = 800 + 80 + if disk { 40 } else { 1024 / morsel as u64 + 1 };
+        let per_row = 800 + 96 + if disk { 40 } else { 1024 / morsel as u64 + 1 };
         let bytes = rows * per_row * share / 100;
         let folder = folder();
         let cache = if disk { open(0, Some((folder.path(), bytes))) } else { open(bytes, None) };
@@ -75,7 +75,8 @@ proptest! {
 #[test]
 fn another_pipeline_takes_the_room_when_it_is_worth_more_and_not_before() {
     let rows = 400;
-    let cache = open(rows / 2 * 900, None);
+    // With room for what finds the files of both.
+    let cache = open(rows / 2 * 900 + 256, None);
     let (old, new) = (prefix(&cache, 1, rows), prefix(&cache, 2, rows));
     (0..4).for_each(|n| _ = epoch(&old, rows, 16, n, 1000));
     let kept = |n: usize| cache.stats().prefixes[n].memory_rows;
