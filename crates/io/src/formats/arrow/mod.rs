@@ -216,14 +216,15 @@ fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
         let body = bytes.get(block.metaDataLength() as usize..).unwrap_or_default();
         let Some(compression) = batch.compression() else { return Ok(0) };
         let ratio = if compression.codec() == CompressionType::ZSTD { ZSTD_RATIO_MAX } else { LZ4_RATIO_MAX };
-        let size = |start: i64| {
-            let at = usize::try_from(start).ok()?;
+        let size = |buffer: &arrow_ipc::Buffer| {
+            // One of no bytes has no length before it either: what is there is the next one's.
+            let at = usize::try_from(buffer.offset()).ok().filter(|_| buffer.length() > 0)?;
             let prefix = body.get(at..at.checked_add(LENGTH_BYTES)?)?;
             // Without compression it is -1.
             u64::try_from(i64::from_le_bytes(prefix.try_into().ok()?)).ok()
         };
         batch.buffers().into_iter().flatten().try_fold(0u64, |total, buffer| {
-            let (size, stored) = (size(buffer.offset()).unwrap_or(0), u64::try_from(buffer.length()).unwrap_or(0));
+            let (size, stored) = (size(buffer).unwrap_or(0), u64::try_from(buffer.length()).unwrap_or(0));
             if size > stored.saturating_mul(ratio) {
                 let error = format!("{stored} compressed bytes that say they are {size}");
                 return Err(ArrowError::ParseError(error));
