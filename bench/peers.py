@@ -1,10 +1,11 @@
-"""What workers with disks of their own find at each other: rows that are computed, and images/s, epoch by epoch.
+"""What workers find at each other, on disks or in memory: rows that are computed, and images/s, epoch by epoch.
 
-    python bench/peers.py [--images 2000] [--workers 4] [--epochs 3] [--memory 0]
+    python bench/peers.py [--images 2000] [--workers 4] [--epochs 3] [--memory 1GiB]
 
-Each worker is a process with a thread and a folder of its own, as if on a machine of its own; JPEGs of 500 by 375
-pixels, decoded and resized to 256 on the shorter side, kept, and cropped anew. `alone` is what the workers would
-compute if none knew of the others: of the rows that an epoch gives a worker, those that it had in no epoch before.
+Each worker is a process with a thread and a folder of its own, as if on a machine of its own, or with so much memory
+and no folder; JPEGs of 500 by 375 pixels, decoded and resized to 256 on the shorter side, kept, and cropped anew.
+`alone` is what the workers would compute if none knew of the others: of the rows that an epoch gives a worker, those
+that it had in no epoch before.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--memory", default="0", help="of each worker, for what is kept")
+    parser.add_argument("--memory", help="of each worker, for what is kept, which has no folder then")
     arguments = parser.parse_args()
     from forebay._src.bench.data import photos  # type: ignore[import-not-found]
 
@@ -69,7 +70,8 @@ def main() -> None:
         processes = [start("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", folder / "state")]
         address = processes[0][1]
         for n in range(arguments.workers):
-            kept = ["--cache", folder / f"kept-{n}", "--cache-memory", arguments.memory]
+            on_disk = ["--cache", folder / f"kept-{n}", "--cache-memory", "0"]
+            kept = ["--cache-memory", arguments.memory] if arguments.memory else on_disk
             processes.append(start("worker", "--dispatcher", address, "--threads", 1, *kept))
         service = fb.connect(address)
         it = dataset(folder / "photos").distribute(service, job="peers", seed=1, epochs=None).iter()

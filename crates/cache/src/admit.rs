@@ -55,7 +55,8 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
     (!kept.is_empty()).then(|| Kept { segment: segment(shared, cell, table, kept, memory), bytes, to_disk, to_store })
 }
 
-/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from elsewhere, also where they are worth more than what has it.
+/// Keeps rows that were read from below in memory: those from disk if nobody has to make room, those from the store also where they are
+/// worth more than what has it, and those of peers as copies (see [`crate::space`]).
 pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)], level: Level) {
     let rows: Vec<(Number, u32)> = {
         let index = read(&cell.index);
@@ -69,30 +70,40 @@ pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[
     }
     let reserved = match level {
         Level::Disk => shared.reserve_free(bytes),
-        Level::Peers | Level::Store => {
-            let granted = shared.reserve(cell, bytes);
-            if granted < bytes {
-                shared.give_back(granted);
-            }
-            granted == bytes
-        }
+        Level::Peers => whole(shared, shared.reserve_copy(cell, bytes), bytes),
+        Level::Store => whole(shared, shared.reserve(cell, bytes), bytes),
     };
     if reserved {
         let segment = segment(shared, cell, table, &rows, &Memory::default());
         let id = write(&cell.index).add_segment(segment.clone());
-        shared.hold(cell, id, bytes, segment.last_hit.clone());
+        shared.hold(cell, id, bytes, segment.last_hit.clone(), level == Level::Peers);
+        // What is on a disk is shown from there.
+        if level == Level::Store {
+            write(&cell.index).show_segments([id]);
+        }
     }
 }
 
-/// Sends rows that a filter removed to the disk and to the store.
+/// Says whether all was granted; gives it back if not.
+fn whole(shared: &Shared, granted: u64, wanted: u64) -> bool {
+    if granted < wanted {
+        shared.give_back(granted);
+    }
+    granted == wanted
+}
+
+/// Sends rows that a filter removed to the disk and to the store, or shows them to peers.
 pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: &[Number]) {
     let bytes = numbers.len() as u64 * ROW_BYTES;
     // What is not written is found out again after a restart.
     let push = |queue: &Queue<Message>| {
         let _ = queue.push(Message { cell: cell.clone(), rows: Rows::Without(numbers.to_vec()), bytes }, bytes);
     };
-    let disk = shared.disk().filter(|tier| tier.wants_rows(cell.key, bytes, shared.uses()));
-    disk.into_iter().for_each(|tier| push(&tier.queue));
+    match shared.disk() {
+        Some(tier) if tier.wants_rows(cell.key, bytes, shared.uses()) => push(&tier.queue),
+        None if shared.has_memory() && shared.peers().get().is_some() => write(&cell.index).shown.add_without(numbers),
+        _ => {}
+    }
     shared.store().filter(|store| store.wants(bytes, None)).into_iter().for_each(|store| push(&store.queue));
 }
 
@@ -101,7 +112,7 @@ impl Kept {
     pub(crate) fn settle(self, shared: &Shared, cell: &Arc<Cell>, id: u32) {
         let kept = self.bytes > 0;
         if kept {
-            shared.hold(cell, id, self.bytes, self.segment.last_hit.clone());
+            shared.hold(cell, id, self.bytes, self.segment.last_hit.clone(), false);
         }
         let (rows, bytes) = (self.segment.table.rows(), self.segment.table.bytes() as u64);
         let push = |queue: &Queue<Message>, passing: bool| {
@@ -115,6 +126,9 @@ impl Kept {
         let in_store = store.is_some_and(|store| push(&store.queue, !kept && !on_disk));
         add(&cell.counters.disk_refused, if disk.is_some() && !on_disk { rows } else { 0 });
         add(&cell.counters.store_refused, if store.is_some() && !in_store { rows } else { 0 });
+        if kept && !on_disk {
+            write(&cell.index).show_segments([id]);
+        }
         if !kept && !on_disk && !in_store {
             write(&cell.index).drop_segment(id);
         }

@@ -87,10 +87,10 @@ impl Cache {
         })
     }
 
-    /// Returns what a peer is given: see [`Lent`]. Nothing without a folder.
+    /// Returns what a peer is given: see [`Lent`]. Nothing where neither memory nor a folder is used.
     pub fn lent(&self) -> Option<Lent> {
-        self.shared.disk()?;
-        Some(Lent::new(self.shared.clone()))
+        let keeps = self.shared.disk().is_some() || self.shared.has_memory();
+        keeps.then(|| Lent::new(self.shared.clone()))
     }
 
     /// Returns remote files that are read through the folder; nothing where there is none, or it keeps no bytes of remote

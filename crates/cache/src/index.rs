@@ -1,4 +1,4 @@
-//! Where the rows of one prefix are: in memory, on disk, on the disks of peers, in the store, with somebody who computes them now,
+//! Where the rows of one prefix are: in memory, on disk, at peers, in the store, with somebody who computes them now,
 //! or filtered out.
 //!
 //! Rows are looked up by number: that of their file, which is given when the file is first seen, and the row in it.
@@ -13,6 +13,7 @@ use forebay_core::rng::mix64;
 
 use crate::disk::Block;
 use crate::flight::Flight;
+use crate::shown::Shown;
 use crate::space::LastHit;
 use crate::table::Table;
 use crate::{FileKey, RowKey};
@@ -51,7 +52,7 @@ impl Spot {
 pub(crate) enum Level {
     /// The local disk.
     Disk,
-    /// The disks of other workers.
+    /// Other workers: their disks and memories.
     Peers,
     /// The store that machines share.
     Store,
@@ -105,6 +106,8 @@ pub(crate) struct Index {
     segments: HashMap<u32, Arc<Segment>, BuildHasherDefault<Mixed>>,
     /// By level.
     blocks: [HashMap<u32, Arc<Block>, BuildHasherDefault<Mixed>>; Level::ALL.len()],
+    /// What peers are shown of what is in memory.
+    pub(crate) shown: Shown,
     next: u32,
     without: u64,
 }
@@ -231,6 +234,7 @@ impl Index {
     /// Forgets a segment; says whether it was there.
     pub(crate) fn drop_segment(&mut self, id: u32) -> bool {
         let Some(segment) = self.segments.remove(&id) else { return false };
+        self.shown.forget(id);
         for number in &segment.numbers {
             let Some(entry) = self.rows.get_mut(number).filter(|e| e.memory.block == id) else { continue };
             entry.memory = Spot::NOWHERE;

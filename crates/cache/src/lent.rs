@@ -1,6 +1,7 @@
-//! What a process shows its peers: the blocks of rows on its disk, by range, under the names that a store's objects have.
+//! What a process shows its peers: the blocks of rows on its disk, and snapshots of those in its memory, by range, under the names that
+//! a store's objects have.
 //!
-//! Invariants: nothing but blocks of the folder is read, whatever a peer asks for; an answer has a bound. What a peer does with it
+//! Invariants: nothing but blocks of the folder and snapshots is read, whatever a peer asks for; an answer has a bound. What a peer does with it
 //! is its own affair: it checks every row's sum.
 
 use std::fs::File;
@@ -12,7 +13,10 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::PrefixKey;
-use crate::shared::Shared;
+use crate::disk::Name;
+use crate::lock::read;
+use crate::shared::{Cell, Shared};
+use crate::shown::snapshots;
 use crate::store::{Object, Part, object_of, parse_name};
 
 /// The most bytes of a block that are read at once.
@@ -27,39 +31,52 @@ impl Lent {
         Self(shared)
     }
 
-    /// Says which folder it is: processes with one folder say the same, others do not. Empty where that cannot be known.
+    /// Says which folder it is: processes with one folder say the same, others do not; memory is a place of its own. Empty where that
+    /// cannot be known.
     pub fn place(&self) -> String {
+        if self.0.disk().is_none() {
+            return uuid::Uuid::new_v4().to_string();
+        }
         // Devices and inodes are numbers of one system, and of the time since it was started.
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let folder = self.0.disk().and_then(|disk| std::fs::metadata(disk.folder().root()).ok());
         folder.map_or_else(String::new, |folder| format!("{}:{}:{}", boot.trim(), folder.dev(), folder.ino()))
     }
 
-    /// Returns the blocks of a prefix, as [`Store::list`](crate::Store::list) does.
+    /// Returns the blocks of a prefix, as [`Store::list`](crate::Store::list) does. Makes snapshots, which takes some tenths of a second
+    /// at most on an idle processor.
     pub fn blocks(&self, prefix: PrefixKey) -> Vec<Object> {
-        let blocks = self.0.disk().map(|disk| disk.blocks(prefix)).unwrap_or_default().into_iter();
-        let modified = SystemTime::UNIX_EPOCH;
-        blocks.map(|block| Object { name: object_of(&block.name), bytes: block.len, modified }).collect()
+        let on_disk = self.0.disk().map(|disk| disk.blocks(prefix)).unwrap_or_default();
+        let in_memory = self.0.known_cell(prefix).map(|cell| snapshots(&self.0, &cell)).unwrap_or_default();
+        let object =
+            |name: &Name, bytes: u64| Object { name: object_of(name), bytes, modified: SystemTime::UNIX_EPOCH };
+        let on_disk = on_disk.iter().map(|block| object(&block.name, block.len));
+        on_disk.chain(in_memory.iter().map(|snapshot| object(&snapshot.name, snapshot.len))).collect()
     }
 
     /// Reads a part of a block. Waits for the disk.
     ///
     /// # Errors
-    /// NotFound where there is no such block (any more); Data where it ends before the part; Invalid where the part is too long; or what the
+    /// NotFound where there is no such block, or rows of the part are in memory no more; Data where it ends before the part; Invalid where the part is too long; or what the
     /// system says.
     pub fn read(&self, part: &Part) -> Result<Bytes> {
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no block {}", part.name));
-        let (disk, name) = self.0.disk().zip(parse_name(&part.name)).ok_or_else(missing)?;
+        let name = parse_name(&part.name).ok_or_else(missing)?;
         let len = part.range.end.saturating_sub(part.range.start);
         if len > PART_BYTES_MAX {
             return Err(Error::invalid(format!("{len} bytes of a block; at most {PART_BYTES_MAX} are read at once")));
         }
-        let read = || {
+        let find = |cell: Arc<Cell>| read(&cell.index).shown.find(&name.name).cloned();
+        if let Some(snapshot) = self.0.known_cell(name.prefix).and_then(find) {
+            return snapshot.read(&part.range, self.0.passes(name.prefix));
+        }
+        let disk = self.0.disk().ok_or_else(missing)?;
+        let from_disk = || {
             let mut bytes = vec![0; len as usize];
             File::open(disk.folder().path(&name))?.read_exact_at(&mut bytes, part.range.start)?;
             Ok(bytes.into())
         };
-        read().map_err(|e: std::io::Error| match e.kind() {
+        from_disk().map_err(|e: std::io::Error| match e.kind() {
             std::io::ErrorKind::NotFound => missing(),
             std::io::ErrorKind::UnexpectedEof => {
                 Error::data(format!("the block {} ends before {:?}", part.name, part.range))

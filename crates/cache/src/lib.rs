@@ -24,8 +24,8 @@
 //!
 //! Whether and when a row is found changes only when it comes, never what it is.
 //!
-//! Processes on other machines that keep rows on a disk, too, are peers: each reads the others' blocks as it would a store's
-//! ([`Cache::meet`]), and shows its own ([`Lent`]).
+//! Processes that keep rows elsewhere, in memory or on another disk, are peers: each reads the others' blocks as it would a store's
+//! ([`Cache::meet`]), and shows its own ([`Lent`]): those on its disk, and snapshots of what is in its memory alone.
 //!
 //! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
 
@@ -42,6 +42,8 @@ mod lent;
 mod lock;
 mod prefix;
 mod shared;
+mod shown;
+mod snapshot;
 mod source;
 mod space;
 mod stats;

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     memory_quota: u64,
     /// Where rows are copied to that only wait to be written.
     passing: Memory,
-    index_bytes: AtomicU64,
+    index_bytes: Arc<AtomicU64>,
     uses: Mutex<Uses>,
     cells: Mutex<HashMap<PrefixKey, Arc<Cell>>>,
     /// Held while somebody begins to use a prefix: its blocks are looked at once.
@@ -66,6 +66,21 @@ pub(crate) struct Shared {
     sources: Sources,
     store: Option<StoreTier>,
     peers: OnceLock<StoreTier>,
+    /// Held by whoever makes snapshots.
+    showing: Mutex<()>,
+}
+
+/// Memory that finds rows, counted as such as long as this lives.
+#[derive(Debug)]
+pub(crate) struct IndexRoom {
+    taken: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for IndexRoom {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A block whose head was read.
@@ -87,7 +102,7 @@ impl Shared {
                 (None, None) => Memory::default(),
                 _ => Memory::reused(),
             },
-            index_bytes: AtomicU64::new(0),
+            index_bytes: Arc::default(),
             uses: Mutex::default(),
             cells: Mutex::default(),
             beginning: Mutex::default(),
@@ -95,6 +110,7 @@ impl Shared {
             sources: Sources::default(),
             store: options.store.as_ref().map(StoreTier::new),
             peers: OnceLock::new(),
+            showing: Mutex::default(),
         })
     }
 
@@ -112,6 +128,28 @@ impl Shared {
 
     pub(crate) fn peers(&self) -> &OnceLock<StoreTier> {
         &self.peers
+    }
+
+    pub(crate) fn showing(&self) -> &Mutex<()> {
+        &self.showing
+    }
+
+    /// Says whether any rows are kept in memory.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memory_quota > 0
+    }
+
+    /// Returns the rows of a prefix that is known here.
+    pub(crate) fn known_cell(&self, key: PrefixKey) -> Option<Arc<Cell>> {
+        lock(&self.cells).get(&key).cloned()
+    }
+
+    /// Returns what a block of a prefix says of itself.
+    pub(crate) fn head(&self, cell: &Cell, without: bool) -> Head {
+        // Whole picoseconds: a head is compared.
+        let picos_per_byte = self.cost(cell).map(|nanos| (nanos * 1000.0) as u64);
+        let schema = (*cell.schema).clone();
+        Head { prefix: cell.key, what: cell.what.clone(), schema, without, picos_per_byte }
     }
 
     /// Returns what is asked for the blocks of a level; nobody is for those on the local disk.
@@ -359,6 +397,16 @@ impl Shared {
         granted
     }
 
+    /// Takes memory for copies of what peers have, up to `bytes`; as [`Shared::reserve`].
+    pub(crate) fn reserve_copy(&self, cell: &Cell, bytes: u64) -> u64 {
+        let (granted, victims) = {
+            let mut memory = lock(&self.memory);
+            memory.reserve_copy(cell.key, bytes, &lock(&self.uses))
+        };
+        self.evict(&victims);
+        granted
+    }
+
     /// Takes memory if nobody has to make room; says whether it did.
     pub(crate) fn reserve_free(&self, bytes: u64) -> bool {
         lock(&self.memory).reserve_free(bytes)
@@ -368,9 +416,15 @@ impl Shared {
         lock(&self.memory).give_back(bytes);
     }
 
-    /// Says whose the reserved memory is.
-    pub(crate) fn hold(&self, cell: &Cell, segment: u32, bytes: u64, last_hit: Arc<LastHit>) {
-        lock(&self.memory).hold(Victim { prefix: cell.key, block: segment }, bytes, last_hit);
+    /// Says whose the reserved memory is, and whether the rows are copies of what peers have.
+    pub(crate) fn hold(&self, cell: &Cell, segment: u32, bytes: u64, last_hit: Arc<LastHit>, is_copy: bool) {
+        let block = Victim { prefix: cell.key, block: segment };
+        let mut memory = lock(&self.memory);
+        if is_copy {
+            memory.hold_copy(block, bytes, last_hit);
+        } else {
+            memory.hold(block, bytes, last_hit);
+        }
     }
 
     /// Counts memory that finds rows; says whether there is any left for it. Call [`Shared::shrink`] when no index is locked.
@@ -378,6 +432,11 @@ impl Shared {
         let max = INDEX_BYTES_MIN.max(self.memory_quota / 2);
         let fits = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
         self.index_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Takes memory that finds rows, if there is any left for it. Call [`Shared::shrink`] as for [`Shared::count_index`].
+    pub(crate) fn index_room(&self, bytes: u64) -> Option<IndexRoom> {
+        self.count_index(bytes).then(|| IndexRoom { taken: self.index_bytes.clone(), bytes })
     }
 
     /// Says whether more can be found at all.

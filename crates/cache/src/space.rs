@@ -1,9 +1,13 @@
 //! Whose blocks fill a tier, and whose go when others need the room: accounts, which [`crate::value`] decides over.
 //!
+//! In memory there are copies of rows that peers have. All memories together are one cache, and a copy keeps a row out of it that nobody
+//! has: so copies take what is free, and the prefix's own rows take it back. From other prefixes copies take room as rows do that are worth
+//! a tenth: to read a row from a peer costs little beside computing it.
+//!
 //! Invariant: what is held and what is reserved is never more than the quota, but for what the owner of the quota takes
 //! away by [`Space::set_quota`] until it has evicted.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +16,9 @@ use crate::value::{STALE_PASSES, Uses, gives_room};
 
 /// How often a prefix's blocks are looked through for stale ones, in passes over it.
 const LOOK_THROUGH_PASSES: f64 = 0.25;
+
+/// What a copy of what peers have is worth, of what it would be if nobody else had it.
+const COPY_WORTH: f64 = 0.1;
 
 /// When a block was last asked for a row: passes over its prefix.
 #[derive(Debug, Default)]
@@ -45,6 +52,8 @@ struct Holder {
     bytes: u64,
     /// By number, so the oldest first.
     blocks: BTreeMap<u32, Held>,
+    /// Those that hold copies of what peers have.
+    copies: BTreeSet<u32>,
     /// The passes over the prefix when its blocks were last looked through.
     looked_through: f64,
 }
@@ -80,9 +89,18 @@ impl Space {
     /// Takes up to `bytes` for a prefix, from others if it is worth more. What is granted is the caller's, to be
     /// [held](Space::hold) or [given back](Space::give_back); the victims are no longer held.
     pub(crate) fn reserve(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {
+        self.reserve_from(bytes, |space| space.victim(prefix, uses))
+    }
+
+    /// As [`Space::reserve`], for copies of what peers have.
+    pub(crate) fn reserve_copy(&mut self, prefix: PrefixKey, bytes: u64, uses: &Uses) -> (u64, Vec<Victim>) {
+        self.reserve_from(bytes, |space| space.other(prefix, uses.value(prefix) * COPY_WORTH, uses))
+    }
+
+    fn reserve_from(&mut self, bytes: u64, next: impl Fn(&mut Self) -> Option<Victim>) -> (u64, Vec<Victim>) {
         let mut victims = Vec::new();
         while self.free() < bytes {
-            let Some(victim) = self.victim(prefix, uses) else { break };
+            let Some(victim) = next(self) else { break };
             self.drop_block(victim);
             victims.push(victim);
         }
@@ -134,6 +152,12 @@ impl Space {
         holder.blocks.insert(block.block, Held { bytes, last_hit });
     }
 
+    /// As [`Space::hold`], of copies of what peers have.
+    pub(crate) fn hold_copy(&mut self, block: Victim, bytes: u64, last_hit: Arc<LastHit>) {
+        self.hold(block, bytes, last_hit);
+        self.holders.entry(block.prefix).or_default().copies.insert(block.block);
+    }
+
     /// Notes that a block takes so much now.
     pub(crate) fn resize(&mut self, block: Victim, bytes: u64) {
         let Some(holder) = self.holders.get_mut(&block.prefix) else { return };
@@ -147,6 +171,7 @@ impl Space {
     pub(crate) fn drop_block(&mut self, block: Victim) -> bool {
         let Some(holder) = self.holders.get_mut(&block.prefix) else { return false };
         let Some(held) = holder.blocks.remove(&block.block) else { return false };
+        holder.copies.remove(&block.block);
         holder.bytes -= held.bytes;
         self.used = self.used.saturating_sub(held.bytes);
         if holder.blocks.is_empty() {
@@ -163,25 +188,35 @@ impl Space {
             let ours = self.holders.keys().filter(|prefix| !self.protected.contains(prefix));
             let values = ours.map(|&prefix| (prefix, uses.value(prefix)));
             let Some(prefix) = gives_room(f64::INFINITY, values) else { break };
-            let Some(victim) = self.oldest(prefix) else { break };
+            let Some(victim) = self.first_out(prefix) else { break };
             self.drop_block(victim);
             victims.push(victim);
         }
         victims
     }
 
-    fn oldest(&self, prefix: PrefixKey) -> Option<Victim> {
-        let block = *self.holders.get(&prefix)?.blocks.keys().next()?;
+    /// Returns the oldest block of copies, or the oldest of all.
+    fn first_out(&self, prefix: PrefixKey) -> Option<Victim> {
+        let oldest = || Some(*self.holders.get(&prefix)?.blocks.keys().next()?);
+        self.copy(prefix).or_else(|| Some(Victim { prefix, block: oldest()? }))
+    }
+
+    /// Returns the oldest block of copies.
+    fn copy(&self, prefix: PrefixKey) -> Option<Victim> {
+        let block = *self.holders.get(&prefix)?.copies.first()?;
         Some(Victim { prefix, block })
     }
 
     fn victim(&mut self, wanting: PrefixKey, uses: &Uses) -> Option<Victim> {
-        if let Some(stale) = self.stale(wanting, uses.passes(wanting)) {
-            return Some(stale);
-        }
+        let own = self.copy(wanting).or_else(|| self.stale(wanting, uses.passes(wanting)));
+        own.or_else(|| self.other(wanting, uses.value(wanting), uses))
+    }
+
+    /// Returns a block of another prefix, for one of such a value.
+    fn other(&self, wanting: PrefixKey, value: f64, uses: &Uses) -> Option<Victim> {
         let others = self.holders.keys().filter(|&&p| p != wanting && !self.protected.contains(&p));
-        let gives = gives_room(uses.value(wanting), others.map(|&prefix| (prefix, uses.value(prefix))))?;
-        self.oldest(gives)
+        let gives = gives_room(value, others.map(|&prefix| (prefix, uses.value(prefix))))?;
+        self.first_out(gives)
     }
 
     /// Returns a block of the prefix itself whose rows nobody asks for any more.
@@ -198,5 +233,49 @@ impl Space {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: PrefixKey = PrefixKey([1; 32]);
+    const B: PrefixKey = PrefixKey([2; 32]);
+
+    fn hold(space: &mut Space, prefix: PrefixKey, block: u32, uses: &Uses) -> Vec<u32> {
+        let (granted, victims) = space.reserve(prefix, 10, uses);
+        assert_eq!(granted, 10);
+        space.hold(Victim { prefix, block }, 10, Arc::default());
+        victims.into_iter().map(|victim| victim.block).collect()
+    }
+
+    #[test]
+    fn copies_take_what_is_free_and_own_rows_take_it_back() {
+        let (mut space, mut uses) = (Space::new(40), Uses::default());
+        uses.asked(A, 1, 1);
+        assert_eq!(hold(&mut space, A, 1, &uses), [0; 0]);
+        for block in [2, 3, 4] {
+            assert_eq!(space.reserve_copy(A, 10, &uses), (10, Vec::new()));
+            space.hold_copy(Victim { prefix: A, block }, 10, Arc::default());
+        }
+        assert_eq!(space.reserve_copy(A, 10, &uses), (0, Vec::new()), "none takes from its own prefix");
+        assert!(space.has_room(A, 10, &uses));
+        for (block, copy) in [(5, 2), (6, 3), (7, 4)] {
+            assert_eq!(hold(&mut space, A, block, &uses), [copy]);
+        }
+        assert!(!space.has_room(A, 10, &uses) && space.reserve(A, 10, &uses) == (0, Vec::new()), "all are its own");
+    }
+
+    #[test]
+    fn copies_take_from_another_prefix_only_what_is_worth_next_to_nothing() {
+        let (mut space, mut uses) = (Space::new(20), Uses::default());
+        uses.asked(A, 1, 1);
+        assert_eq!((hold(&mut space, A, 1, &uses), hold(&mut space, A, 2, &uses)), (Vec::new(), Vec::new()));
+        (0..3).for_each(|_| _ = uses.asked(B, 1, 1));
+        assert_eq!(space.reserve_copy(B, 10, &uses).0, 0, "rows of it would be kept");
+        assert!(space.has_room(B, 10, &uses));
+        (0..3).for_each(|_| _ = uses.asked(B, 1, 1));
+        assert_eq!(space.reserve_copy(B, 10, &uses), (10, vec![Victim { prefix: A, block: 1 }]));
     }
 }

@@ -78,7 +78,7 @@ pub struct PrefixStats {
     pub memory_bytes: u64,
     /// Rows on disk, as far as they were looked at.
     pub disk_rows: u64,
-    /// Rows on the disks of peers, as far as they were looked at.
+    /// Rows that peers have, as far as they were looked at.
     pub peer_rows: u64,
     /// Rows in the store, as far as they were looked at.
     pub store_rows: u64,
@@ -127,7 +127,7 @@ counters! {
     memory_hits,
     /// Rows that were found on disk.
     disk_hits,
-    /// Rows that were found on the disks of peers.
+    /// Rows that were found at peers.
     peer_hits,
     /// Rows that were found in the store.
     store_hits,

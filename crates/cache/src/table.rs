@@ -125,6 +125,11 @@ impl Table {
         self.parts.iter().map(|part| part.len_of(row)).sum()
     }
 
+    /// Returns the bytes of a part of all rows.
+    pub(crate) fn part(&self, part: usize) -> &[u8] {
+        self.parts[part].run(0..self.rows)
+    }
+
     /// Returns the bytes of all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.run(0..self.rows).len()).sum()

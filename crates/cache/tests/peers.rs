@@ -1,4 +1,5 @@
-//! Peers: what one process has on its disk, others read, before they ask a store or compute; whatever becomes of it meanwhile.
+//! Peers: what one process has on its disk or in memory, others read, before they ask a store or compute; whatever becomes of it
+//! meanwhile.
 
 mod common;
 
@@ -22,6 +23,8 @@ const LONG: Duration = Duration::from_secs(3);
 struct Others {
     lent: Mutex<Vec<Lent>>,
     is_away: AtomicBool,
+    /// Bytes of each answer are others.
+    damages: AtomicBool,
     reads: AtomicU64,
 }
 
@@ -46,7 +49,13 @@ impl Store for Others {
         self.reads.fetch_add(1, Relaxed);
         let gone = || Err(Error::new(ErrorKind::NotFound, "nobody has it"));
         let read = |part: &Part| self.are().iter().map(|lent| lent.read(part)).find(Result::is_ok).unwrap_or_else(gone);
-        parts.iter().map(read).collect()
+        let damaged = |bytes: Bytes| {
+            let mut bytes = bytes.to_vec();
+            bytes.iter_mut().step_by(50).for_each(|byte| *byte ^= 1);
+            Bytes::from(bytes)
+        };
+        let damages = self.damages.load(Relaxed);
+        parts.iter().map(|part| read(part).map(|bytes| if damages { damaged(bytes) } else { bytes })).collect()
     }
 
     fn put(&self, name: &str, _: Bytes, _: Duration) -> Result<()> {
@@ -83,6 +92,11 @@ impl Process {
     fn meets(self, other: &Self) -> Self {
         self.others.lent.lock().expect("not poisoned").extend(other.cache.lent());
         self
+    }
+
+    /// With memory alone.
+    fn in_memory(memory: u64) -> Self {
+        Self::new(memory, None, None)
     }
 
     fn prefix(&self) -> Arc<Prefix> {
@@ -197,6 +211,121 @@ fn what_a_peer_has_wrongly_is_computed_and_left_to_it() {
     let computed = ask(&second.prefix(), &all());
     assert!(!computed.is_empty(), "checked there are right bits");
     assert_eq!(blocks(folders[0].path()), before);
+}
+
+#[test]
+fn what_a_peer_has_in_memory_alone_is_not_computed_again() {
+    let first = Process::in_memory(1 << 20).filled();
+    let second = Process::in_memory(1 << 20).meets(&first);
+    let prefix = second.prefix();
+    let backwards: Vec<u64> = all().into_iter().rev().collect();
+    assert_eq!(ask(&prefix, &backwards), [0; 0]);
+    let (rows, without) = (kept().len() as u64, ROWS - kept().len() as u64);
+    let counts = second.counts();
+    assert_eq!((counts.peer_hits, counts.without_hits, counts.misses), (rows, without, 0));
+    let reads = second.others.reads.load(Relaxed);
+    assert_eq!(ask(&prefix, &all()), [0; 0]);
+    assert_eq!(second.others.reads.load(Relaxed), reads, "there is room for a copy");
+
+    let third = Process::in_memory(1 << 20).meets(&second);
+    assert_eq!(ask(&third.prefix(), &kept()), kept(), "copies are not shown: those who have the rows show them");
+}
+
+#[test]
+fn what_a_snapshot_has_is_a_block() {
+    let first = Process::in_memory(1 << 20).filled();
+    let lent = first.cache.lent().expect("memory");
+    let blocks = lent.blocks(prefix_key(1));
+    let whole = |block: &Object| lent.read(&Part { name: block.name.clone(), range: 0..block.bytes }).expect("read");
+    let rows = blocks.iter().map(|block| forebay_cache::check_block(&whole(block)).expect("a block"));
+    assert_eq!(rows.sum::<u64>(), ROWS);
+    for block in &blocks {
+        let bytes = whole(block);
+        for range in (0..block.bytes).step_by(37).map(|at| at..block.bytes.min(at + 61)) {
+            let part = Part { name: block.name.clone(), range: range.clone() };
+            assert_eq!(lent.read(&part).expect("read"), bytes[range.start as usize..range.end as usize]);
+        }
+        let read = |range| lent.read(&Part { name: block.name.clone(), range }).map_err(|e| e.kind());
+        assert_eq!(read(block.bytes - 1..block.bytes + 1), Err(ErrorKind::Data));
+        assert_eq!(read(0..PART_BYTES_MAX + 1), Err(ErrorKind::Invalid));
+    }
+}
+
+#[test]
+fn what_a_peer_computed_last_is_known_a_moment_later_without_another_question() {
+    let first = Process::in_memory(1 << 20);
+    let second = Process::in_memory(1 << 20).meets(&first);
+    let prefix = second.prefix();
+    let first = first.filled();
+    assert_eq!(ask(&prefix, &[0]), [0], "nobody looked yet");
+    second.hand.pass(LONG);
+    let end = std::time::Instant::now() + LIMIT;
+    while second.cache.stats().prefixes[0].peer_rows < kept().len() as u64 {
+        assert!(std::time::Instant::now() < end, "peers are asked again");
+        std::thread::yield_now();
+    }
+    let counts = first.counts();
+    assert_eq!(ask(&prefix, &all()), [0; 0]);
+    assert_eq!(first.counts(), counts, "whoever shows rows is not asked for them as a caller is");
+}
+
+#[test]
+fn rows_that_leave_a_peers_memory_are_computed_and_the_others_found_again() {
+    let first = Process::in_memory(60_000);
+    let prefix = first.prefix();
+    kept().chunks(10).for_each(|rows| assert_eq!(ask(&prefix, rows), rows));
+    let second = Process::in_memory(0).meets(&first);
+    let prefix = second.prefix();
+    let known = second.cache.stats().prefixes[0].peer_rows;
+    assert!(known > 50 && known < kept().len() as u64, "what fits: {known}");
+    // Another prefix, asked for again and again, takes room from it.
+    let other = first.cache.prefix(prefix_key(2), &schema(), ROWS, "another");
+    let left = || first.cache.stats().prefixes[0].memory_rows;
+    while left() > known / 2 {
+        kept().chunks(10).for_each(|rows| _ = ask(&other, rows));
+    }
+    let left = left();
+    let computed = ask(&prefix, &kept());
+    assert!(computed.len() as u64 >= kept().len() as u64 - left, "checked there are right bits");
+    let end = std::time::Instant::now() + LIMIT;
+    while second.cache.stats().prefixes[0].peer_rows != left {
+        assert!(std::time::Instant::now() < end, "{left} are left, and found again");
+        first.hand.pass(LONG);
+        second.hand.pass(LONG);
+        ask(&prefix, &kept()[..1]);
+    }
+    assert_eq!(ask(&prefix, &kept()).len() as u64, kept().len() as u64 - left);
+}
+
+#[test]
+fn a_row_of_a_peers_memory_that_is_damaged_on_its_way_is_computed() {
+    let first = Process::in_memory(1 << 20).filled();
+    let second = Process::in_memory(1 << 20).meets(&first);
+    let prefix = second.prefix();
+    second.others.damages.store(true, Relaxed);
+    assert!(!ask(&prefix, &all()).is_empty(), "checked there are right bits");
+    assert!(second.counts().unreadable > 0);
+}
+
+#[test]
+fn copies_of_what_peers_have_make_room_for_what_nobody_has() {
+    let half = &kept()[..kept().len() / 2];
+    let rest = &kept()[half.len()..];
+    let first = Process::in_memory(1 << 20);
+    ask(&first.prefix(), half);
+    let with_copies = |memory: u64| {
+        let second = Process::in_memory(memory).meets(&first);
+        let prefix = second.prefix();
+        assert_eq!(ask(&prefix, half), [0; 0]);
+        (second, prefix)
+    };
+    // There is room for a half, and what finds the other.
+    let room = with_copies(1 << 20).0.cache.stats().memory.bytes + 4000;
+    let (second, prefix) = with_copies(room);
+    assert_eq!(second.cache.stats().prefixes[0].memory_rows, half.len() as u64);
+    assert_eq!(ask(&prefix, rest), rest);
+    assert_eq!(second.counts().memory_refused, 0);
+    assert_eq!(ask(&prefix, &kept()), [0; 0], "both together have all");
 }
 
 #[test]

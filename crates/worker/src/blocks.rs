@@ -10,7 +10,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, send_column, to_json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::peers::Membership;
+use crate::membership::Membership;
 
 /// The most blocks that are listed. Others are not found.
 const BLOCKS_MAX: usize = 50_000;
@@ -31,15 +31,17 @@ impl Blocks {
             let message = "what a worker keeps is shown to workers of its own service";
             return Err(Error::new(ErrorKind::PermissionDenied, message));
         }
-        self.lent.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing on a disk"))
+        self.lent.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing"))
     }
 
     /// Returns the JSON of the blocks of a prefix.
     ///
     /// # Errors
     /// PermissionDenied for another key; Invalid where it is no prefix; NotFound where nothing is kept.
-    pub(crate) fn list(&self, prefix: &str, key: &JobKey) -> Result<String> {
-        let blocks = self.lent(key)?.blocks(PrefixKey::parse(prefix)?);
+    pub(crate) async fn list(&self, prefix: &str, key: &JobKey) -> Result<String> {
+        let (lent, prefix) = (self.lent(key)?, PrefixKey::parse(prefix)?);
+        let blocks = tokio::task::spawn_blocking(move || lent.blocks(prefix)).await;
+        let blocks = blocks.map_err(|e| Error::internal(format!("listing blocks ended: {e}")))?;
         let blocks: Vec<_> =
             blocks.into_iter().take(BLOCKS_MAX).map(|block| Block { name: block.name, bytes: block.bytes }).collect();
         serde_json::to_string(&blocks).map_err(|e| Error::internal(e.to_string()))

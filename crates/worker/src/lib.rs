@@ -13,7 +13,7 @@
 //! lender    lends the memory of chunks to readers on this machine
 //! transfer  serves the chunks to readers of ours
 //! blocks    shows other workers what is kept here
-//! peers     other workers, as a store of what they keep
+//! peers     other workers, as a store of what they keep; peer: one of them; membership: who they are
 //! flight    serves the chunks to any Arrow client
 //! accept    tells the two apart, on one port
 //! cursor    where one reader is, and what follows from what it finds, without I/O
@@ -37,7 +37,9 @@ mod held;
 mod jobs;
 mod lender;
 mod lock;
+mod membership;
 mod options;
+mod peer;
 mod peers;
 mod pool;
 mod reading;

@@ -1,72 +1,31 @@
-//! Other workers that keep rows on a disk, as a store that is read: what they have is listed, and read by range, over the plain
-//! connection (see `forebay_proto`'s `transfer`).
+//! Other workers that keep rows, as a store that is read: what they have is listed, and read by range.
 //!
 //! A block is called what its worker calls it, with the worker's address: whoever reads it need not remember who had it.
 //!
-//! Invariants: a peer that fails, or is late, is missed: what it has is as if it were gone, and it is not asked for a while
-//! ([`Pause`]); each call is over when its limit is; a peer has at most [`IDLE_MAX`] connections that nobody uses.
+//! Invariants: a peer that fails, or is late, is missed: what it has is as if it were gone; each call is over when its limit is.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use forebay_cache::{Object, Part, Store};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_proto::{
-    Address, Block, BlockPart, ClientTls, Frame, FrameHead, JobKey, PARTS_MAX, PREFACE, Peers as Told, Request, Speaks,
-    Wire, receive_column,
-};
+use forebay_proto::{Block, BlockPart, ClientTls, JobKey};
 use futures::future::join_all;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::lock::lock;
+use crate::membership::Membership;
+use crate::peer::Peer;
 
-/// How long a peer may take to accept.
-const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// No block has more bytes than this.
+const BLOCK_BYTES_MAX: u64 = 1 << 30;
 /// How long it may take to say what it has.
 const LIST_MAX: Duration = Duration::from_secs(2);
-/// Connections to a peer that are kept for the next question.
-const IDLE_MAX: usize = 8;
-/// A peer that fails is not asked for so long at first, twice as long each time, ...
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// ... and no longer than this.
-const PAUSE_LAST: Duration = Duration::from_secs(30);
 
 /// Drives connections for threads that wait for them. The worker's own ends before those do.
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-
-/// Who the peers are, as the dispatcher says, and what workers show each other. No I/O.
-#[derive(Debug, Default)]
-pub(crate) struct Membership(Mutex<Members>);
-
-#[derive(Debug, Default)]
-struct Members {
-    addresses: Vec<String>,
-    /// The key, once it is known, and the one before: a dispatcher that takes over makes another.
-    keys: Vec<Vec<u8>>,
-}
-
-impl Membership {
-    pub(crate) fn tell(&self, told: Told) {
-        let mut members = lock(&self.0);
-        members.addresses = told.addresses;
-        members.keys.retain(|key| *key != told.key);
-        members.keys.insert(0, told.key);
-        members.keys.truncate(2);
-    }
-
-    /// Says whether somebody who shows this key is one of us. Nobody is before the dispatcher has told who is.
-    pub(crate) fn admits(&self, shown: &JobKey) -> bool {
-        lock(&self.0).keys.iter().any(|key| shown.opens(key))
-    }
-
-    fn now(&self) -> (Vec<String>, JobKey) {
-        let members = lock(&self.0);
-        (members.addresses.clone(), members.keys.first().map_or_else(JobKey::default, |key| JobKey::from_bytes(key)))
-    }
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -76,22 +35,6 @@ pub(crate) struct Peers {
     runtime: &'static Runtime,
     /// By address; only those that were told last.
     known: Mutex<HashMap<String, Arc<Peer>>>,
-}
-
-/// One of them.
-#[derive(Debug)]
-struct Peer {
-    address: Address,
-    tls: Option<ClientTls>,
-    idle: Mutex<Vec<BufReader<Wire>>>,
-    pause: Mutex<Pause>,
-}
-
-/// Until when a peer is not asked.
-#[derive(Debug, Default)]
-struct Pause {
-    until: Option<Instant>,
-    last: Duration,
 }
 
 impl Peers {
@@ -120,8 +63,7 @@ impl Peers {
             if let Ok(parsed) = address.parse()
                 && !known.contains_key(&address)
             {
-                let peer =
-                    Peer { address: parsed, tls: self.tls.clone(), idle: Mutex::default(), pause: Mutex::default() };
+                let peer = Peer::new(parsed, self.tls.clone());
                 known.insert(address, Arc::new(peer));
             }
         }
@@ -187,9 +129,11 @@ fn gone(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("no peer gave {name}"))
 }
 
-/// Returns a peer's block under a name that says whose it is.
+/// Returns a peer's block under a name that says whose it is. One that is larger than any is none: what is read of a block, and
+/// room made for, is checked against its length.
 fn object(block: Block, address: &str) -> Option<Object> {
-    let name = block.name.strip_suffix(".arrow").filter(|name| !name.contains('@'))?;
+    let name =
+        block.name.strip_suffix(".arrow").filter(|name| !name.contains('@') && block.bytes <= BLOCK_BYTES_MAX)?;
     Some(Object { name: format!("{name}@{address}.arrow"), bytes: block.bytes, modified: SystemTime::UNIX_EPOCH })
 }
 
@@ -197,123 +141,6 @@ fn object(block: Block, address: &str) -> Option<Object> {
 fn parted(name: &str) -> Option<(String, &str)> {
     let (name, address) = name.strip_suffix(".arrow")?.split_once('@')?;
     Some((format!("{name}.arrow"), address))
-}
-
-impl Peer {
-    fn is_asked(&self) -> bool {
-        lock(&self.pause).until.is_none_or(|until| Instant::now() >= until)
-    }
-
-    fn failed(&self) {
-        let mut pause = lock(&self.pause);
-        // Questions that were under way together fail together: that is one failure.
-        if pause.until.is_none_or(|until| Instant::now() >= until) {
-            pause.last = (pause.last * 2).clamp(PAUSE_FIRST, PAUSE_LAST);
-            pause.until = Some(Instant::now() + pause.last);
-        }
-        lock(&self.idle).clear();
-    }
-
-    /// Asks which blocks it has of a prefix.
-    async fn blocks(&self, prefix: &str, key: JobKey, limit: Duration) -> Result<Vec<Block>> {
-        let listed = async {
-            let mut connection = self.connect().await?;
-            say(&mut connection, &Request::Blocks { prefix: prefix.to_owned(), key }).await?;
-            let (frame, body) = hear(&mut connection).await?;
-            if frame != Frame::Blocks {
-                return Err(refused(frame, &body));
-            }
-            let blocks =
-                serde_json::from_slice(&body).map_err(|e| Error::data(format!("not a list of blocks: {e}")))?;
-            self.give_back(connection);
-            Ok(blocks)
-        };
-        let listed = tokio::time::timeout(limit, listed).await;
-        let listed = listed.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
-        listed.inspect_err(|error| {
-            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
-            self.failed();
-        })
-    }
-
-    /// Reads parts of blocks; `read` has those that came.
-    async fn parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) {
-        if let Err(error) = self.try_parts(parts, key, read).await {
-            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
-            self.failed();
-        }
-    }
-
-    async fn try_parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) -> Result<()> {
-        let mut connection = self.connect().await?;
-        for asked in parts.chunks(PARTS_MAX) {
-            let wanted = asked.iter().map(|(_, part)| part.clone()).collect();
-            say(&mut connection, &Request::Parts { parts: wanted, key }).await?;
-            for (at, part) in asked {
-                let mut head = [0; FrameHead::BYTES];
-                connection.read_exact(&mut head).await?;
-                let head = FrameHead::from_bytes(&head)?;
-                let mut body = vec![0; head.body as usize];
-                match head.frame {
-                    Frame::Part if head.body == part.end - part.start => {
-                        receive_column(&mut connection, &mut body).await?;
-                        read.push((*at, body.into()));
-                    }
-                    // Why does not matter here: it is gone, and nobody else has it.
-                    Frame::Failed => drop(connection.read_exact(&mut body).await?),
-                    frame => return Err(refused(frame, &[])),
-                }
-            }
-        }
-        *lock(&self.pause) = Pause::default();
-        self.give_back(connection);
-        Ok(())
-    }
-
-    async fn connect(&self) -> Result<BufReader<Wire>> {
-        while let Some(connection) = { lock(&self.idle).pop() } {
-            if connection.get_ref().is_quiet() {
-                return Ok(connection);
-            }
-        }
-        let connect = async {
-            let mut wire = Wire::connect(&self.address, self.tls.as_ref(), Speaks::Transfer).await?;
-            wire.write_all(&PREFACE).await?;
-            Ok::<_, std::io::Error>(BufReader::new(wire))
-        };
-        let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
-        Ok(connected.map_err(|_| Error::unavailable("it does not accept connections"))??)
-    }
-
-    fn give_back(&self, connection: BufReader<Wire>) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < IDLE_MAX {
-            idle.push(connection);
-        }
-    }
-}
-
-async fn say(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {
-    let wire = connection.get_mut();
-    wire.write_all(&request.to_bytes()).await?;
-    Ok(wire.flush().await?)
-}
-
-/// Reads a frame that has only a body.
-async fn hear(connection: &mut BufReader<Wire>) -> Result<(Frame, Vec<u8>)> {
-    let mut head = [0; FrameHead::BYTES];
-    connection.read_exact(&mut head).await?;
-    let head = FrameHead::from_bytes(&head)?;
-    let mut body = vec![0; head.body as usize];
-    connection.read_exact(&mut body).await?;
-    Ok((head.frame, body))
-}
-
-fn refused(frame: Frame, body: &[u8]) -> Error {
-    match frame {
-        Frame::Failed => Error::from_json(&String::from_utf8_lossy(body)),
-        other => Error::data(format!("a peer answered with a frame of kind {other:?}")),
-    }
 }
 
 #[cfg(test)]
@@ -331,22 +158,8 @@ mod tests {
             object(Block { name: "1/ab/c@d.arrow".to_owned(), bytes: 3 }, "host:1").is_none(),
             "whose would it be?"
         );
+        let lie = Block { name: "1/ab/cd.arrow".to_owned(), bytes: 1 << 40 };
+        assert!(object(lie, "host:1").is_none(), "nobody has such a block");
         assert!(parted("1/ab/cd.arrow").is_none());
-    }
-
-    #[test]
-    fn who_shows_the_key_or_the_one_before_is_one_of_us_and_nobody_is_before_there_is_one() {
-        let membership = Membership::default();
-        let keys = [1, 2, 3].map(|byte| JobKey::from_bytes(&[byte; 16]));
-        let admitted = |membership: &Membership| keys.map(|key| membership.admits(&key));
-        assert!(!membership.admits(&JobKey::default()) && admitted(&membership) == [false; 3]);
-        for (told, after) in
-            [(0, [true, false, false]), (0, [true, false, false]), (1, [true, true, false]), (2, [false, true, true])]
-        {
-            membership.tell(Told { addresses: Vec::new(), key: keys[told].to_vec() });
-            assert_eq!(admitted(&membership), after);
-        }
-        membership.tell(Told::default());
-        assert!(membership.admits(&JobKey::default()), "nobody is asked where there are no tokens");
     }
 }

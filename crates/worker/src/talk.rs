@@ -15,7 +15,7 @@ use forebay_proto::worker_message::Message;
 use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat};
 
 use crate::engine::{Engine, Threads};
-use crate::peers::Membership;
+use crate::membership::Membership;
 use crate::shelf::Shelf;
 
 /// The pauses between attempts double from the first to the last of these.
@@ -70,7 +70,7 @@ impl<E: Engine> Talk<E> {
         }
     }
 
-    /// Says that rows are kept on a disk, at a place, and where it is noted who else does so.
+    /// Says that rows are kept, at a place, and where it is noted who else does so.
     pub(crate) fn keeping(self, place: String, membership: Arc<Membership>) -> Self {
         Self { place, membership, ..self }
     }

@@ -112,7 +112,7 @@ impl Transfer {
     }
 
     async fn tell_blocks(&self, prefix: &str, key: &JobKey, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Left> {
-        let blocks = self.blocks.list(prefix, key)?;
+        let blocks = self.blocks.list(prefix, key).await?;
         Ok(send_body(to, Frame::Blocks, blocks.as_bytes()).await?)
     }
 

@@ -52,6 +52,13 @@ pub(crate) struct Name {
     pub(crate) name: String,
 }
 
+impl Name {
+    /// Names a new block of rows.
+    pub(crate) fn new_of(prefix: PrefixKey) -> Self {
+        Self { kind: Kind::Rows, prefix, name: uuid::Uuid::new_v4().simple().to_string() }
+    }
+}
+
 /// What is in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {

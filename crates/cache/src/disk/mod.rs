@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 pub(crate) use folder::{Folder, Kind, Locked, Name};
-pub(crate) use format::{Head, Layout, ReadAt, Trouble, open};
+pub(crate) use format::{Head, Layout, ReadAt, Stored, Trouble, encode, open};
 pub(crate) use queue::{Next, Queue};
 pub(crate) use read::{Reading, Want, are_right, bytes_of, ranges};
 pub(crate) use tier::{BLOCK_BYTES, BLOCK_BYTES_MIN, Tier, Unread};

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use forebay_core::Result;
 use forebay_data::Memory;
 
-use super::format::{Head, encode, open};
+use super::format::{encode, open};
 use super::queue::{Next, QUEUE_BYTES_MAX, Queue};
 use super::tier::Unread;
 use crate::index::{Level, Number, Segment};
@@ -208,9 +208,5 @@ fn publish(
 }
 
 fn encode_block(shared: &Shared, cell: &Cell, table: &Table, keys: &[RowKey], without: bool) -> Result<Vec<u8>> {
-    let schema = (*cell.schema).clone();
-    // Whole picoseconds: a head is compared.
-    let picos_per_byte = shared.cost(cell).map(|nanos| (nanos * 1000.0) as u64);
-    let head = Head { prefix: cell.key, what: cell.what.clone(), schema, without, picos_per_byte };
-    encode(&head, table, keys)
+    encode(&shared.head(cell, without), table, keys)
 }

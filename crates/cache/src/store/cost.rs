@@ -3,13 +3,16 @@
 //!
 //! A read takes a time that does not depend on its size, and a time for each byte; both are averages of what reads took lately.
 //! Rows are read where that takes no more than [`MARGIN`] times what computing them takes: what was read is kept
-//! nearer, and leaves a processor free. Where it does not pay, one question in [`PROBE_EVERY`] is read all the same, so
+//! nearer, and leaves a processor free. What comes from peers may not be kept, and takes their processors: there it is no longer than
+//! computing them. Where it does not pay, one question in [`PROBE_EVERY`] is read all the same, so
 //! that a store that was slow once is not avoided for ever.
 
 use std::time::Duration;
 
 /// How much longer than computing reading may take.
-const MARGIN: f64 = 2.0;
+pub(crate) const MARGIN: f64 = 2.0;
+/// The same, of what peers have.
+pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
 /// How often what does not pay is read all the same.
 const PROBE_EVERY: u32 = 32;
 /// Reads of less say what a request takes; those of more, what a byte takes.
@@ -58,10 +61,10 @@ impl Cost {
         known.then(|| self.request_nanos.unwrap_or(0.0) + bytes as f64 * self.byte_nanos.unwrap_or(0.0))
     }
 
-    /// Says whether rows are read that `compute` nanoseconds make. What is not known pays.
-    pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
+    /// Says whether rows are read that `compute` nanoseconds make, if that takes no more than `margin` of it. What is not known pays.
+    pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>, margin: f64) -> bool {
         let Some((read, compute)) = self.expected(bytes).zip(compute) else { return true };
-        if read <= compute * MARGIN {
+        if read <= compute * margin {
             self.declined = 0;
             return true;
         }
@@ -105,11 +108,11 @@ mod tests {
     #[test]
     fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
         let mut cost = far_away();
-        assert!(!cost.pays(1 << 20, Some(10e6)), "10 ms or 40");
-        assert!(cost.pays(1 << 20, Some(25e6)), "25 ms or 40: within the margin");
-        assert!(!cost.pays(100 << 20, Some(300e6)), "a second for the bytes");
-        assert!(cost.pays(1 << 40, None), "nobody knows what it takes to compute them");
-        assert!(Cost::default().pays(1 << 40, Some(1.0)), "nobody knows what it takes to read them");
+        assert!(!cost.pays(1 << 20, Some(10e6), MARGIN), "10 ms or 40");
+        assert!(cost.pays(1 << 20, Some(25e6), MARGIN), "25 ms or 40: within the margin");
+        assert!(!cost.pays(100 << 20, Some(300e6), MARGIN), "a second for the bytes");
+        assert!(cost.pays(1 << 40, None, MARGIN), "nobody knows what it takes to compute them");
+        assert!(Cost::default().pays(1 << 40, Some(1.0), MARGIN), "nobody knows what it takes to read them");
         assert_eq!([4.0, 6.0].map(|compute| cost.pays_to_move(Some(compute))), [false, true], "10 ns to move one");
         assert!(cost.pays_to_move(None) && Cost::default().pays_to_move(Some(0.0)));
     }
@@ -119,9 +122,9 @@ mod tests {
         let mut cost = far_away();
         let mut asked = 0;
         let mut tried = 0;
-        while !(cost.pays(1000, Some(1e6)) && cost.pays(1000, Some(1e6))) {
+        while !(cost.pays(1000, Some(1e6), MARGIN) && cost.pays(1000, Some(1e6), MARGIN)) {
             asked += 1;
-            if cost.pays(1000, Some(1e6)) {
+            if cost.pays(1000, Some(1e6), MARGIN) {
                 tried += 1;
             }
             cost.read(1000, 100_000);
@@ -129,7 +132,7 @@ mod tests {
         }
         assert!(asked > 0 && tried <= asked);
         let mut slow = far_away();
-        let tried = (0..PROBE_EVERY * 10).filter(|_| slow.pays(1000, Some(1e6))).count();
+        let tried = (0..PROBE_EVERY * 10).filter(|_| slow.pays(1000, Some(1e6), MARGIN)).count();
         assert_eq!(tried, 10, "and one that is not costs a read in {PROBE_EVERY}");
     }
 
@@ -140,7 +143,10 @@ mod tests {
         let mut near = Cost::default();
         near.read(1, 90_000_000);
         near.read(1 << 20, 1_000_000);
-        assert!(near.gap() > GAP_BYTES_MIN && near.pays(1, Some(600_000.0)), "a request takes no longer than that");
+        assert!(
+            near.gap() > GAP_BYTES_MIN && near.pays(1, Some(600_000.0), MARGIN),
+            "a request takes no longer than that"
+        );
         let mut near = Cost::default();
         near.read(1, 1_000_000);
         near.read(1 << 20, 1_000_000 + (1 << 20) * 2);

@@ -11,6 +11,10 @@ use crate::disk::{Head, Layout, Trouble, open};
 
 /// What is read of a block's end at first: its footer, and the keys of its rows if there are few thousand.
 const END_BYTES: u64 = 128 << 10;
+/// But no more than this part of a block, ...
+const END_PART: u64 = 64;
+/// ... and no less than its footer has.
+const END_BYTES_MIN: u64 = 8 << 10;
 /// What is read of its beginning: its schema, and what says where its columns are.
 const BEGINNING_BYTES: u64 = 16 << 10;
 /// Round trips; each column of rows of any length takes one.
@@ -26,7 +30,7 @@ pub(crate) fn heads(store: &dyn Store, blocks: &[(String, u64)], limit: Duration
     let mut opened: Vec<Option<Opened>> = blocks.iter().map(|_| None).collect();
     let mut wanted: Vec<(usize, std::ops::Range<u64>)> = Vec::new();
     for (i, (_, len)) in blocks.iter().enumerate() {
-        let end = len.saturating_sub(END_BYTES);
+        let end = len.saturating_sub((len / END_PART).clamp(END_BYTES_MIN, END_BYTES));
         wanted.push((i, end..*len));
         wanted.extend((end > 0).then(|| (i, 0..end.min(BEGINNING_BYTES))));
     }

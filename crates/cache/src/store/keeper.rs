@@ -25,6 +25,8 @@ pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
 const JOBS_MAX: usize = 64;
 /// Blocks whose heads are read together.
 const HEADS_MAX: usize = 64;
+/// How often it is seen whether a prefix is to be looked at once more.
+const TICK_WAITING: Duration = Duration::from_millis(100);
 /// How often it is seen what else is due.
 const TICK: Duration = Duration::from_secs(30);
 /// How often the store's blocks are counted, in nanoseconds.
@@ -35,6 +37,8 @@ const RECOUNT_EVERY: u64 = 300_000_000_000;
 pub(crate) enum Job {
     /// Look which blocks there are.
     Look { cell: Weak<Cell>, done: Arc<Done> },
+    /// Look again when that is due.
+    LookAgain { cell: Weak<Cell> },
     /// Copy a block to the local disk.
     Bring { cell: Weak<Cell>, block: u32 },
     /// Read a block that seems to be broken as a whole, and remove it if it is.
@@ -118,9 +122,12 @@ impl StoreTier {
         }
     }
 
-    /// Notes that rows are computed which others may have stored since somebody looked.
+    /// Notes that rows are computed which others may have stored since somebody looked. Peers are asked at once or a moment
+    /// later, and again as long as they have news: what they have when one epoch ends is known in the next.
     pub(crate) fn missed(&self, cell: &Arc<Cell>) {
-        _ = self.look_at(cell);
+        if self.look_at(cell).is_none() && !self.is_ours() && self.wait_for(cell.key, true) {
+            self.jobs.push(Job::LookAgain { cell: Arc::downgrade(cell) });
+        }
     }
 
     fn look_at(&self, cell: &Arc<Cell>) -> Option<Arc<Done>> {
@@ -139,13 +146,16 @@ impl StoreTier {
 pub(crate) fn run(shared: &Shared, tier: &StoreTier) {
     let mut marked: HashMap<PrefixKey, u64> = HashMap::new();
     let (mut counted, mut tidied) = (tier.now(), false);
+    let mut waiting: HashMap<PrefixKey, Weak<Cell>> = HashMap::new();
     let mut until = deadline(Duration::ZERO);
     while let Some(job) = tier.jobs.next(until) {
         match job {
             Some(Job::Look { cell, done }) => {
-                cell.upgrade().into_iter().for_each(|cell| look(shared, tier, &cell));
+                let news = cell.upgrade().filter(|cell| look(shared, tier, cell) && !tier.is_ours());
                 done.set();
+                waiting.extend(news.filter(|own| tier.wait_for(own.key, true)).map(|own| (own.key, cell)));
             }
+            Some(Job::LookAgain { cell }) => waiting.extend(cell.upgrade().map(|own| (own.key, cell))),
             Some(Job::Bring { cell, block }) => {
                 cell.upgrade().into_iter().for_each(|cell| bring(shared, tier, &cell, block))
             }
@@ -153,7 +163,8 @@ pub(crate) fn run(shared: &Shared, tier: &StoreTier) {
                 cell.upgrade().into_iter().for_each(|_| inspect(tier, &name, len));
             }
             None => {
-                until = deadline(TICK);
+                waiting.retain(|_, cell| cell.upgrade().is_some_and(|cell| !look_again(shared, tier, &cell)));
+                until = deadline(if waiting.is_empty() { TICK } else { TICK_WAITING });
                 if !tier.is_ours() {
                     continue;
                 }
@@ -186,9 +197,29 @@ fn mark(shared: &Shared, tier: &StoreTier, marked: &mut HashMap<PrefixKey, u64>)
     }
 }
 
-/// Takes in the blocks of a prefix that are new, and forgets those that are gone.
-fn look(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) {
-    let Some(Changes { new, gone }) = tier.look(cell.key) else { return };
+/// Looks once more, if that is due. Says whether nobody has to any more.
+fn look_again(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
+    if !tier.is_waited_for(cell.key) {
+        return true;
+    }
+    if !tier.is_due(cell.key) {
+        return false;
+    }
+    let has_news = look(shared, tier, cell);
+    !(has_news && tier.wait_for(cell.key, true))
+}
+
+/// Takes in the blocks of a prefix that are new, and forgets those that are gone. Says whether any are new.
+fn look(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
+    let began = tier.now();
+    tier.wait_for(cell.key, false);
+    let has_news = take_in_changes(shared, tier, cell);
+    tier.looked(cell.key, tier.now() - began);
+    has_news
+}
+
+fn take_in_changes(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
+    let Some(Changes { new, gone }) = tier.look(cell.key) else { return false };
     for id in gone {
         let rows = shared.forget_block(tier.level, cell, id);
         add(&cell.counters.store_evicted, if tier.is_ours() { rows } else { 0 });
@@ -205,9 +236,10 @@ fn look(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) {
         }
         shared.shrink();
         if !tier.is_read() {
-            return;
+            break;
         }
     }
+    !new.is_empty()
 }
 
 /// Copies a block to the local disk, where rows of its prefix are wanted there.

@@ -24,8 +24,12 @@ const HEADS_WAIT: Duration = Duration::from_secs(10);
 const FEW_BLOCKS: usize = 4;
 /// How often a prefix is looked at again while rows of it are computed: another process may have stored them.
 const LOOK_EVERY: u64 = 10_000_000_000;
-/// How often peers are asked: they know what they have.
-const ASK_EVERY: u64 = 2_000_000_000;
+/// How often peers are asked: they know what they have, ...
+const ASK_EVERY: u64 = 500_000_000;
+/// ... and answers that take long leave this many times as long in between, ...
+const REST: u64 = 4;
+/// ... up to this.
+const REST_MAX: u64 = 5_000_000_000;
 
 /// What is found when a prefix is looked at.
 pub(super) struct Changes {
@@ -44,10 +48,29 @@ impl StoreTier {
         }
         let mut views = lock(&self.views);
         let view = views.entry(prefix).or_default();
-        let every = if self.is_ours() { LOOK_EVERY } else { ASK_EVERY };
+        let every = if self.is_ours() { LOOK_EVERY } else { view.rest.max(ASK_EVERY) };
         let due = view.looked.is_none_or(|looked| now >= looked + every);
         view.looked = if due { Some(now) } else { view.looked };
         due
+    }
+
+    /// Notes whether a prefix is to be looked at once more when that is due; says whether that is news.
+    pub(super) fn wait_for(&self, prefix: PrefixKey, is_waited_for: bool) -> bool {
+        let mut views = lock(&self.views);
+        let view = views.get_mut(&prefix);
+        view.is_some_and(|view| std::mem::replace(&mut view.is_waited_for, is_waited_for) != is_waited_for)
+    }
+
+    /// Says whether a prefix is still to be looked at once more.
+    pub(super) fn is_waited_for(&self, prefix: PrefixKey) -> bool {
+        lock(&self.views).get(&prefix).is_some_and(|view| view.is_waited_for)
+    }
+
+    /// Notes that a prefix was looked at, and how long that took.
+    pub(super) fn looked(&self, prefix: PrefixKey, nanos: u64) {
+        if let Some(view) = lock(&self.views).get_mut(&prefix) {
+            view.rest = nanos.saturating_mul(REST).min(REST_MAX);
+        }
     }
 
     /// Lists the blocks of a prefix: those that are not known, and those that are known and gone.

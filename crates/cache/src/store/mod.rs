@@ -1,4 +1,4 @@
-//! A store that machines share, behind a seam; and the disks of peers, behind the same: what is said here of a store holds for
+//! A store that machines share, behind a seam; and what peers have, behind the same: what is said here of a store holds for
 //! them, but that nothing is written there.
 //!
 //! ```text

@@ -32,6 +32,10 @@ pub(super) struct View {
     pub(super) known: HashMap<String, u32>,
     /// When it was looked at last.
     pub(super) looked: Option<u64>,
+    /// How long after that it is not looked at again, where that is longer than for any.
+    pub(super) rest: u64,
+    /// It will be looked at again.
+    pub(super) is_waited_for: bool,
 }
 
 /// See the module's documentation.
@@ -104,7 +108,7 @@ impl StoreTier {
         Self::at(Level::Store, shared.store.clone(), shared.bytes, shared.watch.clone())
     }
 
-    /// What others keep on their disks: it is read, and nothing else.
+    /// What others keep: it is read, and nothing else.
     pub(crate) fn of_peers(peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Self {
         Self::at(Level::Peers, peers, 0, watch)
     }
@@ -135,7 +139,7 @@ impl StoreTier {
         self.level == Level::Store
     }
 
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.watch.nanos()
     }
 

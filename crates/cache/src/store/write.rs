@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::account::Contents;
 use super::names::{mark_of, object_of};
 use super::tier::{BLOCK_WAIT, LIST_WAIT, StoreTier};
-use crate::disk::{Kind, Message, Name, Queue, Sink, Unread};
+use crate::disk::{Message, Name, Queue, Sink, Unread};
 use crate::index::Level;
 use crate::lock::lock;
 use crate::shared::{Cell, Shared};
@@ -105,7 +105,7 @@ impl Sink for StoreTier {
         if len > BLOCK_BYTES_MAX || !lock(&self.writes).breaker.may_ask(self.now()) || !self.make_room(cell.key, len) {
             return None;
         }
-        let name = Name { kind: Kind::Rows, prefix: cell.key, name: uuid::Uuid::new_v4().simple().to_string() };
+        let name = Name::new_of(cell.key);
         self.settle_write(self.store.put(&object_of(&name), block.clone(), BLOCK_WAIT))?;
         lock(&self.used).iter_mut().for_each(|used| *used += len);
         let last_hit = Arc::<LastHit>::default();

@@ -1,0 +1,160 @@
+//! One other worker that keeps rows: connections to it, and what is asked over them (see `forebay_proto`'s `transfer`).
+//!
+//! Invariants: one that fails, or is late, is not asked for a while ([`Pause`]); it has at most [`IDLE_MAX`] connections that nobody
+//! uses; a connection on which an answer was read in part is dropped.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use forebay_core::{Error, Result};
+use forebay_proto::{
+    Address, Block, BlockPart, ClientTls, Frame, FrameHead, JobKey, PARTS_MAX, Request, Wire, receive_column,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+
+use crate::lock::lock;
+
+/// How long a peer may take to accept.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// Connections to a peer that are kept for the next question.
+const IDLE_MAX: usize = 8;
+/// A peer that fails is not asked for so long at first, twice as long each time, ...
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// ... and no longer than this.
+const PAUSE_LAST: Duration = Duration::from_secs(30);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    address: Address,
+    tls: Option<ClientTls>,
+    idle: Mutex<Vec<BufReader<Wire>>>,
+    pause: Mutex<Pause>,
+}
+
+/// Until when a peer is not asked.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Option<Instant>,
+    last: Duration,
+}
+
+impl Peer {
+    pub(crate) fn new(address: Address, tls: Option<ClientTls>) -> Self {
+        Self { address, tls, idle: Mutex::default(), pause: Mutex::default() }
+    }
+
+    /// Says whether it is asked now.
+    pub(crate) fn is_asked(&self) -> bool {
+        lock(&self.pause).until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Notes that it failed, or was late.
+    pub(crate) fn failed(&self) {
+        let mut pause = lock(&self.pause);
+        // Questions that were under way together fail together: that is one failure.
+        if pause.until.is_none_or(|until| Instant::now() >= until) {
+            pause.last = (pause.last * 2).clamp(PAUSE_FIRST, PAUSE_LAST);
+            pause.until = Some(Instant::now() + pause.last);
+        }
+        lock(&self.idle).clear();
+    }
+
+    /// Asks which blocks it has of a prefix.
+    pub(crate) async fn blocks(&self, prefix: &str, key: JobKey, limit: Duration) -> Result<Vec<Block>> {
+        let listed = async {
+            let mut connection = self.connect().await?;
+            say(&mut connection, &Request::Blocks { prefix: prefix.to_owned(), key }).await?;
+            let (frame, body) = hear(&mut connection).await?;
+            if frame != Frame::Blocks {
+                return Err(refused(frame, &body));
+            }
+            let blocks =
+                serde_json::from_slice(&body).map_err(|e| Error::data(format!("not a list of blocks: {e}")))?;
+            self.give_back(connection);
+            Ok(blocks)
+        };
+        let listed = tokio::time::timeout(limit, listed).await;
+        let listed = listed.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
+        listed.inspect_err(|error| {
+            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
+            self.failed();
+        })
+    }
+
+    /// Reads parts of blocks; `read` has those that came.
+    pub(crate) async fn parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) {
+        if let Err(error) = self.try_parts(parts, key, read).await {
+            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
+            self.failed();
+        }
+    }
+
+    async fn try_parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) -> Result<()> {
+        let mut connection = self.connect().await?;
+        for asked in parts.chunks(PARTS_MAX) {
+            let wanted = asked.iter().map(|(_, part)| part.clone()).collect();
+            say(&mut connection, &Request::Parts { parts: wanted, key }).await?;
+            for (at, part) in asked {
+                let mut head = [0; FrameHead::BYTES];
+                connection.read_exact(&mut head).await?;
+                let head = FrameHead::from_bytes(&head)?;
+                let mut body = vec![0; head.body as usize];
+                match head.frame {
+                    Frame::Part if head.body == part.end - part.start => {
+                        receive_column(&mut connection, &mut body).await?;
+                        read.push((*at, body.into()));
+                    }
+                    // Why does not matter here: it is gone, and nobody else has it.
+                    Frame::Failed => drop(connection.read_exact(&mut body).await?),
+                    frame => return Err(refused(frame, &[])),
+                }
+            }
+        }
+        *lock(&self.pause) = Pause::default();
+        self.give_back(connection);
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<BufReader<Wire>> {
+        while let Some(connection) = { lock(&self.idle).pop() } {
+            if connection.get_ref().is_quiet() {
+                return Ok(connection);
+            }
+        }
+        let connect = Wire::to_worker(&self.address, self.tls.as_ref());
+        let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
+        Ok(BufReader::new(connected.map_err(|_| Error::unavailable("it does not accept connections"))??))
+    }
+
+    fn give_back(&self, connection: BufReader<Wire>) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+}
+
+async fn say(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {
+    let wire = connection.get_mut();
+    wire.write_all(&request.to_bytes()).await?;
+    Ok(wire.flush().await?)
+}
+
+/// Reads a frame that has only a body.
+async fn hear(connection: &mut BufReader<Wire>) -> Result<(Frame, Vec<u8>)> {
+    let mut head = [0; FrameHead::BYTES];
+    connection.read_exact(&mut head).await?;
+    let head = FrameHead::from_bytes(&head)?;
+    let mut body = vec![0; head.body as usize];
+    connection.read_exact(&mut body).await?;
+    Ok((head.frame, body))
+}
+
+fn refused(frame: Frame, body: &[u8]) -> Error {
+    match frame {
+        Frame::Failed => Error::from_json(&String::from_utf8_lossy(body)),
+        other => Error::data(format!("a peer answered with a frame of kind {other:?}")),
+    }
+}
