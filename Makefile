@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check fmt docs bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check kubernetes fmt docs bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -51,8 +51,20 @@ check: build ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A workspace of its own, so that nobody else builds kube's hundred crates; in the same target folder.
+KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
+KUBERNETES_FLAGS := --target-dir $(or $(CARGO_TARGET_DIR),$(CURDIR)/target) --locked --quiet
+kubernetes: build ## builds, checks and tests forebay-kubernetes, which is no part of the package
+	cargo fmt $(KUBERNETES) --check
+	cargo clippy $(KUBERNETES) $(KUBERNETES_FLAGS) --all-targets -- -D warnings
+	cargo test $(KUBERNETES) $(KUBERNETES_FLAGS)
+	cargo build $(KUBERNETES) $(KUBERNETES_FLAGS)
+	FOREBAY_KUBERNETES=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/forebay-kubernetes \
+		$(BIN)/python -m pytest -q python/tests/test_kubernetes.py
+
 fmt: setup
 	cargo fmt --all
+	cargo fmt $(KUBERNETES)
 	$(BIN)/ruff format .
 
 bench: build ## figures of this machine, beside tensorflow and torch where they are installed

@@ -1,5 +1,6 @@
 //! Workers of this machine, as children: as many as the dispatcher wants.
 //!
+//! Elsewhere nobody of ours starts any, or `forebay.ray` does, in Python. What to do is decided by the reconciler of `policy`.
 //! A worker that is not needed any more is sent SIGTERM: it computes and serves what it holds, and nothing is computed twice.
 //! One that cannot start, or that dies, is told of with its cause and what it wrote last, and another one is started after
 //! the reconciler's pause. What the dispatcher does not say (it restarts, or nothing is measured yet) stays as it is.
@@ -8,11 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_client::{Remote, Service};
-use forebay_core::{Clock, Error, Result, SystemClock};
+use forebay_core::{Clock, Error, Result, SystemClock, Ticks};
+use forebay_policy::provision::{Action, Reconciler, Seen};
 
-use super::{Action, Reconciler, Seen};
 use crate::fleet::{Fleet, Phase};
 
+/// One at a time: they share this machine, and a start takes its cores.
+const AT_ONCE: u32 = 1;
 /// How often it is looked whether all is as it should be.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long the dispatcher may take to say what it wants.
@@ -31,7 +34,7 @@ const LIVES: Duration = Duration::from_secs(10);
 pub(crate) fn start(fleet: &Arc<Mutex<Fleet>>, address: String, workers_max: u32) -> Result<()> {
     let fleet = Arc::downgrade(fleet);
     let run = move || {
-        let mut reconciler = Reconciler::new(workers_max);
+        let mut reconciler = Reconciler::new(workers_max, AT_ONCE);
         let clock = SystemClock::default();
         let mut service = None;
         while is_open(&fleet) {
@@ -65,13 +68,15 @@ fn wanted(service: &mut Option<Service>, address: &str) -> Option<u32> {
 
 fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock, wanted: Option<u32>) {
     let mut failures = Vec::new();
-    let seen = look(fleet, reconciler, &mut failures);
-    let done = match reconciler.next(clock.now(), wanted, seen) {
+    let now = clock.now();
+    let seen = look(fleet, reconciler, now, &mut failures);
+    let done = match reconciler.next(now, wanted, seen) {
         Action::Keep => Ok(()),
         Action::StartOne => fleet.add_worker().map(|pid| tracing::info!(pid, ?seen, wanted, "a worker is started")),
         Action::EndOne => {
-            // The newest: the oldest have the most in their caches.
-            if let Some(place) = fleet.workers.iter_mut().rev().find(|place| matches!(place.phase, Phase::Running(_))) {
+            // The newest: it may not be ready yet, and the oldest have the most in their caches.
+            if let Some(place) = fleet.workers.iter_mut().rev().find(|place| !matches!(place.phase, Phase::Leaving(_)))
+            {
                 tracing::info!(pid = place.child.pid(), ?seen, wanted, "a worker is told to leave");
                 place.child.terminate();
                 place.phase = Phase::Leaving(Instant::now());
@@ -88,7 +93,7 @@ fn reconcile(fleet: &mut Fleet, reconciler: &mut Reconciler, clock: &SystemClock
 }
 
 /// Counts the workers, takes out those that have ended, and says which of those should not have.
-fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, failures: &mut Vec<Error>) -> Seen {
+fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &mut Vec<Error>) -> Seen {
     let mut seen = Seen::default();
     fleet.workers.retain_mut(|place| {
         let ended = place.child.ended();
@@ -110,8 +115,9 @@ fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, failures: &mut Vec<Error
             (None, Phase::Starting(_)) => seen.starting += 1,
             (None, Phase::Running(since)) => {
                 seen.running += 1;
-                if since.elapsed() > LIVES {
-                    reconciler.lives();
+                let age = since.elapsed();
+                if age > LIVES {
+                    reconciler.lives(Ticks(now.0.saturating_sub(age.as_millis() as u64)));
                 }
             }
             (None, Phase::Leaving(since)) => {

@@ -1,0 +1,63 @@
+//! Asks the dispatcher how many workers are wanted, and says so once when it does not answer.
+
+use std::time::Duration;
+
+use forebay_core::{Error, Result};
+use forebay_proto::{GetScaleRequest, Link, Remote, attempt, client, to_error};
+
+/// How long the dispatcher may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// See the module's documentation.
+pub(crate) struct Asks {
+    dispatcher: Remote,
+    link: Option<Link>,
+    /// Whether it is told already that there is no answer.
+    is_told: bool,
+}
+
+impl Asks {
+    pub(crate) fn new(dispatcher: Remote) -> Self {
+        Self { dispatcher, link: None, is_told: false }
+    }
+
+    /// Returns how many are wanted; `None` while the dispatcher does not know, or does not answer.
+    pub(crate) async fn wanted(&mut self) -> Option<u32> {
+        let answer = tokio::time::timeout(ANSWER_MAX, self.ask()).await;
+        let silent = |_| Err(Error::unavailable(format!("no answer within {} s", ANSWER_MAX.as_secs())));
+        let dispatcher = &self.dispatcher.address;
+        match answer.unwrap_or_else(silent) {
+            Ok(wanted) => {
+                if std::mem::take(&mut self.is_told) {
+                    tracing::info!(dispatcher, "the dispatcher says again how many workers are wanted");
+                }
+                Some(wanted).filter(|&wanted| wanted > 0)
+            }
+            Err(error) => {
+                self.link = None;
+                if !std::mem::replace(&mut self.is_told, true) {
+                    let hint = error.get("hint").unwrap_or_default();
+                    let error = error.message();
+                    tracing::warn!(
+                        dispatcher,
+                        error,
+                        hint,
+                        "not known how many workers are wanted; those there are stay"
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    async fn ask(&mut self) -> Result<u32> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => attempt(&self.dispatcher).await?,
+        };
+        let answer = client(link.clone()).get_scale(GetScaleRequest {}).await;
+        let answer = answer.map_err(|status| to_error(&status, &self.dispatcher.address))?;
+        self.link = Some(link);
+        Ok(answer.into_inner().wanted)
+    }
+}

@@ -1,0 +1,67 @@
+//! Why pods are not ready: read out of what the API says of a workload, its pods, and its events. Pure.
+
+use serde_json::Value;
+
+/// Pods, and events, that are looked at.
+const LISTED_MAX: usize = 500;
+
+/// Returns what a Deployment says of pods that it may not create: a quota, most of the time.
+pub(crate) fn refused(workload: &Value) -> Option<String> {
+    let failure = conditions(workload).find(|c| is(c, "type", "ReplicaFailure") && is(c, "status", "True"))?;
+    Some(text(failure, "message").unwrap_or("ReplicaFailure").to_owned())
+}
+
+/// Returns the path that lists a workload's pods.
+pub(crate) fn pods(namespace: &str, workload: &Value) -> String {
+    let labels = workload.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
+    let labels: Vec<_> =
+        labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect();
+    format!("/api/v1/namespaces/{namespace}/pods?limit={LISTED_MAX}&labelSelector={}", escaped(&labels.join(",")))
+}
+
+/// Returns the path that lists the events of a workload whose pods could not be created.
+pub(crate) fn events(namespace: &str, kind: &str, name: &str) -> String {
+    let fields = format!("reason=FailedCreate,involvedObject.kind={kind},involvedObject.name={name}");
+    format!("/api/v1/namespaces/{namespace}/events?limit={LISTED_MAX}&fieldSelector={}", escaped(&fields))
+}
+
+/// Says what the first pod lacks that is not ready: a node, an image, a program that lives.
+pub(crate) fn not_ready(pods: &Value) -> Option<String> {
+    let is_ready = |pod: &&Value| conditions(pod).any(|c| is(c, "type", "Ready") && is(c, "status", "True"));
+    items(pods).filter(|pod| !is_ready(pod)).find_map(|pod| {
+        let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("?");
+        let homeless = conditions(pod).find(|c| is(c, "type", "PodScheduled") && is(c, "status", "False"));
+        let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
+        let why = homeless.or_else(|| statuses.filter_map(|s| s.pointer("/state/waiting")).next())?;
+        let (reason, message) = (text(why, "reason").unwrap_or("waits"), text(why, "message").unwrap_or_default());
+        Some(format!("pod {name}: {reason}: {message}").trim_end_matches(": ").to_owned())
+    })
+}
+
+/// Returns what the last of these events says.
+pub(crate) fn not_created(events: &Value) -> Option<String> {
+    let last = items(events).max_by_key(|event| text(event, "lastTimestamp").unwrap_or_default())?;
+    text(last, "message").map(str::to_owned)
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.get("items").and_then(Value::as_array).into_iter().flatten().take(LISTED_MAX)
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object.get(field).and_then(Value::as_str)
+}
+
+fn is(object: &Value, field: &str, value: &str) -> bool {
+    text(object, field) == Some(value)
+}
+
+/// Escapes what may not stand in a query as it is.
+fn escaped(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}

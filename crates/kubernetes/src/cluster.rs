@@ -1,0 +1,173 @@
+//! The Kubernetes API, as far as it is used: one workload's status is read, its scale is patched.
+//!
+//! Requests are made by their paths, with kube's client under them: it finds the cluster, shows who asks, and speaks TLS. Answers are
+//! read as JSON, field by field; what is not there is 0.
+
+use std::fmt;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result};
+use http::Request;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::cause;
+
+/// How long the API may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// What has the pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    StatefulSet,
+    Deployment,
+}
+
+impl Kind {
+    fn plural(self) -> &'static str {
+        match self {
+            Self::StatefulSet => "statefulsets",
+            Self::Deployment => "deployments",
+        }
+    }
+}
+
+/// A workload of a cluster.
+pub(crate) struct Cluster {
+    client: Client,
+    namespace: String,
+    kind: Kind,
+    name: String,
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} in {}", self.kind.plural(), self.name, self.namespace)
+    }
+}
+
+/// What there is of a workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Workload {
+    /// The pods that there should be.
+    pub(crate) replicas: u32,
+    /// Those that are ready.
+    pub(crate) ready: u32,
+    /// Those that there are, some of which may be leaving.
+    pub(crate) present: u32,
+    /// All of it, as the API says it.
+    pub(crate) object: Value,
+}
+
+impl Cluster {
+    /// Finds the cluster: that of this pod, or of the kubeconfig. Asks it nothing.
+    ///
+    /// # Errors
+    /// Invalid when neither is there, or they make no sense.
+    pub(crate) async fn connect(namespace: Option<String>, kind: Kind, name: &str) -> Result<Self> {
+        let found = Config::infer().await.map_err(|e| {
+            let hint = "run this in a pod with a service account, or set KUBECONFIG";
+            Error::invalid(format!("no Kubernetes cluster is known here: {e}")).hint(hint)
+        })?;
+        Self::of(found, namespace, kind, name)
+    }
+
+    /// As [`Cluster::connect`], of a cluster that is known.
+    ///
+    /// # Errors
+    /// Invalid when there can be no connection.
+    pub(crate) fn of(mut config: Config, namespace: Option<String>, kind: Kind, name: &str) -> Result<Self> {
+        config.read_timeout = Some(ANSWER_MAX);
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        let client =
+            Client::try_from(config).map_err(|e| Error::invalid(format!("no connection to Kubernetes: {e}")))?;
+        Ok(Self { client, namespace, kind, name: name.to_owned() })
+    }
+
+    /// Looks at the workload.
+    ///
+    /// # Errors
+    /// NotFound when there is none; PermissionDenied; Unavailable.
+    pub(crate) async fn look(&self) -> Result<Workload> {
+        let object = self.ask(Request::get(self.path("status")), Vec::new()).await?;
+        let number = |at: &str| object.pointer(at).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+        let (ready, present) = (number("/status/readyReplicas"), number("/status/replicas"));
+        Ok(Workload {
+            // Kubernetes' own default, which it writes there: one.
+            replicas: number("/spec/replicas").unwrap_or(1),
+            ready: ready.unwrap_or(0),
+            present: present.unwrap_or(0),
+            object,
+        })
+    }
+
+    /// Says how many pods there should be.
+    ///
+    /// # Errors
+    /// As [`Cluster::look`]; Conflict.
+    pub(crate) async fn scale(&self, replicas: u32) -> Result<()> {
+        let patch = Request::patch(self.path("scale")).header("content-type", "application/merge-patch+json");
+        let body = json!({"spec": {"replicas": replicas}}).to_string().into_bytes();
+        self.ask(patch, body).await.map(drop)
+    }
+
+    /// Says why pods are not ready, as far as Kubernetes tells.
+    pub(crate) async fn why(&self, there: &Workload) -> String {
+        if let Some(refused) = cause::refused(&there.object) {
+            return refused;
+        }
+        let list = |path: String| async move { self.ask(Request::get(path), Vec::new()).await };
+        let pods = list(cause::pods(&self.namespace, &there.object)).await;
+        let pods = pods.map(|pods| cause::not_ready(&pods));
+        let found = match pods {
+            Ok(None) => {
+                let kind = format!("{:?}", self.kind);
+                list(cause::events(&self.namespace, &kind, &self.name)).await.map(|events| cause::not_created(&events))
+            }
+            found => found,
+        };
+        match found {
+            Ok(Some(why)) => why,
+            Ok(None) => "Kubernetes does not say".to_owned(),
+            Err(error) => format!("why cannot be read: {}", error.message()),
+        }
+    }
+
+    fn path(&self, part: &str) -> String {
+        let Self { namespace, kind, name, .. } = self;
+        format!("/apis/apps/v1/namespaces/{namespace}/{}/{name}/{part}", kind.plural())
+    }
+
+    async fn ask(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Value> {
+        let request = request.body(body).map_err(|e| Error::invalid(format!("{self} cannot be asked for: {e}")))?;
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let answer = tokio::time::timeout(ANSWER_MAX, self.client.request::<Value>(request)).await;
+        let answer = answer.map_err(|_| {
+            Error::unavailable(format!("Kubernetes did not answer within {} s: {what}", ANSWER_MAX.as_secs()))
+        })?;
+        answer.map_err(|e| self.refusal(e, &what))
+    }
+
+    /// Says what Kubernetes refused, and what to do.
+    fn refusal(&self, error: kube::Error, what: &str) -> Error {
+        let kube::Error::Api(status) = error else {
+            return Error::unavailable(format!("Kubernetes does not answer: {what}: {}", innermost(&error)));
+        };
+        let said = if status.message.is_empty() { &status.reason } else { &status.message };
+        let message = format!("Kubernetes refuses {what} ({}): {said}", status.code);
+        match status.code {
+            401 | 403 => Error::new(ErrorKind::PermissionDenied, message).hint(format!(
+                "its service account needs get on {0}/status and patch on {0}/scale: docs/kubernetes.md",
+                self.kind.plural()
+            )),
+            404 => Error::new(ErrorKind::NotFound, message).hint(format!("is there {self}?")),
+            409 => Error::new(ErrorKind::Conflict, message),
+            422 => Error::new(ErrorKind::Invalid, message),
+            _ => Error::unavailable(message),
+        }
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    forebay_proto::innermost(error)
+}

@@ -1,0 +1,149 @@
+//! Scales a StatefulSet or Deployment of workers as the service wants, where nothing else does.
+//!
+//! ```text
+//! asks      the dispatcher: how many are wanted          scaler    when to change what, and what to tell
+//! cluster   the Kubernetes API: what there is, scale it  cause     why pods are not ready
+//! ```
+//!
+//! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there should be, by the
+//! rules that all have who start workers (`policy::provision`). Invariants: from 1 to `--max-workers` replicas; nothing is
+//! changed while nobody knows how many are wanted; after a failure nothing is asked for a pause that doubles, up to 60 s; each
+//! request has a bound. It keeps no state: end it, start it again, run none, and what there is stays.
+
+mod asks;
+mod cause;
+mod cluster;
+mod scaler;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgGroup, Parser};
+use forebay_core::{Clock, Result, SystemClock};
+use forebay_proto::{Credentials, Remote, TlsFiles};
+use tokio::signal::unix::{SignalKind, signal};
+
+use asks::Asks;
+use cluster::{Cluster, Kind};
+use scaler::{Outcome, Scaler};
+
+/// How often it is looked whether all is as it should be.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Scale a StatefulSet or Deployment of workers as a service wants
+#[derive(Debug, Parser)]
+#[command(name = "forebay-kubernetes", version, group = ArgGroup::new("workload").required(true))]
+struct Arguments {
+    /// The dispatcher: forebay://host:port or host:port; several of one service with commas between them
+    #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
+    dispatcher: String,
+    /// The StatefulSet whose pods are workers
+    #[arg(long, value_name = "NAME", group = "workload")]
+    statefulset: Option<String>,
+    /// The Deployment whose pods are workers
+    #[arg(long, value_name = "NAME", group = "workload")]
+    deployment: Option<String>,
+    /// Its namespace [default: the own one]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// The most workers that there may be
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_workers: u32,
+    /// PEM file of the authority that signed the service's certificates; turns TLS on
+    #[arg(long, env = "FOREBAY_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// PEM file of the own certificate, and of those that lead to the authority
+    #[arg(long, env = "FOREBAY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, env = "FOREBAY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Name that the service's certificates must have [default: the host of the address]
+    #[arg(long, env = "FOREBAY_TLS_NAME", value_name = "NAME")]
+    tls_name: Option<String>,
+    /// File with an administrator's token, if FOREBAY_TOKEN does not hold it
+    #[arg(long, env = "FOREBAY_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    // Of the environment alone: other users see command lines.
+    #[arg(long, env = "FOREBAY_TOKEN", hide = true, hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Arguments {
+    fn remote(&self) -> Result<Remote> {
+        let tls = TlsFiles {
+            ca: self.tls_ca.clone(),
+            cert: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            name: self.tls_name.clone(),
+            client_ca: None,
+        };
+        let credentials = Credentials::load(&tls, self.token.as_deref(), self.token_file.as_deref())?;
+        let remote = Remote { address: self.dispatcher.clone(), credentials };
+        remote.addresses()?;
+        Ok(remote)
+    }
+
+    /// Which of the two was given: the parser takes one, and one alone.
+    fn workload(&self) -> (Kind, &str) {
+        match &self.statefulset {
+            Some(name) => (Kind::StatefulSet, name),
+            None => (Kind::Deployment, self.deployment.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FOREBAY_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(run(Arguments::parse()))
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs until it is told to stop.
+async fn run(arguments: Arguments) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (kind, name) = arguments.workload();
+    let cluster = Cluster::connect(arguments.namespace.clone(), kind, name).await?;
+    let (clock, mut asks) = (SystemClock::default(), Asks::new(arguments.remote()?));
+    let mut scaler = Scaler::new(cluster, arguments.max_workers);
+    tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.cluster, "scaling");
+    let work = async {
+        loop {
+            let wanted = asks.wanted().await;
+            tell(&scaler.step(clock.now(), wanted).await, &scaler.cluster);
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        () = work => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+fn tell(outcome: &Outcome, workload: &Cluster) {
+    match outcome {
+        Outcome::Kept => {}
+        Outcome::Scaled { from, to } => tracing::info!(%workload, from, to, "scaled"),
+        Outcome::Waits { missing, why } => tracing::warn!(%workload, missing, why, "workers do not come"),
+        Outcome::Failed { error, pause } => {
+            let hint = error.get("hint").unwrap_or_default();
+            tracing::error!(%workload, error = error.message(), hint, ?pause, "not scaled; tried again after a pause");
+        }
+    }
+}

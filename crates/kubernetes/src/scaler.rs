@@ -1,0 +1,102 @@
+//! When to change how many replicas there should be, and what to tell. Reads no clock: the time comes in.
+
+use std::time::Duration;
+
+use forebay_core::{Error, Result, Ticks};
+use forebay_policy::provision::{Action, Reconciler, Seen};
+
+use crate::cluster::{Cluster, Workload};
+
+/// Pods that may be starting, or leaving, at the same time: a cluster starts them beside each other.
+const AT_ONCE: u32 = 16;
+/// How long pods may take to be ready until it is told why they are not.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// What came of a look.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// There is nothing to do, or nothing is to be done now.
+    Kept,
+    /// The replicas were set.
+    Scaled { from: u32, to: u32 },
+    /// Pods have not become ready for a while. Told once, until all are.
+    Waits { missing: u32, why: String },
+    /// Kubernetes refused, or did not answer.
+    Failed { error: Error, pause: Duration },
+}
+
+/// Brings a workload to what is wanted.
+pub(crate) struct Scaler {
+    pub(crate) cluster: Cluster,
+    reconciler: Reconciler,
+    /// Nothing is asked before.
+    until: Ticks,
+    /// Since when pods are missing, and whether that was told.
+    short: Option<(Ticks, bool)>,
+}
+
+impl Scaler {
+    pub(crate) fn new(cluster: Cluster, workers_max: u32) -> Self {
+        let reconciler = Reconciler::new(workers_max, AT_ONCE);
+        Self { cluster, reconciler, until: Ticks::default(), short: None }
+    }
+
+    /// Looks, and does what is to be done. Without a wanted number, nothing is.
+    pub(crate) async fn step(&mut self, now: Ticks, wanted: Option<u32>) -> Outcome {
+        let Some(wanted) = wanted.filter(|_| now >= self.until) else { return Outcome::Kept };
+        self.bring(now, wanted).await.unwrap_or_else(|error| {
+            let pause = self.reconciler.failed(now);
+            self.until = now + pause;
+            Outcome::Failed { error, pause }
+        })
+    }
+
+    async fn bring(&mut self, now: Ticks, wanted: u32) -> Result<Outcome> {
+        let there = self.cluster.look().await?;
+        let (from, to) = (there.replicas, self.plan(now, wanted, &there));
+        if from != to {
+            self.cluster.scale(to).await?;
+        }
+        // Nothing was refused: pauses begin anew.
+        self.reconciler.lives(now);
+        if from != to {
+            return Ok(Outcome::Scaled { from, to });
+        }
+        Ok(match self.short_of(now, &there) {
+            Some(missing) => Outcome::Waits { missing, why: self.cluster.why(&there).await },
+            None => Outcome::Kept,
+        })
+    }
+
+    /// Returns how many replicas there should be now, one step of the reconciler after the other.
+    fn plan(&mut self, now: Ticks, wanted: u32, there: &Workload) -> u32 {
+        let mut replicas = there.replicas;
+        loop {
+            let seen = Seen {
+                starting: replicas.saturating_sub(there.ready),
+                running: replicas.min(there.ready),
+                leaving: there.present.saturating_sub(replicas),
+            };
+            match self.reconciler.next(now, Some(wanted), seen) {
+                Action::Keep => return replicas,
+                Action::StartOne => replicas += 1,
+                Action::EndOne => replicas -= 1,
+            }
+        }
+    }
+
+    /// Returns how many pods are missing, if that is to be told.
+    fn short_of(&mut self, now: Ticks, there: &Workload) -> Option<u32> {
+        let missing = there.replicas.saturating_sub(there.ready);
+        if missing == 0 {
+            self.short = None;
+            return None;
+        }
+        let (since, is_told) = self.short.get_or_insert((now, false));
+        if *is_told || now - *since < START_MAX {
+            return None;
+        }
+        *is_told = true;
+        Some(missing)
+    }
+}

@@ -1,0 +1,153 @@
+//! Who starts and ends workers: a reconciler, which brings what there is to what is wanted, one step at a time.
+//!
+//! Whoever runs workers (children of one process, actors of a Ray cluster) looks at what there is, asks what to do, does it, and
+//! tells what failed. The reconciler is pure: the time and what was seen come in.
+//! Invariants: no more than `workers_max` at any time, those that leave among them; no more than `at_once` starts or ends under
+//! way; none starts while one leaves; after a failure there is a pause, each twice as long as the one before, until a worker
+//! that was started since has lived for a while: what cannot live takes no machine, whatever lives beside it.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+
+/// The first and the longest pause after a worker that could not start, or that died.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LAST: Duration = Duration::from_secs(60);
+
+/// The workers that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Asked for, and not ready yet.
+    pub starting: u32,
+    /// Ready.
+    pub running: u32,
+    /// Told to leave: they compute what they hold, and take nothing new.
+    pub leaving: u32,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Keep,
+    /// Ask for a worker.
+    StartOne,
+    /// Tell a worker to leave; one that is not ready yet, where there is one.
+    EndOne,
+}
+
+/// Brings what there is to what is wanted.
+#[derive(Debug, Clone)]
+pub struct Reconciler {
+    workers_max: u32,
+    at_once: u32,
+    target: u32,
+    /// The next pause, and the end of this one.
+    pause: Duration,
+    until: Ticks,
+    failed: Ticks,
+}
+
+impl Reconciler {
+    /// Starts with one worker wanted, of `workers_max` that there may be, `at_once` of which may be starting or leaving.
+    pub fn new(workers_max: u32, at_once: u32) -> Self {
+        Self {
+            workers_max: workers_max.max(1),
+            at_once: at_once.max(1),
+            target: 1,
+            pause: PAUSE_FIRST,
+            until: Ticks::default(),
+            failed: Ticks::default(),
+        }
+    }
+
+    /// Says what to do. `wanted` is `None` while nobody knows: then it is what it was. One worker is always wanted.
+    pub fn next(&mut self, now: Ticks, wanted: Option<u32>, seen: Seen) -> Action {
+        self.target = wanted.unwrap_or(self.target).clamp(1, self.workers_max);
+        let there = seen.starting + seen.running;
+        match there.cmp(&self.target) {
+            Ordering::Greater if seen.leaving < self.at_once => Action::EndOne,
+            Ordering::Less if seen.leaving == 0 && seen.starting < self.at_once && now >= self.until => {
+                Action::StartOne
+            }
+            _ => Action::Keep,
+        }
+    }
+
+    /// A worker could not start, or died. Returns the pause before the next one; those that fail within a pause had one cause,
+    /// and do not make the next one longer.
+    pub fn failed(&mut self, now: Ticks) -> Duration {
+        self.failed = now;
+        if now < self.until {
+            return self.until - now;
+        }
+        let pause = self.pause;
+        (self.until, self.pause) = (now + pause, (pause * 2).min(PAUSE_LAST));
+        pause
+    }
+
+    /// A worker that was started at `since` has run for a while. If none has failed after that, pauses begin anew.
+    pub fn lives(&mut self, since: Ticks) {
+        if since > self.failed {
+            self.pause = PAUSE_FIRST;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(running: u32) -> Seen {
+        Seen { running, ..Seen::default() }
+    }
+
+    #[test]
+    fn one_change_at_a_time_and_no_more_than_there_may_be() {
+        let mut it = Reconciler::new(3, 1);
+        let at = Ticks(5);
+        assert_eq!(it.next(at, None, running(1)), Action::Keep);
+        assert_eq!(it.next(at, Some(9), running(1)), Action::StartOne);
+        assert_eq!(it.next(at, Some(9), Seen { starting: 1, running: 1, leaving: 0 }), Action::Keep);
+        assert_eq!(it.next(at, Some(9), running(2)), Action::StartOne);
+        assert_eq!(it.next(at, Some(9), running(3)), Action::Keep, "there may be three");
+        assert_eq!(it.next(at, None, running(2)), Action::StartOne, "as many as were wanted last");
+        assert_eq!(
+            it.next(at, Some(9), Seen { leaving: 1, ..running(2) }),
+            Action::Keep,
+            "one that leaves is still there"
+        );
+        assert_eq!(it.next(at, Some(1), running(3)), Action::EndOne);
+        assert_eq!(it.next(at, Some(1), Seen { starting: 0, running: 2, leaving: 1 }), Action::Keep);
+        assert_eq!(it.next(at, Some(0), running(1)), Action::Keep, "one is always there");
+    }
+
+    #[test]
+    fn what_waits_for_room_is_given_up_when_it_is_not_wanted_any_more() {
+        let mut it = Reconciler::new(9, 2);
+        let waits = |starting| Seen { starting, running: 1, leaving: 0 };
+        assert_eq!(it.next(Ticks(5), Some(9), waits(1)), Action::StartOne);
+        assert_eq!(it.next(Ticks(5), Some(9), waits(2)), Action::Keep, "two at once");
+        assert_eq!(it.next(Ticks(5), Some(1), waits(2)), Action::EndOne);
+    }
+
+    #[test]
+    fn what_cannot_start_is_tried_less_and_less_often_whatever_lives_beside_it() {
+        let mut it = Reconciler::new(3, 1);
+        let mut now = Ticks(1);
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            assert_eq!(it.next(now, Some(2), running(1)), Action::StartOne);
+            let pause = it.failed(now);
+            it.lives(Ticks(0));
+            assert_eq!(it.failed(now), pause, "two that fail at once have one cause");
+            assert_eq!(it.next(now + (pause - Duration::from_millis(1)), Some(2), running(1)), Action::Keep);
+            pauses.push(pause.as_secs());
+            now = now + pause;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        it.lives(now + Duration::from_millis(1));
+        assert_eq!(it.failed(now), PAUSE_FIRST);
+    }
+}

@@ -1,0 +1,204 @@
+"""`forebay.ray`: workers as actors of the Ray cluster of this program."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import ipaddress
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from forebay import _native
+from forebay._src import arguments, security
+from forebay._src.ray_fleet import ANSWER_SECONDS, Fleet, RayEvent, RayWorker
+from forebay._src.ray_host import WorkerHost
+from forebay._src.security import Credentials, Tls
+from forebay._src.service import Service, resolve
+from forebay.errors import InvalidPipelineError, UnavailableError
+
+#: Options of an actor that are not the user's.
+_OURS = ("num_cpus", "max_concurrency", "max_restarts", "max_task_retries", "lifetime", "name", "get_if_exists")
+
+
+class RayWorkers:
+    """What `workers` returns: a context manager; leaving it ends the workers, and so does the end of this program."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._finalizer = weakref.finalize(self, fleet.stop)
+        # Not the finalizer's own, which may come after the end of Ray's connection, and would not wait.
+        self._finalizer.atexit = False
+        self._at_exit = atexit.register(functools.partial(fleet.close, drain=False))
+
+    @property
+    def workers(self) -> list[RayWorker]:
+        """The workers that there are, the oldest first; those that wait for room, too."""
+        return list(self._fleet.shown)
+
+    @property
+    def events(self) -> list[RayEvent]:
+        """What happened to them, the oldest first: the last 256. The logger `forebay` is told the same."""
+        return self._fleet.events()
+
+    def close(self, *, drain: bool = True) -> None:
+        """Ends the workers. Again, it does nothing.
+
+        Args:
+            drain: Whether they first serve what they hold, for 15 s at most, so that no job computes it again.
+        """
+        self._fleet.close(drain)
+        atexit.unregister(self._at_exit)
+
+    def __enter__(self) -> RayWorkers:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Ends the workers; after an error, at once."""
+        self.close(drain=kind is None)
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"RayWorkers({len(self.workers)})"
+
+
+def workers(
+    service: Service | str,
+    *,
+    num_cpus: int = 1,
+    max_workers: int | None = None,
+    tls: Tls | None = None,
+    token: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> RayWorkers:
+    """Keeps as many workers on the Ray cluster of this program as the service wants (`service.scale()`).
+
+    Each is a Ray actor that runs `forebay worker` on its node. They come and go as jobs need them; one that is not
+    needed any more first serves what it holds. A worker that cannot start, or that dies, is told of in `events` with
+    its cause, and replaced after a pause: 1 s, then 2, up to 60. One that the cluster has no room for waits for it,
+    where Ray's autoscaler sees it.
+
+    Args:
+        service: The service, or its address, which the nodes of the cluster must be able to reach. With tokens, an
+            administrator's: others are not told how many workers are wanted.
+        num_cpus: The cores that Ray sets aside for each worker, and its threads.
+        max_workers: The most that there may be. Default: as many as the dispatcher may want.
+        tls: What the workers listen with, and trust: its files are read on the nodes. Default: what `service` was
+            connected with.
+        token: What the workers show to the dispatcher; a worker's token is enough. It passes through Ray. Default: what
+            `service` was connected with.
+        options: More options of the actors, as `ray.remote` takes them: `resources`, `memory`, `runtime_env`,
+            `scheduling_strategy` (default: `"SPREAD"`).
+
+    Returns:
+        The workers. Keep it: they end with it, when its context is left, or with this program. It does not wait for
+        them to start.
+
+    Raises:
+        UnavailableError: Ray is not installed, or this program has not called `ray.init()`.
+        PermissionDeniedError: The service has tokens, and this one is not an administrator's.
+        InvalidPipelineError: An argument makes no sense, or the service is on this machine alone and the cluster is
+            not.
+    """
+    cpus = arguments.whole(num_cpus, "ray.workers", "num_cpus", 1, 4096)
+    ray = _connected()
+    found = resolve(service, "ray.workers")
+    most = found.scale().max_workers
+    if max_workers is not None:
+        most = arguments.whole(max_workers, "ray.workers", "max_workers", 1, 100_000)
+    loopback = _is_loopback(found.address)
+    nodes = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+    if loopback and len(nodes) > 1:
+        raise InvalidPipelineError(
+            f"ray.workers: only this machine can reach {found.address}, and the Ray cluster has {len(nodes)} nodes",
+            {"hint": "start `forebay dispatcher --listen 0.0.0.0:7070`, and connect to it as the nodes can reach it"},
+        )
+    command = ["--dispatcher", found.address, "--threads", str(cpus)]
+    shown = _variables(_shown(found, tls, token))
+    started = _actor_class(ray, cpus, dict(options or {}))
+    needs = _needs(cpus, options or {})
+    asks = _native.ServiceClient.connect(found.address, ANSWER_SECONDS, **found._shown)
+    return RayWorkers(Fleet(ray, asks, most, lambda: started.remote(command, shown, loopback), needs))
+
+
+def _connected() -> Any:
+    """Returns Ray, where this program is connected to a cluster: none is started for it."""
+    if importlib.util.find_spec("ray") is None:
+        raise UnavailableError("ray.workers: Ray is not installed", {"hint": "pip install ray"})
+    import ray
+
+    if not ray.is_initialized():
+        raise UnavailableError(
+            "ray.workers: this program is not connected to a Ray cluster", {"hint": "call ray.init() before"}
+        )
+    return ray
+
+
+def _actor_class(ray: Any, cpus: int, options: dict[str, Any]) -> Any:
+    """Returns the class of the actors, its options checked."""
+    if ours := sorted(set(options) & set(_OURS)):
+        raise InvalidPipelineError(
+            f"ray.workers: options= has {', '.join(ours)}, which Forebay sets itself",
+            {"hint": "give num_cpus= and max_workers= to ray.workers"},
+        )
+    own = {"num_cpus": cpus, "max_concurrency": WorkerHost.THREADS, "max_restarts": 0}
+    try:
+        return ray.remote(WorkerHost).options(**{"scheduling_strategy": "SPREAD", **options, **own})
+    except (TypeError, ValueError) as error:
+        raise InvalidPipelineError(f"ray.workers: Ray refuses options={options!r}: {error}") from error
+
+
+def _needs(cpus: int, options: Mapping[str, Any]) -> dict[str, float]:
+    """Returns what Ray sets aside for a worker, by the names that nodes have for it.
+
+    >>> _needs(2, {"num_gpus": 0, "memory": 1e9, "resources": {"input": 1}})
+    {'CPU': 2, 'memory': 1000000000.0, 'input': 1}
+    """
+    named = {"CPU": cpus, "GPU": options.get("num_gpus"), "memory": options.get("memory")}
+    return {name: amount for name, amount in {**named, **(options.get("resources") or {})}.items() if amount}
+
+
+def _shown(service: Service, tls: Tls | None, token: str | None) -> Credentials:
+    """Returns what workers show: what was given, and what the service was connected with of the rest."""
+    given, own = security.credentials(tls, token), service._shown
+    shown: Credentials = {**own}
+    if tls is not None:
+        shown["tls"] = given["tls"]
+    if token is not None:
+        shown["token"], shown["token_file"] = token, None
+    if shown["tls"] is not None and shown["tls"][1] is None:
+        raise InvalidPipelineError(
+            "ray.workers: over TLS, workers need a certificate of their own",
+            {"hint": "tls=fb.Tls(ca=..., cert=..., key=...), with files that are on the nodes"},
+        )
+    return shown
+
+
+def _variables(shown: Credentials) -> dict[str, str]:
+    """Returns the variables in which a worker finds what to show."""
+    ca, cert, key, name = shown["tls"] or (None, None, None, None)
+    named = {"TLS_CA": ca, "TLS_CERT": cert, "TLS_KEY": key, "TLS_NAME": name}
+    named |= {"TOKEN": shown["token"], "TOKEN_FILE": shown["token_file"]}
+    return {f"FOREBAY_{name}": value for name, value in named.items() if value}
+
+
+def _is_loopback(address: str) -> bool:
+    """Says whether dispatchers are reached on their own machine alone.
+
+    >>> [_is_loopback(a) for a in ("forebay://127.0.0.1:7070", "[::1]:1,localhost:2", "10.0.0.5:7070", "head:7070")]
+    [True, True, False, False]
+    """
+    hosts = [one.rpartition(":")[0] or one for one in address.removeprefix("forebay://").split(",")]
+
+    def local(host: str) -> bool:
+        try:
+            return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    return all(map(local, hosts))
