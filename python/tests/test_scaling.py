@@ -69,7 +69,67 @@ def test_workers_follow_the_trainer_and_the_stream_does_not_care(
         np.testing.assert_array_equal(batch, next(here)["x"])
 
 
+def test_idle_cores_of_the_trainers_machine_are_decided_on_with_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCH_COST_S", "0.1")
+    ds = fb.range(40_000).shuffle().batch(4).map(slow)
+    taken = []
+    with fb.up(workers=1, threads=1) as service:
+        batches = ds.distribute(service, job="placed", seed=5, local="auto").iter()
+        deadline = time.monotonic() + DEADLINE_S
+        # Up to 50 batches/s, of which the worker makes 10, and what costs time costs no core here.
+        while not any(worker.local and worker.splits_done for worker in service.workers()):
+            decisions = [d for job in service.jobs("placed") for d in job.decisions]
+            seen = [d.figures["figures"]["spare"] for d in decisions if d.figures["figures"]]
+            if seen and max(seen) < 0.1:
+                pytest.skip("something else uses every core of this machine")
+            assert time.monotonic() < deadline, decisions
+            taken.append(next(batches)["x"])
+            time.sleep(0.02)
+        job = service.jobs("placed")[0]
+        placed = next(d for d in job.decisions if d.figures["local"] > 0)
+        assert "at the trainer" in placed.reason, placed
+        assert placed.figures["figures"]["spare"] > 0, placed
+        batches.close()
+    monkeypatch.setenv("BATCH_COST_S", "0")
+    here = ds.iter(seed=5)
+    for batch in taken:
+        np.testing.assert_array_equal(batch, next(here)["x"])
+
+
+def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCH_COST_S", "0.1")
+    ds = fb.range(40_000).batch(4).map(slow)
+    prices = {"objective": "cost", "trainer_price": 0.1, "worker_price": 1}
+    with fb.up(workers="auto", max_workers=4, **prices) as service:
+        batches = ds.distribute(service, job="dear", seed=5).iter()
+        deadline = time.monotonic() + DEADLINE_S
+        # Up to 15 batches/s, of which a worker makes 10: to end the waits takes another one, for twice the price.
+        decided: list[Any] = []
+        while not any(d.figures["rule"] == "cheapest" for d in decided):
+            assert time.monotonic() < deadline, service.jobs("dear")
+            next(batches)
+            time.sleep(0.066)
+            decided = [d for job in service.jobs("dear") for d in job.decisions]
+        # So it stays.
+        for _ in range(100):
+            next(batches)
+            time.sleep(0.066)
+        (job,) = service.jobs("dear")
+        assert {d.workers for d in job.decisions} == {1}, job
+        assert job.decisions[-1].figures["figures"]["waited"] > 0.1, job
+        assert "1 worker is the cheapest" in job.decisions[-1].reason, job
+        batches.close()
+
+
 def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidPipelineError, match="what machines cost is not known"):
+        fb.up(objective="cost", trainer_price=3)
+    with pytest.raises(InvalidPipelineError, match="there are prices, and the objective is time"):
+        fb.up(trainer_price=3, worker_price=1)
+    with pytest.raises(InvalidPipelineError, match="price of a worker is -1"):
+        fb.up(objective="cost-within:1.05", trainer_price=3, worker_price=-1)
+    with pytest.raises(InvalidPipelineError, match="hpa knows nothing of the objective cost"):
+        fb.up(workers="auto", policy="hpa", objective="cost", trainer_price=3, worker_price=1)
     with pytest.raises(InvalidPipelineError, match="max_workers=3 goes with workers='auto'"):
         fb.up(workers=2, max_workers=3)
     with pytest.raises(InvalidPipelineError, match="max_workers=0 is out of range"):

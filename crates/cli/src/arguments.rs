@@ -14,7 +14,7 @@ pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use jobs::{Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
-pub(crate) use settings::{Access, Cache, Identity, Process, SourceCache};
+pub(crate) use settings::{Access, Aim, Cache, Identity, Process, SourceCache};
 pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Jobs(Jobs),
     /// List the workers of a service
     Workers(List),
-    /// Run a Python script, its datasets on a service if one is named
+    /// Run a Python script; with --service, connect() without an address finds it
     Run(Run),
     /// Show what the datasets of a Python script do, and why
     Explain(Explain),

@@ -37,6 +37,21 @@ best: static:5  1:23:20  45.97  1.000      1.000       0        0 s      0.0 %  
     assert_eq!(stdout(&[job(&fixed), prices.to_vec()].concat()), table);
 }
 
+/// A second worker, of which half is needed, would double the price and take off a third of the time.
+#[test]
+fn the_price_may_be_what_is_made_small() {
+    let workers = |objective: &str| {
+        let of = ["--step", "66ms", "--batch-cost", "100ms", "--batches", "30000", "--policy", "forebay", "--json"];
+        let prices = ["--trainer-price", "0.1", "--worker-price", "1", "--objective", objective];
+        let report: Value = serde_json::from_str(&stdout(&[&of[..], &prices].concat())).expect("JSON");
+        let [row] = report["policies"].as_array().expect("rows").as_slice() else { panic!("one policy: {report}") };
+        row["worker_hours"].as_f64().expect("a number") * 3600.0 / row["time_s"].as_f64().expect("a number")
+    };
+    let (time, cost) = (workers("time"), workers("cost"));
+    assert!(time > 1.9 && cost < 1.1, "{time} {cost}");
+    assert!(workers("cost-within:1.05") > 1.9);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let arguments = job(&["--then", "20m:150ms", "--lost-every", "30m", "--noise", "0.1", "--json"]);
@@ -55,6 +70,7 @@ fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
     let figures = Figures {
         workers: 5,
         demand: 20.0,
+        beside: 0.0,
         supply: 1.0 / 0.23,
         compute: 0.23,
         waited: 0.0,

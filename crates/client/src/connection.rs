@@ -13,9 +13,7 @@ use arrow_buffer::Buffer;
 use arrow_flight::FlightData;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Memory;
-use forebay_proto::{
-    Address, ClientTls, Frame, FrameHead, PREFACE, Request, Speaks, UNREACHED, Wire, broken, carried, receive_column,
-};
+use forebay_proto::{Address, ClientTls, Frame, FrameHead, Request, UNREACHED, Wire, broken, carried, receive_column};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -49,13 +47,7 @@ impl Connection {
     /// Invalid when it is no address; Unavailable when nobody is there; PermissionDenied when the two do not trust each other.
     pub(crate) async fn open(address: &str, tls: Option<&ClientTls>) -> Result<Self> {
         let parsed: Address = address.parse()?;
-        let connect = async {
-            let mut socket = Wire::connect(&parsed, tls, Speaks::Transfer).await?;
-            socket.write_all(&PREFACE).await?;
-            socket.flush().await?;
-            Ok::<_, std::io::Error>(socket)
-        };
-        let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
+        let connected = tokio::time::timeout(CONNECT_MAX, Wire::to_worker(&parsed, tls)).await;
         let connected = connected.map_err(|_| unreachable(address, &format!("no answer within {CONNECT_MAX:?}")))?;
         let socket = connected.map_err(|e| unreachable(address, &e.to_string()))?;
         Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, Listened::new(socket)) })

@@ -22,6 +22,7 @@ use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore};
 use crate::term::Term;
+use crate::view::ScaleView;
 
 /// How long open requests may take to end after the sessions were ended.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -78,6 +79,11 @@ impl Dispatcher {
         };
         tracing::info!(%address, state = %dir.display(), "dispatcher");
         Ok((address, Self { listener, tls: options.tls, access, leadership, run }))
+    }
+
+    /// Returns what says how many workers are wanted, for as long as it serves.
+    pub fn scale(&self) -> ScaleView {
+        ScaleView(self.leadership.clone())
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the

@@ -35,9 +35,11 @@ mod state;
 mod store;
 mod tenant;
 mod term;
+mod view;
 
 pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
+pub use forebay_policy::placement::Objective;
 pub use forebay_policy::scaling::Policy;
 pub use indexer::{FileIndexer, Indexed, Indexer};
 
@@ -47,6 +49,7 @@ pub use forebay_plan::Source;
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Scaling, Timing};
 pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
+pub use view::{ScaleFigures, ScaleView};
 
 /// Where its certificates are.
 pub use forebay_proto::TlsFiles;

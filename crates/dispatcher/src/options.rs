@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_core::{Error, Result};
+use forebay_policy::placement::Objective;
 use forebay_policy::scaling::Policy;
 use forebay_proto::ServerTls;
 
@@ -56,17 +58,34 @@ impl Options {
 }
 
 /// How it is decided how many workers jobs get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
     /// Who decides. Default: [`Policy::Forebay`].
     pub policy: Policy,
+    /// What it makes small; only [`Policy::Forebay`] asks. Default: [`Objective::Time`].
+    pub objective: Objective,
     /// The most workers that are ever wanted, for one job and for all together. Default: 1024.
     pub workers_max: u32,
 }
 
+impl Scaling {
+    /// Checks that they go together.
+    ///
+    /// # Errors
+    /// Invalid: a policy that does not ask what is to be made small is told.
+    pub fn check(&self) -> Result<()> {
+        if self.objective != Objective::Time && self.policy != Policy::Forebay {
+            let (policy, objective) = (self.policy, self.objective);
+            return Err(Error::invalid(format!("the policy {policy} knows nothing of the objective {objective}"))
+                .hint("leave one of them out"));
+        }
+        self.objective.check()
+    }
+}
+
 impl Default for Scaling {
     fn default() -> Self {
-        Self { policy: Policy::default(), workers_max: 1024 }
+        Self { policy: Policy::default(), objective: Objective::default(), workers_max: 1024 }
     }
 }
 

@@ -24,6 +24,7 @@ fn observation(window: &Value) -> Observation {
         compute: None,
         busy: None,
         ahead: None,
+        beside: 0.0,
         host: None,
     }
 }

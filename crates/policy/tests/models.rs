@@ -3,30 +3,22 @@
 //! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures that are off by
 //! some noise, and the dispatcher's windows.
 
-use forebay_policy::placement::{Manners, Prices};
-use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{Change, Job, Pool, Scenario, simulate};
+mod common;
+
+use common::{Imagined, SEED};
+use forebay_policy::placement::Prices;
+use forebay_policy::simulate::{Change, Job};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 const WORKERS_MAX: u32 = 100;
-/// The same jobs in each run: one in tens of thousands is not decided on well, which is known (README) and no news of a change.
-const SEED: u64 = 7;
-
-/// A job on workers with so many threads.
-#[derive(Debug, Clone)]
-struct Model {
-    job: Job,
-    threads: u32,
-}
-
-impl Model {
+impl Imagined {
     fn demand(&self) -> f64 {
         1.0 / self.job.step
     }
 
     fn capacity(&self, workers: u32) -> f64 {
-        self.job.model(self.threads, Manners::SpareOnly).capacity(self.job.on_workers(workers))
+        self.model().capacity(self.job.on_workers(workers))
     }
 
     /// What a batch costs.
@@ -47,13 +39,11 @@ impl Model {
     }
 
     /// Runs it for so many windows, if they are as long as can be; returns what was asked for.
-    fn run(&self, windows: u64, seed: u64) -> Vec<Change> {
+    fn asked(&self, windows: u64, seed: u64) -> Vec<Change> {
         let batches = (self.demand() * 6.0 * windows as f64).ceil() as u64;
-        let pool = Pool { max: WORKERS_MAX, threads: self.threads, ..Pool::default() };
-        let scenario = Scenario { jobs: vec![Job { batches, ..self.job.clone() }], pool, seed };
-        let outcome = simulate(&scenario, Policy::Forebay).expect("a job");
-        assert!(outcome.jobs[0].windows >= windows, "{outcome:?}");
-        outcome.jobs.into_iter().flat_map(|job| job.changes).collect()
+        let outcome = self.run(batches, WORKERS_MAX, seed);
+        assert!(outcome.windows >= windows, "{outcome:?}");
+        outcome.changes
     }
 }
 
@@ -64,12 +54,12 @@ fn at(changes: &[Change], by: impl Fn(&Change) -> bool) -> (u32, Vec<u32>) {
     (asked[last], asked[last..].to_vec())
 }
 
-fn models(noise: f64, demand: std::ops::Range<f64>) -> impl Strategy<Value = Model> {
+fn models(noise: f64, demand: std::ops::Range<f64>) -> impl Strategy<Value = Imagined> {
     let parts = (demand, 0.1f64..60.0, prop::sample::select(vec![1u32, 2, 4, 8]), 0.6f64..1.0);
     parts.prop_map(move |(demand, load, threads, efficiency)| {
         let cost = load * f64::from(threads) / demand;
         let job = Job { efficiency, noise, ahead: 0, ..Job::new("job", 1.0 / demand, cost, 1) };
-        Model { job, threads }
+        Imagined { job, threads }
     })
 }
 
@@ -78,7 +68,7 @@ proptest! {
 
     #[test]
     fn three_probes_and_fifteen_windows_find_what_is_near_the_best(model in models(0.01, 0.5..300.0), seed: u64) {
-        let changes = model.run(115, seed);
+        let changes = model.asked(115, seed);
         let asked = changes.iter().filter(|change| change.window <= 15).count();
         prop_assert!(asked <= 2 + 3, "the first number and three probes: {changes:?}");
         let (workers, _) = at(&changes, |change| change.window <= 15);
@@ -94,7 +84,7 @@ proptest! {
     ) {
         let factor = if faster { 3.0 } else { 1.0 / 3.0 };
         model.job.then = vec![(when, model.job.step / factor)];
-        let changes = model.run(100, seed);
+        let changes = model.asked(100, seed);
         let needed = model.demand() * factor / model.capacity(1);
         let (before, _) = at(&changes, |change| change.at_s < when);
         let (workers, _) = at(&changes, |change| change.at_s <= when + 15.0);
@@ -108,7 +98,7 @@ proptest! {
     fn noise_of_twenty_percent_makes_it_change_its_mind_no_more_than_it_must(
         model in models(0.2, 0.5..300.0), seed: u64,
     ) {
-        let changes = model.run(340, seed);
+        let changes = model.asked(340, seed);
         let until: Vec<_> = changes.into_iter().filter(|change| change.window <= 340).collect();
         let (_, asked) = at(&until, |change| change.window <= 40);
         prop_assert!(asked.len() <= 6, "{asked:?}");

@@ -4,26 +4,18 @@
 //! Jobs run in the simulator: ops with costs and bytes, a trainer's machine with spare cores, a network that costs
 //! processor time and may be full, workers of whose time only a part reaches the trainer, and figures that are off.
 
-use forebay_policy::placement::{Manners, Model, Objective, Placement, Prices, Wire};
-use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{Change, Host, Job, Op, Pool, Scenario, simulate};
+mod common;
+
+use common::{Imagined, SEED};
+use forebay_policy::placement::{Objective, Placement, Prices, Wire};
+use forebay_policy::simulate::{Change, Host, Job, Op};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-
-/// The same jobs in each run: see `models.rs`.
-const SEED: u64 = 7;
 
 /// Workers that there may be, and that trying stops at.
 const WORKERS_MAX: u32 = 60;
 /// What a placement must have to spare for figures that are off to show it.
 const UNSURE: f64 = 1.02;
-
-/// A job on workers with so many threads.
-#[derive(Debug, Clone)]
-struct Imagined {
-    job: Job,
-    threads: u32,
-}
 
 /// A placement that was tried.
 #[derive(Debug, Clone, Copy)]
@@ -34,10 +26,6 @@ struct Tried {
 }
 
 impl Imagined {
-    fn model(&self) -> Model {
-        self.job.model(self.threads, Manners::SpareOnly)
-    }
-
     fn tried(&self, at: Placement) -> Tried {
         let time = self.model().batch(at);
         Tried { at, time, price: time * self.job.objective.prices().hour(at.workers) }
@@ -79,12 +67,8 @@ impl Imagined {
     }
 
     /// Runs it for so many seconds; returns what was asked for.
-    fn run(&self, seconds: f64, seed: u64) -> Vec<Change> {
-        let batches = (seconds / self.job.step).ceil() as u64;
-        let pool = Pool { max: WORKERS_MAX, threads: self.threads, ..Pool::default() };
-        let scenario = Scenario { jobs: vec![Job { batches, ..self.job.clone() }], pool, seed };
-        let outcome = simulate(&scenario, Policy::Forebay).expect("a job");
-        outcome.jobs.into_iter().flat_map(|job| job.changes).collect()
+    fn asked(&self, seconds: f64, seed: u64) -> Vec<Change> {
+        self.run((seconds / self.job.step).ceil() as u64, WORKERS_MAX, seed).changes
     }
 }
 
@@ -125,7 +109,7 @@ proptest! {
 
     #[test]
     fn thirty_seconds_and_three_probes_find_what_is_within_five_percent_of_the_best(model in jobs(0.01), seed: u64) {
-        let changes = model.run(300.0, seed);
+        let changes = model.asked(300.0, seed);
         let soon = changes.iter().filter(|change| change.at_s <= 30.0).count();
         prop_assert!(soon <= 2 + 3, "the first, one jump and three probes: {changes:?}");
         let later = changes.len() - soon;
@@ -137,7 +121,7 @@ proptest! {
 
     #[test]
     fn noise_of_twenty_percent_makes_no_oscillation(model in jobs(0.2), seed: u64) {
-        let changes = model.run(600.0, seed);
+        let changes = model.asked(600.0, seed);
         let late: Vec<_> = changes.iter().filter(|change| change.at_s > 80.0).map(|change| change.to).collect();
         // What rarely happens: figures that look like another load, or like cores that are gone, and the probes after each.
         prop_assert!(late.len() <= 2 * (1 + 3), "{changes:?}");
@@ -153,7 +137,7 @@ proptest! {
         let plain = Job { ops: vec![Op { cost, bytes: 0.0 }], host: None, objective: Objective::Time, ..model.job.clone() };
         let host = model.job.host.clone().map(|host| Host { local_max: 0, wire: Wire::default(), ..host });
         let (with, without) = (Job { host, ..plain.clone() }, plain);
-        let run = |job| Imagined { job, ..model.clone() }.run(100.0, seed);
+        let run = |job| Imagined { job, ..model.clone() }.asked(100.0, seed);
         prop_assert_eq!(run(with), run(without));
     }
 
@@ -167,7 +151,7 @@ proptest! {
         host.wire.receive = 0.0;
         let free = host.cores * (1.0 - share);
         host.then = vec![(when, host.cores * share)];
-        let changes = model.run(200.0, seed);
+        let changes = model.asked(200.0, seed);
         let host = model.job.host.as_ref().expect("a machine");
         let mut then = model.clone();
         then.job.host = Some(Host { used: host.cores * share, then: Vec::new(), ..host.clone() });

@@ -4,13 +4,13 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use crate::address::Address;
 use crate::tls::{ClientTls, Speaks, explained};
-use crate::transfer::tune;
+use crate::transfer::{PREFACE, tune};
 
 /// A connection. What is written over TLS is on its way only once it was flushed.
 #[derive(Debug)]
@@ -34,6 +34,17 @@ impl Wire {
             None => Ok(Self(Inner::Plain(socket))),
             Some(tls) => Ok(Self::over_tls(tls.connect(socket, to, speaks).await?)),
         }
+    }
+
+    /// Connects to a worker's port as one of ours does: what follows is as `transfer` says.
+    ///
+    /// # Errors
+    /// As [`Wire::connect`].
+    pub async fn to_worker(to: &Address, tls: Option<&ClientTls>) -> io::Result<Self> {
+        let mut wire = Self::connect(to, tls, Speaks::Transfer).await?;
+        wire.write_all(&PREFACE).await?;
+        wire.flush().await?;
+        Ok(wire)
     }
 
     pub(crate) fn plain(socket: TcpStream) -> Self {

@@ -24,8 +24,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often a caller who waits is asked whether to go on.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What is for services elsewhere: those on this machine's loopback interface have no security and no other address.
-const ELSEWHERE: [&str; 9] = [
+/// What is for services elsewhere: those on this machine's loopback interface have no security, no other address and a state of
+/// their own, and are told by arguments what is decided how.
+const ELSEWHERE: [&str; 15] = [
     "FOREBAY_TLS_CA",
     "FOREBAY_TLS_CERT",
     "FOREBAY_TLS_KEY",
@@ -35,6 +36,12 @@ const ELSEWHERE: [&str; 9] = [
     "FOREBAY_TOKEN_FILE",
     "FOREBAY_TOKENS",
     "FOREBAY_ADVERTISE",
+    "FOREBAY_METRICS",
+    "FOREBAY_STORE",
+    "FOREBAY_BLOB_DIR",
+    "FOREBAY_OBJECTIVE",
+    "FOREBAY_TRAINER_PRICE",
+    "FOREBAY_WORKER_PRICE",
 ];
 
 type Tail = Arc<Mutex<VecDeque<String>>>;

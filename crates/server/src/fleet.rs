@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use forebay_core::Result;
-use forebay_dispatcher::Scaling;
+use forebay_dispatcher::{Objective, Scaling};
 
 use crate::cache::CacheConfig;
 use crate::child::Child;
@@ -21,6 +21,8 @@ pub(crate) struct Recipe {
     /// Threads of each worker.
     pub(crate) threads: usize,
     pub(crate) state_dir: std::path::PathBuf,
+    /// Whether that is to go with this process.
+    pub(crate) is_temporary: bool,
     /// Of each worker.
     pub(crate) cache: CacheConfig,
     /// Who decides how many workers are wanted, and the most that may be.
@@ -35,9 +37,15 @@ impl Recipe {
 
     pub(crate) fn dispatcher(&self, listen: &str) -> Result<Child> {
         let dir = self.state_dir.to_string_lossy();
-        let (policy, most) = (self.scaling.policy.to_string(), self.scaling.workers_max.to_string());
-        let scaling = ["--policy", &policy, "--max-workers", &most];
-        let arguments = [&["dispatcher", "--listen", listen, "--state-dir", &dir][..], &scaling].concat();
+        let Scaling { policy, objective, workers_max } = self.scaling;
+        let [policy, most, aim] = [policy.to_string(), workers_max.to_string(), objective.to_string()];
+        let prices = [objective.prices().trainer, objective.prices().worker].map(|price| price.to_string());
+        let scaling = ["--policy", &policy, "--max-workers", &most, "--objective", &aim];
+        let priced = ["--trainer-price", &prices[0], "--worker-price", &prices[1]];
+        let priced = if objective == Objective::Time { &[][..] } else { &priced };
+        let temporary = if self.is_temporary { &["--temporary"][..] } else { &[] };
+        let own = ["dispatcher", "--listen", listen, "--state-dir", &dir];
+        let arguments = [&own[..], &scaling, priced, temporary].concat();
         Child::start("the dispatcher".to_owned(), &self.keeping(&arguments, false), &[])
     }
 
@@ -141,13 +149,14 @@ impl Fleet {
         }
     }
 
-    /// Ends every child: all are asked, then all are waited for together, then the rest is killed.
+    /// Ends every child: the workers first, which would miss the dispatcher. All of them are asked, then waited for together; the
+    /// rest is killed.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         let end = Instant::now() + END_MAX;
         self.workers.iter_mut().for_each(|w| w.child.release());
-        self.dispatcher.release();
         self.workers.iter_mut().for_each(|w| w.child.wait(end));
-        self.dispatcher.wait(end);
+        self.dispatcher.release();
+        self.dispatcher.wait(Instant::now() + END_MAX);
     }
 }

@@ -4,6 +4,7 @@
 //! telemetry   logs to stderr                       announce   one line to stdout: where a child listens
 //! lifetime    signals, and the parent's end        roles      the dispatcher's and the worker's main
 //! child       one child process                    up         a dispatcher and workers, as children
+//! metrics     what those who scale workers elsewhere read
 //! cache       where a process keeps rows, and how many
 //! shared_store  the store that machines share, behind the cache's seam
 //! provision   as many workers as are wanted
@@ -20,6 +21,7 @@ mod fleet;
 mod indexer;
 mod lifetime;
 mod local;
+mod metrics;
 mod provision;
 mod roles;
 mod shared_store;
@@ -30,9 +32,10 @@ pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
 pub use forebay_client::{Credentials, Remote, Seat, Service, TlsFiles};
 pub use forebay_dispatcher::{
-    GrantFigures, LedgerReport, NewToken, Policy, Repaired, Role, Scaling, Timing, check_ledger, dump_ledger,
-    measure_grants, new_token, repair_ledger,
+    GrantFigures, LedgerReport, NewToken, Objective, Policy, Repaired, Role, Scaling, Timing, check_ledger,
+    dump_ledger, measure_grants, new_token, repair_ledger,
 };
+pub use forebay_policy::provision::{Action, Reconciler, Seen};
 pub use forebay_worker::{Functions, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker};

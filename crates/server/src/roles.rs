@@ -1,5 +1,6 @@
 //! The dispatcher's and the worker's process: settings in, serve, leave in order.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Result, SystemClock};
-use forebay_dispatcher::{Dispatcher, FileIndexer, Scaling, Timing};
+use forebay_dispatcher::{Dispatcher, FileIndexer, ScaleView, Scaling, Timing};
 use forebay_worker::{Functions, Local, Worker};
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
@@ -17,6 +19,7 @@ use crate::cache::CacheConfig;
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::local::{give_way, obey_parent, step_back};
+use crate::metrics;
 
 /// Threads that drive a process's connections. Computing has its own.
 const NETWORK_THREADS: usize = 2;
@@ -53,8 +56,12 @@ pub struct DispatcherConfig {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// Where it serves metrics, to whoever reaches it. Default: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Where it keeps the bytes of remote files that it reads to index them: in the folder, if one is named.
     pub cache: CacheConfig,
+    /// Whether the state folder is the parent's alone, and goes with it, however it ends.
+    pub is_temporary: bool,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -88,13 +95,14 @@ pub struct WorkerConfig {
 /// Runs a dispatcher until it is told to stop.
 ///
 /// # Errors
-/// Conflict when the port or the state folder is in use; what the disk says.
+/// Conflict when a port or the state folder is in use; what the disk says.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
     let kept = cache.clone();
     let runtime = runtime("forebay-dispatcher")?;
     let served = runtime.block_on(async {
         let stop = stop_on_signal()?;
+        let temporary = config.is_temporary.then(|| config.state_dir.clone());
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
@@ -103,8 +111,18 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let indexer = NearIndexer { files: FileIndexer::of(&options), cache };
         let bound = Dispatcher::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await?;
         let (address, dispatcher) = bound;
-        settle(config.process, &address.to_string(), || ())?;
-        dispatcher.run(stop).await
+        let metrics = match config.metrics {
+            Some(at) => Some(metrics::bind(at).await?),
+            None => None,
+        };
+        let view = dispatcher.scale();
+        // Whoever else could, was killed.
+        let leave = || temporary.into_iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
+        settle(config.process, &address.to_string(), leave)?;
+        tokio::select! {
+            served = dispatcher.run(stop) => served,
+            never = serve_metrics(metrics, view) => match never {},
+        }
     });
     runtime.shutdown_background();
     kept.into_iter().for_each(|kept| _ = kept.flush(FLUSH_MAX));
@@ -159,6 +177,13 @@ fn tell_sources(cache: &Cache) {
     for SourceStats { what, counts, .. } in cache.stats().sources {
         let SourceCounts { asked, from_disk, fetched, corrupt, not_kept } = counts;
         tracing::info!(files = what, asked, from_disk, fetched, corrupt, not_kept, "bytes of remote files");
+    }
+}
+
+async fn serve_metrics(listener: Option<TcpListener>, view: ScaleView) -> Infallible {
+    match listener {
+        Some(listener) => metrics::serve(listener, view).await,
+        None => std::future::pending().await,
     }
 }
 

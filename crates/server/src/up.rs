@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Remote, Service};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_dispatcher::{Policy, Scaling};
+use forebay_dispatcher::{Objective, Policy, Scaling};
 use tempfile::TempDir;
 
 use crate::cache::CacheConfig;
 use crate::fleet::{Fleet, Recipe};
-use crate::provision::process;
+use crate::provision;
 
 /// How long the processes may take to start. Python's imports are the most of it.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -43,6 +43,8 @@ pub struct UpOptions {
     pub cache: CacheConfig,
     /// Who decides how many workers are wanted. Default: Forebay's policy.
     pub policy: Policy,
+    /// What it makes small. Default: the time of a job.
+    pub objective: Objective,
 }
 
 /// How many workers.
@@ -70,6 +72,7 @@ impl UpOptions {
             respawn: false,
             cache,
             policy,
+            objective: Objective::default(),
         }
     }
 }
@@ -94,9 +97,15 @@ struct Plan {
     scaling: Scaling,
 }
 
+/// A folder that nobody else may look into: functions and arrays of jobs are there.
+fn own_folder() -> Result<TempDir> {
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    Ok(tempfile::Builder::new().prefix("forebay-").permissions(own).tempdir()?)
+}
+
 impl Plan {
     fn new(options: &UpOptions, cores: usize) -> Self {
-        let policy = options.policy;
+        let (policy, objective) = (options.policy, options.objective);
         let (workers, threads, workers_max) = match options.workers {
             Workers::Fixed(workers) => (workers, (cores / workers.max(1)).max(1), Scaling::default().workers_max),
             // So that so many workers are so many cores' worth.
@@ -108,7 +117,7 @@ impl Plan {
             Workers::Fixed(workers) => workers,
             Workers::Auto { .. } => workers_max as usize,
         };
-        Self { workers, workers_most, threads, scaling: Scaling { policy, workers_max } }
+        Self { workers, workers_most, threads, scaling: Scaling { policy, objective, workers_max } }
     }
 }
 
@@ -116,19 +125,21 @@ impl Up {
     /// Starts the processes and waits until every worker is registered, calling `poll` about every 50 ms.
     ///
     /// # Errors
-    /// Unavailable, with what it wrote last, when a process ends or is not ready within 30 s; what `poll` returns. What
-    /// was started is ended.
+    /// Invalid, where options do not go together. Unavailable, with what it wrote last, when a process ends or is not ready
+    /// within 30 s; what `poll` returns. What was started is ended.
     pub fn start(options: UpOptions, poll: &mut dyn FnMut() -> Result<()>) -> Result<Self> {
         let temporary = match &options.state_dir {
             Some(_) => None,
-            None => Some(tempfile::Builder::new().prefix("forebay-").tempdir()?),
+            None => Some(own_folder()?),
         };
         let own = temporary.as_ref().map(|d| d.path().to_owned());
         let state_dir = options.state_dir.clone().or(own).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = Plan::new(&options, cores);
+        plan.scaling.check()?;
         let (threads, cache, scaling) = (plan.threads, options.cache.shared_by(plan.workers_most), plan.scaling);
-        let recipe = Recipe { command: options.command, threads, state_dir, cache, scaling };
+        let is_temporary = temporary.is_some();
+        let recipe = Recipe { command: options.command, threads, state_dir, is_temporary, cache, scaling };
         let end = Instant::now() + START_MAX;
         let dispatcher = recipe.dispatcher(&format!("127.0.0.1:{}", options.port))?;
         let (address, workers) = (String::new(), Vec::new());
@@ -149,7 +160,7 @@ impl Up {
         started?;
         up.wait_for_workers(plan.workers, 0, end, poll)?;
         match options.workers {
-            Workers::Auto { .. } => process::start(&up.fleet, up.address.clone(), plan.scaling.workers_max)?,
+            Workers::Auto { .. } => provision::start(&up.fleet, up.address.clone(), plan.scaling.workers_max)?,
             Workers::Fixed(_) if options.respawn => up.watch()?,
             Workers::Fixed(_) => {}
         }
@@ -282,7 +293,7 @@ impl Up {
         Ok(())
     }
 
-    /// Ends the processes: within 3 s, or they are killed.
+    /// Ends the processes: the workers within 3 s, then the dispatcher within 3 s, or they are killed.
     pub fn close(&self) {
         let mut temporary = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
         // A forked copy of the handle is not the owner of the processes, nor of the folder.

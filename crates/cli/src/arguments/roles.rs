@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use forebay_server::Policy;
 
-use super::{Access, Cache, Identity, Process, SourceCache};
+use super::{Access, Aim, Cache, Identity, Process, SourceCache};
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -31,6 +31,8 @@ pub(crate) struct Up {
     /// Who decides how many are wanted: forebay, cachew, hpa or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) aim: Aim,
     /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
     #[arg(long, env = "FOREBAY_PORT", default_value_t = 7070)]
     pub(crate) port: u16,
@@ -38,7 +40,7 @@ pub(crate) struct Up {
     #[arg(long, env = "FOREBAY_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Threads that compute, in each worker; 0 shares out the cores, and is 1 with `--workers auto`
-    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0, value_parser = threads)]
     pub(crate) threads: usize,
     #[command(flatten)]
     pub(crate) cache: Cache,
@@ -49,6 +51,9 @@ pub(crate) struct Up {
     #[arg(long, hide = true)]
     pub(crate) exit_with_parent: bool,
 }
+
+/// The most threads of a worker.
+const THREADS_MAX: usize = 4096;
 
 /// How many workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,11 @@ fn worker_count(text: &str) -> std::result::Result<WorkerCount, String> {
         Ok(workers) if workers <= 1024 => Ok(WorkerCount::Fixed(workers)),
         _ => Err("use 0 to 1024, or auto".to_owned()),
     }
+}
+
+/// Reads a number of threads that a machine can have.
+fn threads(text: &str) -> std::result::Result<usize, String> {
+    text.parse().ok().filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| format!("use 0 to {THREADS_MAX}"))
 }
 
 fn policy(text: &str) -> std::result::Result<Policy, String> {
@@ -106,9 +116,14 @@ pub(crate) struct Dispatcher {
     /// Who decides how many workers are wanted: forebay, cachew, hpa or static:N
     #[arg(long, env = "FOREBAY_POLICY", default_value = "forebay", value_parser = policy)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) aim: Aim,
     /// The most workers that are wanted, for one job and for all together
     #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_workers: u32,
+    /// Where Prometheus and KEDA read how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
+    #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
@@ -116,6 +131,9 @@ pub(crate) struct Dispatcher {
     pub(crate) cache: SourceCache,
     #[command(flatten)]
     pub(crate) identity: Identity,
+    // For `up`, with a folder that it made.
+    #[arg(long, hide = true)]
+    pub(crate) temporary: bool,
     #[command(flatten)]
     pub(crate) process: Process,
 }
@@ -139,7 +157,7 @@ pub(crate) struct Worker {
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     /// Threads that compute; 0 is one for each core
-    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0)]
+    #[arg(long, env = "FOREBAY_THREADS", default_value_t = 0, value_parser = threads)]
     pub(crate) threads: usize,
     /// Splits that wait or are computed at once; 0 is twice the threads and two
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]

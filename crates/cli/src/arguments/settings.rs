@@ -6,7 +6,29 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay_core::Result;
-use forebay_server::{CacheConfig, CachePlaces, Credentials, TlsFiles};
+use forebay_server::{CacheConfig, CachePlaces, Credentials, Objective, TlsFiles};
+
+/// What is made small where it is decided how many workers there are.
+#[derive(Debug, Args)]
+pub(crate) struct Aim {
+    /// What is made small: time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest time)
+    #[arg(long, env = "FOREBAY_OBJECTIVE", default_value = "time")]
+    objective: String,
+    /// With a cost to be made small, what the machine of a trainer costs, for an hour, in any currency
+    #[arg(long, env = "FOREBAY_TRAINER_PRICE", value_name = "PRICE", allow_negative_numbers = true)]
+    trainer_price: Option<f64>,
+    /// The same, of a worker
+    #[arg(long, env = "FOREBAY_WORKER_PRICE", value_name = "PRICE", allow_negative_numbers = true)]
+    worker_price: Option<f64>,
+}
+
+impl TryFrom<Aim> for Objective {
+    type Error = forebay_core::Error;
+
+    fn try_from(aim: Aim) -> Result<Self> {
+        Self::priced(&aim.objective, aim.trainer_price, aim.worker_price)
+    }
+}
 
 /// Where a worker keeps what `cache()` keeps, and the bytes of remote files.
 #[derive(Debug, Args)]

@@ -110,6 +110,10 @@ pub(crate) struct Imagined {
     /// Batches a second that all workers together can bring, where they share a storage or a network [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) shared_limit: Option<f64>,
+    /// What a policy that can makes small: time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest
+    /// time)
+    #[arg(long, default_value = "time")]
+    pub(crate) objective: String,
 }
 
 /// Reads a time, as `50ms`; returns seconds.

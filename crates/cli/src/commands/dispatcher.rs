@@ -11,6 +11,9 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
     init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" });
     let lease = Duration::from_millis(arguments.lease_ms);
     let heartbeat = arguments.heartbeat_ms.map_or(lease / 5, Duration::from_millis);
+    let (policy, workers_max) = (arguments.policy, arguments.max_workers);
+    let scaling = Scaling { policy, objective: arguments.aim.try_into()?, workers_max };
+    scaling.check()?;
     dispatcher_main(DispatcherConfig {
         listen: arguments.listen,
         state_dir: arguments.state_dir,
@@ -19,9 +22,11 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         blob_dir: arguments.blob_dir,
         tls: arguments.identity.into(),
         tokens: arguments.tokens,
-        scaling: Scaling { policy: arguments.policy, workers_max: arguments.max_workers },
+        scaling,
         timing: Timing { heartbeat, lease, ..Timing::default() },
+        metrics: arguments.metrics,
         cache: arguments.cache.try_into()?,
+        is_temporary: arguments.temporary,
         process: arguments.process.into(),
     })
 }

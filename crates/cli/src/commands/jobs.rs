@@ -138,7 +138,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
         output::line(&format!("workers    {workers}"))?;
         if job.local_threads > 0 {
-            output::line(&format!("local      {} threads beside its readers", job.local_threads))?;
+            output::line(&format!("local      threads beside its readers: {}", job.local_threads))?;
         }
         let row = |d: &Decision<'_>| {
             [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), d.reason.to_owned()]

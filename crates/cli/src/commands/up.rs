@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
     let options = UpOptions {
         workers,
         policy: arguments.policy,
+        objective: arguments.aim.try_into()?,
         threads: arguments.threads,
         port: arguments.port,
         state_dir: arguments.state_dir,

@@ -8,6 +8,7 @@ use forebay_proto::{
 };
 
 use super::consumer::{Death, Reader};
+use super::local::Local;
 use super::{Effect, SessionId, State};
 use crate::records::{ConsumerKey, Position, Update};
 use crate::tenant::Tenant;
@@ -214,7 +215,8 @@ impl State {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.load.take(consumer, said);
             }
-            let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.decide(said));
+            let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
+            let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
             let reply = ConsumerHeartbeatReply { local_threads };
             out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
         }
@@ -222,7 +224,7 @@ impl State {
 
     pub(super) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
         let Some(consumer) = self.readers.remove(&session).and_then(|key| self.consumer_mut(key)) else { return };
-        (consumer.reader, consumer.gone) = (None, now);
+        (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
     }
 }
 

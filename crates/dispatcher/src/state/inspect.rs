@@ -20,7 +20,7 @@ impl State {
         let seen = |j: &&Job| tenant.is_none_or(|tenant| j.record.tenant == tenant);
         let local = self.local_threads();
         let status = |job: &Job| JobStatus {
-            local_threads: local.get(&job.record.id).copied().unwrap_or(0),
+            local_threads: (0..job.consumers.len() as u32).filter_map(|i| local.get(&(job.record.id, i))).sum(),
             workers: job.scale.wanted().unwrap_or(0),
             decisions: job.scale.decisions(now, !name.is_empty()),
             ..self.job_status(job, tenant.is_some())

@@ -7,11 +7,16 @@
 use std::collections::BTreeMap;
 
 use forebay_core::Ticks;
+use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
 use forebay_proto::{ConsumerHeartbeat, Spent};
 
+use super::machines::{Spared, as_one};
+
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
+/// What is left to be made by workers of what is asked for, at least: a share of it.
+const REST_MIN: f64 = 0.01;
 /// More than any process says between two heartbeats is nonsense, and would overflow.
 const SAID_MAX: u64 = 1 << 40;
 
@@ -24,14 +29,20 @@ struct Taken {
     rows: u64,
     /// Of each heartbeat, the splits that were ahead, and the heartbeats.
     ahead: (u64, u64),
+    /// Of its machine, where its local worker may have as many threads as are good.
+    spared: Spared,
+    /// What its local worker computed.
+    here_rows: u64,
 }
 
-/// The workers that compute for a job.
+/// Who computes for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Crew {
     pub(super) workers: u32,
     /// All of theirs.
     pub(super) threads: u64,
+    /// Those on the machines of readers that say what they have to spare.
+    pub(super) local: u32,
 }
 
 /// One job's figures.
@@ -43,12 +54,16 @@ pub(super) struct Load {
     readers: BTreeMap<u32, Taken>,
     compute_us: u64,
     rows: u64,
+    /// What local workers' threads took, which wait whenever they give way.
+    here_us: u64,
     /// The fewest workers in the window, and whether there were others.
     crew: Option<Crew>,
     unsteady: bool,
     /// Seconds of one thread for a row, and rows for a batch, as last known.
     row_cost: Option<f64>,
     batch_rows: Option<f64>,
+    /// Threads of a worker, as last seen.
+    threads: Option<f64>,
 }
 
 impl Load {
@@ -59,8 +74,8 @@ impl Load {
 
     /// Begins another window: what was said so far is of something else.
     pub(super) fn restart(&mut self, now: Ticks, spent: u64) {
-        let Self { row_cost, batch_rows, .. } = *self;
-        *self = Self { row_cost, batch_rows, ..Self::new(now, spent) };
+        let Self { row_cost, batch_rows, threads, .. } = *self;
+        *self = Self { row_cost, batch_rows, threads, ..Self::new(now, spent) };
     }
 
     pub(super) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
@@ -72,6 +87,9 @@ impl Load {
         add(&mut taken.rows, said.rows);
         add(&mut taken.ahead.0, said.ahead);
         taken.ahead.1 += 1;
+        if let Some(spare) = &said.spare {
+            taken.spared.add(spare);
+        }
     }
 
     pub(super) fn spend(&mut self, spent: &Spent) {
@@ -79,47 +97,83 @@ impl Load {
         self.rows = self.rows.saturating_add(spent.rows.min(SAID_MAX));
     }
 
-    /// Notes which workers there are now.
+    /// The local worker of a reader says what it spent.
+    pub(super) fn spend_here(&mut self, consumer: u32, spent: &Spent) {
+        let taken = self.readers.entry(consumer).or_default();
+        taken.here_rows = taken.here_rows.saturating_add(spent.rows.min(SAID_MAX));
+        self.here_us = self.here_us.saturating_add(spent.compute_us.min(SAID_MAX));
+    }
+
+    /// Notes who computes now.
     pub(super) fn see(&mut self, crew: Crew) {
         let least = *self.crew.get_or_insert(crew);
         self.unsteady |= least != crew;
-        if crew.workers < least.workers {
-            self.crew = Some(crew);
-        }
+        self.crew = Some(if crew.workers < least.workers { crew } else { Crew { local: crew.local, ..least } });
     }
 
     /// Ends the window, if it has lasted long enough, and begins the next one. `workers` is how many of those there are it can
     /// count on, where others share them; `spent` is what all workers have spent on all jobs.
-    pub(super) fn end(&mut self, now: Ticks, spent: u64, workers: u32, limits: Limits) -> Option<Observation> {
+    pub(super) fn end(
+        &mut self,
+        now: Ticks,
+        spent: u64,
+        workers: u32,
+        limits: Limits,
+        objective: Objective,
+    ) -> Option<Observation> {
         let lasted = now - self.began;
         let batches = self.sum(|t| t.batches);
         let crew = self.crew.filter(|_| lasted >= window::lasts(batches))?;
-        if self.rows > 0 {
-            self.row_cost = Some(self.compute_us as f64 / 1e6 / self.rows as f64);
+        self.learn(crew, batches);
+        let seconds = lasted.as_secs_f64();
+        let all_threads = crew.threads as f64 * seconds * 1e6;
+        // Threads whose number the user set are not decided on: what they make need not be made by anybody else.
+        let [here, set] = [true, false].map(|is_asked| self.made_here(is_asked) / seconds);
+        let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
+        let compute = self.row_cost.zip(self.batch_rows).map(|(cost, rows)| cost * rows).filter(|c| *c > 0.0);
+        let machines: Vec<_> = self.readers.values().map(|t| t.spared).collect();
+        let seen = Observation {
+            at: now,
+            workers: crew.workers.min(workers),
+            local: crew.local,
+            steady: !self.unsteady,
+            limits,
+            threads: self.threads.unwrap_or(0.0),
+            batches,
+            delivered: rest(batches as f64 / seconds),
+            demand: self.demand(seconds).map(rest),
+            waited: self.waited(),
+            compute,
+            busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
+            ahead: self.ahead(),
+            beside: set,
+            host: as_one(&machines, here, compute, objective),
+        };
+        self.restart(now, spent);
+        Some(seen)
+    }
+
+    /// Keeps what does not change from window to window, for one that does not say.
+    fn learn(&mut self, crew: Crew, batches: u64) {
+        if crew.workers > 0 {
+            self.threads = Some(crew.threads as f64 / f64::from(crew.workers));
         }
         if batches > 0 {
             self.batch_rows = Some(self.sum(|t| t.rows) as f64 / batches as f64);
         }
-        let seconds = lasted.as_secs_f64();
-        let all_threads = crew.threads as f64 * seconds * 1e6;
-        let seen = Observation {
-            at: now,
-            workers: crew.workers.min(workers),
-            local: 0,
-            steady: !self.unsteady,
-            limits,
-            threads: crew.threads as f64 / f64::from(crew.workers.max(1)),
-            batches,
-            delivered: batches as f64 / seconds,
-            demand: self.demand(seconds),
-            waited: self.waited(),
-            compute: self.row_cost.zip(self.batch_rows).map(|(cost, rows)| cost * rows).filter(|c| *c > 0.0),
-            busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
-            ahead: self.ahead(),
-            host: None,
-        };
-        self.restart(now, spent);
-        Some(seen)
+        let here_rows = self.sum(|t| t.here_rows);
+        if self.rows > 0 {
+            self.row_cost = Some(self.compute_us as f64 / 1e6 / self.rows as f64);
+        } else if self.row_cost.is_none() && here_rows > 0 {
+            self.row_cost = Some(self.here_us as f64 / 1e6 / here_rows as f64);
+        }
+    }
+
+    /// Returns the batches that local workers made, of readers that say what they have to spare, or of the others.
+    fn made_here(&self, is_asked: bool) -> f64 {
+        let made = self.readers.values().filter(|t| t.spared.is_said() == is_asked);
+        let rows = made.map(|t| t.here_rows).fold(0, u64::saturating_add) as f64;
+        self.batch_rows.filter(|rows| *rows > 0.0).map_or(0.0, |of_one| rows / of_one)
     }
 
     fn sum(&self, of: impl Fn(&Taken) -> u64) -> u64 {
@@ -164,24 +218,24 @@ mod tests {
     #[test]
     fn a_window_says_what_is_asked_for_and_what_a_batch_costs() {
         let mut load = Load::default();
-        load.see(Crew { workers: 2, threads: 8 });
+        load.see(Crew { workers: 2, threads: 8, local: 0 });
         // Two readers: one steps for 50 ms, the other for 25; both wait for half of the time.
         for _ in 0..4 {
             load.take(0, &said(250, 250, 5));
             load.take(1, &said(250, 250, 10));
             load.spend(&Spent { job: 1, compute_us: 3_200_000, rows: 480 });
         }
-        assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS), None, "too early");
-        let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS).expect("long enough");
+        assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS, Objective::Time), None, "too early");
+        let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS, Objective::Time).expect("long enough");
         assert!(close(seen.demand, 60.0) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
         assert!(close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady, "{seen:?}");
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
         // What a batch costs is known from before; that the number of workers was another is said.
-        load.see(Crew { workers: 3, threads: 12 });
-        load.see(Crew { workers: 1, threads: 4 });
+        load.see(Crew { workers: 3, threads: 12, local: 0 });
+        load.see(Crew { workers: 1, threads: 4, local: 0 });
         load.take(0, &said(0, 6000, 3));
-        assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS), None, "few batches");
-        let seen = load.end(Ticks(8000), 0, 9, LIMITS).expect("long enough");
+        assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS, Objective::Time), None, "few batches");
+        let seen = load.end(Ticks(8000), 0, 9, LIMITS, Objective::Time).expect("long enough");
         assert!(close(seen.demand, 0.5) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
         assert_eq!((seen.workers, seen.steady), (1, false));
     }
@@ -189,22 +243,22 @@ mod tests {
     #[test]
     fn a_trainer_that_rests_asks_for_little_and_one_that_waits_is_not_at_rest() {
         let mut load = Load::default();
-        let crew = Crew { workers: 1, threads: 1 };
+        let crew = Crew { workers: 1, threads: 1, local: 0 };
         load.see(crew);
         load.take(0, &said(0, 60_000, 0));
-        assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS), None);
-        let seen = load.end(Ticks(60_000), 0, 1, LIMITS).expect("long enough");
+        assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS, Objective::Time), None);
+        let seen = load.end(Ticks(60_000), 0, 1, LIMITS, Objective::Time).expect("long enough");
         assert!(close(seen.demand, 1.0 / 60.0) && seen.waited == 0.0, "{seen:?}");
         load.see(crew);
         load.take(0, &said(60_000, 0, 0));
-        let seen = load.end(Ticks(120_000), 0, 1, LIMITS).expect("long enough");
+        let seen = load.end(Ticks(120_000), 0, 1, LIMITS, Objective::Time).expect("long enough");
         assert_eq!((seen.demand, seen.waited), (None, 1.0));
     }
 
     #[test]
     fn nonsense_that_is_said_overflows_nothing() {
         let mut load = Load::default();
-        load.see(Crew { workers: 1, threads: 1 });
+        load.see(Crew { workers: 1, threads: 1, local: 0 });
         let most = u64::MAX;
         for _ in 0..4 {
             load.take(
@@ -220,6 +274,6 @@ mod tests {
             );
             load.spend(&Spent { job: 1, compute_us: most, rows: most });
         }
-        assert!(load.end(Ticks(2000), most, 1, LIMITS).is_some());
+        assert!(load.end(Ticks(2000), most, 1, LIMITS, Objective::Time).is_some());
     }
 }

@@ -5,93 +5,58 @@
 //! nothing of others, because they give way to the trainer; a split that may end workers is tried there last; and the number of
 //! its threads changes while it runs. With none it rests: it is given nothing, and what waits there goes to others.
 //!
-//! How many threads it has says the user, or, where the reader says what its machine has to spare, [`decide`]. Pure.
+//! How many threads it has says the user, or, where the reader says what its machine has to spare, the policy that decides on
+//! workers, too (`scale`): for all readers of a job together, dealt by what each can spare. What is short *now*, each reader
+//! looks itself; it may have fewer.
 
 use std::collections::HashMap;
 
 use forebay_core::{Result, Ticks, WorkerId};
+use forebay_policy::scaling::{Claim, share};
 use forebay_proto::{ConsumerHeartbeat, Spare};
 
 use super::consumers::no_job;
-use super::{Effect, SessionId, State};
+use super::{Effect, Job, SessionId, State};
 use crate::records::ConsumerKey;
-
-/// Heartbeats that are looked at together, and the batches that they should have brought, or else more heartbeats.
-const LOOK_HEARTBEATS: u32 = 4;
-const LOOK_BATCHES: u64 = 4;
-const LOOK_HEARTBEATS_MAX: u32 = 20;
-/// The share of its time that a trainer may wait before idle cores are used, in thousandths; below the second, fewer will do.
-const WAITS: u64 = 50;
-const RESTS: u64 = 5;
-/// Thousandths of its time that something on the machine waited for memory: more, and the trainer may be next.
-const MEMORY_PRESSURE_MAX: u32 = 50;
-/// Bytes that must be free before threads are added; half of it before they are kept.
-const MEMORY_MIN: u64 = 1 << 30;
-
-/// What a trainer did since it was last looked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Waited {
-    waited_ms: u64,
-    step_ms: u64,
-    batches: u64,
-    heartbeats: u32,
-}
-
-impl Waited {
-    fn add(&mut self, said: &ConsumerHeartbeat) {
-        self.waited_ms = self.waited_ms.saturating_add(said.batch_wait_ms);
-        self.step_ms = self.step_ms.saturating_add(said.step_ms);
-        self.batches = self.batches.saturating_add(said.batches);
-        self.heartbeats += 1;
-    }
-
-    fn is_enough(&self) -> bool {
-        let some = self.heartbeats >= LOOK_HEARTBEATS && self.batches >= LOOK_BATCHES;
-        some || self.heartbeats >= LOOK_HEARTBEATS_MAX
-    }
-
-    /// In thousandths.
-    fn share(&self) -> u64 {
-        self.waited_ms.saturating_mul(1000) / self.waited_ms.saturating_add(self.step_ms).max(1)
-    }
-}
 
 /// How many threads a reader's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Local {
-    threads: u32,
-    seen: Waited,
+    /// `None` where it does not ask.
+    spare: Option<Spare>,
+    /// `None` while nothing is decided.
+    wanted: Option<u32>,
 }
 
 impl Local {
-    /// Takes a heartbeat; returns the threads that are wanted. None where the reader does not ask.
-    pub(super) fn decide(&mut self, said: &ConsumerHeartbeat) -> u32 {
-        let Some(spare) = &said.spare else {
+    /// Takes a heartbeat; returns the threads that are wanted. `is_alone` says that nobody else computes for this reader: then
+    /// it waits for no decision.
+    pub(super) fn hear(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
+        let Some(spare) = said.spare else {
             *self = Self::default();
             return 0;
         };
-        self.seen.add(said);
-        let seen = if self.seen.is_enough() { Some(std::mem::take(&mut self.seen)) } else { None };
-        self.threads = decide(spare, seen, self.threads);
-        self.threads
+        self.spare = Some(spare);
+        let wanted = self.wanted.unwrap_or(spare.threads);
+        if is_alone { wanted.max(spare.millicores.div_ceil(1000)) } else { wanted }
+    }
+
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.spare.is_some()
     }
 }
 
-/// Returns the threads of a local worker that had `threads`, where a trainer did `seen` since it was last decided.
-///
-/// As many as there are idle cores, while the trainer waits for more than [`WAITS`] of its time; one fewer where it waits for
-/// less than [`RESTS`]. Whenever cores or memory are short, that holds at once, whatever was seen.
-pub(super) fn decide(spare: &Spare, seen: Option<Waited>, threads: u32) -> u32 {
-    let cores = spare.millicores / 1000;
-    if spare.memory_pressure > MEMORY_PRESSURE_MAX || spare.memory < MEMORY_MIN / 2 {
-        return 0;
+impl Job {
+    /// Deals threads to the readers that ask for some, by what each has to spare.
+    pub(super) fn deal(&mut self, threads: u32) {
+        let asking = || self.consumers.iter().filter_map(|c| c.local.spare);
+        let claim =
+            |spare: Spare| Claim { wanted: spare.limit_millicores.div_ceil(1000), weight: f64::from(spare.millicores) };
+        let mut dealt = share(threads, &asking().map(claim).collect::<Vec<_>>()).into_iter();
+        for local in self.consumers.iter_mut().map(|c| &mut c.local).filter(|local| local.is_asked_for()) {
+            local.wanted = dealt.next();
+        }
     }
-    let wanted = match seen.map(|seen| seen.share()) {
-        Some(share) if share > WAITS && spare.memory >= MEMORY_MIN => cores,
-        Some(share) if share < RESTS => threads.saturating_sub(1),
-        _ => threads,
-    };
-    wanted.min(cores)
 }
 
 impl State {
@@ -116,12 +81,12 @@ impl State {
         }
     }
 
-    /// Returns the threads that compute for each job on its readers' machines.
-    pub(super) fn local_threads(&self) -> HashMap<u64, u32> {
+    /// Returns the threads that compute for each reader on its machine.
+    pub(super) fn local_threads(&self) -> HashMap<ConsumerKey, u32> {
         let mut threads = HashMap::new();
         for worker in self.workers.values().filter(|w| w.is_live()) {
-            if let Some((job, _)) = worker.only {
-                let sum: &mut u32 = threads.entry(job).or_default();
+            if let Some(reader) = worker.only {
+                let sum: &mut u32 = threads.entry(reader).or_default();
                 *sum = sum.saturating_add(worker.threads);
             }
         }
@@ -137,48 +102,19 @@ impl State {
 mod tests {
     use super::*;
 
-    fn spare(millicores: u32) -> Spare {
-        Spare { millicores, memory: 8 << 30, ..Spare::default() }
-    }
-
-    fn seen(waited_ms: u64) -> Option<Waited> {
-        Some(Waited { waited_ms, step_ms: 2000 - waited_ms, batches: 9, heartbeats: 4 })
+    fn said(millicores: u32, threads: u32) -> ConsumerHeartbeat {
+        let spare = Spare { millicores, limit_millicores: 8000, pressure: 0, threads };
+        ConsumerHeartbeat { spare: Some(spare), ..ConsumerHeartbeat::default() }
     }
 
     #[test]
-    fn idle_cores_are_used_while_the_trainer_waits_and_given_back_at_once() {
-        assert_eq!(decide(&spare(3900), seen(200), 0), 3, "whole cores");
-        assert_eq!(decide(&spare(900), seen(2000), 0), 0);
-        assert_eq!(decide(&spare(3900), None, 0), 0, "not known yet");
-        // What is right stays; what is too much goes thread by thread.
-        assert_eq!(decide(&spare(3900), seen(40), 2), 2);
-        assert_eq!(decide(&spare(3900), seen(0), 2), 1);
-        assert_eq!(decide(&spare(3900), seen(0), 0), 0);
-        // The trainer takes its cores: that waits for no window.
-        assert_eq!(decide(&spare(1200), None, 3), 1);
-        assert_eq!(decide(&spare(0), seen(2000), 3), 0);
-        assert_eq!(decide(&Spare { memory_pressure: 51, ..spare(4000) }, seen(2000), 3), 0);
-        let little = Spare { memory: MEMORY_MIN - 1, ..spare(4000) };
-        assert_eq!((decide(&little, seen(2000), 0), decide(&little, seen(2000), 2)), (0, 2), "no more, and no fewer");
-        assert_eq!(decide(&Spare { memory: MEMORY_MIN / 2 - 1, ..spare(4000) }, seen(2000), 2), 0);
-    }
-
-    #[test]
-    fn a_window_has_batches_or_lasts() {
-        let said = |batches| ConsumerHeartbeat {
-            batch_wait_ms: 250,
-            step_ms: 250,
-            batches,
-            spare: Some(spare(2000)),
-            ..ConsumerHeartbeat::default()
-        };
+    fn before_anything_is_decided_what_there_is_stays_and_somebody_begins() {
         let mut local = Local::default();
-        assert_eq!([1, 1, 1, 1].map(|batches| local.decide(&said(batches))), [0, 0, 0, 2]);
-        let mut local = Local::default();
-        let answers: Vec<_> = (0..LOOK_HEARTBEATS_MAX).map(|_| local.decide(&said(0))).collect();
-        assert_eq!((answers[18], answers[19]), (0, 2), "one whose first batch takes long");
-        // Who does not ask is told nothing, and begins anew.
-        assert_eq!(local.decide(&ConsumerHeartbeat { spare: None, ..said(1) }), 0);
-        assert_eq!(local.decide(&said(9)), 0);
+        assert_eq!(local.hear(&said(2500, 2), false), 2, "a dispatcher that restarted knows nothing");
+        assert_eq!(local.hear(&said(2500, 0), true), 3);
+        local.wanted = Some(1);
+        assert_eq!((local.hear(&said(2500, 2), false), local.hear(&said(500, 2), true)), (1, 1));
+        assert_eq!(local.hear(&ConsumerHeartbeat::default(), true), 0, "who does not ask is told nothing");
+        assert_eq!(local.hear(&said(2500, 2), false), 2, "and begins anew");
     }
 }

@@ -23,6 +23,7 @@ mod jobs;
 mod load;
 mod local;
 mod lost;
+mod machines;
 mod pace;
 mod peers;
 mod poison;
@@ -178,7 +179,7 @@ pub(crate) struct State {
     names: HashMap<(String, String), u64>,
     twins: Twins,
     workers: BTreeMap<WorkerId, Worker>,
-    /// Those that keep rows on a disk.
+    /// Those that keep rows.
     keepers: BTreeSet<WorkerId>,
     /// What the keys follow from that workers show each other, where they do.
     secret: Option<[u8; 16]>,

@@ -7,12 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_core::Ticks;
-use forebay_policy::scaling::{Claim, Decision, Limits, Observation, Previous, decide, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Previous, again, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
 
 use super::load::Crew;
 use super::{Job, SessionId, State};
 use crate::options::Scaling;
+use crate::records::JobRecord;
 
 /// Decisions of a job that are kept.
 const DECISIONS_MAX: usize = 64;
@@ -78,17 +79,34 @@ impl State {
         self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
     }
 
+    /// Returns what a job begins with that reads what an earlier one of its tenant read, with as many consumers: the newest of
+    /// those of which something was decided. Not written down: who starts after a restart of this process learns anew.
+    pub(super) fn known_scale(&self, now: Ticks, record: &JobRecord) -> Option<Scale> {
+        let alike = |job: &&Job| {
+            let JobRecord { tenant, dataset, consumers, .. } = &*job.record;
+            (tenant, dataset, consumers) == (&record.tenant, &record.dataset, &record.consumers)
+        };
+        let (decision, previous) = self.jobs.values().rev().filter(alike).find_map(|job| again(&job.scale.previous))?;
+        let mut scale = Scale { previous, ..Scale::new(self.scaling) };
+        scale.keep(now, decision.workers, decision);
+        Some(scale)
+    }
+
     /// A worker says what it spent. What one says of another tenant's job is not taken.
     pub(super) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
         let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
-        // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
-        if worker.is_local() {
-            return;
-        }
         for spent in spent {
-            if let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) {
-                job.load.spend(spent);
-                self.spent_us = self.spent_us.saturating_add(spent.compute_us);
+            let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) else {
+                continue;
+            };
+            match worker.only {
+                None => {
+                    job.load.spend(spent);
+                    self.spent_us = self.spent_us.saturating_add(spent.compute_us);
+                }
+                // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
+                Some((id, consumer)) if id == spent.job => job.load.spend_here(consumer, spent),
+                Some(_) => {}
             }
         }
     }
@@ -100,7 +118,7 @@ impl State {
         let workers = crews.values().map(|crew| crew.workers).sum();
         // What is there for all is no job's own: with all of it, none would ever see that it has what it wanted.
         let shares = if claims.len() > 1 { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
-        let (spent, most) = (self.spent_us, self.scaling.workers_max);
+        let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
         let mut shares = shares.into_iter();
         let local = self.local_threads();
         for job in self.jobs.values_mut() {
@@ -108,17 +126,23 @@ impl State {
                 job.load.restart(now, spent);
                 continue;
             }
-            let crew = crew_of(&crews, &job.record.tenant);
-            job.load.see(crew);
+            let asking = (0..).zip(&job.consumers).filter(|(_, c)| c.local.is_asked_for());
+            let threads = asking.filter_map(|(i, _)| local.get(&(job.record.id, i))).sum();
+            job.load.see(Crew { local: threads, ..crew_of(&crews, &job.record.tenant) });
             let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
-            let Some(seen) = job.load.end(now, spent, shares.next().unwrap_or(u32::MAX), limits) else { continue };
-            let seen = Observation { local: local.get(&job.record.id).copied().unwrap_or(0), ..seen };
+            // Each of its readers has a machine that costs.
+            let objective = objective.with_trainers(job.consumers.len() as u32);
+            let Some(seen) = job.load.end(now, spent, shares.next().unwrap_or(u32::MAX), limits, objective) else {
+                continue;
+            };
             let (decision, previous) = decide(&seen, &job.scale.previous);
             job.scale.previous = previous;
+            job.deal(decision.local);
             let before = job.scale.wanted.unwrap_or(seen.workers);
-            if before != decision.workers {
-                tracing::info!(job = job.record.name, before, workers = decision.workers, "{decision}");
+            if (before, seen.local) != (decision.workers, decision.local) {
+                let Decision { workers, local, .. } = decision;
+                tracing::info!(job = job.record.name, before, workers, local, "{decision}");
             }
             job.scale.keep(now, before, decision);
         }
@@ -164,6 +188,7 @@ fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
     crews.iter().filter(own).fold(Crew::default(), |sum, (_, crew)| Crew {
         workers: sum.workers + crew.workers,
         threads: sum.threads + crew.threads,
+        local: 0,
     })
 }
 

@@ -1,5 +1,7 @@
 //! What machines cost, and what is to be made small: time, money, or money within a time.
 
+use std::fmt;
+
 use forebay_core::{Error, Result};
 use serde::Serialize;
 
@@ -32,7 +34,7 @@ impl Prices {
     pub fn check(&self) -> Result<()> {
         for (what, price) in [("trainer", self.trainer), ("worker", self.worker)] {
             if !(0.0..=PRICE_MAX).contains(&price) {
-                return Err(Error::invalid(format!("the price of a {what} is {price}"))
+                return Err(Error::invalid(format!("the price of a {what} is {price:?}"))
                     .hint("give what it costs for an hour: 0 to 1000000"));
             }
         }
@@ -66,6 +68,43 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// Reads `time`, `cost` or `cost-within:SLACK`, which are about these prices.
+    ///
+    /// # Errors
+    /// It is none of these, or [`Objective::check`]'s.
+    pub fn parse(text: &str, prices: Prices) -> Result<Self> {
+        let within = || text.strip_prefix("cost-within:")?.parse().ok();
+        let found = match text {
+            "time" => Some(Self::Time),
+            "cost" => Some(Self::Cost(prices)),
+            _ => within().map(|slack| Self::CostWithin { prices, slack }),
+        };
+        let unknown = || Error::invalid(format!("{text:?} is no objective")).hint("use time, cost or cost-within:1.05");
+        let objective = found.ok_or_else(unknown)?;
+        objective.check().map(|()| objective)
+    }
+
+    /// Reads one as [`Objective::parse`] does, with prices exactly where it is about prices: what machines cost is not guessed.
+    ///
+    /// # Errors
+    /// As [`Objective::parse`]; a price is missing, or there is one too many.
+    pub fn priced(text: &str, trainer: Option<f64>, worker: Option<f64>) -> Result<Self> {
+        let prices = match (trainer, worker) {
+            (Some(trainer), Some(worker)) => Some(Prices { trainer, worker }),
+            _ => None,
+        };
+        let objective = Self::parse(text, prices.unwrap_or_default())?;
+        if objective == Self::Time && (trainer.is_some() || worker.is_some()) {
+            return Err(Error::invalid("there are prices, and the objective is time")
+                .hint("leave the prices out, or use cost or cost-within:1.05"));
+        }
+        if objective != Self::Time && prices.is_none() {
+            return Err(Error::invalid(format!("the objective is {text}, and what machines cost is not known"))
+                .hint("give what they cost for an hour, both: --trainer-price and --worker-price, or trainer_price= and worker_price="));
+        }
+        Ok(objective)
+    }
+
     /// Checks that it can be aimed at.
     ///
     /// # Errors
@@ -91,11 +130,58 @@ impl Objective {
         }
     }
 
+    /// Returns the same for a job of so many trainers, each with a machine.
+    #[must_use]
+    pub fn with_trainers(self, trainers: u32) -> Self {
+        let of = |prices: Prices| Prices { trainer: prices.trainer * f64::from(trainers), ..prices };
+        match self {
+            Self::Time => self,
+            Self::Cost(prices) => Self::Cost(of(prices)),
+            Self::CostWithin { prices, slack } => Self::CostWithin { prices: of(prices), slack },
+        }
+    }
+
     /// Returns what machines cost. Without a price any would do: of what takes the same time, fewer workers are less.
     pub fn prices(&self) -> Prices {
         match self {
             Self::Time => Prices::default(),
             Self::Cost(prices) | Self::CostWithin { prices, .. } => *prices,
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time => f.write_str("time"),
+            Self::Cost(_) => f.write_str("cost"),
+            Self::CostWithin { slack, .. } => write!(f, "cost-within:{slack}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_about_prices_has_them_and_what_is_not_has_none() {
+        let (trainer, worker) = (Some(31.2), Some(0.38));
+        for text in ["cost", "cost-within:1.05"] {
+            let objective = Objective::priced(text, trainer, worker).expect("an objective");
+            assert_eq!((objective.to_string(), objective.prices().worker), (text.to_owned(), 0.38));
+            assert_eq!(objective.with_trainers(2).prices().hour(1), 62.78);
+            assert!(Objective::priced(text, trainer, None).is_err() && Objective::priced(text, None, None).is_err());
+        }
+        assert_eq!(Objective::priced("time", None, None).expect("an objective"), Objective::Time);
+        for (text, trainer) in [
+            ("time", trainer),
+            ("cost", Some(-1.0)),
+            ("cost", Some(f64::NAN)),
+            ("cost-within:0.9", trainer),
+            ("x", None),
+        ] {
+            assert!(Objective::priced(text, trainer, worker).is_err(), "{text}");
         }
     }
 }

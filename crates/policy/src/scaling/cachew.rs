@@ -168,6 +168,7 @@ mod tests {
             compute: None,
             busy: None,
             ahead: Some(ahead),
+            beside: 0.0,
             host: None,
         }
     }

@@ -137,6 +137,12 @@ pub enum Previous {
     Placed(Placement),
 }
 
+/// Returns what a job begins with on whose samples another job had these decisions made; `None` where it begins like any.
+pub fn again(before: &Previous) -> Option<(Decision, Previous)> {
+    let Previous::Forebay(before) = before else { return None };
+    before.again().map(|(decision, next)| (decision, Previous::Forebay(next)))
+}
+
 /// Decides on one more window of a job.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     match before {

@@ -7,13 +7,18 @@ use serde::Serialize;
 /// What readers can have taken, relative to what they would take at most, before the figures are not believed.
 const DELIVERED_MAX: f64 = 2.0;
 
+/// The least that does not look like nothing.
+const SHOWN: f64 = 0.005;
+
 /// What a decision was taken on: medians over the windows that it looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     /// Workers that there were.
     pub workers: u32,
-    /// Batches a second that the trainer would take if it never waited.
+    /// Batches a second that the trainer would take if it never waited, without those beside.
     pub demand: f64,
+    /// Batches a second that threads beside the trainer made whose number is set.
+    pub beside: f64,
     /// Batches a second that one worker makes.
     pub supply: f64,
     /// Seconds of one thread that a batch takes to compute.
@@ -88,6 +93,8 @@ pub enum Reason {
         /// What is added to the demand.
         margin: f64,
     },
+    /// Nothing that may be costs less: where a price is to be made small.
+    Cheapest,
     /// The load has changed since the number was found.
     Changed {
         /// Workers' worth of work, then.
@@ -144,6 +151,8 @@ pub enum Reason {
         /// Workers that there may be.
         limit: u32,
     },
+    /// What was right for an earlier job on the same samples.
+    Again,
     /// The number that was set.
     Fixed,
     /// Another policy's rule (see its module), with what it compared.
@@ -187,46 +196,57 @@ impl fmt::Display for Gap {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workers = Placed(self);
-        let Some(Figures { workers: had, demand, supply, waited, delivered, .. }) = self.figures else {
+        let (workers, stay) = (Placed(self), self.verb("stays", "stay"));
+        let Some(figures) = self.figures else {
             return match self.reason {
-                Reason::NoFigures { gap } => write!(f, "{workers} stay: {gap}"),
+                Reason::NoFigures { gap } => write!(f, "{workers} {stay}: {gap}"),
                 Reason::Measuring { windows, needed } => {
                     write!(f, "{workers} while measuring: {windows} of {needed} windows")
                 }
                 Reason::Fixed => write!(f, "{workers}, as was set"),
+                Reason::Again => write!(f, "{workers} to begin with, as an earlier job on these samples had"),
                 Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
                 _ => write!(f, "{workers}"),
             };
         };
-        let (waits, had) = (Percent(waited), Workers(had));
+        let Figures { workers: had, supply, waited, delivered, .. } = figures;
+        let (waits, had, takes) = (Percent(waited), Workers(had), Takes(figures));
         match self.reason {
             Reason::Measuring { windows, needed } => {
                 write!(f, "{workers} while measuring: {windows} of {needed} windows")
             }
-            Reason::NoFigures { gap } => write!(f, "{workers} stay: {gap}"),
-            Reason::Settling { wanted } => write!(f, "{} were asked for, and {had} are there", Workers(wanted)),
+            Reason::NoFigures { gap } => write!(f, "{workers} {stay}: {gap}"),
+            Reason::Settling { wanted } => {
+                let (were, are) = (verb(wanted, "was", "were"), verb(figures.workers, "is", "are"));
+                write!(f, "{} {were} asked for, and {had} {are} there", Workers(wanted))
+            }
             Reason::Demand { margin } => write!(
                 f,
-                "{workers}: the trainer takes {demand:.2} batches/s when it never waits, one worker makes {supply:.2}; \
-                 {} are added",
+                "{workers}: the trainer takes {takes} when it never waits, one worker makes {supply:.2}; {} are added",
                 Percent(margin)
+            ),
+            Reason::Cheapest => write!(
+                f,
+                "{workers} {} the cheapest: the trainer takes {takes} when it never waits, one worker makes {supply:.2}; with \
+                 {had} it waits {waits} of its time",
+                self.verb("is", "are")
             ),
             Reason::Changed { before, now } => write!(
                 f,
-                "{workers}: what was {before:.2} workers' worth of work is {now:.2} now; the trainer takes {demand:.2} \
-                 batches/s, one worker makes {supply:.2}"
+                "{workers}: what took {before:.2} workers takes {now:.2} now; the trainer takes {takes}, one worker makes \
+                 {supply:.2}"
             ),
             Reason::Waits { at_most } => {
                 write!(f, "{workers}: with {had} the trainer waits {waits} of its time, more than {}", Percent(at_most))
             }
             Reason::Fewer { load } => {
-                write!(f, "{workers} will do: there is {load:.2} workers' worth of work for {had}")
+                write!(f, "{workers} will do: there is work for {load:.2} of {had}")
             }
             Reason::Enough { at_most } => {
+                let are = self.verb("is", "are");
                 write!(
                     f,
-                    "{workers} are right: the trainer waits {waits} of its time, no more than {}",
+                    "{workers} {are} right: the trainer waits {waits} of its time, no more than {}",
                     Percent(at_most)
                 )
             }
@@ -241,20 +261,19 @@ impl fmt::Display for Decision {
             Reason::Price { saved } => write!(f, "{workers}: a batch is {} cheaper", Percent(saved)),
             Reason::Shared { useful } => write!(
                 f,
-                "{workers}: {had} bring {delivered:.2} batches/s, as much as {useful} would alone; something that they share \
-                 holds them up"
+                "{workers}: {had} {} {delivered:.2} batches/s, as much as {useful} would alone; something that they share \
+                 holds them up",
+                verb(figures.workers, "brings", "bring")
             ),
-            Reason::Unmet { probes } => {
-                write!(
-                    f,
-                    "{workers} stay: the trainer waits {waits} of its time, and {probes} probes are as many as there may be"
-                )
-            }
+            Reason::Unmet { probes } => write!(
+                f,
+                "{workers} {stay}: the trainer waits {waits} of its time, and {probes} probes are as many as there may be"
+            ),
             Reason::AtMost { needed, limit } => write!(
                 f,
-                "{workers}: {needed} are needed for {demand:.2} batches/s, and there may be {limit}; the trainer waits {waits} \
-                 of its time"
+                "{workers}: {needed} are needed for {takes}, and there may be {limit}; the trainer waits {waits} of its time"
             ),
+            Reason::Again => write!(f, "{workers}, as an earlier job on these samples had"),
             Reason::Fixed => write!(f, "{workers}, as was set"),
             Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
         }
@@ -273,6 +292,28 @@ impl Decision {
     }
 }
 
+impl Decision {
+    /// Returns the verb that goes with what is wanted.
+    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
+        verb(self.workers.saturating_add(self.local), one, many)
+    }
+}
+
+fn verb(count: u32, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// What a trainer takes, in words.
+struct Takes(Figures);
+
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { demand, beside, .. } = self.0;
+        write!(f, "{demand:.2} batches/s")?;
+        if beside < SHOWN { Ok(()) } else { write!(f, " besides the {beside:.2} that its own threads make,") }
+    }
+}
+
 /// What is wanted, in words.
 struct Placed<'a>(&'a Decision);
 
@@ -280,9 +321,12 @@ impl fmt::Display for Placed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { workers, local, cut, .. } = *self.0;
         write!(f, "{}", Workers(workers))?;
+        if local > 0 {
+            let plural = if local == 1 { "" } else { "s" };
+            write!(f, " and {local} thread{plural} at the trainer")?;
+        }
         let Some(cut) = cut.filter(|_| local > 0) else { return Ok(()) };
-        let plural = if local == 1 { "" } else { "s" };
-        write!(f, " and {local} thread{plural} at the trainer, cut after op {cut}")
+        write!(f, ", cut after op {cut}")
     }
 }
 

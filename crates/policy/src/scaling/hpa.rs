@@ -73,6 +73,7 @@ mod tests {
             compute: None,
             busy,
             ahead: None,
+            beside: 0.0,
             host: None,
         }
     }

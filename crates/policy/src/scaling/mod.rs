@@ -20,7 +20,7 @@ pub mod window;
 
 use forebay_core::Ticks;
 
-pub use choice::{Gain, Policy, Previous, decide};
+pub use choice::{Gain, Policy, Previous, again, decide};
 pub use decision::{Decision, Figures, Gap, Reason};
 pub use host::Host;
 pub use share::{Claim, share};
@@ -70,6 +70,9 @@ pub struct Observation {
     pub busy: Option<f64>,
     /// Splits that were complete ahead of their readers, on average; `None` while no reader said.
     pub ahead: Option<f64>,
+    /// Batches a second that threads beside the reader made whose number is set: nothing is decided on them, and they are in no other
+    /// figure.
+    pub beside: f64,
     /// The reader's machine; `None` where nothing is to be placed there.
     pub host: Option<Host>,
 }
@@ -82,13 +85,15 @@ impl Observation {
     pub(crate) fn figures(&self) -> Result<Figures, Gap> {
         let demand = self.demand.ok_or(if self.waited > 0.5 { Gap::NothingYet } else { Gap::Idle })?;
         let compute = self.compute.ok_or(Gap::NotComputed)?;
-        if self.workers == 0 && self.local == 0 {
+        // Where no worker was ever there, what one would make is not known.
+        if self.workers == 0 && (self.local == 0 || self.threads == 0.0) {
             return Err(Gap::NoWorkers);
         }
         let figures = Figures {
             workers: self.workers,
             demand,
             supply: self.threads / compute,
+            beside: self.beside,
             compute,
             waited: self.waited,
             delivered: self.delivered,

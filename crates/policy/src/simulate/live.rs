@@ -6,7 +6,7 @@ use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed, Ticks};
 
 use super::Job;
-use crate::placement::{Cut, Machine, Manners, Model, Placement};
+use crate::placement::{Cut, Machine, Manners, Model, Objective, Placement};
 use crate::scaling::{self, Limits, Observation, window};
 
 /// What rounding alone takes off a sum of times or batches.
@@ -184,7 +184,8 @@ impl<'a> Live<'a> {
             compute: (sum(|s| s.made + s.here) > 0.0).then(|| noisy(cost)),
             busy: (all_threads > 0.0).then(|| sum(|s| s.made) * cost / all_threads),
             ahead: Some(sum(|s| s.ahead) / seconds),
-            host: self.model.machine.map(|machine| {
+            beside: 0.0,
+            host: self.machine().map(|machine| {
                 let [spare, pressed, here] = [sum(|s| s.spare), sum(|s| s.pressed), sum(|s| s.here)];
                 self.host(machine, [spare / seconds, pressed / seconds, here / seconds], &mut noisy)
             }),
@@ -192,6 +193,12 @@ impl<'a> Live<'a> {
         (self.began, self.least, self.unsteady) = ((self.now, self.sums), self.at.workers, false);
         self.windows += 1;
         Some(seen)
+    }
+
+    /// The trainer's machine, or one where nothing may compute: what is to be made small is told with it.
+    fn machine(&self) -> Option<Machine> {
+        let busy = Machine { cores: 1.0, used: 1.0, manners: Manners::SpareOnly, interference: 0.0 };
+        self.model.machine.or((self.job.objective != Objective::Time).then_some(busy))
     }
 
     /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there.

@@ -7,7 +7,8 @@ const FILES: [(&str, &str, &str); 2] =
     [("proto", "forebay.proto", "src/generated"), ("dispatcher", "etcd.proto", "src/store/etcd/generated")];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Where it runs, not where it was compiled: clones may share a target folder.
+    let crates = Path::new("../..");
     for (name, file, out) in FILES {
         let folder = crates.join(name);
         let out = folder.join(out);

@@ -244,22 +244,20 @@ pub struct ConsumerHeartbeat {
     #[prost(message, optional, tag = "6")]
     pub spare: ::core::option::Option<Spare>,
 }
-/// What a machine has to spare beside the trainer, with what its local worker takes now.
+/// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Spare {
-    /// Thousandths of a core.
+    /// Thousandths of a core; fewer, or none, where memory is short.
     #[prost(uint32, tag = "1")]
     pub millicores: u32,
-    /// Thousandths of its time that something waited for a core, and for memory.
+    /// The same, of all cores that the reader may use.
     #[prost(uint32, tag = "2")]
-    pub cpu_pressure: u32,
+    pub limit_millicores: u32,
+    /// Thousandths of its time that a thread of the trainer's process could have run and had no core.
     #[prost(uint32, tag = "3")]
-    pub memory_pressure: u32,
-    /// Bytes of memory that are free, or can be freed at once.
-    #[prost(uint64, tag = "4")]
-    pub memory: u64,
+    pub pressure: u32,
     /// Threads that its local worker computes with.
-    #[prost(uint32, tag = "5")]
+    #[prost(uint32, tag = "4")]
     pub threads: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -508,7 +506,7 @@ pub struct WorkerHeartbeatReply {
     #[prost(message, optional, tag = "1")]
     pub peers: ::core::option::Option<Peers>,
 }
-/// Workers that keep rows on a disk, and not on the one of whoever is told.
+/// Workers that keep rows, and not on the disk of whoever is told.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Peers {
     /// host:port of each.

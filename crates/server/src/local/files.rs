@@ -2,7 +2,7 @@
 //!
 //! Only parsing: what follows from the figures is in `machine`. Whatever is not there, or not as expected, is `None`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 
@@ -10,6 +10,8 @@ use std::io::Read;
 const BYTES_MAX: u64 = 1 << 20;
 /// Threads of a process, and its children, that are looked at.
 const TASKS_MAX: usize = 4096;
+/// Threads of this process of which it is looked how long they wait for a core: the first, and those that it started first.
+const DELAYS_MAX: usize = 64;
 /// What a process's time is counted in.
 const TICK_US: u64 = 10_000;
 
@@ -115,4 +117,14 @@ pub(super) fn process_time(files: &impl Files, pid: u32) -> u64 {
         children.flat_map(|c| c.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
     let ticks: u64 = std::iter::once(&own).chain(&children).filter_map(|pid| of(pid)).sum();
     ticks * TICK_US
+}
+
+/// Reads the nanoseconds that each thread of this process could have run and had no core, by its number.
+pub(super) fn delays(files: &impl Files) -> BTreeMap<String, u64> {
+    let of = |thread: String| {
+        let stat = files.read(&format!("/proc/self/task/{thread}/schedstat"))?;
+        // The time that it ran, the time that it waited to, and how often it ran.
+        Some((thread, stat.split_whitespace().nth(1)?.parse().ok()?))
+    };
+    files.list("/proc/self/task").into_iter().take(DELAYS_MAX).filter_map(of).collect()
 }

@@ -1,30 +1,38 @@
-//! What this machine has to spare beside the trainer: idle cores, within the limits of its control groups; free memory; what is
-//! waited for.
+//! What this machine has to spare beside the trainer: idle cores, within the limits of its control groups, where there is memory
+//! for what computes on them; and how long the trainer was ready to run and had no core.
 //!
 //! Cores are counted over the time between two looks, on those that this process may use: what was idle, and what the local
 //! worker itself took, which it would give back. Of the last [`LOOKS`] looks the least counts, so that cores that the trainer
-//! takes in turns are its own. Where the kernel does not count time by core, the load says how many are busy; where it does
-//! not say what is waited for, the load tells of cores, and free memory must do for memory.
+//! takes in turns are its own, and what waits once for a core is no news. Where the kernel does not count time by core, the load says how many are busy. What waits for a
+//! core is looked at thread by thread, in this process: the machine's pressure counts the local worker's own threads, which wait
+//! whenever they give way. Where the kernel does not say what waits, it is held to be nothing.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_client::Spare;
 use forebay_core::{Error, Result, Ticks};
 
-use super::files::{Files, allowed, core_time, load, named, pressure, process_time};
+use super::files::{Files, allowed, core_time, delays, load, named, pressure, process_time};
 use super::group::{Cores, Groups};
 
 /// Looks of which the least counts.
 const LOOKS: usize = 4;
+/// Thousandths of its time that something on the machine waited for memory: more, and the trainer may be next.
+const MEMORY_PRESSURE_MAX: u32 = 50;
+/// Bytes that must be free before threads are added, and for those that there are.
+const MEMORY_MORE: u64 = 1 << 30;
+const MEMORY_KEPT: u64 = MEMORY_MORE / 2;
 
 /// What was counted up to a moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Counted {
     at: Ticks,
     cores: Option<(u64, u64)>,
     group: Option<Cores>,
     /// Microseconds that the local worker took.
     own_us: u64,
+    /// Nanoseconds that each thread of this process had no core.
+    delays: BTreeMap<String, u64>,
 }
 
 /// A machine, as this process sees it.
@@ -32,7 +40,8 @@ pub(crate) struct Machine<F> {
     files: F,
     groups: Groups,
     last: Option<Counted>,
-    recent: VecDeque<u32>,
+    /// Of each look, the cores and how long was waited for them, in thousandths.
+    recent: VecDeque<(u32, u32)>,
 }
 
 impl<F: Files> Machine<F> {
@@ -57,24 +66,31 @@ impl<F: Files> Machine<F> {
             cores: core_time(&self.files, &allowed),
             group: self.groups.cores(&self.files),
             own_us: own.map_or(0, |pid| process_time(&self.files, pid)),
+            delays: delays(&self.files),
         };
         let load = load(&self.files);
         if counted.cores.is_none() && load.is_none() {
             return Err(unknown("which of its cores are idle"));
         }
         let memory = self.memory().ok_or_else(|| unknown("how much memory is free"))?;
-        let Some(last) = self.last.replace(counted) else { return Ok(None) };
+        let Some(last) = self.last.replace(counted.clone()) else { return Ok(None) };
         let cores = spare(&last, &counted, &allowed, load.unwrap_or(0.0));
         if self.recent.len() == LOOKS {
             self.recent.pop_front();
         }
-        self.recent.push_back((cores * 1000.0) as u32);
-        let waits = load.map_or(0.0, |load| (load - allowed.len() as f64) / load.max(1.0)).max(0.0);
+        self.recent.push_back(((cores * 1000.0) as u32, delayed(&last, &counted)));
+        let least = |of: fn(&(u32, u32)) -> u32| self.recent.iter().map(of).min().unwrap_or(0);
+        let idle = least(|look| look.0);
+        let millicores = match memory {
+            _ if self.pressure("memory").unwrap_or(0) > MEMORY_PRESSURE_MAX => 0,
+            ..MEMORY_KEPT => 0,
+            MEMORY_KEPT..MEMORY_MORE => idle.min(threads.saturating_mul(1000)),
+            _ => idle,
+        };
         Ok(Some(Spare {
-            millicores: self.recent.iter().copied().min().unwrap_or(0),
-            cpu_pressure: self.pressure("cpu").unwrap_or((waits * 1000.0) as u32),
-            memory_pressure: self.pressure("memory").unwrap_or(0),
-            memory,
+            millicores,
+            limit_millicores: (limit(&counted, &allowed) * 1000.0) as u32,
+            pressure: least(|look| look.1),
             threads,
         }))
     }
@@ -103,8 +119,21 @@ fn spare(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) ->
         (Some(before), Some(after)) => after.limit - since(before.used_us, after.used_us) / elapsed_us,
         _ => f64::INFINITY,
     };
-    let limit = now.group.map_or(all, |group| group.limit.min(all));
-    (idle.min(within) + own).clamp(0.0, limit)
+    (idle.min(within) + own).clamp(0.0, limit(now, allowed))
+}
+
+/// Returns the cores that this process may use.
+fn limit(now: &Counted, allowed: &BTreeSet<usize>) -> f64 {
+    let all = allowed.len() as f64;
+    now.group.map_or(all, |group| group.limit.min(all))
+}
+
+/// Returns thousandths of the time that a thread had no core: of the one that had to wait longest.
+fn delayed(last: &Counted, now: &Counted) -> u32 {
+    let elapsed_ns = (now.at - last.at).as_nanos().max(1) as f64;
+    let since = |(thread, after): (&String, &u64)| Some(after.saturating_sub(*last.delays.get(thread)?));
+    let longest = now.delays.iter().filter_map(since).max().unwrap_or(0);
+    (longest as f64 / elapsed_ns * 1000.0).min(1000.0) as u32
 }
 
 #[cfg(test)]

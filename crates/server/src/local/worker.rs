@@ -2,7 +2,7 @@
 //!
 //! In one thread, which also is the child's parent for the kernel: a child ends with the thread that started it. Where the user
 //! says how many threads there are, that is all; else the machine is looked at, the reader's heartbeats say what it can spare,
-//! and the dispatcher's answers how many are wanted: never more than there are idle cores *now*, whatever was answered.
+//! and the dispatcher's answers how many are wanted: never more than the machine has idle cores for *now*, whatever was answered.
 //! Bounds: one child; one that ends is started again after 1 s, then 2, up to 60.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use forebay_client::{Seat, Spare};
 use forebay_core::{Clock, Error, Result, SystemClock};
+use forebay_policy::scaling::forebay::left;
 
 use super::files::{Files, System};
 use super::machine::Machine;
@@ -147,7 +148,7 @@ impl Keeper {
     fn wanted(&self, spare: Option<&Spare>) -> usize {
         match self.threads {
             LocalThreads::Fixed(threads) => threads,
-            LocalThreads::Auto => spare.map_or(0, |s| self.seat.wanted().min(s.millicores / 1000)) as usize,
+            LocalThreads::Auto => spare.map_or(0, |s| may_have(self.seat.wanted(), s)) as usize,
         }
     }
 
@@ -222,6 +223,11 @@ impl Keeper {
             kept.child.wait(Instant::now() + END_MAX);
         }
     }
+}
+
+/// Returns how many of the threads that are wanted the machine has cores for.
+fn may_have(wanted: u32, spare: &Spare) -> u32 {
+    left(wanted, f64::from(spare.millicores) / 1000.0, f64::from(spare.pressure) / 1000.0)
 }
 
 impl Kept {

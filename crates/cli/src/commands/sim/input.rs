@@ -30,18 +30,18 @@ pub(super) fn jobs(arguments: &Sim, prices: Prices) -> Result<(Vec<Job>, u32)> {
     let of = &arguments.job;
     if let Some(path) = &arguments.profile {
         let figures = profiled(path)?;
-        let batch = (1.0 / figures.demand, figures.compute);
-        let job = Job { efficiency: of.efficiency.unwrap_or(figures.efficiency()), ..imagined(of, batch)? };
+        let batch = (1.0 / (figures.demand + figures.beside), figures.compute);
+        let job = Job { efficiency: of.efficiency.unwrap_or(figures.efficiency()), ..imagined(of, batch, prices)? };
         return Ok((vec![job], figures.threads()));
     }
     let (Some(step), Some(cost)) = (of.step, of.batch_cost) else {
         return Err(Error::invalid("no job").hint("give --step and --batch-cost, or --job, or --profile"));
     };
-    Ok((vec![imagined(of, (step, cost))?], arguments.threads))
+    Ok((vec![imagined(of, (step, cost), prices)?], arguments.threads))
 }
 
 /// `step` and `cost` are seconds of the trainer and of one thread, for a batch.
-fn imagined(of: &Imagined, (step, cost): (f64, f64)) -> Result<Job> {
+fn imagined(of: &Imagined, (step, cost): (f64, f64), prices: Prices) -> Result<Job> {
     let batches = of.batches.ok_or_else(|| Error::invalid("how many batches?").hint("give --batches"))?;
     let plain = Job::new("job", step, cost, batches);
     Ok(Job {
@@ -50,6 +50,7 @@ fn imagined(of: &Imagined, (step, cost): (f64, f64)) -> Result<Job> {
         noise: of.noise.unwrap_or(NOISE),
         efficiency: of.efficiency.unwrap_or(plain.efficiency),
         shared_limit: of.shared_limit,
+        objective: Objective::parse(&of.objective, prices)?,
         ..plain
     })
 }
@@ -137,18 +138,6 @@ impl Machine {
     }
 }
 
-/// Reads `time`, `cost` or `cost-within:1.05`.
-fn objective(text: &str, prices: Prices) -> Result<Objective> {
-    let within = || text.strip_prefix("cost-within:")?.parse().ok();
-    match text {
-        "time" => Ok(Objective::Time),
-        "cost" => Ok(Objective::Cost(prices)),
-        _ => within().map(|slack| Objective::CostWithin { prices, slack }).ok_or_else(|| {
-            Error::invalid(format!("{text:?} is no objective")).hint("use time, cost or cost-within:1.05")
-        }),
-    }
-}
-
 /// Written as on the command line.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
@@ -175,7 +164,7 @@ impl Entry {
             }
         };
         let plain = Job::new(self.name.clone(), self.step.0, cost, self.batches);
-        let objective = self.objective.as_deref().map_or(Ok(plain.objective), |text| objective(text, prices));
+        let objective = self.objective.as_deref().map_or(Ok(plain.objective), |text| Objective::parse(text, prices));
         Ok(Job {
             ops: if ops.is_empty() { plain.ops } else { ops },
             host: self.machine.map(Machine::host),
@@ -212,6 +201,8 @@ struct Decided {
 struct Figures {
     workers: u32,
     demand: f64,
+    #[serde(default)]
+    beside: f64,
     supply: f64,
     compute: f64,
     waited: f64,

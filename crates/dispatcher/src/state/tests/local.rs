@@ -137,23 +137,117 @@ fn what_may_end_workers_is_tried_on_a_trainers_machine_last() {
     assert_eq!((held(&world, LOCAL).len(), held(&world, 2).len()), (0, 1));
 }
 
-#[test]
-fn a_reader_that_says_what_it_has_to_spare_is_told_how_much_of_it_to_use() {
-    let mut world = with_local();
-    world.attach(0, 0, 3);
-    let session = world.readers[0].session.expect("connected");
-    let mut answer = |spare: Option<Spare>| {
-        let said =
-            ConsumerHeartbeat { batch_wait_ms: 250, step_ms: 250, batches: 2, spare, ..ConsumerHeartbeat::default() };
-        let mut out = Vec::new();
-        world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
-        out.into_iter().find_map(|effect| match effect {
-            Effect::Consumer(_, consumer_event::Event::Heartbeat(reply)) => Some(reply.local_threads),
-            _ => None,
-        })
+/// Half a second of a trainer whose steps take 20 ms, with so many millicores to spare, a worker of one thread that takes 80 ms for
+/// a batch of one row, and local threads that make 10 batches each a second. Returns the threads that are wanted.
+fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
+    for _ in 0..10 {
+        world.now = world.now + Duration::from_millis(50);
+        world.input(Input::Tick);
+    }
+    let job = world.readers[ENDLESS].key.0;
+    let spend = |world: &mut World, worker: usize, rows: u64| {
+        let session = world.workers[worker].session.expect("connected");
+        let spent = vec![Spent { job, compute_us: rows * 80_000, rows }];
+        world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
     };
-    let spare = Spare { millicores: 2500, memory: 8 << 30, ..Spare::default() };
-    assert_eq!([1, 2, 3, 4].map(|_| answer(Some(spare))), [Some(0), Some(0), Some(0), Some(2)]);
-    assert_eq!(answer(Some(Spare { millicores: 100, ..spare })), Some(0), "at once");
-    assert_eq!(answer(None), Some(0));
+    spend(world, 0, 6);
+    spend(world, LOCAL, u64::from(5 * threads));
+    let batches = u64::from(6 + 5 * threads).min(25);
+    let spare = Spare { millicores, limit_millicores: 4000, pressure: 0, threads };
+    let said = ConsumerHeartbeat {
+        batch_wait_ms: 500 - batches * 20,
+        step_ms: batches * 20,
+        batches,
+        rows: batches,
+        ahead: 0,
+        spare: Some(spare),
+    };
+    let session = world.readers[ENDLESS].session.expect("connected");
+    let mut out = Vec::new();
+    world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
+    let told = out.into_iter().find_map(|effect| match effect {
+        Effect::Consumer(_, consumer_event::Event::Heartbeat(reply)) => Some(reply.local_threads),
+        _ => None,
+    });
+    told.expect("an answer")
+}
+
+/// As [`half_second`], for so many times, with what it says done at once.
+fn obeyed(world: &mut World, times: usize, threads: u32, millicores: u32) -> u32 {
+    (0..times).fold(threads, |had, _| {
+        let wanted = half_second(world, had, millicores);
+        if wanted != had {
+            self::threads(world, wanted);
+        }
+        wanted
+    })
+}
+
+#[test]
+fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_given_back_when_it_wants_them() {
+    let mut world = World::new();
+    world.local = Some((LOCAL, world.readers[ENDLESS].key));
+    [0, LOCAL].into_iter().for_each(|i| world.hello(i));
+    threads(&mut world, 0);
+    world.attach(ENDLESS, 0, 3);
+    assert_eq!(obeyed(&mut world, 24, 0, 2500), 3, "50 batches a second are wanted, and a worker makes 12");
+    let wanted = |world: &World| world.state.wanted(world.now).wanted;
+    assert_eq!(wanted(&world), 2, "the other 20 or so");
+    let jobs = world.state.list_jobs(world.now, None, "job 1");
+    let told = &jobs[0].decisions[1];
+    assert!(told.reason.starts_with("2 workers and 3 threads at the trainer: "), "{told:?}");
+    let json: serde_json::Value = serde_json::from_str(&told.json).expect("JSON");
+    assert_eq!((&json["local"], &json["figures"]["spare"]), (&3.into(), &2.5.into()));
+    // It takes its cores: what is there is not waited for.
+    assert_eq!(obeyed(&mut world, 12, 3, 0), 0);
+    assert_eq!(wanted(&world), 5);
+    let jobs = world.state.list_jobs(world.now, None, "job 1");
+    assert!(jobs[0].decisions.iter().any(|d| d.json.contains("\"yields\"")), "{jobs:?}");
+}
+
+#[test]
+fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
+    let mut world = World::new();
+    world.local = Some((LOCAL, world.readers[ENDLESS].key));
+    [0, LOCAL].into_iter().for_each(|i| world.hello(i));
+    world.attach(ENDLESS, 0, 3);
+    for _ in 0..24 {
+        for _ in 0..10 {
+            world.now = world.now + Duration::from_millis(50);
+            world.input(Input::Tick);
+        }
+        let job = world.readers[ENDLESS].key.0;
+        for (worker, rows) in [(0, 6), (LOCAL, 10)] {
+            let session = world.workers[worker].session.expect("connected");
+            let spent = vec![Spent { job, compute_us: rows * 80_000, rows }];
+            let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
+            world.input(Input::WorkerHeartbeat { session, said });
+        }
+        let session = world.readers[ENDLESS].session.expect("connected");
+        let said = ConsumerHeartbeat { batch_wait_ms: 180, step_ms: 320, batches: 16, rows: 16, ahead: 0, spare: None };
+        world.input(Input::ConsumerHeartbeat { session, said });
+    }
+    assert_eq!(world.state.wanted(world.now).wanted, 3, "50 a second, of which 20 are made beside the trainer");
+}
+
+#[test]
+fn threads_are_dealt_to_readers_by_what_each_can_spare() {
+    let mut world = World::new();
+    world.hello(0);
+    [0, 1].into_iter().for_each(|reader| world.attach(reader, 0, 3));
+    for (reader, millicores) in [(0, 3000), (1, 1000)] {
+        let session = world.readers[reader].session.expect("connected");
+        let spare = Spare { millicores, limit_millicores: 2000, pressure: 0, threads: 0 };
+        let said = ConsumerHeartbeat { spare: Some(spare), ..ConsumerHeartbeat::default() };
+        world.input(Input::ConsumerHeartbeat { session, said });
+    }
+    let (job, mut dealt) = (world.readers[0].key.0, Vec::new());
+    for threads in [1, 3, 9] {
+        let job = world.state.jobs.get_mut(&job).expect("a job");
+        job.deal(threads);
+        let spare = Some(Spare::default());
+        let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
+        dealt.push([0, 1].map(|i| job.consumers[i].local.clone().hear(&said, false)));
+    }
+    assert_eq!(dealt, [[1, 0], [2, 1], [2, 2]]);
 }

@@ -8,11 +8,15 @@ use crate::options::Scaling;
 
 /// Half a second: a trainer that takes a step of 20 ms, and workers of one thread that take 80 ms for a batch of one row.
 fn half_second(world: &mut World, readers: &[usize], workers: usize) {
+    half_second_of(world, readers, workers, 20);
+}
+
+fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u64) {
     for _ in 0..10 {
         world.now = world.now + Duration::from_millis(50);
         world.input(Input::Tick);
     }
-    let batches = (6 * workers as u64).min(25);
+    let batches = (6 * workers as u64).min(500 / step);
     for i in 0..workers {
         let session = world.workers[i].session.expect("connected");
         let spent = readers.iter().map(|&r| Spent {
@@ -25,7 +29,7 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
     }
     for &r in readers {
         let session = world.readers[r].session.expect("connected");
-        let step_ms = batches * 20;
+        let step_ms = batches * step;
         let said =
             ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ahead: 0, spare: None };
         world.input(Input::ConsumerHeartbeat { session, said });
@@ -57,6 +61,25 @@ fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
 }
 
 #[test]
+fn another_job_on_the_same_samples_begins_where_one_came_to_rest_and_nowhere_else() {
+    let mut world = World::new();
+    world.pass(Timing::default().consumer_timeout, None);
+    world.hello(0);
+    world.attach(ENDLESS, 0, 3);
+    (0..16).for_each(|_| half_second_of(&mut world, &[ENDLESS], 1, 31));
+    assert_eq!(world.state.wanted(world.now).wanted, 3, "32 batches a second, of which a worker makes 12");
+    let of = |world: &World, name| world.state.list_jobs(world.now, None, name).remove(0);
+    world.create(JobRecord { name: "soon".to_owned(), ..record(TWIN_OF) });
+    assert_eq!(of(&world, "soon").workers, 0, "whether three are right nobody knows");
+    [1, 2].into_iter().for_each(|worker| world.hello(worker));
+    (0..40).for_each(|_| half_second_of(&mut world, &[ENDLESS], 3, 31));
+    world.add_twin();
+    let twin = of(&world, "twin");
+    let told: Vec<_> = twin.decisions.iter().map(|d| &*d.reason).collect();
+    assert_eq!((twin.workers, told), (3, vec!["3 workers to begin with, as an earlier job on these samples had"]));
+}
+
+#[test]
 fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
     let mut world = World::with(true);
     world.hello(1);
@@ -85,7 +108,7 @@ fn a_worker_of_one_tenant_says_nothing_of_anothers_job() {
 #[test]
 fn the_most_holds_for_all_jobs_together_and_decisions_are_bounded() {
     let mut world = World::new();
-    world.state.set_scaling(Scaling { policy: Policy::Static(3), workers_max: 4 });
+    world.state.set_scaling(Scaling { policy: Policy::Static(3), workers_max: 4, ..Scaling::default() });
     world.hello(0);
     let endless = [ENDLESS, 4];
     endless.iter().for_each(|&r| world.attach(r, 0, 3));

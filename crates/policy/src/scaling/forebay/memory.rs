@@ -64,6 +64,7 @@ impl Memory {
         Figures {
             workers: self.windows.back().map_or(0, |w| w.figures.workers),
             demand: of(|f| f.demand),
+            beside: of(|f| f.beside),
             supply: of(|f| f.supply),
             compute: of(|f| f.compute),
             waited: of(|f| f.waited),

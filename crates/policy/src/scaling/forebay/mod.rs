@@ -7,15 +7,15 @@
 //! again before there are more of them; without figures nothing changes; the result is within the limits.
 
 mod memory;
+mod phases;
 mod solving;
 #[cfg(test)]
 mod tests;
 
 use super::decision::{Decision, Figures, Reason};
 use super::{Limits, Observation};
-use crate::placement::{Objective, Placement};
+use crate::placement::Placement;
 use memory::Memory;
-use solving::is_less;
 
 /// What is added to the demand before it is solved for.
 pub const MARGIN: f64 = 0.01;
@@ -126,6 +126,24 @@ impl Default for Previous {
     }
 }
 
+impl Previous {
+    /// Returns what another job on the same samples begins with, where this one had come to rest: its placement, to be confirmed;
+    /// and what was learned on the way. A load that is another one is followed as always.
+    pub fn again(&self) -> Option<(Decision, Self)> {
+        let wanted = self.wanted.filter(|_| matches!(self.phase, Phase::Settled(_)))?;
+        let Placement { workers, local, .. } = wanted;
+        let next = Self {
+            windows: Memory::default(),
+            phase: Phase::Confirming(0),
+            local_max: None,
+            tried: None,
+            is_shared: false,
+            ..self.clone()
+        };
+        Some((Decision { workers, local, cut: None, reason: Reason::Again, figures: None }, next))
+    }
+}
+
 /// Decides on one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     let mut next = before.clone();
@@ -133,9 +151,28 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     // Somebody has to begin.
     let workers = if seen.local == 0 { seen.workers.max(1) } else { seen.workers };
     let there = Placement { workers, local: seen.local, cut: seen.host.as_ref().map_or(1, |host| host.cut) };
-    let wanted = next.wanted.unwrap_or(there);
-    let (workers, cut) = (seen.limits.clamp(wanted.workers), seen.host.as_ref().map(|_| wanted.cut));
-    (Decision { workers, local: wanted.local, cut, reason, figures }, next)
+    let Placement { workers, local, cut } = possible(next.wanted.unwrap_or(there), seen);
+    let cut = seen.host.as_ref().filter(|host| host.cuts.len() > 1).map(|_| cut);
+    (Decision { workers, local, cut, reason, figures }, next)
+}
+
+/// Returns how many of so many threads may stay on the reader's machine, of which `spare` cores are wanted by nobody else, and
+/// whose trainer has had no core for a share of its time. Whoever runs them asks this more often than there are windows.
+pub fn left(threads: u32, spare: f64, pressure: f64) -> u32 {
+    // The last thread may have been given but a part of a core.
+    let is_short = spare < (YIELD * f64::from(threads.saturating_sub(1))).max(NO_CORE);
+    let is_pressed = pressure > PRESSURE_MAX;
+    match (is_short, is_pressed) {
+        (false, false) => threads,
+        _ if spare < NO_CORE => 0,
+        (_, is_pressed) => (if is_pressed { threads / 2 } else { threads }).min(spare.ceil() as u32),
+    }
+}
+
+/// Returns as much of a placement as there may be: what another job found, or this one before a reader left, may be too much.
+fn possible(at: Placement, seen: &Observation) -> Placement {
+    let (local_max, cuts) = seen.host.as_ref().map_or((0, 1), |host| (host.local_max, host.cuts.len() as u32));
+    Placement { workers: seen.limits.clamp(at.workers), local: at.local.min(local_max), cut: at.cut.min(cuts) }
 }
 
 type Found = (Reason, Option<Figures>);
@@ -147,8 +184,7 @@ impl Previous {
             Err(gap) => return (Reason::NoFigures { gap }, None),
         };
         self.windows.push(seen, figures, MANY);
-        let wanted = self.wanted.unwrap_or(self.windows.placement());
-        let wanted = Placement { workers: seen.limits.clamp(wanted.workers), ..wanted };
+        let wanted = possible(self.wanted.unwrap_or(self.windows.placement()), seen);
         if let Some(found) = self.give_back(seen.limits, wanted) {
             return found;
         }
@@ -170,17 +206,10 @@ impl Previous {
 
     /// The trainer misses cores, or takes them: what the newest window says is done at once, unlike all else.
     fn give_back(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
-        let host = self.windows.host().filter(|_| wanted.local > 0)?;
+        let host = self.windows.host()?;
         let (spare, pressure) = (host.spare, host.pressure);
-        // The last thread may have been given but a part of a core.
-        let is_short = spare < (YIELD * f64::from(wanted.local - 1)).max(NO_CORE);
-        let is_pressed = pressure > PRESSURE_MAX;
-        if !is_pressed && !is_short {
-            return None;
-        }
-        let half = if is_pressed { wanted.local / 2 } else { wanted.local };
-        let local = if spare < NO_CORE { 0 } else { half.min(spare.ceil() as u32) };
-        Some(self.yield_to(limits, local, spare, Reason::Yields { spare, pressure }))
+        let local = left(wanted.local, spare, pressure);
+        (local < wanted.local).then(|| self.yield_to(limits, local, spare, Reason::Yields { spare, pressure }))
     }
 
     /// Leaves the reader's machine so many threads, and has workers make the rest.
@@ -195,185 +224,6 @@ impl Previous {
         (self.based, self.tried, self.too_few) = ((self.windows.load(count), 1), None, None);
         let target = self.target(limits, &model);
         self.change(limits, target, 0, &figures, reason)
-    }
-
-    /// The first placement.
-    fn learn(&mut self, limits: Limits, wanted: Placement) -> Found {
-        let figures = self.windows.medians(FEW);
-        self.learn_efficiency(&figures);
-        let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
-        (self.based, self.based_spare) = ((self.windows.load(FEW), 1), figures.spare);
-        if target.at == wanted {
-            return self.confirm(limits, wanted, 0);
-        }
-        self.tried = Some(self.mark(self.windows.placement()));
-        self.change(limits, target, 0, &figures, Reason::Demand { margin: MARGIN })
-    }
-
-    /// A load that is another one, or cores that have become free.
-    fn follow(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
-        if self.windows.len() < SOME {
-            return None;
-        }
-        let (before, count) = self.based;
-        let change = if (count as usize) < SOME { CHANGE_EARLY } else { CHANGE };
-        let (now, spare) = (self.windows.load(SOME), self.windows.medians(SOME).spare);
-        let is_other = now > before * change || now * change < before;
-        let is_free = spare >= CHANGE * self.based_spare.max(1.0);
-        if !is_other && !is_free {
-            return None;
-        }
-        // The window in which it changed has some of both, and may be the median of all; of the newest it is none.
-        let (figures, now) = (self.windows.medians(FEW), self.windows.load(FEW));
-        let kept = self.local_max.take_if(|_| is_free);
-        let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
-        if target.at == wanted || (!is_other && target.at.workers >= wanted.workers) {
-            self.local_max = self.local_max.or(kept);
-            return None;
-        }
-        (self.based, self.tried, self.too_few, self.is_shared) = ((now, 1), None, None, false);
-        self.based_spare = figures.spare;
-        let reason = if is_other { Reason::Changed { before, now } } else { Reason::Spare { cores: spare } };
-        Some(self.change(limits, target, 0, &figures, reason))
-    }
-
-    /// Whether the placement is right, once all of it is there.
-    fn confirm(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
-        let figures = self.windows.medians(FEW);
-        if !self.windows.are_with(wanted, FEW) {
-            return (Reason::Settling { wanted: wanted.workers }, Some(figures));
-        }
-        self.phase = Phase::Confirming(probes);
-        if self.tried.is_some_and(|then| then.at.local < wanted.local && figures.demand < SUFFERS * then.demand) {
-            let (spare, pressure) = (figures.spare, figures.pressure);
-            return self.yield_to(limits, wanted.local / 2, spare, Reason::Yields { spare, pressure });
-        }
-        if self.windows.objective() != Objective::Time {
-            return self.confirm_price(limits, wanted, probes);
-        }
-        if figures.waited > WAIT_MAX {
-            return self.more(limits, wanted, probes, figures);
-        }
-        let model = self.windows.model(FEW, self.efficiency);
-        let target = self.target(limits, &model);
-        // With fewer workers, one at a time: what is solved for may be wrong by more than one.
-        let at = match target.at.workers < wanted.workers {
-            true => self.with_workers(&model, wanted.workers - 1),
-            false => target.at,
-        };
-        let was_too_few = self.too_few.is_some_and(|mark| model.capacity(at) <= model.capacity(mark.at));
-        if is_less(at, wanted) && probes < PROBES_MAX && !was_too_few {
-            let reason = Reason::Fewer { load: self.windows.load(FEW) };
-            return self.change(limits, Target { at, needed: at.workers }, probes + 1, &figures, reason);
-        }
-        self.settle(&figures, Reason::Enough { at_most: WAIT_MAX })
-    }
-
-    /// The same, where waiting may be cheaper than what would end it.
-    fn confirm_price(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
-        let figures = self.windows.medians(FEW);
-        if let Some(useful) = self.useful(&figures) {
-            return self.share(limits, wanted, useful, &figures);
-        }
-        self.learn_efficiency(&figures);
-        let model = self.windows.model(FEW, self.efficiency);
-        let target = self.target(limits, &model);
-        let objective = self.windows.objective();
-        let price = |at: Placement| model.batch(at) * objective.prices().hour(at.workers);
-        let is_slow = matches!(objective, Objective::CostWithin { slack, .. } if model.batch(wanted) > slack * (1.0 + WAIT_MAX) * model.step(wanted));
-        let saved = 1.0 - price(target.at) / price(wanted);
-        if target.at != wanted
-            && (saved > CHEAPER || (is_slow && model.batch(target.at) < model.batch(wanted)))
-            && probes < PROBES_MAX
-        {
-            self.tried = Some(self.mark(wanted));
-            return self.change(limits, target, probes + 1, &figures, Reason::Price { saved });
-        }
-        self.settle(&figures, Reason::Enough { at_most: figures.waited.max(WAIT_MAX) })
-    }
-
-    /// The trainer waits.
-    fn more(&mut self, limits: Limits, wanted: Placement, probes: u32, figures: Figures) -> Found {
-        if let Some(useful) = self.useful(&figures) {
-            return self.share(limits, wanted, useful, &figures);
-        }
-        if figures.waited > SATURATED {
-            self.learn_efficiency(&figures);
-        }
-        let model = self.windows.model(FEW, self.efficiency);
-        let mut target = self.target(limits, &model);
-        if model.capacity(target.at) <= model.capacity(wanted) || target.at == wanted {
-            // It should be enough and is not: whatever it is that is not modelled, a little more of what is free, or one worker.
-            let Some(more) = self.a_little_more(&model, wanted, &figures) else {
-                // Nothing brings more: as little as brings the same.
-                let to = if is_less(target.at, wanted) { target.at } else { wanted };
-                return self.share(limits, to, to.workers, &figures);
-            };
-            target = Target { at: more, needed: more.workers };
-        }
-        let to = Placement { workers: limits.clamp(target.at.workers), ..target.at };
-        if to == wanted {
-            let needed = target.needed.max(wanted.workers + 1);
-            return self.settle(&figures, Reason::AtMost { needed, limit: limits.max });
-        }
-        if probes >= PROBES_MAX {
-            return self.settle(&figures, Reason::Unmet { probes });
-        }
-        let mark = self.mark(wanted);
-        (self.too_few, self.tried) = (Some(mark), Some(mark));
-        self.change(limits, target, probes + 1, &figures, Reason::Waits { at_most: WAIT_MAX })
-    }
-
-    /// More workers do not help: as many as do.
-    fn share(&mut self, limits: Limits, to: Placement, useful: u32, figures: &Figures) -> Found {
-        self.is_shared = true;
-        let to = Placement { workers: limits.clamp(useful), ..to };
-        if self.wanted != Some(to) {
-            self.wanted = Some(to);
-            self.windows.clear();
-        }
-        self.settle(figures, Reason::Shared { useful })
-    }
-
-    /// The placement was right: is it still?
-    fn watch(&mut self, limits: Limits, wanted: Placement, waited_then: f64) -> Found {
-        let figures = self.windows.medians(SOME.min(self.windows.len()));
-        let (mean, count) = self.based;
-        if (count as usize) < MANY {
-            self.based = (mean + (self.windows.newest_load() - mean) / f64::from(count + 1), count + 1);
-        }
-        if !self.windows.are_with(wanted, SOME) {
-            return (Reason::Settling { wanted: wanted.workers }, Some(figures));
-        }
-        let still = match self.is_shared {
-            true => Reason::Shared { useful: wanted.workers },
-            false => Reason::Enough { at_most: WAIT_AGAIN.max(2.0 * waited_then) },
-        };
-        if figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared && wanted.workers < limits.max {
-            self.tried = None;
-            return match self.windows.objective() {
-                Objective::Time => self.more(limits, wanted, 0, figures),
-                _ => self.confirm_price(limits, wanted, 0),
-            };
-        }
-        let load = self.windows.mean_load();
-        if self.windows.len() == MANY && !self.is_shared && load * SLACK < self.based.0 {
-            let mut model = self.windows.model(MANY, self.efficiency);
-            model.step = model.whole() / (load * model.threads);
-            let target = self.target(limits, &model);
-            // Where it was tried, the load must be less than it was then.
-            let too_few =
-                |mark: Mark| model.capacity(target.at) <= model.capacity(mark.at) && load * SLACK >= mark.load;
-            if is_less(target.at, wanted) && !self.too_few.is_some_and(too_few) {
-                return self.change(limits, target, PROBES_MAX - 1, &figures, Reason::Fewer { load });
-            }
-        }
-        if figures.waited > WAIT_AGAIN && wanted.workers >= limits.max {
-            let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
-            let needed = target.needed.max(wanted.workers + 1);
-            return (Reason::AtMost { needed, limit: limits.max }, Some(figures));
-        }
-        (still, Some(figures))
     }
 
     /// Asks for another placement; where the limits leave none, says so.

@@ -3,7 +3,7 @@
 use forebay_core::Ticks;
 
 use super::*;
-use crate::placement::{Cut, Wire};
+use crate::placement::{Cut, Objective, Wire};
 use crate::scaling::{Gap, Host};
 
 fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
@@ -23,6 +23,7 @@ fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
         compute: Some(compute),
         busy: None,
         ahead: None,
+        beside: 0.0,
         host: None,
     }
 }
@@ -50,6 +51,28 @@ fn a_number_is_found_confirmed_and_told_in_words() {
     assert_eq!(decisions[7].reason, Reason::Enough { at_most: WAIT_AGAIN });
     let json = serde_json::to_value(decisions[2]).expect("serialises");
     assert_eq!((&json["rule"], &json["figures"]["demand"]), (&"demand".into(), &10.0.into()));
+}
+
+#[test]
+fn another_job_on_the_same_samples_begins_where_the_first_came_to_rest_and_follows_its_own_load() {
+    let (mut previous, mut workers) = (Previous::default(), 1);
+    assert_eq!(previous.again(), None, "nothing is known");
+    run(&mut previous, 8, &mut workers, |n| observation(n, 10.0, 0.25));
+    let (first, next) = previous.again().expect("known");
+    assert_eq!((first.workers, first.reason), (3, Reason::Again));
+    assert_eq!(first.to_string(), "3 workers to begin with, as an earlier job on these samples had");
+    let (mut same, mut workers) = (next.clone(), first.workers);
+    let decided = run(&mut same, 20, &mut workers, |n| observation(n, 10.0, 0.25));
+    assert!(decided.iter().all(|d| d.workers == 3), "{decided:?}");
+    assert!(matches!(decided[19].reason, Reason::Enough { .. }), "{decided:?}");
+    // Its trainer may have no machine of which anything is told, where the first one's had.
+    let (mut other, mut workers) = (next.clone(), 2);
+    other.wanted = Some(Placement { workers: 2, local: 3, cut: 1 });
+    let decided = run(&mut other, 20, &mut workers, |n| observation(n, 10.0, 0.25));
+    assert!(decided.iter().all(|d| d.local == 0) && decided[19].workers == 3, "{decided:?}");
+    let (mut other, mut workers) = (next, first.workers);
+    let decided = run(&mut other, 20, &mut workers, |n| observation(n, 30.0, 0.25));
+    assert_eq!(decided[19].workers, 8, "{decided:?}");
 }
 
 #[test]

@@ -62,10 +62,8 @@ fn look(files: &Recorded, idle: [u64; 4], own: Option<u32>, between: impl FnOnce
 #[test]
 fn what_is_idle_is_to_spare_on_the_cores_that_this_process_may_use() {
     let files = machine();
-    files.set("/proc/pressure/cpu", "some avg10=12.34 avg60=1.00 avg300=0.00 total=7\n");
     let spare = look(&files, [90, 50, 10, 50], None, |_| ());
-    assert_eq!((spare.millicores, spare.threads), (2000, 2));
-    assert_eq!((spare.memory, spare.memory_pressure, spare.cpu_pressure), (8_000_000 * 1024, 0, 123));
+    assert_eq!(spare, Spare { millicores: 2000, limit_millicores: 4000, pressure: 0, threads: 2 });
     let files = machine();
     files.set("/proc/self/status", "Cpus_allowed_list:\t0,2-2\n");
     assert_eq!(look(&files, [90, 50, 10, 50], None, |_| ()).millicores, 1000);
@@ -101,7 +99,13 @@ fn a_limit_of_a_group_holds_for_all_below_it() {
     files.set(&format!("{own}/memory.pressure"), "some avg10=7.00 avg60=0.00\nfull avg10=99.00\n");
     files.set("/proc/pressure/memory", "some avg10=0.50 avg60=0.00\n");
     let spare = look(&files, [100; 4], None, |files| files.set(&format!("{above}/cpu.stat"), "usage_usec 1500000\n"));
-    assert_eq!((spare.millicores, spare.memory, spare.memory_pressure), (1000, 1_500_000_000, 70));
+    assert_eq!((spare.millicores, spare.limit_millicores), (0, 1500), "memory is waited for");
+    let machine = Machine::new(&files);
+    assert_eq!((machine.memory(), machine.pressure("memory")), (Some(1_500_000_000), Some(70)));
+    files.set(&format!("{own}/memory.pressure"), "some avg10=4.00 avg60=0.00\nfull avg10=99.00\n");
+    files.set("/proc/stat", stat([100; 4], 200));
+    let spare = look(&files, [100; 4], None, |files| files.set(&format!("{above}/cpu.stat"), "usage_usec 2000000\n"));
+    assert_eq!(spare.millicores, 1000);
 }
 
 #[test]
@@ -118,14 +122,46 @@ fn version_one_says_the_same_in_other_words_and_containers_at_the_root() {
         files.set("/sys/fs/cgroup/memory/memory.usage_in_bytes", "900000000\n");
         files.set("/sys/fs/cgroup/memory/memory.stat", "cache 5\ninactive_file 7\ntotal_inactive_file 100000000\n");
         let spare = look(&files, [100; 4], None, |files| files.set(&used, "3000000000\n"));
-        assert_eq!((spare.millicores, spare.memory), (500, 200_000_000), "{controllers}");
+        assert_eq!((spare.millicores, spare.limit_millicores), (0, 2500), "{controllers}: memory is short");
+        assert_eq!(Machine::new(&files).memory(), Some(200_000_000), "{controllers}");
+        files.set("/sys/fs/cgroup/memory/memory.usage_in_bytes", "100000000\n");
+        files.set("/proc/stat", stat([100; 4], 200));
+        let spare = look(&files, [100; 4], None, |files| files.set(&used, "5000000000\n"));
+        assert_eq!(spare.millicores, 500, "{controllers}");
         // No limit, in both of their ways to say it.
         files.set(&format!("/sys/fs/cgroup/{cpu}/cpu.cfs_quota_us"), "-1\n");
         files.set("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         files.set("/proc/stat", stat([100; 4], 200));
         let spare = look(&files, [100; 4], None, |_| ());
-        assert_eq!((spare.millicores, spare.memory), (4000, 8_000_000 * 1024), "{controllers}");
+        assert_eq!((spare.millicores, Machine::new(&files).memory()), (4000, Some(8_000_000 * 1024)), "{controllers}");
     }
+}
+
+#[test]
+fn where_memory_is_short_no_more_is_begun_or_none_goes_on() {
+    for (free_mb, millicores) in [(2000, 4000), (1025, 2000), (537, 2000), (520, 0)] {
+        let files = machine();
+        files.set("/proc/meminfo", format!("MemAvailable:  {free_mb}000 kB\n"));
+        assert_eq!(look(&files, [100; 4], None, |_| ()).millicores, millicores, "{free_mb} MB");
+    }
+}
+
+#[test]
+fn a_thread_of_the_trainer_that_has_no_core_for_long_is_told_of() {
+    let files = machine();
+    let mut machine = Machine::new(&files);
+    // One waits for 400 ms of each second, from the second look on; another begins later, with what it waited before.
+    let mut told = Vec::new();
+    for look in 0..7_u64 {
+        files.set("/proc/stat", stat([100 + 50 * look; 4], 200 + 100 * look));
+        let waited = look.saturating_sub(1) * 400_000_000;
+        files.set("/proc/self/task/5/schedstat", format!("9 {waited} 7\n"));
+        if look > 3 {
+            files.set("/proc/self/task/6/schedstat", "9 5000000000 7\n");
+        }
+        told.extend(machine.look(Ticks(1000 * look), None, 0).expect("it says").map(|s| s.pressure));
+    }
+    assert_eq!(told, [0, 0, 0, 0, 400, 400], "what lasts for all looks that count");
 }
 
 #[test]
@@ -160,15 +196,9 @@ fn a_machine_that_does_not_say_is_not_used() {
     let mut machine = Machine::new(&files);
     assert_eq!(machine.look(Ticks(0), None, 0).expect("it says"), None);
     files.set("/proc/loadavg", "3.00 1.00 0.50 2/300 4000\n");
-    assert_eq!(
-        machine.look(Ticks(500), None, 0).expect("it says").map(|s| (s.millicores, s.cpu_pressure)),
-        Some((1000, 0))
-    );
+    assert_eq!(machine.look(Ticks(500), None, 0).expect("it says").map(|s| s.millicores), Some(1000));
     files.set("/proc/loadavg", "8.00 1.00 0.50 2/300 4000\n");
-    assert_eq!(
-        machine.look(Ticks(999), None, 0).expect("it says").map(|s| (s.millicores, s.cpu_pressure)),
-        Some((0, 500))
-    );
+    assert_eq!(machine.look(Ticks(999), None, 0).expect("it says").map(|s| s.millicores), Some(0));
     files.0.borrow_mut().remove("/proc/loadavg");
     assert!(machine.look(Ticks(1500), None, 0).is_err());
 }

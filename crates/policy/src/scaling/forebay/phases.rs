@@ -1,0 +1,197 @@
+//! What is done in each phase: a first placement, whether it is right, and watching it.
+
+use super::solving::is_less;
+use super::{
+    CHANGE, CHANGE_EARLY, CHEAPER, FEW, Found, MANY, MARGIN, Mark, PROBES_MAX, Phase, Previous, SATURATED, SLACK, SOME,
+    SUFFERS, Target, WAIT_AGAIN, WAIT_MAX,
+};
+use crate::placement::{Objective, Placement};
+use crate::scaling::Limits;
+use crate::scaling::decision::{Figures, Reason};
+
+impl Previous {
+    /// The first placement.
+    pub(super) fn learn(&mut self, limits: Limits, wanted: Placement) -> Found {
+        let figures = self.windows.medians(FEW);
+        self.learn_efficiency(&figures);
+        let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
+        (self.based, self.based_spare) = ((self.windows.load(FEW), 1), figures.spare);
+        if target.at == wanted {
+            return self.confirm(limits, wanted, 0);
+        }
+        self.tried = Some(self.mark(self.windows.placement()));
+        self.change(limits, target, 0, &figures, self.solved())
+    }
+
+    /// Why a first placement is wanted.
+    fn solved(&self) -> Reason {
+        if self.windows.objective() == Objective::Time { Reason::Demand { margin: MARGIN } } else { Reason::Cheapest }
+    }
+
+    /// A load that is another one, or cores that have become free.
+    pub(super) fn follow(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
+        if self.windows.len() < SOME {
+            return None;
+        }
+        let (before, count) = self.based;
+        let change = if (count as usize) < SOME { CHANGE_EARLY } else { CHANGE };
+        let (now, spare) = (self.windows.load(SOME), self.windows.medians(SOME).spare);
+        let is_other = now > before * change || now * change < before;
+        let is_free = spare >= CHANGE * self.based_spare.max(1.0);
+        if !is_other && !is_free {
+            return None;
+        }
+        // The window in which it changed has some of both, and may be the median of all; of the newest it is none.
+        let (figures, now) = (self.windows.medians(FEW), self.windows.load(FEW));
+        let kept = self.local_max.take_if(|_| is_free);
+        let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
+        if target.at == wanted || (!is_other && target.at.workers >= wanted.workers) {
+            self.local_max = self.local_max.or(kept);
+            return None;
+        }
+        (self.based, self.tried, self.too_few, self.is_shared) = ((now, 1), None, None, false);
+        self.based_spare = figures.spare;
+        let reason = if is_other { Reason::Changed { before, now } } else { Reason::Spare { cores: spare } };
+        Some(self.change(limits, target, 0, &figures, reason))
+    }
+
+    /// Whether the placement is right, once all of it is there.
+    pub(super) fn confirm(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
+        let figures = self.windows.medians(FEW);
+        if !self.windows.are_with(wanted, FEW) {
+            return (Reason::Settling { wanted: wanted.workers }, Some(figures));
+        }
+        self.phase = Phase::Confirming(probes);
+        if self.tried.is_some_and(|then| then.at.local < wanted.local && figures.demand < SUFFERS * then.demand) {
+            let (spare, pressure) = (figures.spare, figures.pressure);
+            return self.yield_to(limits, wanted.local / 2, spare, Reason::Yields { spare, pressure });
+        }
+        if self.windows.objective() != Objective::Time {
+            return self.confirm_price(limits, wanted, probes);
+        }
+        if figures.waited > WAIT_MAX {
+            return self.more(limits, wanted, probes, figures);
+        }
+        let model = self.windows.model(FEW, self.efficiency);
+        let target = self.target(limits, &model);
+        // With fewer workers, one at a time: what is solved for may be wrong by more than one.
+        let at = match target.at.workers < wanted.workers {
+            true => self.with_workers(&model, wanted.workers - 1),
+            false => target.at,
+        };
+        let was_too_few = self.too_few.is_some_and(|mark| model.capacity(at) <= model.capacity(mark.at));
+        if is_less(at, wanted) && probes < PROBES_MAX && !was_too_few {
+            let reason = Reason::Fewer { load: self.windows.load(FEW) };
+            return self.change(limits, Target { at, needed: at.workers }, probes + 1, &figures, reason);
+        }
+        self.settle(&figures, Reason::Enough { at_most: WAIT_MAX })
+    }
+
+    /// The same, where waiting may be cheaper than what would end it.
+    fn confirm_price(&mut self, limits: Limits, wanted: Placement, probes: u32) -> Found {
+        let figures = self.windows.medians(FEW);
+        if let Some(useful) = self.useful(&figures) {
+            return self.share(limits, wanted, useful, &figures);
+        }
+        self.learn_efficiency(&figures);
+        let model = self.windows.model(FEW, self.efficiency);
+        let target = self.target(limits, &model);
+        let objective = self.windows.objective();
+        let price = |at: Placement| model.batch(at) * objective.prices().hour(at.workers);
+        let is_slow = matches!(objective, Objective::CostWithin { slack, .. } if model.batch(wanted) > slack * (1.0 + WAIT_MAX) * model.step(wanted));
+        let saved = 1.0 - price(target.at) / price(wanted);
+        if target.at != wanted
+            && (saved > CHEAPER || (is_slow && model.batch(target.at) < model.batch(wanted)))
+            && probes < PROBES_MAX
+        {
+            self.tried = Some(self.mark(wanted));
+            return self.change(limits, target, probes + 1, &figures, Reason::Price { saved });
+        }
+        self.settle(&figures, Reason::Cheapest)
+    }
+
+    /// The trainer waits.
+    fn more(&mut self, limits: Limits, wanted: Placement, probes: u32, figures: Figures) -> Found {
+        if let Some(useful) = self.useful(&figures) {
+            return self.share(limits, wanted, useful, &figures);
+        }
+        if figures.waited > SATURATED {
+            self.learn_efficiency(&figures);
+        }
+        let model = self.windows.model(FEW, self.efficiency);
+        let mut target = self.target(limits, &model);
+        if model.capacity(target.at) <= model.capacity(wanted) || target.at == wanted {
+            // It should be enough and is not: whatever it is that is not modelled, a little more of what is free, or one worker.
+            let Some(more) = self.a_little_more(&model, wanted, &figures) else {
+                // Nothing brings more: as little as brings the same.
+                let to = if is_less(target.at, wanted) { target.at } else { wanted };
+                return self.share(limits, to, to.workers, &figures);
+            };
+            target = Target { at: more, needed: more.workers };
+        }
+        let to = Placement { workers: limits.clamp(target.at.workers), ..target.at };
+        if to == wanted {
+            let needed = target.needed.max(wanted.workers + 1);
+            return self.settle(&figures, Reason::AtMost { needed, limit: limits.max });
+        }
+        if probes >= PROBES_MAX {
+            return self.settle(&figures, Reason::Unmet { probes });
+        }
+        let mark = self.mark(wanted);
+        (self.too_few, self.tried) = (Some(mark), Some(mark));
+        self.change(limits, target, probes + 1, &figures, Reason::Waits { at_most: WAIT_MAX })
+    }
+
+    /// More workers do not help: as many as do.
+    fn share(&mut self, limits: Limits, to: Placement, useful: u32, figures: &Figures) -> Found {
+        self.is_shared = true;
+        let to = Placement { workers: limits.clamp(useful), ..to };
+        if self.wanted != Some(to) {
+            self.wanted = Some(to);
+            self.windows.clear();
+        }
+        self.settle(figures, Reason::Shared { useful })
+    }
+
+    /// The placement was right: is it still?
+    pub(super) fn watch(&mut self, limits: Limits, wanted: Placement, waited_then: f64) -> Found {
+        let figures = self.windows.medians(SOME.min(self.windows.len()));
+        let (mean, count) = self.based;
+        if (count as usize) < MANY {
+            self.based = (mean + (self.windows.newest_load() - mean) / f64::from(count + 1), count + 1);
+        }
+        if !self.windows.are_with(wanted, SOME) {
+            return (Reason::Settling { wanted: wanted.workers }, Some(figures));
+        }
+        let still = match self.windows.objective() {
+            _ if self.is_shared => Reason::Shared { useful: wanted.workers },
+            Objective::Time => Reason::Enough { at_most: WAIT_AGAIN.max(2.0 * waited_then) },
+            _ => Reason::Cheapest,
+        };
+        if figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared && wanted.workers < limits.max {
+            self.tried = None;
+            return match self.windows.objective() {
+                Objective::Time => self.more(limits, wanted, 0, figures),
+                _ => self.confirm_price(limits, wanted, 0),
+            };
+        }
+        let load = self.windows.mean_load();
+        if self.windows.len() == MANY && !self.is_shared && load * SLACK < self.based.0 {
+            let mut model = self.windows.model(MANY, self.efficiency);
+            model.step = model.whole() / (load * model.threads);
+            let target = self.target(limits, &model);
+            // Where it was tried, the load must be less than it was then.
+            let too_few =
+                |mark: Mark| model.capacity(target.at) <= model.capacity(mark.at) && load * SLACK >= mark.load;
+            if is_less(target.at, wanted) && !self.too_few.is_some_and(too_few) {
+                return self.change(limits, target, PROBES_MAX - 1, &figures, Reason::Fewer { load });
+            }
+        }
+        if figures.waited > WAIT_AGAIN && wanted.workers >= limits.max {
+            let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
+            let needed = target.needed.max(wanted.workers + 1);
+            return (Reason::AtMost { needed, limit: limits.max }, Some(figures));
+        }
+        (still, Some(figures))
+    }
+}
