@@ -10,6 +10,7 @@ A pipeline is written once; it runs here (`ds.iter()`), on a service on this mac
 """
 
 from forebay import errors
+from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src.dataset import Dataset
 from forebay._src.distributed import Distributed

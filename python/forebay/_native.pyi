@@ -97,6 +97,15 @@ def saved(folder: str) -> tuple[int, int | None] | None: ...
 def cores() -> int: ...
 
 @final
+class Reconciler:
+    """Brings the workers that there are to those that are wanted. Times are seconds of one monotonic clock."""
+
+    def __init__(self, workers_max: int, at_once: int) -> None: ...
+    def next(self, now_s: float, wanted: int | None, starting: int, running: int, leaving: int) -> str: ...
+    def failed(self, now_s: float) -> float: ...
+    def lives(self, since_s: float) -> None: ...
+
+@final
 class ServiceClient:
     """A dispatcher that has answered."""
 
@@ -157,6 +166,8 @@ class Up:
         threads: int,
         state_dir: str | None,
         policy: str,
+        objective: str,
+        prices: tuple[float | None, float | None],
         cache: list[str],
         cache_memory: str | None,
         cache_disk: str | None,

@@ -136,7 +136,7 @@ class VersionMismatchError(ForebayError):
 
 
 class ClosedError(ForebayError):
-    """What was asked for has ended: the job is finished, or was closed."""
+    """What was asked for has ended: the job is finished, or the iterator or the service was closed."""
 
     kind = "closed"
 

@@ -7,7 +7,7 @@
 //! values     what functions return -> columns      process   users' functions, in processes of their own
 //! probe      the schema of what they return        errors    one exception class for each kind
 //! retry      samples out of quarantine             cache    what this process keeps
-//! saving     what save() writes
+//! saving     what save() writes                     provision  what those who start workers ask
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
@@ -28,6 +28,7 @@ mod pipeline;
 mod probe;
 mod process;
 mod progress;
+mod provision;
 mod retry;
 mod rows;
 mod runner;
@@ -57,6 +58,8 @@ mod _native {
     use crate::process::host::serve_functions;
     #[pymodule_export]
     use crate::progress::Progress;
+    #[pymodule_export]
+    use crate::provision::Reconciler;
     #[pymodule_export]
     use crate::retry::{record_row, retry};
     #[pymodule_export]

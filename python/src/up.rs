@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_server::{CacheConfig, CachePlaces, Policy, UpOptions, Workers, parse_bytes};
+use forebay_server::{CacheConfig, CachePlaces, Objective, Policy, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, guard, interruptible};
@@ -17,7 +17,8 @@ pub(crate) struct Up {
 impl Up {
     #[staticmethod]
     #[pyo3(signature = (
-        workers, max_workers, threads, state_dir, policy, cache, cache_memory, cache_disk, cache_store, cache_source
+        workers, max_workers, threads, state_dir, policy, objective, prices, cache, cache_memory, cache_disk, cache_store,
+        cache_source
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords, one by one")]
     fn start(
@@ -27,6 +28,8 @@ impl Up {
         threads: usize,
         state_dir: Option<PathBuf>,
         policy: &str,
+        objective: &str,
+        prices: (Option<f64>, Option<f64>),
         cache: Vec<std::ffi::OsString>,
         cache_memory: Option<&str>,
         cache_disk: Option<&str>,
@@ -34,7 +37,7 @@ impl Up {
         cache_source: Option<bool>,
     ) -> PyResult<Self> {
         let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
-        let (policy, cache) = guard(py, || {
+        let (policy, objective, cache) = guard(py, || {
             let own = CacheConfig::from_env()?;
             let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
             let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
@@ -42,10 +45,11 @@ impl Up {
             let parts = cache.iter().map(|text| CachePlaces::parse(text));
             let named = parts.into_iter().try_fold(CachePlaces::default(), |all, part| all.and(part?))?;
             let places = if named.is_empty() { own.places } else { named };
-            Ok((policy.parse::<Policy>()?, CacheConfig { places, memory, disk, store, source }))
+            let objective = Objective::priced(objective, prices.0, prices.1)?;
+            Ok((policy.parse::<Policy>()?, objective, CacheConfig { places, memory, disk, store, source }))
         })?;
         let command = crate::cli::command(py)?;
-        let options = UpOptions { workers, threads, state_dir, policy, cache, ..UpOptions::new(command) };
+        let options = UpOptions { workers, threads, state_dir, policy, objective, cache, ..UpOptions::new(command) };
         Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
     }
 

@@ -129,7 +129,7 @@ def test_a_file_that_changed_is_refused(tmp_path):
         (lambda ds: ds.map(lambda r: r, reads=["nope"], schema={"x": "int64"}), E.NotFoundError, "nope"),
         (lambda ds: ds.map(lambda r: r, schema={"x": "int99"}), E.InvalidPipelineError, "int99"),
         (lambda ds: ds.iter(seed=-1), E.InvalidPipelineError, "seed=-1"),
-        (lambda ds: ds.iter(consumers=(2, 2)), E.InvalidPipelineError, "index=2 is out of range"),
+        (lambda ds: ds.iter(consumers=(2, 2)), E.InvalidPipelineError, r"consumers\[0\]=2 is out of range"),
         (lambda ds: ds.iter(executor="gpu"), E.InvalidPipelineError, "gpu"),
         (lambda ds: ds.prefetch(0), E.InvalidPipelineError, "count=0"),
     ],
@@ -193,6 +193,57 @@ def test_a_closed_iterator_says_so():
     it.close()
     with pytest.raises(E.ClosedError):
         next(it)
+
+
+def test_a_closed_service_says_so_at_once():
+    ds = fb.range(8).batch(2)
+    service = fb.up(workers=1, threads=1)
+    before = ds.distribute(service, job="before").iter()
+    service.close()
+    service.close()
+    calls = {
+        "jobs": service.jobs,
+        "workers": service.workers,
+        "scale": service.scale,
+        "cancel": lambda: service.cancel("before"),
+        "add_worker": service.add_worker,
+        "kill_worker": service.kill_worker,
+        "distribute": lambda: iter(ds.distribute(service, job="after")),
+        "a reader that had not begun": lambda: next(before),
+    }
+    for name, call in calls.items():
+        # Asked, the dispatcher that is gone would be an UnavailableError.
+        with pytest.raises(E.ClosedError, match="was closed") as caught:
+            call()
+        assert service.address in str(caught.value), name
+        assert "up()" in caught.value.hint, name
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"seed": -1}, "0 to 18446744073709551615"),
+        ({"consumers": 3}, "consumers=(rank, world)"),
+        ({"consumers": (1, 2, 3)}, "consumers=(rank, world)"),
+        ({"consumers": (4, 4)}, "0 to 3"),
+        ({"even": "no"}, "None"),
+        ({"threads": -1}, "0 to 4096"),
+        ({"error_budget": "all"}, "share"),
+    ],
+)
+def test_a_bad_argument_is_named_with_the_method_that_was_called(given, hint, tmp_path):
+    ds = fb.range(8)
+    calls = {
+        "iter": ds.iter,
+        "distribute": lambda **options: ds.distribute("forebay://127.0.0.1:1", job="none", **options),
+        "save": lambda **options: ds.save(tmp_path / "saved", **options),
+    }
+    takers = [op for op in calls if getattr(fb.Dataset, op).__kwdefaults__.keys() >= given.keys()]
+    assert len(takers) >= 2
+    for op in takers:
+        with pytest.raises(E.InvalidPipelineError, match=rf"^{op}: {next(iter(given))}") as caught:
+            calls[op](**given)
+        assert hint in caught.value.hint
 
 
 def test_a_finished_iterator_stays_finished():

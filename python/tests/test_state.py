@@ -97,6 +97,11 @@ def test_a_state_of_something_else_is_refused(other, says):
         other().load_state_dict(it.state_dict())
     with pytest.raises(fb.errors.InvalidPipelineError):
         it.load_state_dict({})
+    for nothing in (None, "state", [("seed", 1)]):
+        with pytest.raises(fb.errors.InvalidPipelineError, match="a state is a dictionary") as caught:
+            it.load_state_dict(nothing)
+        assert "state_dict()" in caught.value.hint
+    assert next(it)["id"].tolist() == [2, 3], "what is refused changes nothing"
 
 
 def test_the_epoch_is_told():

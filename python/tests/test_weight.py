@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,11 +28,20 @@ def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_shor
     with fb.up(workers=1, threads=1) as service, ThreadPoolExecutor(1) as pool:
         lights = light.distribute(service, job="light").iter()
         next(lights)
-        ended = pool.submit(lambda: sum(1 for _ in heavy.distribute(service, job="heavy", weight=3)))
+        begun = threading.Event()
+
+        def read_all() -> int:
+            batches = heavy.distribute(service, job="heavy", weight=3).iter()
+            next(batches)
+            begun.set()
+            return 1 + sum(1 for _ in batches)
+
+        ended = pool.submit(read_all)
         taken = 0
         while not ended.done():
             next(lights)
-            taken += 1
+            # While the other opens, there is nobody to share with.
+            taken += begun.is_set()
         assert ended.result() == BATCHES
     # A third, give or take what each had ahead.
     assert BATCHES / 6 < taken < BATCHES * 2 / 3, taken

@@ -166,8 +166,10 @@ impl Auto {
             let (_, after) = run(&way.works, &before, sample.batch)?;
             let to_disk = DISK_ROW_NANOS + trip.bytes * DISK_BYTE_NANOS;
             let known = stats.prefixes.iter().find(|known| known.key == prefix.key());
-            let kept =
-                known.map_or(0, |known| known.memory_rows.max(known.disk_rows).max(known.store_rows) + known.without);
+            let kept = known.map_or(0, |known| {
+                let elsewhere = known.peer_rows.max(known.store_rows);
+                known.memory_rows.max(known.disk_rows).max(elsewhere) + known.without
+            });
             places.push(caching::Place {
                 name: name.clone(),
                 bytes: trip.bytes,

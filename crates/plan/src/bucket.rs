@@ -127,7 +127,7 @@ impl Bucket {
         }
         match self.pad_to {
             PadTo::Length(length) if !(1..=ROWS_MAX).contains(&length) => {
-                wrong(format!("pad_to={length} is out of range"), "use 1..=16777216")
+                wrong(format!("pad_to={length} is out of range"), "use 1 to 16777216")
             }
             _ => Ok(()),
         }

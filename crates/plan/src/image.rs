@@ -62,7 +62,7 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
         }
         Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
             if kernel_size % 2 == 0 || *kernel_size > KERNEL_MAX {
-                return Err(range(op, "kernel_size", kernel_size, &format!("an odd number within 1..={KERNEL_MAX}")));
+                return Err(range(op, "kernel_size", kernel_size, &format!("an odd number within 1 to {KERNEL_MAX}")));
             }
             between(op, "sigma", *sigma, (1e-9, 1e9))?;
             coin(op, *probability)?;
@@ -74,7 +74,7 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
         }
         Op::RandAugment { num_ops, magnitude, num_magnitude_bins: bins, fill, .. } => {
             if *num_ops > OPS_MAX {
-                return Err(range(op, "num_ops", num_ops, &format!("0..={OPS_MAX}")));
+                return Err(range(op, "num_ops", num_ops, &format!("0 to {OPS_MAX}")));
             }
             if *bins < 2 {
                 return Err(range(op, "num_magnitude_bins", bins, "2 or more"));
@@ -104,16 +104,16 @@ fn sides(op: &Op, height: usize, width: usize) -> Result<()> {
     if (1..=SIDE_MAX).contains(&height) && (1..=SIDE_MAX).contains(&width) {
         return Ok(());
     }
-    Err(range(op, "size", format!("({height}, {width})"), &format!("1..={SIDE_MAX} for each side")))
+    Err(range(op, "size", format!("({height}, {width})"), &format!("1 to {SIDE_MAX} for each side")))
 }
 
 fn shorter(op: &Op, size: usize, max_size: Option<usize>) -> Result<()> {
     if !(1..=SIDE_MAX).contains(&size) {
-        return Err(range(op, "shorter", size, &format!("1..={SIDE_MAX}")));
+        return Err(range(op, "shorter", size, &format!("1 to {SIDE_MAX}")));
     }
     match max_size {
         Some(most) if most <= size || most > SIDE_MAX => {
-            Err(range(op, "max_size", most, &format!("{}..={SIDE_MAX}: more than shorter", size + 1)))
+            Err(range(op, "max_size", most, &format!("{} to {SIDE_MAX}: more than shorter", size + 1)))
         }
         _ => Ok(()),
     }

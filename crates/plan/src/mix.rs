@@ -14,7 +14,7 @@ pub(crate) fn apply(op: &Op, input: &Schema) -> Result<Schema> {
         return Err(Error::internal(format!("{} mixes nothing", op.name())));
     };
     if !(1..=CLASSES_MAX).contains(classes) {
-        return Err(range(op, "classes", classes, &format!("1..={CLASSES_MAX}")));
+        return Err(range(op, "classes", classes, &format!("1 to {CLASSES_MAX}")));
     }
     if !(1e-3..=1e3).contains(alpha) {
         return Err(range(op, "alpha", alpha, "0.001 <= alpha <= 1000"));

@@ -127,5 +127,5 @@ fn within(op: &str, argument: &str, value: usize, most: usize) -> Result<()> {
     if (1..=most).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(format!("{op}: {argument}={value} is out of range")).hint(format!("use 1..={most}")))
+    Err(Error::invalid(format!("{op}: {argument}={value} is out of range")).hint(format!("use 1 to {most}")))
 }

@@ -45,7 +45,7 @@ def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> 
     except (AttributeError, TypeError):
         raise InvalidPipelineError(f"{op}: {name} is a whole number, not {value!r}") from None
     if not least <= number <= most:
-        limit = f"{least} or more" if most == 2**63 - 1 else f"{least}..={most}"
+        limit = f"{least} or more" if most == 2**63 - 1 else f"{least} to {most}"
         raise InvalidPipelineError(f"{op}: {name}={number} is out of range", {"hint": f"use {limit}"})
     return int(number)
 
@@ -60,23 +60,31 @@ def columns(value: str | Iterable[str] | None) -> list[str] | None:
     return [value] if isinstance(value, str) else None if value is None else list(value)
 
 
-def seed(value: int) -> int:
+def seed(value: int, op: str) -> int:
     """Checks a seed."""
-    return whole(value, "iter", "seed", 0, 2**64 - 1)
+    return whole(value, op, "seed", 0, 2**64 - 1)
 
 
-def consumers(value: tuple[int, int]) -> tuple[int, int]:
-    """Checks which of how many consumers."""
-    index, count = value
-    count = whole(count, "consumers", "count", 1, 2**20)
-    return whole(index, "consumers", "index", 0, count - 1), count
+def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
+    """Checks which of how many consumers.
+
+    >>> consumers((1, 4), "iter")
+    (1, 4)
+    """
+    try:
+        index, count = value
+    except (TypeError, ValueError):
+        hint = "give which reader this is of how many, as consumers=(rank, world); one alone is (0, 1)"
+        raise InvalidPipelineError(f"{op}: consumers={value!r} is not (index, count)", {"hint": hint}) from None
+    count = whole(count, op, "consumers[1]", 1, 2**20)
+    return whole(index, op, "consumers[0]", 0, count - 1), count
 
 
-def even(value: bool | None) -> bool | None:
+def even(value: bool | None, op: str) -> bool | None:
     """Checks whether consumers get equal shares."""
     if value is None or isinstance(value, bool):
         return value
-    raise InvalidPipelineError(f"consumers: even={value!r} is neither True nor False")
+    raise InvalidPipelineError(f"{op}: even={value!r} is neither True nor False", {"hint": "use True, False or None"})
 
 
 def local(value: int | str) -> int | None:

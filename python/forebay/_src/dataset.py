@@ -104,7 +104,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """
         count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
         pipeline = reordered(self._pipeline, order, "explain")
-        return pipeline.explain(splits, count, arguments.even(even), bool(coordinated))
+        return pipeline.explain(splits, count, arguments.even(even, "explain"), bool(coordinated))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -175,12 +175,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         first = arguments.whole(epoch, "iter", "epoch", 0)
         iteration = LocalIteration(
             reordered(self._pipeline, order, "iter"),
-            seed=arguments.seed(seed),
+            seed=arguments.seed(seed, "iter"),
             epoch=first,
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
-            consumers=arguments.consumers(consumers),
-            even=arguments.even(even),
+            consumers=arguments.consumers(consumers, "iter"),
+            even=arguments.even(even, "iter"),
             coordinated=bool(coordinated),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
@@ -238,9 +238,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             service,
             job=job,
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
-            seed=arguments.seed(seed),
-            consumers=arguments.consumers(consumers),
-            even=arguments.even(even),
+            seed=arguments.seed(seed, "distribute"),
+            consumers=arguments.consumers(consumers, "distribute"),
+            even=arguments.even(even, "distribute"),
             coordinated=bool(coordinated),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
             local=arguments.local(local),
@@ -298,8 +298,11 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         if self._pipeline.batch_size is not None:
             hint = "leave batch() out here, and put it behind load()"
             raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
-        first = {"seed": arguments.seed(seed), "epochs": arguments.whole(epochs, "save", "epochs", 1)}
+        first = {"seed": arguments.seed(seed, "save"), "epochs": arguments.whole(epochs, "save", "epochs", 1)}
         failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
+        # Here, so that the error names what was called.
+        Tolerance.of("save", on_error, error_budget, quarantine)
+        arguments.whole(threads, "save", "threads", 0, 4096)
         if service is None:
             iterator = self.iter(threads=threads, **first, **failing)  # type: ignore[arg-type]
         else:

@@ -42,7 +42,7 @@ class Distributed:
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
-        return DatasetIterator(ServiceIteration(self._pipeline, resolve(self._service), self))
+        return DatasetIterator(ServiceIteration(self._pipeline, resolve(self._service, "distribute"), self))
 
     def __iter__(self) -> DatasetIterator:
         """As `iter`."""
@@ -63,7 +63,7 @@ class ServiceIteration:
     def start(self, state: str | None) -> _native.NativeIterator:
         """Opens the job and starts to read."""
         index, count = self.job.consumers
-        return self.service._client.open(
+        return self.service._open.open(
             self.pipeline,
             job=self.job.job,
             seed=self.job.seed,

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
 
 IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
-"""The mean of each channel of ImageNet's images, in 0..1."""
+"""The mean of each channel of ImageNet's images, between 0 and 1."""
 IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
-"""The standard deviation of each channel of ImageNet's images, in 0..1."""
+"""The standard deviation of each channel of ImageNet's images, between 0 and 1."""
 
 
 class ImageOps(Base):
@@ -159,8 +159,8 @@ class ImageOps(Base):
 
         Args:
             column: The column.
-            mean: One for each channel, in 0..1.
-            std: One for each channel, in 0..1.
+            mean: One for each channel, between 0 and 1.
+            std: One for each channel, between 0 and 1.
             layout: `"CHW"` puts the channels first, as PyTorch has them; `"HWC"` last.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.

@@ -177,9 +177,15 @@ class DatasetIterator(Iterator[Sample]):
         """Goes to where `state_dict` was called: the next batch is the one that came next there.
 
         Raises:
-            InvalidPipelineError: The state is of another dataset or seed. Whether it fits the number of consumers, the
-                epochs and the files shows when the iterator starts.
+            InvalidPipelineError: It is no state, or one of another dataset or seed. Whether it fits the number of
+                consumers, the epochs and the files (how many rows, blocks and bytes they have in all) shows when the
+                iterator starts.
         """
+        if not isinstance(state, Mapping):
+            raise InvalidPipelineError(
+                f"load_state_dict: a state is a dictionary, not {type(state).__name__}",
+                {"hint": "give what state_dict() returned; to begin at the start, load nothing"},
+            )
         for key, ours in {"version": _VERSION, **self._iteration.identity()}.items():
             theirs = state.get(key)
             if theirs != ours:

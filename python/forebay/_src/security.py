@@ -46,6 +46,10 @@ class Credentials(TypedDict):
     token_file: str | None
 
 
+#: What a service of this machine is shown.
+NOTHING: Credentials = {"tls": None, "token": None, "token_file": None}
+
+
 def credentials(tls: Tls | None, token: str | None) -> Credentials:
     """Returns what was given, and what the environment says of the rest."""
     if tls is not None and not isinstance(tls, Tls):

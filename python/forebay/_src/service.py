@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from forebay import _native
 from forebay._src import arguments, security
-from forebay._src.security import Tls
-from forebay.errors import InvalidPipelineError
+from forebay._src.security import NOTHING, Credentials, Tls
+from forebay.errors import ClosedError, InvalidPipelineError
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,18 @@ class WorkerStatus:
 class Service:
     """What `connect` and `up` return.
 
-    With `up`, the service is a context manager: leaving it ends the dispatcher and the workers.
+    With `up`, the service is a context manager: leaving it ends the dispatcher and the workers. Using it
+    afterwards is a `ClosedError`.
     """
 
-    def __init__(self, client: _native.ServiceClient, up: _native.Up | None = None) -> None:
+    def __init__(
+        self, client: _native.ServiceClient, up: _native.Up | None = None, shown: Credentials | None = None
+    ) -> None:
         self._client = client
         self._up = up
+        self._closed = False
+        #: What it was connected with.
+        self._shown = shown or NOTHING
 
     @property
     def address(self) -> str:
@@ -192,7 +198,7 @@ class Service:
                 key,
                 decisions,
                 caching,
-            ) in self._client.jobs(name)
+            ) in self._open.jobs(name)
         ]
 
     def scale(self) -> ScaleStatus:
@@ -201,12 +207,12 @@ class Service:
         Raises:
             PermissionDeniedError: The service has tokens, and this one is not an administrator's.
         """
-        wanted, workers, max_workers, policy = self._client.scale()
+        wanted, workers, max_workers, policy = self._open.scale()
         return ScaleStatus(wanted or None, workers, max_workers, policy)
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""
-        return [WorkerStatus(*status) for status in self._client.workers()]
+        return [WorkerStatus(*status) for status in self._open.workers()]
 
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
         """Ends a job for good; its readers get a `ClosedError`.
@@ -215,7 +221,7 @@ class Service:
             job: Its name.
             tenant: Whose it is. Default: one's own; only an administrator may name another.
         """
-        self._client.cancel(job, tenant)
+        self._open.cancel(job, tenant)
 
     @property
     def worker_pids(self) -> list[int]:
@@ -240,11 +246,24 @@ class Service:
         return self._ours().restart_dispatcher()
 
     def close(self) -> None:
-        """Ends what `up` started. On a service elsewhere, it does nothing."""
+        """Ends what `up` started; a second time, it does nothing. On a service elsewhere, it does nothing at all."""
         if self._up is not None:
+            # First: nobody in another thread is to wait for what is about to end.
+            self._closed = True
             self._up.close()
 
+    @property
+    def _open(self) -> _native.ServiceClient:
+        """The connection, unless what it leads to was ended here."""
+        if self._closed:
+            raise ClosedError(
+                f"the service at {self.address} was closed",
+                {"hint": "use it before close() and inside its `with` block, or start another one with up()"},
+            )
+        return self._client
+
     def _ours(self) -> _native.Up:
+        _ = self._open
         if self._up is None:
             raise InvalidPipelineError(
                 f"the service at {self.address} was not started here", {"hint": "only what up() starts can be managed"}
@@ -291,7 +310,7 @@ def connect(
         )
     seconds = arguments.number(timeout, "connect", "timeout")
     shown = security.credentials(tls, token)
-    return Service(_native.ServiceClient.connect(address, seconds, **shown))
+    return Service(_native.ServiceClient.connect(address, seconds, **shown), shown=shown)
 
 
 def up(
@@ -301,6 +320,9 @@ def up(
     state_dir: arguments.PathLike | None = None,
     max_workers: int | None = None,
     policy: str = "forebay",
+    objective: str = "time",
+    trainer_price: float | None = None,
+    worker_price: float | None = None,
     cache: arguments.Paths | None = None,
     cache_memory: int | str | None = None,
     cache_disk: int | str | None = None,
@@ -315,6 +337,10 @@ def up(
         state_dir: Where the dispatcher keeps its state. Default: a temporary folder that goes with the service.
         max_workers: With `workers="auto"`, the most that there may be. Default: the cores of this machine.
         policy: Who decides how many workers are wanted: `forebay`; to compare it with, `cachew`, `hpa` or `static:N`.
+        objective: What that makes small: `"time"`, `"cost"`, or `"cost-within:1.05"`, the cheapest that takes at most
+            1.05 times the shortest time.
+        trainer_price: With a cost to be made small, what the machine of a trainer costs, for an hour, in any currency.
+        worker_price: The same, of a worker.
         cache: Where the workers keep what `Dataset.cache` keeps beyond memory, also for the next service: a folder on a
             local disk, which keeps the bytes of remote files, too, the url of a store that machines share
             (`s3://bucket/forebay`, `gs://`, `az://`, `file:///mnt/share`), or a list of one of each. Default:
@@ -340,7 +366,7 @@ def up(
             f"up: max_workers={max_workers!r} goes with workers='auto'", {"hint": "leave one of them out"}
         )
     if isinstance(workers, str) and workers != "auto":
-        raise InvalidPipelineError(f"up: workers={workers!r} is no number", {"hint": 'use 0..=1024, or "auto"'})
+        raise InvalidPipelineError(f"up: workers={workers!r} is no number", {"hint": 'use 0 to 1024, or "auto"'})
     count = None if workers == "auto" else arguments.whole(workers, "up", "workers", 0, 1024)
     most = 0 if max_workers is None else arguments.whole(max_workers, "up", "max_workers", 1, 1024)
     folder = None if state_dir is None else arguments.path(state_dir, "up")
@@ -350,7 +376,11 @@ def up(
     store = arguments.amount(cache_store, "up", "cache_store")
     each = arguments.whole(threads, "up", "threads", 0, 4096)
     bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
-    started = _native.Up.start(count, most, each, folder, policy, kept, memory, disk, store, bytes_too)
+    given = {"trainer_price": trainer_price, "worker_price": worker_price}
+    trainer, worker = (None if price is None else arguments.number(price, "up", name) for name, price in given.items())
+    started = _native.Up.start(
+        count, most, each, folder, policy, objective, (trainer, worker), kept, memory, disk, store, bytes_too
+    )
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)
     except BaseException:
@@ -358,12 +388,11 @@ def up(
         raise
 
 
-def resolve(service: Service | str) -> Service:
-    """Returns a service, connecting to an address."""
+def resolve(service: Service | str, op: str) -> Service:
+    """Returns a service that is open, connecting to an address; `op` is what the user called."""
     if isinstance(service, Service):
+        _ = service._open
         return service
     if isinstance(service, str):
         return connect(service)
-    raise InvalidPipelineError(
-        f"distribute: {service!r} is no service", {"hint": "give what up() returns, or an address"}
-    )
+    raise InvalidPipelineError(f"{op}: {service!r} is no service", {"hint": "give what up() returns, or an address"})

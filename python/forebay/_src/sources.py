@@ -30,6 +30,9 @@ def from_image_folder(root: PathLike) -> Dataset:
     """A folder with one folder for each class, as torchvision's `ImageFolder`.
 
     Columns: `image` (the encoded bytes), `label` (the class's place among the sorted names) and `path`.
+
+    Images are the files that end in jpg, jpeg, png, webp, bmp, gif, tif, tiff or ppm, in any case. `decode_image` reads
+    JPEG, PNG and WebP: for the others use `map` with a decoder of yours, as Pillow, or convert them once.
     """
     return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
 

@@ -54,11 +54,14 @@ def torch_dataset(iterate: Callable[..., DatasetIterator], options: Mapping[str,
 
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
             """Lets the next iteration go on from where `state_dict` was called."""
-            state = dict(state)
-            first = state.pop("first", None)
+            rest = dict(state) if isinstance(state, Mapping) else {}
+            first = rest.pop("first", None)
             if not isinstance(first, int):
-                raise InvalidPipelineError("this is not a state of to_torch(): it has no first epoch")
-            self.epoch, self._loaded = first, state
+                raise InvalidPipelineError(
+                    "this is not a state of to_torch(): it has no first epoch",
+                    {"hint": "give what state_dict() of such a dataset returned; to begin at the start, load nothing"},
+                )
+            self.epoch, self._loaded = first, rest
             self._next()
 
     return TorchDataset()

@@ -131,7 +131,7 @@ impl Expr {
             Expr::HashMod { arg, buckets } => {
                 if !(1..=i64::MAX as u64).contains(buckets) {
                     return Err(Error::invalid(format!("hash_mod: {buckets} buckets is out of range"))
-                        .hint("use 1..=9223372036854775807"));
+                        .hint("use 1 to 9223372036854775807"));
                 }
                 match arg.kind(schema)? {
                     ExprKind::Column(kind @ Kind::Tensor { .. }) => {

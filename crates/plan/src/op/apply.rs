@@ -55,11 +55,12 @@ impl Op {
             Op::BucketByLength(bucket) => bucket.apply(input),
             Op::Repeat { count: Some(0) } => Err(Error::invalid("repeat: count must be at least 1, or None for ever")),
             Op::Shard { count, index } if index >= count => {
-                Err(Error::invalid(format!("shard: index {index} is out of range")).hint(format!("use 0..{count}")))
+                Err(Error::invalid(format!("shard: index {index} is out of range"))
+                    .hint(format!("use less than {count}")))
             }
             Op::Batch { size: 0, .. } => Err(Error::invalid("batch: size must be at least 1")),
             Op::Prefetch { count } if !(1..=4096).contains(count) => {
-                Err(Error::invalid(format!("prefetch: count {count} is out of range")).hint("use 1..=4096"))
+                Err(Error::invalid(format!("prefetch: count {count} is out of range")).hint("use 1 to 4096"))
             }
             Op::Mix { .. } => crate::mix::apply(self, input),
             _ if self.image_column().is_some() => crate::image::apply(self, input),
