@@ -13,7 +13,7 @@ use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
 use crate::source::{self, Source};
-use crate::store::{Shared as SharedStore, Store, StoreTier, keep};
+use crate::store::{Elsewhere, Shared as SharedStore, Store, StoreTier, keep};
 use crate::{PrefixKey, Stats};
 
 /// How much may be kept, and where.
@@ -125,6 +125,12 @@ impl Cache {
         let left = || until.saturating_duration_since(Instant::now());
         self.shared.disk().into_iter().for_each(|tier| _ = tier.queue.ease(left()));
         self.shared.store().into_iter().for_each(|store| _ = store.queue.ease(left()));
+    }
+
+    /// Returns what peers have room for, if each has `own` bytes as this process has, and what the store has.
+    pub fn elsewhere(&self, own: u64) -> [Elsewhere; 2] {
+        [self.shared.peers().get(), self.shared.store()]
+            .map(|tier| tier.map(|tier| tier.elsewhere(own)).unwrap_or_default())
     }
 
     /// Returns what is kept and how it was used since the cache was opened.

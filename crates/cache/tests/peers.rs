@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::pail::{Hand, Pail};
+use common::pail::{Fault, Hand, Pail};
 use common::*;
 use forebay_cache::{Cache, Counts, Disk, Lent, Object, Options, PART_BYTES_MAX, Part, Prefix, SharedStore, Store};
 use forebay_core::{Error, ErrorKind, Result};
@@ -68,6 +68,10 @@ impl Store for Others {
 
     fn delete(&self, name: &str, _: Duration) -> Result<()> {
         panic!("{name} is removed from a peer");
+    }
+
+    fn caches(&self) -> u64 {
+        self.are().len() as u64
     }
 }
 
@@ -177,6 +181,31 @@ fn peers_are_asked_before_the_store_and_the_store_for_what_they_lack() {
     let counts = second.counts();
     assert_eq!((counts.peer_hits, counts.store_hits), (100, kept().len() as u64 - 100));
     drop(storing);
+}
+
+#[test]
+fn what_others_have_room_for_and_what_reading_there_takes_is_told_to_whoever_decides() {
+    let (folders, pail) = ([folder(), folder()], Arc::<Pail>::default());
+    let storing = Process::new(0, None, Some(&pail)).filled();
+    let first = Process::new(0, Some(folders[0].path()), None);
+    ask(&first.prefix(), &kept()[..100]);
+    assert!(first.cache.flush(LIMIT));
+    let second = Process::new(0, Some(folders[1].path()), Some(&pail));
+    assert_eq!(second.cache.elsewhere(1000).map(|tier| tier.room), [0, 1 << 30], "nobody is met");
+    let second = second.meets(&first).meets(&storing);
+    let [peers, store] = second.cache.elsewhere(1000);
+    assert_eq!((peers.room, peers.request_nanos, peers.byte_nanos), (1000, None, None), "one keeps what it can show");
+    assert_eq!(store.request_nanos, None);
+    assert_eq!(ask(&second.prefix(), &kept()), [0; 0]);
+    let read = second.cache.elsewhere(1000).map(|tier| tier.request_nanos.or(tier.byte_nanos).is_some());
+    assert_eq!(read, [true, true]);
+    pail.fail(Some(Fault::Away));
+    let end = std::time::Instant::now() + LIMIT;
+    while second.cache.elsewhere(0)[1].room > 0 {
+        assert!(std::time::Instant::now() < end, "it is left alone after a while");
+        second.hand.pass(LONG);
+        second.cache.prefix(prefix_key(2), &schema(), ROWS, "another");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A pipeline with `autocache()`: runs the way that the policy chose, and measures now and then what the others would cost.
 //!
 //! Measured are rows that this thread has just computed or found, after it gave them out: each way in turn, on one thread, and
-//! what it takes to keep and to find its rows, with a cache of the measurement's own. So nothing is guessed but the local disk.
+//! what it takes to keep and to find its rows, with a cache of the measurement's own. So nothing is guessed but the
+//! local disk, and what others give until something was read from them.
 //!
 //! Invariants: which way runs decides when a row comes, never what it is; an error of a measurement is nobody's; a row that was not
 //! computed for a split is not touched; one measurement at a time, of a bounded number of rows (see `learned`).
@@ -9,12 +10,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use forebay_cache::{Cache, Computed, Look, Options};
+use forebay_cache::{Cache, Computed, Elsewhere, Look, Options};
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Memory, Schema};
 use forebay_io::Place;
 use forebay_plan::{EpochPlan, OnError, Stages};
-use forebay_policy::caching::{self, Choice, Observation};
+use forebay_policy::caching::{self, Choice, Observation, Tiers};
 use serde_json::{Value, json};
 
 use crate::executable::{Environment, Part};
@@ -29,6 +30,9 @@ use crate::work::{Compiled, Scratch};
 const DISK_BYTE_NANOS: f64 = 1.0;
 /// What a row takes, besides its bytes: a system call, and the wait for it.
 const DISK_ROW_NANOS: f64 = 10_000.0;
+/// What is fetched from others takes, until some was: a request within a data centre, and bytes at 10 Gbit/s.
+const FAR_REQUEST_NANOS: f64 = 1e6;
+const FAR_BYTE_NANOS: f64 = 1.0;
 
 /// See the module's documentation.
 pub(crate) struct Auto {
@@ -158,7 +162,9 @@ impl Auto {
         let (_, computed) = run(&sample.way.works, &read, sample.batch)?;
         let mut places = Vec::new();
         let stats = self.keeping.cache.stats();
+        let memory = stats.memory.quota.saturating_sub(stats.index_bytes);
         let disk = stats.disk.as_ref().filter(|disk| disk.stopped.is_none()).map(|disk| disk.tier.quota);
+        let [peers, store] = self.keeping.cache.elsewhere(memory.saturating_add(disk.unwrap_or(0)));
         for (name, way) in self.names.iter().zip(&self.ways) {
             let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("a place without a prefix"))?;
             let (before, made) = run(prefix.works(), &read, None)?;
@@ -175,8 +181,12 @@ impl Auto {
                 bytes: trip.bytes,
                 before: read_nanos + made,
                 after,
-                memory: trip.found,
-                disk: trip.found + to_disk,
+                found: Tiers {
+                    memory: trip.found,
+                    disk: trip.found + to_disk,
+                    peers: trip.found + far(&peers, trip.bytes, rows),
+                    store: trip.found + far(&store, trip.bytes, rows),
+                },
                 // Another thread writes, and takes as long.
                 write: trip.written + disk.map_or(0.0, |_| to_disk),
                 kept: (kept as f64 / self.rows.max(1) as f64).min(1.0),
@@ -187,8 +197,7 @@ impl Auto {
             passes: None,
             compute: read_nanos + computed,
             places,
-            memory: stats.memory.quota.saturating_sub(stats.index_bytes),
-            disk: disk.unwrap_or(0),
+            room: Tiers { memory, disk: disk.unwrap_or(0), peers: peers.room, store: store.room },
             storage: 0.0,
         })
     }
@@ -220,6 +229,11 @@ impl Auto {
         let row = |sum: u64| sum as f64 / rows.len() as f64;
         Ok(Trip { bytes: row(bytes), written: row(written), found: row(nanos) })
     }
+}
+
+/// Returns what fetching a row of so many bytes takes, of `rows` that are asked for together.
+fn far(from: &Elsewhere, bytes: f64, rows: f64) -> f64 {
+    from.request_nanos.unwrap_or(FAR_REQUEST_NANOS) / rows + bytes * from.byte_nanos.unwrap_or(FAR_BYTE_NANOS)
 }
 
 /// What keeping a row took, and finding it: nanoseconds.

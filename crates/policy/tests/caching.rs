@@ -1,6 +1,6 @@
 //! The policy of caching against pipelines that are known: Cachew's sweep as it was measured, and thousands that are imagined.
 
-use forebay_policy::caching::{Choice, Cost, Decision, Observation, Place, Previous, cachew, decide};
+use forebay_policy::caching::{Choice, Cost, Decision, Observation, Place, Previous, Tiers, cachew, decide};
 use proptest::prelude::*;
 
 /// Cachew's sweep: a sleep of so many milliseconds for each batch of 900 rows; what was measured with nothing kept, with rows
@@ -27,8 +27,7 @@ fn at([compute, source, full]: [f64; 3]) -> Observation {
         bytes,
         before,
         after,
-        memory: found,
-        disk: found,
+        found: Tiers { memory: found, disk: found, peers: found, store: found },
         write: 0.0,
         kept: 1.0,
     };
@@ -42,8 +41,7 @@ fn at([compute, source, full]: [f64; 3]) -> Observation {
             place("rows as read", ROW_BYTES, row(compute - source + found), row(source - found), row(found)),
             place("batches", INFLATED * ROW_BYTES, row(compute), 0.0, row(full)),
         ],
-        memory: 0,
-        disk: 1 << 50,
+        room: Tiers { disk: 1 << 50, ..Tiers::default() },
         storage: 0.0,
     }
 }
@@ -107,14 +105,14 @@ struct Imagined {
     ops: Vec<(f64, f64)>,
     row_bytes: f64,
     rows: u64,
-    memory: f64,
-    disk: f64,
+    room: [f64; 4],
 }
 
 fn imagined() -> impl Strategy<Value = Imagined> {
     let op = (3.0..7.0f64, -1.0..1.0f64).prop_map(|(cost, inflation)| (10f64.powf(cost), 10f64.powf(inflation)));
-    (prop::collection::vec(op, 1..6), 2.0..6.0f64, 1_000u64..10_000_000, 0.01..3.0f64, 0.01..3.0f64)
-        .prop_map(|(ops, bytes, rows, memory, disk)| Imagined { ops, row_bytes: 10f64.powf(bytes), rows, memory, disk })
+    let room = [0.01..3.0f64, 0.01..3.0f64, 0.01..3.0f64, 0.01..3.0f64];
+    (prop::collection::vec(op, 1..6), 2.0..6.0f64, 1_000u64..10_000_000, room)
+        .prop_map(|(ops, bytes, rows, room)| Imagined { ops, row_bytes: 10f64.powf(bytes), rows, room })
 }
 
 impl Imagined {
@@ -132,16 +130,20 @@ impl Imagined {
                 bytes,
                 before: before * noise(),
                 after: (all - before) * noise(),
-                memory: (500.0 + 0.3 * bytes) * noise(),
-                disk: (5_000.0 + 1.5 * bytes) * noise(),
+                found: Tiers {
+                    memory: (500.0 + 0.3 * bytes) * noise(),
+                    disk: (5_000.0 + 1.5 * bytes) * noise(),
+                    peers: (50_000.0 + 2.0 * bytes) * noise(),
+                    store: (500_000.0 + 10.0 * bytes) * noise(),
+                },
                 write: 0.5 * bytes * noise(),
                 kept: 1.0,
             }
         };
         let places = (0..=self.ops.len()).map(&mut place).collect();
-        let room = |share: f64| (share * self.row_bytes * self.rows as f64) as u64;
-        let (memory, disk) = (room(self.memory), room(self.disk));
-        Observation { rows: self.rows, passes: None, compute: all * noise(), places, memory, disk, storage: 0.0 }
+        let [memory, disk, peers, store] = self.room.map(|share| (share * self.row_bytes * self.rows as f64) as u64);
+        let room = Tiers { memory, disk, peers, store };
+        Observation { rows: self.rows, passes: None, compute: all * noise(), places, room, storage: 0.0 }
     }
 }
 

@@ -122,6 +122,10 @@ impl Store for Peers {
     fn delete(&self, name: &str, limit: Duration) -> Result<()> {
         self.put(name, Bytes::new(), limit)
     }
+
+    fn caches(&self) -> u64 {
+        self.membership.now().0.len() as u64
+    }
 }
 
 /// What is not read is as if it were gone: it is computed, and looked for again with the next list.

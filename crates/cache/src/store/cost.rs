@@ -33,8 +33,8 @@ const GAP_BYTES_MAX: u64 = 1 << 20;
 /// What reads took. See the module's documentation.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Cost {
-    request_nanos: Option<f64>,
-    byte_nanos: Option<f64>,
+    pub(super) request_nanos: Option<f64>,
+    pub(super) byte_nanos: Option<f64>,
     /// Questions that did not pay since one was tried.
     declined: u32,
 }

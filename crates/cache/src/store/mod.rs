@@ -86,6 +86,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Removes what writers that died left half below a folder, where the store does not do that itself.
     fn tidy(&self, _below: &str) {}
+
+    /// Returns how many caches it is made of, where it is made of other processes'.
+    fn caches(&self) -> u64 {
+        0
+    }
 }
 
 /// An object of a [`Store`].
@@ -97,6 +102,17 @@ pub struct Object {
     pub bytes: u64,
     /// When it was written, by the store's clock.
     pub modified: SystemTime,
+}
+
+/// What others have room for, and what it takes to read it there.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Elsewhere {
+    /// Bytes of rows; nothing while nobody is asked.
+    pub room: u64,
+    /// What a read takes whatever its size, in nanoseconds; `None` while nothing was read.
+    pub request_nanos: Option<f64>,
+    /// What each byte takes.
+    pub byte_nanos: Option<f64>,
 }
 
 /// A part of an object.

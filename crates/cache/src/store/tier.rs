@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 
-use super::Store;
 use super::breaker::Breaker;
 use super::cost::Cost;
 use super::keeper::Jobs;
+use super::{Elsewhere, Store};
 use crate::disk::{BLOCK_BYTES, BLOCK_BYTES_MIN, Message, Queue};
 use crate::index::Level;
 use crate::lock::lock;
@@ -154,6 +154,17 @@ impl StoreTier {
             corrupt_blocks: self.corrupt.load(Ordering::Relaxed),
             other_blocks: self.other_format.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns what is known of it, where each peer has room for `own` bytes, as this process has.
+    pub(crate) fn elsewhere(&self, own: u64) -> Elsewhere {
+        let cost = lock(&self.cost).clone();
+        let room = match self.level {
+            _ if lock(&self.reads).why.is_some() => 0,
+            Level::Peers => own.saturating_mul(self.store.caches()),
+            _ => self.quota,
+        };
+        Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos }
     }
 
     /// Notes what came of reading.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Cost;
+use super::{Cost, Tiers};
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -85,10 +85,7 @@ impl fmt::Display for Decision {
             (Choice::Keep(place), None) => write!(f, "place {} is kept", place + 1)?,
             (Choice::Keep(_), Some(cost)) => {
                 write!(f, "{} is kept: {}", cost.name, Nanos(cost.nanos))?;
-                write!(f, " a row of {:.0} bytes, {:.0} % in memory", cost.bytes, 100.0 * cost.memory_share)?;
-                if cost.disk_share > 0.0 {
-                    write!(f, " and {:.0} % on disk", 100.0 * cost.disk_share)?;
-                }
+                write!(f, " a row of {:.0} bytes, {}", cost.bytes, Shares(cost.share))?;
             }
             (Choice::Compute, None) => f.write_str("nothing is kept")?,
             (Choice::Compute, Some(cost)) => write!(f, "nothing is kept: {} a row computed", Nanos(cost.nanos))?,
@@ -102,6 +99,27 @@ impl fmt::Display for Decision {
         for (_, cost) in self.costs.iter().enumerate().filter(|(at, _)| *at != self.choice.at()) {
             let name = if cost.name.is_empty() { "computing all" } else { &cost.name };
             write!(f, "; {name}: {}", Nanos(cost.nanos))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is where, for people: memory always, and what else has some.
+struct Shares(Tiers<f64>);
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_told = |(at, (_, share)): &(usize, (&str, f64))| *at == 0 || *share > 0.0;
+        let told: Vec<_> = self.0.named().into_iter().enumerate().filter(is_told).map(|(_, told)| told).collect();
+        for (at, (name, share)) in told.iter().enumerate() {
+            let between = if at == 0 {
+                ""
+            } else if at + 1 == told.len() {
+                " and "
+            } else {
+                ", "
+            };
+            write!(f, "{between}{:.0} % {name}", 100.0 * share)?;
         }
         Ok(())
     }

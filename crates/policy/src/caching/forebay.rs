@@ -78,7 +78,7 @@ impl Previous {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Place;
+    use super::super::{Place, Tiers};
     use super::*;
 
     /// The table of the README.
@@ -88,8 +88,7 @@ mod tests {
             bytes,
             before,
             after,
-            memory,
-            disk: 5.0 * memory,
+            found: Tiers { memory, disk: 5.0 * memory, peers: 4.0 * memory, store: 40.0 * memory },
             write: 0.0,
             kept: 1.0,
         };
@@ -98,8 +97,7 @@ mod tests {
             passes: None,
             compute: 2.8e6,
             places: vec![place("read", 1e5, 0.3e6, 2.5e6, 0.03e6), place("decoded", 5e5, 2.3e6, 0.5e6, 0.15e6)],
-            memory: 40_000_000_000,
-            disk: 200_000_000_000,
+            room: Tiers { memory: 40_000_000_000, disk: 200_000_000_000, peers: 0, store: 0 },
             storage: 0.0,
         }
     }
@@ -129,10 +127,29 @@ mod tests {
             "{said}"
         );
         assert!(said.ends_with("; computing all: 2.80 ms; read: 2.53 ms"), "{said}");
-        let small = Observation { memory: 4_000_000_000, disk: 0, ..seen() };
+        let small = Observation { room: Tiers { memory: 4_000_000_000, ..Tiers::default() }, ..seen() };
         let last = decisions(&small, Previous::default(), 3).0.pop().expect("three");
         assert_eq!(last.choice, Choice::Keep(1), "{last}");
         assert!((last.costs[2].nanos / 1e6 - 2.71).abs() < 0.01, "{last}");
+    }
+
+    #[test]
+    fn what_others_have_counts_where_it_is_not_dearer_to_fetch_than_to_compute() {
+        let decided = |room, found: fn(&mut Tiers<f64>)| {
+            let mut seen = Observation { room, ..seen() };
+            seen.places.iter_mut().for_each(|place| found(&mut place.found));
+            decisions(&seen, Previous::default(), 3).0.pop().expect("three")
+        };
+        // Eight workers: what one has no room for, the others have.
+        let mine = Tiers { memory: 10_000_000_000, ..Tiers::default() };
+        let ours = Tiers { peers: 7 * mine.memory, store: 1 << 50, ..mine };
+        let cost = |decision: &Decision| (decision.costs[2].nanos / 1e3).round() / 1e3;
+        let (alone, together) = (decided(mine, |_| ()), decided(ours, |_| ()));
+        assert_eq!([cost(&alone), cost(&together)], [2.585, 1.395], "the store is dearer than computing");
+        assert!(together.to_string().contains("10 % in memory, 70 % at peers and 20 % in the store"), "{together}");
+        assert_eq!(cost(&decided(ours, |found| found.store = found.disk)), 1.085);
+        let far = decided(ours, |found| (found.peers, found.store) = (1e9, 1e9));
+        assert_eq!(cost(&far), cost(&alone), "they are computed");
     }
 
     #[test]
@@ -165,7 +182,7 @@ mod tests {
         let (_, before) = decisions(&seen(), Previous::default(), 3);
         let mut wrong = vec![Observation { compute: f64::NAN, ..seen() }, Observation { compute: 0.0, ..seen() }];
         wrong.push(seen());
-        wrong[2].places[0].memory = -1.0;
+        wrong[2].places[0].found.memory = -1.0;
         for wrong in wrong {
             let (decision, next) = decide(&wrong, &before);
             assert_eq!((decision.choice, decision.reason), (Choice::Keep(1), Reason::NoFigures));

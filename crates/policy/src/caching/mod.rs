@@ -12,10 +12,12 @@ pub mod cachew;
 mod cost;
 mod decision;
 pub mod forebay;
+mod tiers;
 
 pub use cost::{Cost, PASSES_UNKNOWN};
 pub use decision::{Choice, Decision, Reason};
 pub use forebay::{Previous, decide};
+pub use tiers::Tiers;
 
 /// What was measured of one pipeline in one process, in one window.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,10 +30,8 @@ pub struct Observation {
     pub compute: f64,
     /// The places where rows may be kept, in the order of the pipeline.
     pub places: Vec<Place>,
-    /// Bytes of memory that rows of this pipeline may take.
-    pub memory: u64,
-    /// Bytes of the local disk that they may take.
-    pub disk: u64,
+    /// Bytes that rows of this pipeline may take.
+    pub room: Tiers<u64>,
     /// What it costs to keep a byte for a pass, in nanoseconds: 0 where the room is paid for anyway.
     pub storage: f64,
 }
@@ -47,10 +47,8 @@ pub struct Place {
     pub before: f64,
     /// What it costs from here to the end.
     pub after: f64,
-    /// What it costs to find one in memory,
-    pub memory: f64,
-    /// and on disk.
-    pub disk: f64,
+    /// What it costs to find one.
+    pub found: Tiers<f64>,
     /// What it costs to keep one.
     pub write: f64,
     /// The share of the rows that is kept already, 0 to 1.
