@@ -32,11 +32,13 @@ pub(crate) fn serve_functions(py: Python<'_>, fd: RawFd) -> PyResult<()> {
         end_with_parent(&socket)?;
         let progress = shared.clone();
         let functions = PyFunctions::with_progress(Box::new(move |row| progress.set_progress(row)));
-        send(&socket, &Body::Ready)?;
         let host = Host { socket, shared, functions };
-        while let Ok(request) = receive::<Request>(&host.socket) {
-            let body = host.serve(request).unwrap_or_else(|error| Body::Failed { error });
-            send(&host.socket, &body)?;
+        let mut answer = Body::Ready;
+        // Either fails when the parent is gone, and then there is nobody to tell.
+        while send(&host.socket, &answer).is_ok()
+            && let Ok(request) = receive::<Request>(&host.socket)
+        {
+            answer = host.serve(request).unwrap_or_else(|error| Body::Failed { error });
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! The processes of a service: all of them at once, a dispatcher, a worker.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -75,6 +75,16 @@ fn threads(text: &str) -> std::result::Result<usize, String> {
     text.parse().ok().filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| format!("use 0 to {THREADS_MAX}"))
 }
 
+/// An address of this machine; of a name's several, one that every client understands.
+fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let wrong = || "use HOST:PORT, as 0.0.0.0:7070 or localhost:7070".to_owned();
+    if !text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+        return Err(wrong());
+    }
+    let found: Vec<_> = text.to_socket_addrs().map_err(|e| e.to_string())?.collect();
+    found.iter().find(|at| at.is_ipv4()).or(found.first()).copied().ok_or_else(wrong)
+}
+
 fn policy(text: &str) -> std::result::Result<Policy, String> {
     text.parse().map_err(|_| "use forebay, cachew, hpa, or static:N with N from 1 on".to_owned())
 }
@@ -93,7 +103,7 @@ of all of them, with commas between: docs/operations.md.";
 #[command(after_help = DISPATCHER_EXAMPLES)]
 pub(crate) struct Dispatcher {
     /// Where it listens; port 0 takes any free one
-    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Folder of its state; one dispatcher at a time
     #[arg(long, env = "FOREBAY_STATE_DIR", default_value = "forebay-state")]
@@ -122,7 +132,7 @@ pub(crate) struct Dispatcher {
     #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_workers: u32,
     /// Where Prometheus and KEDA read how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
-    #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT")]
+    #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
     #[arg(long, env = "FOREBAY_TOKENS", value_name = "FILE")]
@@ -151,7 +161,7 @@ pub(crate) struct Worker {
     #[arg(long, env = "FOREBAY_DISPATCHER", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     /// Where it serves chunks; port 0 takes any free one
-    #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0")]
+    #[arg(long, env = "FOREBAY_WORKER_LISTEN", default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// What consumers are told to connect to [default: where it listens]
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "HOST:PORT")]

@@ -1,9 +1,11 @@
 //! `forebay cache ls|stats|verify|evict|warm`: a folder of rows and of bytes of remote files, or a store of rows, whether or not a
 //! service uses it.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use forebay_cache::{Kept, Listed, PrefixKey};
+use forebay_cache::{Cache, Kept, Listed, PrefixKey};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_server::CacheConfig;
 use serde::Serialize;
@@ -109,6 +111,7 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
         [script] if !script.contains("://") => PathBuf::from(script),
         _ => return bring(&what, &cache, json),
     };
+    drop(usable(&cache)?);
     let CacheConfig { places, memory, disk, store, .. } = cache;
     let options = WarmOptions { datasets, seed, threads, cache: places.to_string(), memory, disk, store };
     let warmed = host.warm(&options, &file)?;
@@ -127,14 +130,16 @@ fn warm(of: Warm, host: &dyn Host) -> Result<()> {
     )
 }
 
+/// Opens it; jobs do without a place that cannot be used, but here there would be nothing to keep things in.
+fn usable(cache: &CacheConfig) -> Result<Arc<Cache>> {
+    let told = RefCell::new(None);
+    let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
+    told.into_inner().map_or(Ok(opened), Err)
+}
+
 /// Brings remote files here.
 fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
-    // Where the folder cannot be used, there is nothing to bring them to.
-    let told = std::cell::RefCell::new(None);
-    let opened = cache.open(&|error| _ = told.borrow_mut().replace(error.clone()))?;
-    if let Some(error) = told.into_inner() {
-        return Err(error);
-    }
+    let opened = usable(cache)?;
     let progress = Progress::new("fetching", "MiB");
     let show = |done: u64, all: u64| {
         progress.show(done >> 20, all >> 20);
