@@ -162,6 +162,7 @@ impl ServiceClient {
                 budget,
                 known,
                 seat: seat.clone(),
+                tell: crate::cache::warn,
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;

@@ -128,6 +128,10 @@ def test_what_cannot_be_warmed_is_said(tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     nowhere = forebay("cache", "warm", script)
+    (tmp_path / "file").touch()
+    unusable = forebay("cache", "warm", script, "--cache", tmp_path / "file")
+    assert unusable.returncode != 0
+    assert str(tmp_path / "file") in unusable.stderr
     assert (nowhere.returncode, "--cache FOLDER" in nowhere.stderr) == (1, True)
     for name, code, hint in [("none", 4, "it defines ds, plain"), ("plain", 1, ".cache()")]:
         done = forebay("cache", "warm", script, "--cache", tmp_path / "kept", "--dataset", name)

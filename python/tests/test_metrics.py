@@ -29,7 +29,7 @@ def read(url: str) -> dict[str, int]:
 def test_the_wanted_count_is_a_metric_and_absent_while_it_is_not_known(
     tmp_path: Path, until: Callable[..., None]
 ) -> None:
-    fleet, at = Fleet(tmp_path), f"127.0.0.1:{free_port()}"
+    fleet, at = Fleet(tmp_path), f"localhost:{free_port()}"
     try:
         address = fleet.dispatcher("--metrics", at, "--policy", "static:2", "--max-workers", "3")
         url = f"http://{at}/metrics"
@@ -53,5 +53,7 @@ def test_the_wanted_count_is_a_metric_and_absent_while_it_is_not_known(
         taken = forebay("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", tmp_path / "other", "--metrics", at)
         assert taken.returncode != 0
         assert "choose another --metrics" in taken.stderr
+        for wrong in ("7070", "localhost", ":7070", "localhost:99999", "no.such.host.invalid:7070"):
+            assert forebay("dispatcher", "--listen", wrong, "--state-dir", tmp_path / "other").returncode == 2, wrong
     finally:
         fleet.close()

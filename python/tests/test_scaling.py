@@ -104,8 +104,9 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
         batches = ds.distribute(service, job="dear", seed=5).iter()
         deadline = time.monotonic() + DEADLINE_S
         # Up to 15 batches/s, of which a worker makes 10: to end the waits takes another one, for twice the price.
+        # Where this machine is busy while it starts, a worker seems to make less, and a second one is tried.
         decided: list[Any] = []
-        while not any(d.figures["rule"] == "cheapest" for d in decided):
+        while not decided or (decided[-1].figures["rule"], decided[-1].workers) != ("cheapest", 1):
             assert time.monotonic() < deadline, service.jobs("dear")
             next(batches)
             time.sleep(0.066)
@@ -115,7 +116,7 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
             next(batches)
             time.sleep(0.066)
         (job,) = service.jobs("dear")
-        assert {d.workers for d in job.decisions} == {1}, job
+        assert (job.workers, job.decisions[-1].workers) == (1, 1), job
         assert job.decisions[-1].figures["figures"]["waited"] > 0.1, job
         assert "1 worker is the cheapest" in job.decisions[-1].reason, job
         batches.close()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::ConsumerIndex;
+use forebay_core::{ConsumerIndex, Error};
 use forebay_data::Schema;
 use forebay_exec::{Budget, Lost, Position};
 use forebay_plan::EpochPlan;
@@ -39,6 +39,10 @@ pub struct StreamOptions {
     pub known: Vec<Lost>,
     /// The place of its local worker. Default: empty.
     pub seat: Arc<Seat>,
+    /// How long a reader waits for a batch that nobody computes before its user is told. Default: 10 s.
+    pub patience: Duration,
+    /// Tells the user, at most once for each stream. Called by whoever called `next`. Default: a warning in the log.
+    pub tell: fn(&Error),
 }
 
 impl Default for StreamOptions {
@@ -51,6 +55,8 @@ impl Default for StreamOptions {
             budget: Budget::default(),
             known: Vec::new(),
             seat: Arc::default(),
+            patience: Duration::from_secs(10),
+            tell: |error| tracing::warn!("{error}"),
         }
     }
 }

@@ -27,8 +27,12 @@ use crate::workers::Workers;
 pub struct ServiceStream {
     link: Arc<Link>,
     reader: Reader,
+    job: String,
     address: String,
     deadline: Duration,
+    patience: Duration,
+    /// How the user is told that nothing comes, until that was done.
+    tell: Option<fn(&Error)>,
     ended: Option<Option<Error>>,
     /// What was left out, and that nobody has asked for yet.
     lost: Vec<Lost>,
@@ -95,8 +99,11 @@ impl ServiceStream {
         Ok(Self {
             link,
             reader,
+            job: job.name().to_owned(),
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
+            patience: options.patience,
+            tell: Some(options.tell),
             ended: None,
             lost: Vec::new(),
             task: Some(task),
@@ -170,7 +177,7 @@ impl ServiceStream {
 
     /// Takes what the front split has, waiting for it.
     fn wait(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Front> {
-        let mut began = false;
+        let mut began = None;
         loop {
             let mut state = self.link.lock();
             if let Some(error) = &state.fatal {
@@ -178,7 +185,7 @@ impl ServiceStream {
             }
             let front = state.window.take();
             if !matches!(front, Front::Empty) {
-                if began {
+                if began.is_some() {
                     state.meter.set_waiting(self.link.now(), false);
                 }
                 if let Front::Chunk(_, chunk) = &front {
@@ -189,17 +196,33 @@ impl ServiceStream {
                 return Ok(front);
             }
             self.check_deadline(&state)?;
-            if !began {
+            let Some(since) = began else {
+                began = Some(self.link.now());
                 state.meter.set_waiting(self.link.now(), true);
                 drop(state);
-                began = true;
                 let consumed = self.reader.waits();
                 self.acknowledge(consumed);
                 continue;
-            }
+            };
+            let is_coming = state.window.is_coming();
             drop(self.link.wait(state, POLL));
+            if !is_coming && self.link.now() - since >= self.patience {
+                self.tell_of_waiting();
+            }
             poll()?;
         }
+    }
+
+    /// Tells the user once that nobody computes what comes next. It is waited for all the same: workers may be on their way.
+    fn tell_of_waiting(&mut self) {
+        let Some(tell) = self.tell.take() else { return };
+        let (job, address, seconds) = (&self.job, &self.address, self.patience.as_secs_f64());
+        let error = match self.link.lock().session {
+            Is::Broken(_) => format!("the dispatcher at {address} does not answer; still waiting"),
+            Is::Open | Is::Over => format!("no worker has computed for job {job:?} for {seconds:.0} s; still waiting"),
+        };
+        let error = Error::unavailable(error).with("address", address);
+        tell(&error.hint("`forebay workers` lists the workers that there are, `forebay jobs` what they compute"));
     }
 
     /// Says what was left out, and waits until the stream may go on without it.

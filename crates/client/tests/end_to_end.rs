@@ -272,6 +272,30 @@ fn a_dispatcher_that_stays_away_is_named_after_the_deadline() {
     assert!(error.message().contains(&cluster.address.to_string()), "{error}");
 }
 
+#[test]
+fn who_waits_where_there_are_no_workers_is_told_once_and_goes_on_when_there_are() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let told = || TOLD.lock().expect("not poisoned").len();
+    let mut cluster = Cluster::start(0);
+    let job = cluster.open("alone", &range(1000, vec![batch(8)]), 1, 1).expect("a job");
+    let patience = std::time::Duration::from_millis(200);
+    let tell = |error: &Error| TOLD.lock().expect("not poisoned").push(error.to_string());
+    let mut stream = cluster.stream(&job, StreamOptions { patience, tell, ..StreamOptions::default() });
+    let (mut patient, mut looks) = (patient(), 0);
+    let mut poll = || {
+        looks += usize::from(told() > 0);
+        if looks == 10 {
+            cluster.add_worker();
+        }
+        patient()
+    };
+    assert!(stream.next(&mut poll).expect("a delivery").is_some());
+    let rest = drain(&mut stream).expect("deliveries");
+    assert_eq!((rest.len(), told()), (124, 1));
+    let said = TOLD.lock().expect("not poisoned").remove(0);
+    assert!(said.contains("no worker has computed for job \"alone\" for 0 s"), "{said}");
+}
+
 /// A function of the test. Called with the ids of a chunk's rows.
 struct Calls<F>(F);
 
