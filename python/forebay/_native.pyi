@@ -133,6 +133,7 @@ class ServiceClient:
             str,
             list[tuple[int, int, int, str, str]],
             list[tuple[str, str]],
+            list[tuple[str, str, str, tuple[int, int, int], float, tuple[int, int], float, bool]],
         ]
     ]: ...
     def scale(self) -> tuple[int, int, int, str]: ...

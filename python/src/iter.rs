@@ -46,11 +46,11 @@ impl Iteration {
         }
     }
 
-    /// What is kept in this process; a service's workers keep what theirs do.
-    fn stats(&self) -> Option<String> {
+    /// What ops cost in this process, and what is kept; what a service's workers do is theirs.
+    fn stats(&self) -> String {
         match self {
-            Iteration::Local(stream) => Some(stream.stats()),
-            Iteration::Service(..) => None,
+            Iteration::Local(stream) => stream.stats(),
+            Iteration::Service(stream, _) => stream.stats(),
         }
     }
 
@@ -165,10 +165,10 @@ impl NativeIterator {
         serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
-    /// What is kept of the pipeline and of its files in this process, and why, as JSON.
+    /// What the ops of the pipeline cost in this process, and what is kept of it and why, as JSON.
     fn stats(&self, py: Python<'_>) -> Option<String> {
         // Without the GIL: whoever holds the iteration may be waiting for it.
-        py.detach(|| lock(&self.inner.iteration).as_ref().and_then(Iteration::stats))
+        py.detach(|| lock(&self.inner.iteration).as_ref().map(Iteration::stats))
     }
 
     /// The epoch of the last delivery.

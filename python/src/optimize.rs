@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay_core::{Error, Result, Seed};
+use forebay_core::{Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, compare, measure};
 use forebay_plan::{Chosen, EpochPlan, Extent, Graph, Reorder, RunOrder, Stages};
@@ -58,7 +58,13 @@ impl Prepared {
         Ok(Self {
             stages,
             plan,
-            environment: Environment { blobs, functions, memory: Memory::reused(), keeping: None },
+            environment: Environment {
+                blobs,
+                functions,
+                memory: Memory::reused(),
+                keeping: None,
+                watch: Arc::new(SystemClock::default()),
+            },
         })
     }
 

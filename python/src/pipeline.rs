@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Field, Kind, Memory};
 use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, LocalStream, Position, Randomness, Saved};
 use forebay_io::{Blobs, SourceIndex};
@@ -243,7 +243,13 @@ impl Pipeline {
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
             let (functions, keeping) = (runner.functions(), crate::cache::keeping(&self.graph)?);
-            let environment = Environment { blobs, functions, memory: Memory::reused(), keeping };
+            let environment = Environment {
+                blobs,
+                functions,
+                memory: Memory::reused(),
+                keeping,
+                watch: Arc::new(SystemClock::default()),
+            };
             let sizing = state.as_ref().and_then(|s| s.sizing);
             let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
             let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
@@ -327,8 +333,13 @@ impl Pipeline {
         }
         let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
         let functions = Arc::new(PyFunctions::default());
-        let environment =
-            Environment { blobs: Arc::new(self.blobs.clone()), functions, memory: Memory::default(), keeping: None };
+        let environment = Environment {
+            blobs: Arc::new(self.blobs.clone()),
+            functions,
+            memory: Memory::default(),
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
         let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_core::{Error, Result, Seed};
+use forebay_core::{Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, Schema, read_ipc};
 use forebay_exec::{Environment, Executable};
 use forebay_plan::{EpochPlan, Extent, Graph, Stages};
@@ -42,7 +42,13 @@ pub(crate) fn retry(
         let stages = Arc::new(Stages::new(&graph)?);
         let extent = Extent { rows: None, blocks: 1, bytes: 0 };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), 1, None)?);
-        let environment = Environment { blobs: Arc::new(blobs), functions, memory: Memory::default(), keeping: None };
+        let environment = Environment {
+            blobs: Arc::new(blobs),
+            functions,
+            memory: Memory::default(),
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
         Executable::for_rows(stages, plan, &environment)?.finish(chunk).map(drop)
     });
     runner.stop();

@@ -34,14 +34,23 @@ struct Shown {
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 /// Milliseconds ago, workers before and since, the reason, its JSON.
 type DecisionRow = (u64, u32, u32, String, String);
-type JobRow = (Numbers, String, String, String, Vec<ConsumerRow>, String, String, Vec<DecisionRow>, Vec<CachingRow>);
+type JobRow =
+    (Numbers, String, String, String, Vec<ConsumerRow>, String, String, Vec<DecisionRow>, Vec<CachingRow>, Vec<OpRow>);
 /// Epochs, seed, splits raced, workers wanted, threads of local workers.
 type Numbers = (u64, u64, u64, u32, u32);
+/// The op, its line, whose threads; rows in, out and found; seconds, bytes in and out; microseconds of a row lately; whether
+/// all that is of earlier jobs.
+type OpRow = (String, String, String, (u64, u64, u64), f64, (u64, u64), f64, bool);
 /// A worker, and JSON.
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
 type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64, bool);
+
+fn op(o: forebay_client::OpStatus) -> OpRow {
+    let (rows, bytes) = ((o.rows_in, o.rows_out, o.rows_found), (o.bytes_in, o.bytes_out));
+    (o.op, o.line, o.at, rows, o.seconds, bytes, o.row_us, o.earlier)
+}
 
 #[pymethods]
 impl ServiceClient {
@@ -94,8 +103,9 @@ impl ServiceClient {
                 let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json)).collect();
                 let consumers = consumers.collect();
                 let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
+                let ops = j.ops.into_iter().map(op).collect();
                 let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads);
-                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching)
+                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops)
             })
             .collect())
     }

@@ -85,9 +85,9 @@ def test_a_cache_at_the_same_place_finds_what_was_kept(tmp_path):
 
 def test_an_iterator_that_keeps_nothing_says_nothing():
     it = fb.range(8).batch(2).iter()
-    assert it.stats() == {}
+    assert "cache" not in it.stats()
     next(it)
-    assert it.stats() == {}
+    assert "cache" not in it.stats()
 
 
 def test_the_places_are_explained_and_impossible_ones_refused():

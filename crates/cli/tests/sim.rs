@@ -125,6 +125,38 @@ fn a_job_is_placed_on_workers_and_at_its_trainer() {
     assert!(table.contains("CUT") && table.contains("static:3+4@1"), "{table}");
 }
 
+/// What the example says of its ops, as a service would have shown it after 1000 batches of 256 rows.
+#[test]
+fn a_job_that_ran_is_placed_by_the_figures_of_its_ops() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/placement.json");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut figures = json!({"workers": 3, "demand": 10.0, "supply": 3.636, "compute": 2.2, "waited": 0.0});
+    figures["delivered"] = json!(10.0);
+    let op = |at: &str, batches: f64, cost: f64, bytes: f64| {
+        let rows = 256.0 * batches;
+        let (bytes, us) = (bytes * batches, cost * 1e6 / 256.0);
+        json!({"op": "x", "at": at, "rows_in": rows, "rows_out": rows, "bytes_out": bytes, "row_us": us})
+    };
+    let ops = [op("workers", 1000.0, 2.2, 38.5e6), op("local", 100.0, 5.0, 38.5e6), op("reader", 500.0, 0.15, 154e6)];
+    let shown = |ops: &[Value]| json!([{"decisions": [{"figures": {"figures": figures}}], "ops": ops}]).to_string();
+    std::fs::write(folder.path().join("figures.json"), shown(&ops)).expect("written");
+    let mut jobs: Value = serde_json::from_slice(&std::fs::read(&example).expect("the example")).expect("JSON");
+    let entry = jobs["jobs"][0].as_object_mut().expect("a job");
+    entry.retain(|key, _| !matches!(key.as_str(), "ops" | "step"));
+    entry.insert("profile".to_owned(), json!("figures.json"));
+    let path = folder.path().join("jobs.json");
+    std::fs::write(&path, jobs.to_string()).expect("written");
+    let placed = |path: &Path| {
+        let path = path.to_str().expect("a path");
+        stdout(&["--job", path, "--threads", "8", "--policy", "forebay", "--policy", "static:3+4@1"])
+    };
+    assert_eq!(placed(&path), placed(&example));
+    std::fs::write(folder.path().join("figures.json"), shown(&[])).expect("written");
+    let output = sim(&["--job", path.to_str().expect("a path")]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("nothing is known of its ops"), "{told}");
+}
+
 #[test]
 fn pecans_table_has_a_row_for_each_workload_and_system() {
     let table = stdout(&["--pecan"]);
@@ -152,7 +184,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let cases: [(Vec<&str>, i32, &[&str]); 17] = [
         (vec!["--job", &coreless], 1, &["a trainer's machine of 0 cores", "job: x", "hint:"]),
         (vec!["--job", &greedy], 1, &["keeps 5 of 4 cores busy", "job: x", "hint:"]),
-        (vec!["--job", &twice], 1, &["what does a batch cost?", "not both", "file:"]),
+        (vec!["--job", &twice], 1, &["what does a batch cost?", "give one of batch_cost, ops", "file:"]),
         (vec!["--job", &faster], 1, &["a cost within 0.9 times the shortest time", "hint:"]),
         (job(&["--policy", "static:1+2"]), 1, &["2 threads at the trainer are more than the 0", "hint:"]),
         (job(&["--policy", "pecan:7"]), 2, &["is no policy", "pecan"]),

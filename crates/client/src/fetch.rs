@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Loss, Memory};
 use forebay_exec::Executable;
-use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, Request, Ticket, Unreachable};
+use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, Ticket, Unreachable};
 
 use crate::borrower::{Borrower, Borrowing};
 use crate::connection::{Connection, Received};
@@ -20,6 +20,8 @@ use crate::link::{Link, State};
 use crate::window::Fetch;
 use crate::workers::Workers;
 
+/// Ops that a heartbeat says something of; the rest is in the next ones.
+const OPS_MAX: usize = 256;
 /// Chunks below this are decoded and finished where they arrive; larger ones on threads that may take their time.
 const DECODE_INLINE_MAX: usize = 256 << 10;
 
@@ -240,6 +242,11 @@ impl Fetcher {
             columns.push((place, from.column(bytes, &self.memory).await?));
         }
         decode::assemble(&rest, &columns, self.executable.input())
+    }
+
+    /// Returns what ops did in this process since this was last asked.
+    pub(crate) fn ops(&self) -> Vec<OpSpent> {
+        self.executable.meter().take(OPS_MAX).into_iter().map(OpSpent::from).collect()
     }
 
     /// Does what the worker left to do.

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use forebay_core::{Error, ErrorKind, Result, Seed, VERSION};
+use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock, VERSION};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
 use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
@@ -91,7 +91,13 @@ impl OpenedJob {
 
     /// Prepares what runs in this process.
     pub(crate) fn executable(&self, functions: Arc<dyn Functions>, memory: Memory) -> Result<Arc<Executable>> {
-        let environment = Environment { blobs: self.blobs.clone(), functions, memory, keeping: None };
+        let environment = Environment {
+            blobs: self.blobs.clone(),
+            functions,
+            memory,
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
         Executable::for_reader(self.stages.clone(), self.plan.clone(), &environment)
     }
 }

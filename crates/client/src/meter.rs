@@ -53,6 +53,7 @@ impl Meter {
             rows,
             ahead: ahead as u64,
             spare: None,
+            ops: Vec::new(),
         }
     }
 }
@@ -76,6 +77,7 @@ mod tests {
             rows,
             ahead,
             spare: None,
+            ops: Vec::new(),
         };
         assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3));
         assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0));

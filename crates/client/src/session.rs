@@ -111,7 +111,7 @@ impl Session {
                     }
                 }
                 _ = heartbeat.tick() => {
-                    let beat = self.talk.beat(link.now(), &mut link.lock())?;
+                    let beat = self.talk.beat(link.now(), &mut link.lock(), self.fetcher.ops())?;
                     if let Some(sender) = &out {
                         sender.send(beat)?;
                         if self.say(sender)? {

@@ -144,7 +144,7 @@ impl Consumer {
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
     pub fn beat(&mut self, now: Ticks) -> Result<Message> {
-        self.talk.beat(now, &mut self.state)
+        self.talk.beat(now, &mut self.state, Vec::new())
     }
 
     /// A session ended, or could not begin. Returns the pause before the next one; `None` when there is none.

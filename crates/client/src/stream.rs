@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Functions, Lost, Merge};
+use forebay_exec::{Delivery, Executable, Functions, Lost, Merge};
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -27,6 +27,8 @@ use crate::workers::Workers;
 pub struct ServiceStream {
     link: Arc<Link>,
     reader: Reader,
+    /// What this process does with rows.
+    executable: Arc<Executable>,
     job: String,
     address: String,
     deadline: Duration,
@@ -88,7 +90,7 @@ impl ServiceStream {
             consumer: options.consumer,
         });
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
-        let mut merge = Merge::new(executable, options.consumer, &from)?;
+        let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
         let reader = Reader::new(merge, &from, splits, job.epochs());
         let lost = options.known.iter().map(sample).collect();
@@ -99,6 +101,7 @@ impl ServiceStream {
         Ok(Self {
             link,
             reader,
+            executable,
             job: job.name().to_owned(),
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
@@ -143,6 +146,11 @@ impl ServiceStream {
         self.close();
         self.ended = Some(error.clone());
         error.map_or(Ok(None), Err)
+    }
+
+    /// Says what the ops that run in this process cost: see [`Executable::stats`].
+    pub fn stats(&self) -> String {
+        self.executable.stats()
     }
 
     /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION};
 use forebay_proto::consumer_event::Event;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, Recorded, may_pass};
+use forebay_proto::{Ack, Attach, ConsumerHeartbeat, EndEpoch, LostSample, OpSpent, Recorded, may_pass};
 
 use crate::link::{Session, State};
 use crate::window::{Fetch, Place};
@@ -144,16 +144,16 @@ impl Talk {
         (lost.into_iter().chain(ended).chain(unreachable).chain(ack).collect(), say.finish)
     }
 
-    /// Returns the heartbeat.
+    /// Returns the heartbeat, which also says what `ops` did in this process.
     ///
     /// # Errors
     /// Unavailable when the dispatcher was silent for too long.
-    pub(crate) fn beat(&self, now: Ticks, state: &mut State) -> Result<Message> {
+    pub(crate) fn beat(&self, now: Ticks, state: &mut State, ops: Vec<OpSpent>) -> Result<Message> {
         if now - self.heard > self.silence_max {
             return Err(Error::unavailable("the dispatcher was silent"));
         }
         let spare = state.seat.spare();
-        Ok(Message::Heartbeat(ConsumerHeartbeat { spare, ..state.meter.tell(now, state.window.ahead()) }))
+        Ok(Message::Heartbeat(ConsumerHeartbeat { spare, ops, ..state.meter.tell(now, state.window.ahead()) }))
     }
 
     /// A session ended, or could not begin. Returns the pause before the next one; `None` when everything was said.

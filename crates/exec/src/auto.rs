@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::executable::{Environment, Part};
 use crate::isolate::Isolation;
 use crate::learned::{Pipeline, lock};
+use crate::meter::OpMeter;
 use crate::prefix::{Keeping, Prefix};
 use crate::rows::Rows;
 use crate::way::Way;
@@ -70,13 +71,14 @@ impl Auto {
         input: &Arc<Schema>,
         plan: &EpochPlan,
         environment: &Environment,
+        meter: &OpMeter,
     ) -> Result<Option<Self>> {
         let Some(keeping) = environment.keeping.clone().filter(|_| !stages.candidates.is_empty()) else {
             return Ok(None);
         };
         let way = |candidate| {
             let stages = stages.keeping(candidate)?;
-            Way::new(&stages, &part.works(&stages)?, input, plan, environment)
+            Way::new(&stages, &part.works(&stages)?, input, plan, environment, meter)
         };
         Ok(Some(Self {
             names: stages.candidates.iter().map(|candidate| candidate.name.clone()).collect(),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId};
+use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
@@ -15,11 +15,12 @@ use crate::auto::{Auto, Sample};
 use crate::functions::Functions;
 use crate::isolate::{Isolation, Known};
 use crate::meeting::{Meeting, Side};
+use crate::meter::{Given, OpMeter, READ};
 use crate::nearby::Nearby;
 use crate::prefix::{Keeping, Prefix, Question};
 use crate::rows::Rows;
 use crate::way::Way;
-use crate::work::{Compiled, Scratch};
+use crate::work::{Compiled, Kernel, Scratch};
 
 /// What a pipeline needs from the process that runs it.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub struct Environment {
     pub memory: Memory,
     /// Keeps what is before `cache()` and `autocache()`. Without it, that is computed always; the rows are the same.
     pub keeping: Option<Keeping>,
+    /// Times ops, and nothing else.
+    pub watch: Arc<dyn Stopwatch>,
 }
 
 /// A pipeline over its source, ready to run.
@@ -48,6 +51,7 @@ pub struct Executable {
     input: Arc<Schema>,
     schema: Arc<Schema>,
     environment: Environment,
+    meter: Arc<OpMeter>,
 }
 
 /// Which ops of a split an executable runs.
@@ -103,8 +107,9 @@ impl Executable {
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let cut = stages.cut()?;
-        let way = Way::behind(&cut.reader, &cut.schema, &plan, environment)?;
-        Self::without_source(stages, plan, cut.schema, way, environment.clone())
+        let meter = OpMeter::new(environment.watch.clone());
+        let way = Way::behind(&cut.reader, &cut.schema, &plan, environment, &meter)?;
+        Self::without_source(stages, plan, cut.schema, way, environment.clone(), meter)
     }
 
     /// Prepares only the row ops, without the source: for rows that are at hand.
@@ -114,8 +119,9 @@ impl Executable {
     pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
         let input = Arc::new(stages.graph.source().schema()?);
         let environment = Environment { keeping: None, ..environment.clone() };
-        let way = Way::new(&stages, &stages.split, &input, &plan, &environment)?;
-        Self::without_source(stages, plan, input, way, environment)
+        let meter = OpMeter::new(environment.watch.clone());
+        let way = Way::new(&stages, &stages.split, &input, &plan, &environment, &meter)?;
+        Self::without_source(stages, plan, input, way, environment, meter)
     }
 
     fn without_source(
@@ -124,6 +130,7 @@ impl Executable {
         input: Arc<Schema>,
         way: Way,
         environment: Environment,
+        meter: Arc<OpMeter>,
     ) -> Result<Arc<Self>> {
         let schema = stages.split_schema()?;
         Ok(Arc::new(Self {
@@ -137,6 +144,7 @@ impl Executable {
             input,
             schema,
             environment,
+            meter,
         }))
     }
 
@@ -153,13 +161,14 @@ impl Executable {
         let near = environment.keeping.as_ref().and_then(|keeping| Nearby::open(source, bytes, &keeping.cache));
         let rows = Some(Rows::open(source, index.clone(), near.as_ref(), environment)?);
         let input = Arc::new(stages.graph.source().schema()?);
-        let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment)?;
+        let meter = OpMeter::new(environment.watch.clone());
+        let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment, &meter)?;
         if let Some((prefix, keeping)) = way.prefix.as_ref().zip(environment.keeping.as_ref()) {
             prefix.open(keeping);
         }
-        let auto = Auto::new(&stages, part, &input, &plan, environment)?;
+        let auto = Auto::new(&stages, part, &input, &plan, environment, &meter)?;
         let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index, rows, near, way, auto, input, schema, environment }))
+        Ok(Arc::new(Self { stages, plan, index, rows, near, way, auto, input, schema, environment, meter }))
     }
 
     /// Returns the stages.
@@ -184,6 +193,11 @@ impl Executable {
 
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// Returns what its ops cost.
+    pub fn meter(&self) -> &Arc<OpMeter> {
+        &self.meter
     }
 
     /// Returns what becomes of rows that fail.
@@ -211,12 +225,16 @@ impl Executable {
             Morsel::Units { .. } => {
                 let mut places = Vec::new();
                 self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(Place { row, epoch }));
+                self.meter.begin(&mut scratch.tally);
                 let Some(auto) = &self.auto else {
-                    return emit(self.units(&self.way, rows, &places, (epoch, known), scratch)?.0);
+                    let (chunk, _) = self.units(&self.way, rows, &places, (epoch, known), scratch)?;
+                    self.meter.end(&mut scratch.tally);
+                    return emit(chunk);
                 };
                 let began = auto.nanos();
                 let way = auto.way().unwrap_or(&self.way);
                 let (chunk, read) = self.units(way, rows, &places, (epoch, known), scratch)?;
+                self.meter.end(&mut scratch.tally);
                 auto.work(places.len(), auto.nanos() - began);
                 emit(chunk)?;
                 // A row that is known to be lost may end whoever computes it.
@@ -227,13 +245,24 @@ impl Executable {
                 }
                 Ok(())
             }
-            Morsel::Block { block } => rows.stream(block, epoch, &mut |chunk| {
-                let locate = |e| self.locate(e);
-                let mut isolation = Isolation::new(self.on_error(), &locate);
-                let chunk = chunk.map_err(locate)?;
-                isolation.take_unread(chunk.losses()).map_err(locate)?;
-                emit(self.run(chunk, epoch, known, isolation, scratch)?)
-            }),
+            Morsel::Block { block } => {
+                self.meter.begin(&mut scratch.tally);
+                let mut reading = scratch.tally.start();
+                rows.stream(block, epoch, &mut |chunk| {
+                    let locate = |e| self.locate(e);
+                    let mut isolation = Isolation::new(self.on_error(), &locate);
+                    let chunk = chunk.map_err(locate)?;
+                    scratch.tally.stop(READ, reading, Given::Places(chunk.num_rows()), Some(&chunk));
+                    isolation.take_unread(chunk.losses()).map_err(locate)?;
+                    let chunk = self.run(chunk, epoch, known, isolation, scratch)?;
+                    self.meter.end(&mut scratch.tally);
+                    emit(chunk)?;
+                    // What whoever takes it makes us wait is no work.
+                    self.meter.begin(&mut scratch.tally);
+                    reading = scratch.tally.start();
+                    Ok(())
+                })
+            }
         }
     }
 
@@ -244,8 +273,10 @@ impl Executable {
 
     /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. Under `cache` of `cache()` and
     /// `autocache()`, under `source` of the bytes of remote files; without what it does not have, or this process does not keep.
+    /// Under `ops`, always, what the ops that ran in this process cost.
     pub fn stats(&self) -> String {
         let mut stats = Map::new();
+        stats.insert("ops".to_owned(), self.meter.describe(&self.stages));
         stats.extend(self.rows_kept().map(|cache| ("cache".to_owned(), cache)));
         stats.extend(self.bytes_kept());
         Value::Object(stats).to_string()
@@ -293,7 +324,8 @@ impl Executable {
         if way.prefix.is_some() {
             return Ok((self.run_kept(way, rows, places.to_vec(), (epoch, known), isolation, scratch)?, None));
         }
-        let chunk = isolation.gather(rows, places).map_err(locate)?;
+        let read = scratch.metered(READ, Given::Places(places.len()), |_| isolation.gather(rows, places));
+        let chunk = read.map_err(locate)?;
         let read = self.auto.as_ref().map(Auto::nanos);
         Ok((self.run(chunk, epoch, known, isolation, scratch)?, read))
     }
@@ -344,11 +376,14 @@ impl Executable {
         let (chunk, works) = match way.around.as_ref().zip(made.around) {
             Some((around, left)) => {
                 let (between, behind) = way.works.split_at(around.between);
-                let Some((Compiled::Image(work), rest)) = behind.split_first() else {
+                let Some((Compiled { kernel: Kernel::Image(work), slot }, rest)) = behind.split_first() else {
                     return Err(Error::internal("a seam ends at an image op"));
                 };
                 let kept = self.run_works(between, made.chunk, &mut isolation, scratch)?;
-                let sides = [Side { work, chunk: &kept }, Side { work: &around.image, chunk: &left }];
+                let sides = [
+                    Side { work, slot: *slot, chunk: &kept },
+                    Side { work: &around.image, slot: around.slot, chunk: &left },
+                ];
                 let meeting = Meeting::new(&sides, question.ids(), &self.environment.memory)?;
                 let met = isolation.run(meeting.others(), &mut |others| meeting.run(others, scratch));
                 (met.map_err(locate)?, rest)
@@ -381,6 +416,7 @@ impl Executable {
     /// What went wrong, with op and line.
     pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
         let (batch, mut scratch) = (self.stages.aligned.map(|b| b.size), Scratch::default());
+        self.meter.begin(&mut scratch.tally);
         let losses = chunk.losses().to_vec();
         let mut done = match &self.way.prefix {
             Some(prefix) => prefix.run(&chunk, &mut scratch).map_err(|e| self.locate(e))?,
@@ -389,6 +425,7 @@ impl Executable {
         for work in &self.way.works {
             done = work.run(&done, batch, &mut scratch).map_err(|e| self.locate(e))?;
         }
+        self.meter.end(&mut scratch.tally);
         Ok(done.with_losses(losses))
     }
 

@@ -11,6 +11,7 @@ use forebay_data::Chunk;
 use forebay_plan::{EpochPlan, Figures, OpFigures, Stages, Work};
 
 use crate::executable::{Environment, Executable};
+use crate::meter::OpMeter;
 use crate::work::{Compiled, Scratch};
 
 /// Runs of each order. The fastest counts: what disturbs a run only makes it slower.
@@ -34,8 +35,9 @@ pub fn measure(
     let mut figures = Figures { ops: vec![OpFigures::default(); stages.graph.nodes().len()] };
     let (mut chunk, mut scratch) = (rows.clone(), Scratch::default());
     let batch = stages.aligned.map(|batching| batching.size);
+    let meter = OpMeter::new(environment.watch.clone());
     for step in stages.split.iter().flat_map(Work::steps) {
-        let work = Compiled::new(&Work::of(step.clone()), chunk.schema(), plan.seed(), environment)?;
+        let work = Compiled::new(&Work::of(step.clone()), chunk.schema(), plan.seed(), environment, &meter)?;
         // What an op makes once (tables, an unpickled function) is no row's cost.
         work.run(&chunk.slice(0, chunk.num_rows().min(1)), batch, &mut scratch)?;
         let start = now();

@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Result};
 use forebay_data::Chunk;
-use forebay_plan::{Batching, OnError, TailStep};
+use forebay_plan::{Batching, OnError, Op, TailStep};
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucketer;
 use crate::budget::{Budget, Losses, Lost, Tally};
 use crate::executable::Executable;
 use crate::isolate::Isolation;
+use crate::meter::{Given, Slot};
 use crate::pack::{Packer, Unpacked};
 use crate::passing::{Chain, Passing};
 use crate::work::{Compiled, Scratch};
@@ -108,6 +109,9 @@ pub struct Merge {
     discard: u64,
     satisfied: bool,
     scratch: Scratch,
+    /// Where what packing costs is counted, and making batches. Without a tail there is nothing to count.
+    packing: Option<Slot>,
+    grouping: Option<Slot>,
 }
 
 impl Merge {
@@ -121,12 +125,14 @@ impl Merge {
         let mut packer: Option<Packer> = None;
         let mut batching = stages.aligned;
         let mut bucketer: Option<Bucketer> = None;
+        let (mut packing, mut grouping) = (None, None);
         let mut schema = executable.schema().clone();
         for step in &stages.tail {
             let chain = if packer.is_some() { &mut between } else { &mut before };
             match step {
                 TailStep::Work(work) => {
-                    let compiled = Compiled::new(work, &schema, executable.plan().seed(), executable.environment())?;
+                    let seed = executable.plan().seed();
+                    let compiled = Compiled::new(work, &schema, seed, executable.environment(), executable.meter())?;
                     schema = compiled.schema().clone();
                     match batching.is_some() || bucketer.is_some() {
                         true => after.push(compiled),
@@ -139,14 +145,20 @@ impl Merge {
                     chain.steps.push(Passing::Shard { count: *count, index: *index });
                 }
                 TailStep::Pack(step) => {
+                    packing = Some(executable.meter().slot(&[step.place]));
                     let made = packer.insert(Packer::new(step, from.unpacked)?);
                     schema = made.schema().clone();
                 }
                 TailStep::Bucket(step) => {
+                    grouping = Some(executable.meter().slot(&[step.place]));
                     bucketer = Some(Bucketer::new(step, executable.plan().deal(), consumer, &from.bucketed)?);
                     schema = step.schema.clone();
                 }
-                TailStep::Batch(b) => batching = Some(*b),
+                TailStep::Batch(b) => {
+                    let place = stages.graph.nodes().iter().position(|node| matches!(node.op, Op::Batch { .. }));
+                    grouping = place.map(|place| executable.meter().slot(&[place]));
+                    batching = Some(*b);
+                }
             }
         }
         let (first, rest) = from.counters.split_at(before.steps.len().min(from.counters.len()));
@@ -176,6 +188,8 @@ impl Merge {
             discard: from.rows,
             satisfied: false,
             scratch: Scratch::default(),
+            packing,
+            grouping,
         };
         merge.satisfied = merge.is_full();
         Ok(merge)
@@ -200,17 +214,34 @@ impl Merge {
         let (epoch, phase, tally) = (self.next.epoch, self.next.phase, self.losses.tally);
         let at = Position { epoch, phase, split, chunk: index, counters, tally, ..Position::default() };
         let chunk = self.within_share(split, index, chunk);
+        self.begin_metering();
         self.next = Position { chunk: index + 1, ..at.clone() };
         let chunk = self.pass(chunk, (Epoch(epoch), split))?;
         self.satisfied = self.is_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
             Some(packer) => {
+                let span = self.scratch.tally.start();
                 packer.hold(&chunk, at)?;
+                self.packing.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &chunk));
                 self.pack(false)?;
             }
         }
-        self.make_ready(false)
+        self.make_ready(false)?;
+        self.end_metering();
+        Ok(())
+    }
+
+    fn begin_metering(&mut self) {
+        if !self.executable.stages().tail.is_empty() {
+            self.executable.meter().begin(&mut self.scratch.tally);
+        }
+    }
+
+    fn end_metering(&mut self) {
+        if !self.executable.stages().tail.is_empty() {
+            self.executable.meter().end(&mut self.scratch.tally);
+        }
     }
 
     /// Runs the ops that see rows as they come, and counts those that are lost there or were before.
@@ -243,7 +274,10 @@ impl Merge {
         let start = self.held_from();
         let Some(packer) = &mut self.packer else { return Ok(()) };
         // Of nothing held comes nothing.
-        match (packer.pack(last)?, start) {
+        let span = self.scratch.tally.start();
+        let packed = packer.pack(last)?;
+        self.packing.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, packed.as_ref()));
+        match (packed, start) {
             (Some(packed), Some(start)) => self.accept(packed, start),
             _ => Ok(()),
         }
@@ -262,7 +296,10 @@ impl Merge {
             start.rows = discard;
         }
         if let Some(bucketer) = &mut self.bucketer {
-            return bucketer.hold(chunk, start);
+            let (span, rows) = (self.scratch.tally.start(), chunk.clone());
+            bucketer.hold(chunk, start)?;
+            self.grouping.iter().for_each(|slot| self.scratch.tally.took_in(*slot, span, &rows));
+            return Ok(());
         }
         if chunk.num_rows() > 0 {
             self.pending_rows += chunk.num_rows();
@@ -277,10 +314,12 @@ impl Merge {
     /// # Errors
     /// As [`Merge::push`].
     pub fn end_epoch(&mut self) -> Result<()> {
+        self.begin_metering();
         self.pack(true)?;
         self.next = Position { epoch: self.next.epoch + 1, ..Position::default() };
         self.share = self.executable.plan().share(self.consumer, 0);
         self.make_ready(true)?;
+        self.end_metering();
         self.pending.clear();
         self.pending_rows = 0;
         self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
@@ -356,9 +395,11 @@ impl Merge {
     fn deliver_buckets(&mut self, last: bool) -> Result<()> {
         loop {
             let start = self.first_pending();
+            let span = self.scratch.tally.start();
             let Some(batch) = self.bucketer.as_mut().map(|b| b.next(last)).transpose()?.flatten() else {
                 return Ok(());
             };
+            self.grouping.iter().for_each(|slot| self.scratch.tally.gave_out(*slot, span, Some(&batch)));
             self.finish_batch(batch, start)?;
         }
     }
@@ -381,7 +422,11 @@ impl Merge {
             }
         }
         self.pending_rows -= rows;
-        self.finish_batch(Chunk::concat(&parts)?, start)
+        let batch = match self.grouping {
+            Some(slot) => self.scratch.metered(slot, Given::Chunks(&parts), |_| Chunk::concat(&parts))?,
+            None => Chunk::concat(&parts)?,
+        };
+        self.finish_batch(batch, start)
     }
 
     /// Runs the ops that see whole batches, and hands the batch out.

@@ -13,12 +13,13 @@ use forebay_cache::{Cache, Computed, Look, PrefixKey, PrefixStats, StoreStats};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
-use forebay_plan::{EpochPlan, OnError, Stages, describe};
+use forebay_plan::{EpochPlan, OnError, OpSums, Stages, describe};
 use serde_json::{Value, json};
 
 use crate::executable::Environment;
 use crate::isolate::Isolation;
 use crate::learned::Learned;
+use crate::meter::{Given, OpMeter, READ, Slot};
 use crate::rows::Rows;
 use crate::way::Around;
 use crate::work::{Compiled, Scratch};
@@ -55,6 +56,8 @@ pub(crate) struct Prefix {
     what: String,
     kept: OnceLock<Kept>,
     memory: Memory,
+    /// Where it is counted what finding and keeping cost.
+    slot: Slot,
 }
 
 struct Kept {
@@ -96,8 +99,10 @@ impl Prefix {
         stages: &Stages,
         plan: &EpochPlan,
         environment: &Environment,
+        meter: &OpMeter,
     ) -> Option<Self> {
         let (cached, graph) = stages.cached.as_ref().zip(stages.prefix_graph())?;
+        let place = stages.graph.nodes().iter().position(|node| node.op.keeps_rows())?;
         let frozen: Option<Seed> = (!stages.frozen().is_empty()).then(|| plan.seed());
         Some(Self {
             works,
@@ -107,6 +112,7 @@ impl Prefix {
             what: what(stages),
             kept: OnceLock::new(),
             memory: environment.memory.clone(),
+            slot: meter.slot(&[place]),
         })
     }
 
@@ -212,10 +218,12 @@ impl Prefix {
     ) -> Result<(Chunk, Option<Chunk>)> {
         let rows: Vec<u64> = question.places.iter().map(|place| place.row).collect();
         let keys = question.rows.keys(&rows);
-        let Look { mut found, mut claim, left } = match around {
+        let Look { mut found, mut claim, left } = self.seen(scratch, || match around {
             Some(_) => kept.rows.look_within_room(&keys, &self.memory),
             None => kept.rows.look(&keys, &self.memory),
-        };
+        });
+        let asked = (question.places.len() - left.len()) as u64;
+        let mut computed_here = 0;
         let mut around = around.filter(|_| !left.is_empty());
         let mut beside = None;
         loop {
@@ -227,7 +235,8 @@ impl Prefix {
             };
             let nanos = kept.watch.nanos() - began;
             let Answer { rows, columns, without } = &computed;
-            let pending = claim.fulfil(&Computed { rows, columns, without, nanos });
+            computed_here += (rows.len() + without.len()) as u64;
+            let pending = self.seen(scratch, || claim.fulfil(&Computed { rows, columns, without, nanos }));
             if !rows.is_empty() {
                 found.add(rows, columns)?;
             }
@@ -243,7 +252,24 @@ impl Prefix {
             claim = late.claim;
         }
         let rows = found.rows();
-        Ok((question.chunk(&self.schema, found.columns(&self.memory)?, &rows)?, beside))
+        let columns = self.seen(scratch, || found.columns(&self.memory))?;
+        let chunk = question.chunk(&self.schema, columns, &rows)?;
+        let rows_found = asked.saturating_sub(computed_here);
+        let mut sums = OpSums { rows_in: asked, rows_out: rows.len() as u64, rows_found, ..OpSums::default() };
+        if scratch.tally.watch().is_some() {
+            let bytes = chunk.num_bytes() as u64;
+            (sums.timed, sums.bytes_in, sums.bytes_out) = (asked, bytes, bytes);
+        }
+        scratch.tally.add(self.slot, &sums);
+        Ok((chunk, beside))
+    }
+
+    /// Counts the time that it takes to find rows, or to keep them.
+    fn seen<T>(&self, scratch: &mut Scratch, run: impl FnOnce() -> T) -> T {
+        let span = scratch.tally.start();
+        let done = run();
+        scratch.tally.took(self.slot, span);
+        done
     }
 
     /// Reads rows of a question and runs ops on them.
@@ -258,7 +284,8 @@ impl Prefix {
         let mut isolation = Isolation::new(question.on_error, question.locate);
         let frozen = |&row: &u32| Place { row: question.places[row as usize].row, epoch: Epoch(0) };
         let places: Vec<Place> = rows.iter().map(frozen).collect();
-        let read = isolation.gather(question.rows, &places).map_err(question.locate)?.with_losses(Vec::new());
+        let read = scratch.metered(READ, Given::Places(places.len()), |_| isolation.gather(question.rows, &places));
+        let read = read.map_err(question.locate)?.with_losses(Vec::new());
         // A record is of the row as it was asked for, whatever the ops before the cache may know of that.
         let record = |id: RowId| {
             let at = read.ids().iter().position(|own| *own == id)?;

@@ -10,6 +10,7 @@ use forebay_plan::{EpochPlan, Seam, Stages, Work};
 
 use crate::executable::Environment;
 use crate::images::ImageWork;
+use crate::meter::{OpMeter, Slot};
 use crate::prefix::Prefix;
 use crate::work::Compiled;
 
@@ -30,6 +31,8 @@ pub(crate) struct Around {
     /// The columns after that.
     pub(crate) schema: Arc<Schema>,
     pub(crate) image: ImageWork,
+    /// Where what that costs is counted.
+    pub(crate) slot: Slot,
     pub(crate) between: usize,
 }
 
@@ -44,11 +47,12 @@ impl Way {
         input: &Arc<Schema>,
         plan: &EpochPlan,
         environment: &Environment,
+        meter: &OpMeter,
     ) -> Result<Self> {
-        let around = stages.seam(works).map(|seam| Around::new(&seam, input, plan, environment)).transpose()?;
-        let mut works = compile(works, input, plan, environment)?;
+        let around = stages.seam(works).map(|seam| Around::new(&seam, input, plan, environment, meter)).transpose()?;
+        let mut works = compile(works, input, plan, environment, meter)?;
         let before = works.drain(..stages.prefix().len()).collect();
-        Ok(Self { prefix: Prefix::new(before, stages, plan, environment), works, around })
+        Ok(Self { prefix: Prefix::new(before, stages, plan, environment, meter), works, around })
     }
 
     /// Prepares ops that come behind anything that is kept.
@@ -60,27 +64,40 @@ impl Way {
         input: &Arc<Schema>,
         plan: &EpochPlan,
         environment: &Environment,
+        meter: &OpMeter,
     ) -> Result<Self> {
-        Ok(Self { prefix: None, works: compile(works, input, plan, environment)?, around: None })
+        Ok(Self { prefix: None, works: compile(works, input, plan, environment, meter)?, around: None })
     }
 }
 
 impl Around {
-    fn new(seam: &Seam, input: &Arc<Schema>, plan: &EpochPlan, environment: &Environment) -> Result<Self> {
-        let before = compile(&seam.before, input, plan, environment)?;
+    fn new(
+        seam: &Seam,
+        input: &Arc<Schema>,
+        plan: &EpochPlan,
+        environment: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let before = compile(&seam.before, input, plan, environment, meter)?;
         let schema = before.last().map_or(input, Compiled::schema).clone();
         let Work::Image { column, steps } = &seam.image else {
             return Err(Error::internal("a seam is of an image op"));
         };
         let image = ImageWork::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;
-        Ok(Self { before, schema, image, between: seam.between })
+        Ok(Self { before, schema, image, slot: meter.slot_of(&seam.image), between: seam.between })
     }
 }
 
-fn compile(works: &[Work], input: &Arc<Schema>, plan: &EpochPlan, environment: &Environment) -> Result<Vec<Compiled>> {
+fn compile(
+    works: &[Work],
+    input: &Arc<Schema>,
+    plan: &EpochPlan,
+    environment: &Environment,
+    meter: &OpMeter,
+) -> Result<Vec<Compiled>> {
     let mut schema = input.clone();
     let compile = |work| {
-        let compiled = Compiled::new(work, &schema, plan.seed(), environment)?;
+        let compiled = Compiled::new(work, &schema, plan.seed(), environment, meter)?;
         schema = compiled.schema().clone();
         Ok(compiled)
     };

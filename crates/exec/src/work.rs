@@ -2,6 +2,7 @@
 //! of batches.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result, Seed};
@@ -12,6 +13,7 @@ use crate::crew::{Crew, Place};
 use crate::executable::Environment;
 use crate::functions::{Functions, Pickle, Randomness};
 use crate::images::ImageWork;
+use crate::meter::{Given, OpMeter, Slot, Tally};
 use crate::mix::MixWork;
 use crate::table;
 use crate::tokenize::TokenizeWork;
@@ -22,6 +24,8 @@ use crate::twice::Twice;
 pub struct Scratch {
     images: Option<crate::image::Scratch>,
     place: Option<Place>,
+    /// What it counts of the morsel that it is at.
+    pub(crate) tally: Tally,
 }
 
 impl Scratch {
@@ -37,10 +41,33 @@ impl Scratch {
         rows: usize,
         body: &(dyn Fn(usize, &mut Scratch) -> Result<()> + Sync),
     ) -> Result<()> {
-        match self.place.clone() {
-            Some(Place { crew, order }) if rows > 1 => crew.for_each_row(order, rows, self, body),
-            _ => (0..rows).try_for_each(|row| body(row, self)),
-        }
+        let Some(Place { crew, order }) = self.place.clone().filter(|_| rows > 1) else {
+            return (0..rows).try_for_each(|row| body(row, self));
+        };
+        let Some(watch) = self.tally.watch() else { return crew.for_each_row(order, rows, self, body) };
+        let (began, spent) = (watch.nanos(), AtomicU64::new(0));
+        let timed = |row: usize, scratch: &mut Scratch| {
+            let began = watch.nanos();
+            let done = body(row, scratch);
+            spent.fetch_add(watch.nanos() - began, Relaxed);
+            done
+        };
+        let done = crew.for_each_row(order, rows, self, &timed);
+        self.tally.shared(spent.into_inner(), watch.nanos() - began);
+        done
+    }
+
+    /// Runs `work` on rows, and counts that for an op.
+    pub(crate) fn metered(
+        &mut self,
+        slot: Slot,
+        given: Given<'_>,
+        work: impl FnOnce(&mut Self) -> Result<Chunk>,
+    ) -> Result<Chunk> {
+        let span = self.tally.start();
+        let done = work(self);
+        self.tally.stop(slot, span, given, done.as_ref().ok());
+        done
     }
 
     /// Forgets what a panic may have left half done.
@@ -57,7 +84,14 @@ impl Scratch {
     }
 }
 
-pub(crate) enum Compiled {
+/// A piece of work, ready to run.
+pub(crate) struct Compiled {
+    pub(crate) kernel: Kernel,
+    /// Where what it costs is counted.
+    pub(crate) slot: Slot,
+}
+
+pub(crate) enum Kernel {
     Image(ImageWork),
     Table(Step),
     Tokenize(Box<TokenizeWork>),
@@ -66,39 +100,50 @@ pub(crate) enum Compiled {
 }
 
 impl Compiled {
-    pub(crate) fn new(work: &Work, input: &Arc<Schema>, seed: Seed, env: &Environment) -> Result<Self> {
-        match work {
+    pub(crate) fn new(
+        work: &Work,
+        input: &Arc<Schema>,
+        seed: Seed,
+        env: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let kernel = match work {
             Work::Image { column, steps } => {
-                Ok(Compiled::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?))
+                Kernel::Image(ImageWork::new(column, steps, input, seed, env.memory.clone())?)
             }
-            Work::Table(step) => Ok(Compiled::Table(step.clone())),
-            Work::Tokenize(step) => Ok(Compiled::Tokenize(Box::new(TokenizeWork::new(step, env.blobs.as_ref())?))),
-            Work::Function(step) => Ok(Compiled::Function(FunctionWork::new(step, seed, env)?)),
-            Work::Mix(step) => Ok(Compiled::Mix(MixWork::new(step, seed))),
-        }
+            Work::Table(step) => Kernel::Table(step.clone()),
+            Work::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeWork::new(step, env.blobs.as_ref())?)),
+            Work::Function(step) => Kernel::Function(FunctionWork::new(step, seed, env)?),
+            Work::Mix(step) => Kernel::Mix(MixWork::new(step, seed)),
+        };
+        Ok(Self { kernel, slot: meter.slot_of(work) })
     }
 
     /// Returns the columns after it.
     pub(crate) fn schema(&self) -> &Arc<Schema> {
-        match self {
-            Compiled::Image(work) => work.schema(),
-            Compiled::Table(step) => &step.schema,
-            Compiled::Tokenize(work) => work.schema(),
-            Compiled::Function(work) => &work.step.schema,
-            Compiled::Mix(work) => &work.step.schema,
+        match &self.kernel {
+            Kernel::Image(work) => work.schema(),
+            Kernel::Table(step) => &step.schema,
+            Kernel::Tokenize(work) => work.schema(),
+            Kernel::Function(work) => &work.step.schema,
+            Kernel::Mix(work) => &work.step.schema,
         }
     }
 
     /// Runs it; `batch` is the size of the batches that a per-batch op is called for.
     pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
+        scratch.metered(self.slot, Given::Chunk(chunk), |scratch| self.kernel.run(chunk, batch, scratch))
+    }
+}
+
+impl Kernel {
+    fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
         match self {
-            Compiled::Image(work) => work.run(chunk, scratch),
-            Compiled::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
-            Compiled::Tokenize(work) => work.run(chunk),
-            Compiled::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
-            Compiled::Mix(work) => {
-                each_batch(chunk, batch, |batch| work.run(batch)).map_err(|e| work.step.node.blame(e))
-            }
+            Kernel::Image(work) => work.run(chunk, scratch),
+            Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
+            Kernel::Tokenize(work) => work.run(chunk),
+            Kernel::Function(work) => work.run(chunk, batch).map_err(|e| work.step.node.blame(e)),
+            Kernel::Mix(work) => each_batch(chunk, batch, |batch| work.run(batch)).map_err(|e| work.step.node.blame(e)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::{Array, ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_cache::{Cache, Options};
-use forebay_core::{Result, Seed, Stopwatch};
+use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema};
 use forebay_exec::{
     Environment, Executable, Functions, Keeping, Learned, LocalOptions, LocalStream, Pickle, Randomness,
@@ -112,6 +112,7 @@ impl Job {
             functions: self.functions.clone(),
             memory: Memory::reused(),
             keeping: self.keeping.clone(),
+            watch: Arc::new(SystemClock::default()),
         };
         let executable =
             Executable::new(self.stages.clone(), Arc::new(plan), Some(index), &environment).expect("opens");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arrow_array::{Array, ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_cache::{Cache, Options};
-use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema};
 use forebay_exec::{
     Budget, Environment, Executable, Functions, Keeping, LocalOptions, LocalStream, Pickle, Position, Randomness,
@@ -91,6 +91,7 @@ impl Case {
             functions: functions.clone(),
             memory: Memory::reused(),
             keeping: cache.cloned().map(Keeping::new),
+            watch: Arc::new(SystemClock::default()),
         };
         Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use bytes::Bytes;
-use forebay_core::{Error, Result, Seed};
+use forebay_core::{Error, Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
@@ -30,6 +30,7 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
         functions: Arc::new(NoFunctions),
         memory: Memory::default(),
         keeping: None,
+        watch: Arc::new(SystemClock::default()),
     };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
 }

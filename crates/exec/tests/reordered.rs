@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Int64Array, LargeBinaryArray};
 use bytes::Bytes;
 use forebay_core::rng::SampleRng;
-use forebay_core::{Epoch, Result, SampleId, Seed};
+use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of, tensor_values};
 use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
 use forebay_plan::{
@@ -246,8 +246,13 @@ fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
     let stages = Arc::new(Stages::new(graph)?);
     let extent = Extent { rows: Some(rows.num_rows() as u64), blocks: 1, bytes: 0 };
     let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(5), 1, None)?);
-    let environment =
-        Environment { blobs: Arc::new(Empty), functions: Arc::new(Hashed), memory: Memory::default(), keeping: None };
+    let environment = Environment {
+        blobs: Arc::new(Empty),
+        functions: Arc::new(Hashed),
+        memory: Memory::default(),
+        keeping: None,
+        watch: Arc::new(SystemClock::default()),
+    };
     Executable::for_rows(stages, plan, &environment)?.finish(rows.clone())
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
+use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
 use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain};
@@ -13,7 +13,13 @@ use crate::files::NoBlobs;
 const ROWS_MAX: u64 = 256;
 
 fn environment() -> Environment {
-    Environment { blobs: Arc::new(NoBlobs), functions: Arc::new(NoFunctions), memory: Memory::default(), keeping: None }
+    Environment {
+        blobs: Arc::new(NoBlobs),
+        functions: Arc::new(NoFunctions),
+        memory: Memory::default(),
+        keeping: None,
+        watch: Arc::new(SystemClock::default()),
+    }
 }
 
 /// A graph: read, written, planned, and run where that is little work.

@@ -52,14 +52,18 @@ impl Node {
 
     /// Adds to an error which op it came from and where that was written.
     pub fn blame(&self, error: Error) -> Error {
-        let name = match &self.label {
-            Some(label) => format!("{} ({label})", self.op.name()),
-            None => self.op.name().to_owned(),
-        };
-        let error = error.with("op", name);
+        let error = error.with("op", self.title());
         match &self.site {
             Some(site) => error.with("line", site),
             None => error,
+        }
+    }
+
+    /// Returns what people call it: the op, and the name that the user gave it.
+    pub fn title(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{} ({label})", self.op.name()),
+            None => self.op.name().to_owned(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod key;
 mod leader;
 mod listen;
 mod local;
+mod ops;
 mod remote;
 mod status;
 mod stream;

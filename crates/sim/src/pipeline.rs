@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use forebay_core::rng::mix64;
-use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed};
+use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
 use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
@@ -102,7 +102,13 @@ impl Pipeline {
         let even = Deal::choose(&stages, consumers, None, false).even && plan(true).is_ok() && dice.percent(50);
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
-        let environment = Environment { blobs: Arc::new(NoBlobs), functions, memory: Memory::default(), keeping: None };
+        let environment = Environment {
+            blobs: Arc::new(NoBlobs),
+            functions,
+            memory: Memory::default(),
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
         let mut pipeline = Self {
             text: format!(

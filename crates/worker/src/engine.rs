@@ -54,6 +54,9 @@ impl Engine for Threads {
         let window = self.window.clone();
         tokio::spawn(async move {
             let prepared = prepare(&job, &blobs, functions, memory, keeping, &window).await;
+            if let Ok(prepared) = &prepared {
+                shelf.meter.ops.watch(job.definition.job, &prepared.executable);
+            }
             shelf.prepared(&job, prepared);
         });
     }

@@ -18,6 +18,7 @@ use forebay_exec::Known;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
+use crate::ops::OpsTold;
 use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
 use crate::spent::SpentTime;
 
@@ -47,6 +48,8 @@ pub(crate) struct Meter {
     pub(crate) rows_shared: AtomicU64,
     /// What was spent on them.
     pub(crate) spent: SpentTime,
+    /// What their ops cost.
+    pub(crate) ops: OpsTold,
     /// Told when any of these falls.
     pub(crate) freed: Notify,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
-use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, Keeping, panicked};
 use forebay_io::SourceIndex;
@@ -166,7 +166,13 @@ pub(crate) async fn prepare(
     let stages = Arc::new(Stages::new(&graph)?);
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     let plan = Arc::new(plan);
-    let environment = Environment { blobs: Arc::new(Fetched(blobs)), functions, memory, keeping };
+    let environment = Environment {
+        blobs: Arc::new(Fetched(blobs)),
+        functions,
+        memory,
+        keeping,
+        watch: Arc::new(SystemClock::default()),
+    };
     let join = || window.join(Stream::of(definition));
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {

@@ -38,6 +38,7 @@ mod jobs;
 mod lender;
 mod lock;
 mod membership;
+mod ops;
 mod options;
 mod peer;
 mod peers;

@@ -163,6 +163,7 @@ impl<E: Engine> Talk<E> {
             rows_shared: meter.rows_shared.load(Relaxed),
             finished: self.shelf.finished(),
             spent: meter.spent.tell(),
+            ops: meter.ops.tell(),
             caching,
         }))
     }

@@ -128,7 +128,13 @@ class DatasetIterator(Iterator[Sample]):
         return list(self._skipped.samples)
 
     def stats(self) -> dict[str, Any]:
-        """Returns figures of this process: what is kept of the pipeline and of its files, why, and what was found.
+        """Returns figures of this process: what each op costs, what is kept of the pipeline and of its files, and why.
+
+        Under `"ops"`, in the order in which they run, the ops that ran: `op` (fused ops are one; `read` reads the
+        source), the `line` that it was written in, `seconds` of threads that it took, rows and bytes that went in and
+        came out, and of `cache`, the `rows_found` that nothing had to compute. Rows are counted, the rest is measured
+        on a few of them and scaled. Seconds pass on the clock while a thread is at it: waits for a storage or for the
+        interpreter are in them.
 
         Under `"cache"`, `kept` says what is kept (`None`: nothing), `why` on which figures, and `rows` how many there
         are and what became of those that were asked for since the process began to keep them, for whatever iterator.
@@ -139,7 +145,8 @@ class DatasetIterator(Iterator[Sample]):
         `from_disk` and `fetched` from the store, and the pages that were `pages_corrupt` on disk, or were fetched and
         `pages_not_kept`. It is missing where files are here, or no folder is named.
 
-        Empty for a job on a service, whose workers keep samples and bytes.
+        For a job on a service these are the ops that run where it is read; `Service.jobs` has those of its workers, who
+        keep samples and bytes.
 
         >>> import forebay as fb
         >>> it = fb.range(40).cache().batch(4).iter(epochs=2)
@@ -148,6 +155,8 @@ class DatasetIterator(Iterator[Sample]):
         >>> rows = it.stats()["cache"]["rows"]
         >>> rows["in_memory"], rows["found_in_memory"] >= 40
         (40, True)
+        >>> [(op["op"], op["rows_in"], op["rows_found"]) for op in it.stats()["ops"]]
+        [('read', 40, 0), ('cache', 80, 40)]
         """
         said = None if self._native is None else self._native.stats()
         stats: dict[str, Any] = {} if said is None else json.loads(said)

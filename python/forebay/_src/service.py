@@ -75,6 +75,42 @@ class ScaleStatus:
 
 
 @dataclass(frozen=True)
+class OpStatus:
+    """What an op of a job costs.
+
+    Attributes:
+        op: The op as errors name it; ops that are fused are one, and `read` reads the source.
+        line: Where it was written; `None` where that is not known.
+        at: Whose threads did it: the `workers`', those of readers' `local` workers, or the `reader`s' own.
+        rows_in: The rows that went in.
+        rows_out: The rows that came out.
+        rows_found: Of those that went into `cache`, the rows that nobody had to compute.
+        seconds: What threads spent on it, by the clock: waits for a storage or for the interpreter are in it.
+        bytes_in: The bytes that went in; 0 for `read`.
+        bytes_out: The bytes that came out.
+        row_us: Microseconds of a thread for a row that goes in, lately: the median of the last minute.
+        earlier: Whether all this is what earlier jobs with the same pipeline showed, as this one has done nothing yet.
+    """
+
+    op: str
+    line: str | None
+    at: str
+    rows_in: int
+    rows_out: int
+    rows_found: int
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    row_us: float
+    earlier: bool
+
+    @property
+    def inflation(self) -> float | None:
+        """Output bytes by input bytes; `None` where none went in."""
+        return self.bytes_out / self.bytes_in if self.bytes_in else None
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job.
 
@@ -95,6 +131,7 @@ class JobStatus:
         caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
             `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
             `source`, as `stats()["source"]` does. As of a few seconds ago.
+        ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
     """
 
     name: str
@@ -110,6 +147,7 @@ class JobStatus:
     local_threads: int = 0
     decisions: tuple[ScaleDecision, ...] = ()
     caching: Mapping[str, Any] = field(default_factory=dict)
+    ops: tuple[OpStatus, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,8 +204,8 @@ class Service:
         """Returns the jobs, the oldest first.
 
         Args:
-            name: Only the job of this name, with all decisions on its workers that are kept. Default: every job, each
-                with the last few.
+            name: Only the job of this name, with all decisions on its workers that are kept, and what its ops cost.
+                Default: every job, each with the last few decisions.
         """
         return [
             JobStatus(
@@ -187,6 +225,10 @@ class Service:
                     for ago_ms, before, since, reason, figures in decisions
                 ),
                 caching={worker: json.loads(cache) for worker, cache in caching},
+                ops=tuple(
+                    OpStatus(op, line or None, at, *rows, seconds, *bytes_, row_us, earlier)
+                    for op, line, at, rows, seconds, bytes_, row_us, earlier in ops
+                ),
             )
             for (
                 (epochs, seed, raced, workers, local_threads),
@@ -198,6 +240,7 @@ class Service:
                 key,
                 decisions,
                 caching,
+                ops,
             ) in self._open.jobs(name)
         ]
 

@@ -5,6 +5,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::ops::{self, Op};
 use super::{connect, go_on};
 use crate::arguments::{Jobs, JobsAction, List, ShowJob};
 use crate::output;
@@ -30,6 +31,8 @@ struct Job<'a> {
     decisions: Vec<Decision<'a>>,
     /// What workers keep of it.
     caching: Vec<Caching<'a>>,
+    /// What its ops cost, in the order in which they run; of `jobs show` alone.
+    ops: Vec<Op<'a>>,
 }
 
 #[derive(Serialize)]
@@ -102,6 +105,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         local_threads: job.local_threads,
         decisions: job.decisions.iter().map(decision).collect(),
         caching: job.caching.iter().map(caching).collect(),
+        ops: job.ops.iter().map(Op::of).collect(),
     }
 }
 
@@ -146,6 +150,13 @@ fn show(arguments: &ShowJob) -> Result<()> {
         let rows: Vec<_> = job.decisions.iter().map(row).collect();
         if !rows.is_empty() {
             output::table(["WHEN", "WORKERS", "WHY"], &rows)?;
+        }
+        let rows = ops::rows(&job.ops);
+        if !rows.is_empty() {
+            let earlier =
+                if job.ops.iter().any(|op| op.is_earlier()) { ", in earlier jobs with this pipeline" } else { "" };
+            output::line(&format!("ops        * costs most{earlier}"))?;
+            output::table(ops::HEADINGS, &rows)?;
         }
         let rows: Vec<_> = job.caching.iter().flat_map(kept).collect();
         if !rows.is_empty() {

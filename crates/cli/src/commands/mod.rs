@@ -6,6 +6,7 @@ pub(crate) mod dispatcher;
 pub(crate) mod explain;
 pub(crate) mod jobs;
 pub(crate) mod ledger;
+mod ops;
 pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod selftest;

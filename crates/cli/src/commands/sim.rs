@@ -3,6 +3,7 @@
 mod input;
 mod pecan;
 mod plot;
+mod profile;
 mod svg;
 
 use forebay_core::{Error, Result, VERSION};

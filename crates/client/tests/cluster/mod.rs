@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_client::{JobSpec, OpenedJob, Remote, Service, ServiceStream, StreamOptions};
-use forebay_core::{ConsumerIndex, Error, Result, Seed};
+use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
@@ -168,7 +168,13 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
     let extent = index.extent();
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);
-    let environment = Environment { blobs: Arc::new(Blobs), functions, memory: Memory::default(), keeping: None };
+    let environment = Environment {
+        blobs: Arc::new(Blobs),
+        functions,
+        memory: Memory::default(),
+        keeping: None,
+        watch: Arc::new(SystemClock::default()),
+    };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;
     let consumer = ConsumerIndex(consumer);
     let options = LocalOptions { threads: 2, end_epoch: job.epochs(), consumer, ..LocalOptions::default() };

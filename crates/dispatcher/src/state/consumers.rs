@@ -215,6 +215,7 @@ impl State {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.load.take(consumer, said);
             }
+            self.note_reader_ops(now, job, &said.ops);
             let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
             let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
             let reply = ConsumerHeartbeatReply { local_threads };

@@ -23,6 +23,7 @@ impl State {
             local_threads: (0..job.consumers.len() as u32).filter_map(|i| local.get(&(job.record.id, i))).sum(),
             workers: job.scale.wanted().unwrap_or(0),
             decisions: job.scale.decisions(now, !name.is_empty()),
+            ops: if name.is_empty() { Vec::new() } else { self.ops(job) },
             ..self.job_status(job, tenant.is_some())
         };
         self.jobs.values().filter(seen).filter(named).map(status).collect()
@@ -63,6 +64,7 @@ impl State {
             decisions: Vec::new(),
             caching: job.caching(),
             local_threads: 0,
+            ops: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 use super::consumer::Consumer;
 use super::consumers::cancelled;
 use super::load::Load;
+use super::ops::Ops;
 use super::pace::Pace;
 use super::scale::Scale;
 use super::{Effect, Job, State};
@@ -61,7 +62,17 @@ impl State {
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(
             record.id,
-            Job { record, consumers, streamed, pace, raced: 0, load, scale, caching: BTreeMap::new() },
+            Job {
+                record,
+                consumers,
+                streamed,
+                pace,
+                raced: 0,
+                load,
+                scale,
+                caching: BTreeMap::new(),
+                ops: Ops::default(),
+            },
         );
     }
 

@@ -208,7 +208,15 @@ mod tests {
     const LIMITS: Limits = Limits { min: 1, max: 8 };
 
     fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
-        ConsumerHeartbeat { batch_wait_ms, step_ms, batches, rows: batches * 32, ahead: 2, spare: None }
+        ConsumerHeartbeat {
+            batch_wait_ms,
+            step_ms,
+            batches,
+            rows: batches * 32,
+            ahead: 2,
+            spare: None,
+            ops: Vec::new(),
+        }
     }
 
     fn close(a: Option<f64>, b: f64) -> bool {
@@ -270,6 +278,7 @@ mod tests {
                     rows: most,
                     ahead: most,
                     spare: None,
+                    ops: Vec::new(),
                 },
             );
             load.spend(&Spent { job: 1, compute_us: most, rows: most });

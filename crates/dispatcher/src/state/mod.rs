@@ -24,6 +24,7 @@ mod load;
 mod local;
 mod lost;
 mod machines;
+mod ops;
 mod pace;
 mod peers;
 mod poison;
@@ -50,6 +51,7 @@ use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
 use load::Load;
+use ops::{Ops, Shown};
 use pace::Pace;
 use scale::Scale;
 use twins::Twins;
@@ -161,6 +163,8 @@ struct Job {
     scale: Scale,
     /// What each worker keeps of it, as JSON.
     caching: BTreeMap<WorkerId, Arc<str>>,
+    /// What its ops cost.
+    ops: Ops,
 }
 
 impl Job {
@@ -194,6 +198,8 @@ pub(crate) struct State {
     scaled: Ticks,
     /// Microseconds that workers said that they spent on jobs.
     spent_us: u64,
+    /// What the ops of this and of earlier jobs cost.
+    shown: Shown,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
@@ -231,6 +237,7 @@ impl State {
             Input::WorkerHeartbeat { session, said } => {
                 self.spend(session, &said.spent);
                 self.note_caching(session, &said.caching);
+                self.note_ops(now, session, &said.ops);
                 self.worker_heartbeat(now, session, &said, out);
             }
             Input::Leaving { session } => self.leaving(now, session),

@@ -44,6 +44,7 @@ impl State {
             looked: now,
             scaled: now,
             spent_us: 0,
+            shown: Default::default(),
             expiry: now,
             changed: true,
         };

@@ -4,6 +4,7 @@
 
 mod grant;
 mod local;
+mod ops;
 mod peers;
 mod poison;
 mod race;

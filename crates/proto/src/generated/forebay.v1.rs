@@ -224,7 +224,7 @@ pub struct EndEpoch {
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerHeartbeat {
     /// Milliseconds that next() waited since the last heartbeat, with a wait that goes on.
     #[prost(uint64, tag = "1")]
@@ -243,6 +243,9 @@ pub struct ConsumerHeartbeat {
     /// What the reader's machine has to spare, where the dispatcher is to say how many threads of a local worker compute there.
     #[prost(message, optional, tag = "6")]
     pub spare: ::core::option::Option<Spare>,
+    /// What ops did in the reader's process since the last heartbeat.
+    #[prost(message, repeated, tag = "7")]
+    pub ops: ::prost::alloc::vec::Vec<OpSpent>,
 }
 /// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -393,6 +396,40 @@ pub struct WorkerHeartbeat {
     /// What it keeps of jobs with cache() or autocache(), where that is another than it said last.
     #[prost(message, repeated, tag = "6")]
     pub caching: ::prost::alloc::vec::Vec<Caching>,
+    /// What ops did since the last heartbeat, of each job that they did anything of.
+    #[prost(message, repeated, tag = "7")]
+    pub ops: ::prost::alloc::vec::Vec<JobOps>,
+}
+/// What the ops of a job did.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct JobOps {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub ops: ::prost::alloc::vec::Vec<OpSpent>,
+}
+/// What ops did that are fused in one piece of work.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpSpent {
+    /// Their places in the graph as written; none is reading the source.
+    #[prost(uint32, repeated, tag = "1")]
+    pub places: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, tag = "2")]
+    pub rows_in: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows_out: u64,
+    /// Of those that went into `cache`, the ones that nobody computed here.
+    #[prost(uint64, tag = "4")]
+    pub rows_found: u64,
+    /// The rows that the rest is about: some of those that went in, or some that stand for others.
+    #[prost(uint64, tag = "5")]
+    pub timed: u64,
+    #[prost(uint64, tag = "6")]
+    pub nanos: u64,
+    #[prost(uint64, tag = "7")]
+    pub bytes_in: u64,
+    #[prost(uint64, tag = "8")]
+    pub bytes_out: u64,
 }
 /// What a worker keeps of a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -562,6 +599,41 @@ pub struct JobStatus {
     /// Threads of its readers' local workers.
     #[prost(uint32, tag = "13")]
     pub local_threads: u32,
+    /// What its ops cost, in the order in which they run. Only where the job was named.
+    #[prost(message, repeated, tag = "14")]
+    pub ops: ::prost::alloc::vec::Vec<OpStatus>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpStatus {
+    /// As errors name it: the op, or several that are fused; "read" reads the source.
+    #[prost(string, tag = "1")]
+    pub op: ::prost::alloc::string::String,
+    /// The user's line; empty where it is not known.
+    #[prost(string, tag = "2")]
+    pub line: ::prost::alloc::string::String,
+    /// "workers", "local" (the readers' own local workers) or "reader" (their own processes).
+    #[prost(string, tag = "3")]
+    pub at: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub rows_in: u64,
+    #[prost(uint64, tag = "5")]
+    pub rows_out: u64,
+    /// Of rows_in, those that a cache had.
+    #[prost(uint64, tag = "6")]
+    pub rows_found: u64,
+    /// Of threads.
+    #[prost(double, tag = "7")]
+    pub seconds: f64,
+    #[prost(uint64, tag = "8")]
+    pub bytes_in: u64,
+    #[prost(uint64, tag = "9")]
+    pub bytes_out: u64,
+    /// What a row that went in takes lately: microseconds of a thread.
+    #[prost(double, tag = "10")]
+    pub row_us: f64,
+    /// Whether all this is of earlier jobs with the same pipeline, because this one has not done anything there yet.
+    #[prost(bool, tag = "11")]
+    pub earlier: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkerCaching {

@@ -2,15 +2,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, Result};
 use forebay_policy::placement::{Objective, Prices, Wire};
-use forebay_policy::scaling::forebay::SATURATED;
 use forebay_policy::simulate::{Host, Job, Op};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::profile::{Profile, profiled};
 use crate::arguments::{Imagined, Sim, time};
 
 /// Bytes of a file.
@@ -24,13 +24,14 @@ const NOISE: f64 = 0.02;
 pub(super) fn jobs(arguments: &Sim, prices: Prices) -> Result<(Vec<Job>, u32)> {
     if let Some(path) = &arguments.jobs {
         let file: JobsFile = read(path)?;
-        let jobs = file.jobs.into_iter().map(|entry| entry.job(prices)).collect::<Result<_>>();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let jobs = file.jobs.into_iter().map(|entry| entry.job(folder, prices)).collect::<Result<_>>();
         return Ok((jobs.map_err(|e| e.with("file", path.display()))?, arguments.threads));
     }
     let of = &arguments.job;
     if let Some(path) = &arguments.profile {
-        let figures = profiled(path)?;
-        let batch = (1.0 / (figures.demand + figures.beside), figures.compute);
+        let Profile { figures, .. } = profiled(path)?;
+        let batch = (figures.step(), figures.compute);
         let job = Job { efficiency: of.efficiency.unwrap_or(figures.efficiency()), ..imagined(of, batch, prices)? };
         return Ok((vec![job], figures.threads()));
     }
@@ -66,12 +67,14 @@ struct JobsFile {
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
-    step: Seconds,
+    step: Option<Seconds>,
     #[serde(default)]
     then: Vec<Then>,
     batch_cost: Option<Seconds>,
     #[serde(default)]
     ops: Vec<OpEntry>,
+    /// What `forebay jobs show NAME --json` printed of a job that ran, beside this file: its step, and its ops.
+    profile: Option<PathBuf>,
     machine: Option<Machine>,
     objective: Option<String>,
     batches: u64,
@@ -152,18 +155,26 @@ impl TryFrom<String> for Seconds {
 }
 
 impl Entry {
-    fn job(self, prices: Prices) -> Result<Job> {
-        let ops: Vec<_> = self.ops.iter().map(|op| Op { cost: op.cost.0, bytes: op.bytes }).collect();
+    fn job(self, folder: &Path, prices: Prices) -> Result<Job> {
         let place = |e: Error| e.with("job", &self.name);
-        let cost = match (&self.batch_cost, ops.is_empty()) {
-            (Some(cost), true) => cost.0,
-            (None, false) => ops.iter().map(|op| op.cost).sum(),
+        let profile = self.profile.as_ref().map(|path| profiled(&folder.join(path))).transpose().map_err(place)?;
+        let ops: Vec<_> = match &profile {
+            Some(profile) => profile.ops().map_err(place)?,
+            None => self.ops.iter().map(|op| Op { cost: op.cost.0, bytes: op.bytes }).collect(),
+        };
+        let cost = match (&self.batch_cost, ops.is_empty(), profile.is_none() || self.ops.is_empty()) {
+            (Some(cost), true, true) => cost.0,
+            (None, false, true) => ops.iter().map(|op| op.cost).sum(),
             _ => {
                 let error = Error::invalid("what does a batch cost?");
-                return Err(place(error.hint("give batch_cost, or ops with the cost and the bytes of each, not both")));
+                return Err(place(
+                    error.hint("give one of batch_cost, ops with the cost and the bytes of each, and profile"),
+                ));
             }
         };
-        let plain = Job::new(self.name.clone(), self.step.0, cost, self.batches);
+        let step = self.step.as_ref().map(|step| step.0).or(profile.map(|profile| profile.figures.step()));
+        let step = step.ok_or_else(|| place(Error::invalid("what does a step take?").hint("give step")))?;
+        let plain = Job::new(self.name.clone(), step, cost, self.batches);
         let objective = self.objective.as_deref().map_or(Ok(plain.objective), |text| Objective::parse(text, prices));
         Ok(Job {
             ops: if ops.is_empty() { plain.ops } else { ops },
@@ -181,65 +192,7 @@ impl Entry {
     }
 }
 
-/// A job as `forebay jobs show NAME --json` has it; what is not needed is passed over.
-#[derive(Deserialize)]
-struct Shown {
-    decisions: Vec<Decision>,
-}
-
-#[derive(Deserialize)]
-struct Decision {
-    figures: Decided,
-}
-
-#[derive(Deserialize)]
-struct Decided {
-    figures: Option<Figures>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-struct Figures {
-    workers: u32,
-    demand: f64,
-    #[serde(default)]
-    beside: f64,
-    supply: f64,
-    compute: f64,
-    waited: f64,
-    delivered: f64,
-}
-
-impl Figures {
-    fn threads(&self) -> u32 {
-        (self.supply * self.compute).round() as u32
-    }
-
-    /// What was delivered says what of the workers' time reached the trainer, where they could not keep up.
-    fn efficiency(&self) -> f64 {
-        let made = f64::from(self.workers) * self.supply;
-        if self.waited > SATURATED && made > 0.0 { (self.delivered / made).min(1.0) } else { 1.0 }
-    }
-}
-
-fn profiled(path: &Path) -> Result<Figures> {
-    let shown: Vec<Shown> = read(path)?;
-    let told = |message: String, hint: &str| Err(Error::invalid(message).with("file", path.display()).hint(hint));
-    let [job] = shown.as_slice() else {
-        return told(
-            format!("it has {} jobs", shown.len()),
-            "give what `forebay jobs show NAME --json` prints of one job",
-        );
-    };
-    let Some(figures) = job.decisions.iter().rev().find_map(|decision| decision.figures.figures) else {
-        return told("no decision has figures".to_owned(), "ask again once the job has run for a while");
-    };
-    if figures.demand > 0.0 && figures.threads() > 0 {
-        return Ok(figures);
-    }
-    told("its figures contradict each other".to_owned(), "ask again once the job has run for a while")
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let place = |e: Error| e.with("file", path.display());
     let mut text = String::new();
     let mut file = File::open(path).map_err(|e| place(e.into()))?.take(FILE_MAX + 1);

@@ -161,6 +161,7 @@ fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
         rows: batches,
         ahead: 0,
         spare: Some(spare),
+        ops: Vec::new(),
     };
     let session = world.readers[ENDLESS].session.expect("connected");
     let mut out = Vec::new();
@@ -224,7 +225,15 @@ fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
             world.input(Input::WorkerHeartbeat { session, said });
         }
         let session = world.readers[ENDLESS].session.expect("connected");
-        let said = ConsumerHeartbeat { batch_wait_ms: 180, step_ms: 320, batches: 16, rows: 16, ahead: 0, spare: None };
+        let said = ConsumerHeartbeat {
+            batch_wait_ms: 180,
+            step_ms: 320,
+            batches: 16,
+            rows: 16,
+            ahead: 0,
+            spare: None,
+            ops: Vec::new(),
+        };
         world.input(Input::ConsumerHeartbeat { session, said });
     }
     assert_eq!(world.state.wanted(world.now).wanted, 3, "50 a second, of which 20 are made beside the trainer");

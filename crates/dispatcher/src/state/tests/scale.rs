@@ -30,8 +30,15 @@ fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u6
     for &r in readers {
         let session = world.readers[r].session.expect("connected");
         let step_ms = batches * step;
-        let said =
-            ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ahead: 0, spare: None };
+        let said = ConsumerHeartbeat {
+            batch_wait_ms: 500 - step_ms,
+            step_ms,
+            batches,
+            rows: batches,
+            ahead: 0,
+            spare: None,
+            ops: Vec::new(),
+        };
         world.input(Input::ConsumerHeartbeat { session, said });
     }
 }
@@ -136,7 +143,15 @@ fn jobs_that_share_workers_see_that_they_have_what_they_want() {
             let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
             world.input(Input::WorkerHeartbeat { session, said });
             let session = world.readers[reader].session.expect("connected");
-            let said = ConsumerHeartbeat { batch_wait_ms: 0, step_ms: 500, batches: 5, rows: 5, ahead: 3, spare: None };
+            let said = ConsumerHeartbeat {
+                batch_wait_ms: 0,
+                step_ms: 500,
+                batches: 5,
+                rows: 5,
+                ahead: 3,
+                spare: None,
+                ops: Vec::new(),
+            };
             world.input(Input::ConsumerHeartbeat { session, said });
         }
     }

@@ -1,0 +1,125 @@
+//! A job that ran, as its own description: what was measured of its trainer and of its ops.
+
+use std::path::Path;
+
+use forebay_core::{Error, Result};
+use forebay_policy::scaling::forebay::SATURATED;
+use forebay_policy::simulate::Op;
+use serde::Deserialize;
+
+use super::input::read;
+
+/// See the module's documentation.
+pub(super) struct Profile {
+    pub(super) figures: Figures,
+    ops: Vec<Shared>,
+}
+
+impl Profile {
+    /// Returns the ops in their order, by batches: those of workers take together what a batch was measured to take them, and a
+    /// reader's come behind them, of the same rows.
+    ///
+    /// # Errors
+    /// Invalid when nothing is known of them.
+    pub(super) fn ops(&self) -> Result<Vec<Op>> {
+        let of = |at: &str| self.ops.iter().filter(|op| op.at == at).collect::<Vec<_>>();
+        let (workers, reader) = (of("workers"), of("reader"));
+        let all: f64 = workers.iter().map(|op| op.us()).sum();
+        let last = workers.last().map_or(0.0, |op| op.rows_out);
+        if all <= 0.0 || last <= 0.0 {
+            return Err(
+                Error::invalid("nothing is known of its ops").hint("ask again once the job has run for a while")
+            );
+        }
+        // A batch by all that the workers did, and by all that a reader had of that by then.
+        let part = self.figures.compute / (all / 1e6);
+        let first = reader.first().map_or(last, |op| op.rows_in.max(1.0));
+        let op = |part: f64| move |op: &Shared| Op { cost: part * op.us() / 1e6, bytes: part * op.bytes_out };
+        let (of_workers, of_reader) = (op(part), op(part * last / first));
+        Ok(workers.into_iter().map(of_workers).chain(reader.into_iter().map(of_reader)).collect())
+    }
+}
+
+/// A job as `forebay jobs show NAME --json` has it; what is not needed is passed over.
+#[derive(Deserialize)]
+struct Shown {
+    decisions: Vec<Decision>,
+    #[serde(default)]
+    ops: Vec<Shared>,
+}
+
+/// What ops did in all, and what a row takes lately.
+#[derive(Deserialize)]
+struct Shared {
+    at: String,
+    rows_in: f64,
+    rows_out: f64,
+    bytes_out: f64,
+    row_us: f64,
+}
+
+impl Shared {
+    fn us(&self) -> f64 {
+        self.row_us * self.rows_in
+    }
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    figures: Decided,
+}
+
+#[derive(Deserialize)]
+struct Decided {
+    figures: Option<Figures>,
+}
+
+/// What was measured when it was decided.
+#[derive(Deserialize, Clone, Copy)]
+pub(super) struct Figures {
+    workers: u32,
+    demand: f64,
+    #[serde(default)]
+    beside: f64,
+    supply: f64,
+    /// Seconds of one thread for a batch.
+    pub(super) compute: f64,
+    waited: f64,
+    delivered: f64,
+}
+
+impl Figures {
+    /// Seconds that the trainer takes for a batch.
+    pub(super) fn step(&self) -> f64 {
+        1.0 / (self.demand + self.beside)
+    }
+
+    pub(super) fn threads(&self) -> u32 {
+        (self.supply * self.compute).round() as u32
+    }
+
+    /// What was delivered says what of the workers' time reached the trainer, where they could not keep up.
+    pub(super) fn efficiency(&self) -> f64 {
+        let made = f64::from(self.workers) * self.supply;
+        if self.waited > SATURATED && made > 0.0 { (self.delivered / made).min(1.0) } else { 1.0 }
+    }
+}
+
+/// Reads what `forebay jobs show NAME --json` printed.
+pub(super) fn profiled(path: &Path) -> Result<Profile> {
+    let mut shown: Vec<Shown> = read(path)?;
+    let told = |message: String, hint: &str| Err(Error::invalid(message).with("file", path.display()).hint(hint));
+    let [job] = shown.as_mut_slice() else {
+        return told(
+            format!("it has {} jobs", shown.len()),
+            "give what `forebay jobs show NAME --json` prints of one job",
+        );
+    };
+    let Some(figures) = job.decisions.iter().rev().find_map(|decision| decision.figures.figures) else {
+        return told("no decision has figures".to_owned(), "ask again once the job has run for a while");
+    };
+    if figures.demand > 0.0 && figures.threads() > 0 {
+        return Ok(Profile { figures, ops: std::mem::take(&mut job.ops) });
+    }
+    told("its figures contradict each other".to_owned(), "ask again once the job has run for a while")
+}

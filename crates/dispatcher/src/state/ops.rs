@@ -1,0 +1,192 @@
+//! What each op of a job costs, as workers and readers said it, and of jobs with the same pipeline before it: for people, and for
+//! whoever decides by it. Nothing is decided on it here.
+//!
+//! What a row costs is the median of the last few windows, so that a storage that stalled once, or a thread that had no core, is
+//! not taken for the op. Kept for each dataset of a tenant, too, for as long as this process runs: a second job of a pipeline
+//! begins with what the first one showed.
+//! Bounds: [`OPS_MAX`] ops of a job, of which [`WINDOWS`] figures are kept; [`DATASETS_MAX`] datasets, the longest unheard of goes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_plan::{Graph, Named, OpSums, RunOrder};
+use forebay_proto::{JobOps, OpSpent, OpStatus};
+
+use super::{Job, SessionId, State};
+use crate::records::JobRecord;
+
+/// Ops of one job, each counted once for each place where it runs.
+pub(super) const OPS_MAX: usize = 256;
+/// Ops that are fused in one.
+const PLACES_MAX: usize = 64;
+/// Figures of a row's cost that are kept, and how long each is gathered.
+const WINDOWS: usize = 6;
+const WINDOW: Duration = Duration::from_secs(10);
+/// Datasets that are remembered.
+pub(super) const DATASETS_MAX: usize = 128;
+/// More than any process says between two heartbeats is nonsense, and would overflow.
+const SAID_MAX: u64 = 1 << 48;
+
+/// Whose threads did it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum At {
+    Workers,
+    Local,
+    Reader,
+}
+
+impl At {
+    fn name(self) -> &'static str {
+        match self {
+            At::Workers => "workers",
+            At::Local => "local",
+            At::Reader => "reader",
+        }
+    }
+}
+
+/// The ops of a job, or of all jobs of a dataset.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ops(BTreeMap<(At, Vec<u32>), Figures>);
+
+/// What one op did.
+#[derive(Debug, Clone, Default)]
+struct Figures {
+    all: OpSums,
+    /// Since when, and what since then.
+    window: Option<(Ticks, OpSums)>,
+    /// Nanoseconds of a row in each of the last windows.
+    rows_ns: VecDeque<f64>,
+}
+
+impl Figures {
+    fn add(&mut self, now: Ticks, said: &OpSpent) {
+        let said = OpSums::from(said).at_most(SAID_MAX);
+        self.all.add(&said);
+        let (began, window) = self.window.get_or_insert((now, OpSums::default()));
+        window.add(&said);
+        if now - *began >= WINDOW && window.timed > 0 {
+            if self.rows_ns.len() == WINDOWS {
+                self.rows_ns.pop_front();
+            }
+            self.rows_ns.push_back(window.of_row(window.nanos));
+            self.window = None;
+        }
+    }
+
+    /// Returns what a row takes lately: the median of the last windows, or all there is before the first has ended.
+    fn row_ns(&self) -> f64 {
+        let mut sorted: Vec<_> = self.rows_ns.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => self.all.of_row(self.all.nanos),
+            n if n % 2 == 1 => sorted[n / 2],
+            n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+        }
+    }
+
+    fn status(&self, named: Named, at: At, earlier: bool) -> OpStatus {
+        let (seconds, bytes_in, bytes_out) = self.all.scaled();
+        OpStatus {
+            op: named.op,
+            line: named.line.unwrap_or_default(),
+            at: at.name().to_owned(),
+            rows_in: self.all.rows_in,
+            rows_out: self.all.rows_out,
+            rows_found: self.all.rows_found,
+            seconds,
+            bytes_in,
+            bytes_out,
+            row_us: self.row_ns() / 1e3,
+            earlier,
+        }
+    }
+}
+
+impl Ops {
+    fn take(&mut self, now: Ticks, at: At, said: &[OpSpent]) {
+        for op in said.iter().filter(|op| op.places.len() <= PLACES_MAX) {
+            let key = (at, op.places.clone());
+            if self.0.len() < OPS_MAX || self.0.contains_key(&key) {
+                self.0.entry(key).or_default().add(now, op);
+            }
+        }
+    }
+
+    /// Lists them in the order in which they run; `graph` knows their names.
+    fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
+        let named = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+            let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
+            (Named::of(graph, order, &places), *at, figures.clone())
+        };
+        let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(named).collect();
+        // What the workers leave to a reader comes later.
+        ops.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        ops.into_iter().map(|(named, at, figures)| figures.status(named, at, earlier)).collect()
+    }
+}
+
+/// What jobs showed, by tenant and dataset; what was heard of last is at the end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shown(VecDeque<((String, String), Ops)>);
+
+impl Shown {
+    fn of(&mut self, record: &JobRecord) -> &mut Ops {
+        let is_it =
+            |((tenant, dataset), _): &((String, String), Ops)| (tenant, dataset) == (&record.tenant, &record.dataset);
+        let known = self.0.iter().position(is_it).and_then(|at| self.0.remove(at));
+        if self.0.len() == DATASETS_MAX {
+            self.0.pop_front();
+        }
+        let new = || ((record.tenant.clone(), record.dataset.clone()), Ops::default());
+        self.0.push_back(known.unwrap_or_else(new));
+        let last = self.0.len() - 1;
+        &mut self.0[last].1
+    }
+
+    fn known(&self, record: &JobRecord) -> Option<&Ops> {
+        let is_it = |entry: &&((String, String), Ops)| (&entry.0.0, &entry.0.1) == (&record.tenant, &record.dataset);
+        self.0.iter().rev().find(is_it).map(|(_, ops)| ops)
+    }
+}
+
+impl State {
+    /// A worker says what ops did. What one says of another tenant's job, or of another reader's, is not taken.
+    pub(super) fn note_ops(&mut self, now: Ticks, session: SessionId, said: &[JobOps]) {
+        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        for said in said {
+            let Some(job) = self.jobs.get_mut(&said.job).filter(|job| worker.serves(&job.record.tenant)) else {
+                continue;
+            };
+            let at = match worker.only {
+                None => At::Workers,
+                Some((id, _)) if id == said.job => At::Local,
+                Some(_) => continue,
+            };
+            job.ops.take(now, at, &said.ops);
+            self.shown.of(&job.record).take(now, at, &said.ops);
+        }
+    }
+
+    /// A reader says what ops did in its own process.
+    pub(super) fn note_reader_ops(&mut self, now: Ticks, job: u64, said: &[OpSpent]) {
+        let Some(job) = self.jobs.get_mut(&job).filter(|_| !said.is_empty()) else { return };
+        job.ops.take(now, At::Reader, said);
+        self.shown.of(&job.record).take(now, At::Reader, said);
+    }
+
+    /// Returns what the ops of a job cost; of one that has not done anything, what they did in earlier ones.
+    pub(super) fn ops(&self, job: &Job) -> Vec<OpStatus> {
+        let read = || {
+            let graph = Graph::from_json(&job.record.graph).ok()?;
+            let order = RunOrder::of(&graph).ok()?;
+            Some((graph, order))
+        };
+        let Some((graph, order)) = read() else { return Vec::new() };
+        match (job.ops.0.is_empty(), self.shown.known(&job.record)) {
+            (true, Some(known)) => known.list(&graph, &order, true),
+            _ => job.ops.list(&graph, &order, false),
+        }
+    }
+}
