@@ -27,9 +27,9 @@ const LEAVE_WAIT: Duration = Duration::from_millis(200);
 
 /// Where deliveries come from.
 pub(crate) enum Iteration {
-    Local(LocalStream),
+    Local(Box<LocalStream>),
     /// With the worker beside it, if there is one.
-    Service(ServiceStream, Option<LocalWorker>),
+    Service(Box<ServiceStream>, Option<LocalWorker>),
 }
 
 impl Iteration {

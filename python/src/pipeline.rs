@@ -266,7 +266,7 @@ impl Pipeline {
             Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;
-        Ok(NativeIterator::new(Iteration::Local(stream), from, plan, consumer, left_out, runner))
+        Ok(NativeIterator::new(Iteration::Local(Box::new(stream)), from, plan, consumer, left_out, runner))
     }
 
     /// The pickles and tokenizers of the ops, without the source's.

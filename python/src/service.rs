@@ -181,7 +181,7 @@ impl ServiceClient {
                 LocalThreads::Fixed(0) => None,
                 _ => Some(LocalWorker::start(self.recipe(command, (opened.id(), consumer.0)), threads, seat)?),
             };
-            let stream = Iteration::Service(stream, local);
+            let stream = Iteration::Service(Box::new(stream), local);
             Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
         })?;
         Ok(NativeIterator::new(stream, from, plan, consumer, left_out, runner))
