@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::errors::raise;
+use crate::masks::{self, Masks};
 use crate::memory::Memory;
 use crate::numpy::NumPy;
 
@@ -70,7 +71,7 @@ impl<'py> Columns<'py> {
         let dict = PyDict::new(py);
         for (name, array) in self.names.iter().zip(&self.arrays) {
             let mut value = array.get_item(row)?;
-            if self.nullable && value.is(&NumPy::get(py)?.module(py).getattr("ma")?.getattr("masked")?) {
+            if self.nullable && masks::is_missing(Some(Masks::get(py)?), &value)? {
                 value = py.None().into_bound(py);
             }
             dict.set_item(name, value)?;
@@ -143,7 +144,11 @@ fn with_missing<'py>(
         values.set_item(mask, f64::NAN)?;
         return Ok(values);
     }
-    np.module(py).getattr("ma")?.getattr("MaskedArray")?.call1((values, mask))
+    // What lies there was left by whoever made the buffer. Some code looks under the mask, and must not see that.
+    if missing.is_some() {
+        values.set_item(&mask, 0)?;
+    }
+    Masks::get(py)?.cover(&values, &mask)
 }
 
 pub(crate) fn copy(bytes: &[u8]) -> MutableBuffer {

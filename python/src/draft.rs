@@ -80,6 +80,7 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
     let raise = |e: Error| crate::errors::raise(py, &blame_argument(e));
     let read = || -> PyResult<(Vec<Field>, usize, Vec<arrow_array::ArrayRef>)> {
         let fields = crate::probe::fields_of_batch(columns)?;
+        fields.iter().try_for_each(Field::check).map_err(|e| crate::errors::raise(py, &e))?;
         let flat = crate::rows::flatten(columns)?;
         let rows = flat.first().map_or(Ok(0), |(_, c)| c.len())?;
         if let Some((name, column)) = flat.iter().find(|(_, c)| c.len().is_ok_and(|n| n != rows)) {

@@ -310,13 +310,16 @@ fn truth(value: &Bound<'_, PyAny>, row: usize) -> PyResult<bool> {
 }
 
 fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
-    let array = crate::numpy::NumPy::get(value.py())?.asarray(value)?;
+    let np = crate::numpy::NumPy::get(value.py())?;
+    let array = np.asarray(value)?;
     let (dtype, shape) = (array.getattr("dtype")?.str()?.extract::<String>()?, crate::values::shape_of(&array)?);
     if dtype != "bool" || shape != [rows] {
         let message = format!("returned {dtype}{shape:?} instead of a bool array of {rows} rows");
         return Err(crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message)));
     }
-    array.call_method0("tolist")?.extract()
+    // A row of which it is not known is dropped, as an expression drops it.
+    let known = if crate::masks::mask(value)?.is_some() { value.call_method1("filled", (false,))? } else { array };
+    known.call_method0("tolist")?.extract()
 }
 
 /// What a function gives is part of the pipeline: no sample is to blame for it.

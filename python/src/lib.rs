@@ -21,6 +21,7 @@ mod errors;
 mod functions;
 mod indexing;
 mod iter;
+mod masks;
 mod memory;
 mod numpy;
 mod optimize;

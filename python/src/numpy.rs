@@ -1,6 +1,7 @@
 //! The few NumPy objects that conversions use, looked up once.
 
 use forebay_data::DType;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -72,7 +73,7 @@ impl NumPy {
             return self.empty.bind(py).call1((shape, self.dtype(py, dtype)));
         }
         let flat = self.frombuffer.bind(py).call1((memory, self.dtype(py, dtype)))?;
-        if shape.len() == 1 { Ok(flat) } else { flat.call_method1(pyo3::intern!(py, "reshape"), (shape,)) }
+        if shape.len() == 1 { Ok(flat) } else { flat.call_method1(intern!(py, "reshape"), (shape,)) }
     }
 
     /// A one-dimensional array of Python objects.
@@ -94,6 +95,11 @@ impl NumPy {
 
     pub(crate) fn is_array(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         value.is_instance(self.ndarray.bind(value.py()))
+    }
+
+    /// Says whether an array's dtype is `object`.
+    pub(crate) fn is_objects(&self, array: &Bound<'_, PyAny>) -> PyResult<bool> {
+        array.getattr(intern!(array.py(), "dtype"))?.eq(self.object.bind(array.py()))
     }
 
     pub(crate) fn is_scalar(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {

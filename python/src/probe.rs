@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::raise;
+use crate::masks::{self, Masks};
 use crate::numpy::NumPy;
 use crate::rows::flatten;
 use crate::values::{describe, shape_of};
@@ -13,6 +14,7 @@ use crate::values::{describe, shape_of};
 /// Returns the columns of the samples that a function returned, one dictionary each.
 pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field>> {
     let mut fields: Vec<Field> = Vec::new();
+    let known = samples.first().map(|s| Masks::loaded(s.py())).transpose()?.flatten();
     for (i, sample) in samples.iter().enumerate() {
         let row = flatten(sample)?;
         if i > 0 && (row.len() != fields.len() || !row.iter().all(|(n, _)| fields.iter().any(|f| f.name == *n))) {
@@ -24,7 +26,7 @@ pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field
             return Err(raise(sample.py(), &error));
         }
         for (name, value) in row {
-            let kind = if value.is_none() { None } else { Some(kind_of(&name, &value)?) };
+            let kind = if masks::is_missing(known, &value)? { None } else { Some(kind_of(&name, &value)?) };
             match fields.iter_mut().find(|f| f.name == name) {
                 Some(field) => merge(field, kind, &value)?,
                 // A value missing from the start is told by the samples that follow.
@@ -55,9 +57,9 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResu
         let array = np.asarray(value)?;
         let shape = shape_of(&array)?;
         if let (Some(dtype), [_, inner @ ..]) = (np.which(py, &array.getattr("dtype")?)?, shape.as_slice()) {
-            let masked = value.is_instance(&np.module(py).getattr("ma")?.getattr("MaskedArray")?)?;
             let kind = if inner.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, inner) };
-            return Ok(Field { nullable: masked, ..Field::new(name, kind) });
+            let nullable = kind.can_be_missing() && masks::is_masked_array(value)?;
+            return Ok(Field { nullable, ..Field::new(name, kind) });
         }
         if shape.is_empty() {
             return Err(not_a_column(&name, value));
@@ -65,9 +67,10 @@ fn field_of_column(np: &NumPy, name: String, value: &Bound<'_, PyAny>) -> PyResu
     }
     let mut field: Option<Field> = None;
     let mut missing = false;
+    let known = Masks::loaded(py)?;
     for value in value.try_iter()? {
         let value = value?;
-        if value.is_none() {
+        if masks::is_missing(known, &value)? {
             missing = true;
             continue;
         }

@@ -1,8 +1,10 @@
 //! What users' functions return, as columns: checked against the schema, copied once.
 //!
 //! The rule for numbers: a NumPy value has to be of exactly the dtype; a Python number (or a list of them) bends to the
-//! column's, as long as nothing is lost in kind (an int may become a float, a float never an int).
+//! column's, as long as nothing is lost in kind (an int may become a float, a float never an int). `None` and numbers that
+//! are masked are missing, where the schema says that they may be; what lies under a mask is never taken for a number.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
@@ -15,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::raise;
+use crate::masks::{self, Masks};
 use crate::memory::Memory;
 use crate::numpy::NumPy;
 
@@ -24,9 +27,9 @@ const STACKED_BYTES_MAX: usize = 1 << 16;
 /// Makes a column of one value a row.
 pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, PyAny>]) -> PyResult<ArrayRef> {
     let np = NumPy::get(py)?;
-    let missing = |v: &Bound<'py, PyAny>| v.is_none();
+    let values = &*missing_as_none(py, values)?;
     if !field.nullable
-        && let Some(row) = values.iter().position(missing)
+        && let Some(row) = values.iter().position(|v| v.is_none())
     {
         return Err(wrong(field, &values[row], Some(row)));
     }
@@ -40,11 +43,35 @@ pub(crate) fn column<'py>(py: Python<'py>, field: &Field, values: &[Bound<'py, P
             Ok(Arc::new(LargeStringArray::from_iter(rows.collect::<PyResult<Vec<_>>>()?)))
         }
         Kind::Scalar { dtype } => scalars(py, np, field, *dtype, values),
-        Kind::Tensor { dtype, shape } => match field.kind.known_shape() {
-            Some(shape) => tensors(py, np, field, *dtype, &shape, values),
-            None => ragged(np, field, *dtype, shape.len(), values),
-        },
+        Kind::Tensor { dtype, shape } => {
+            if let Some(masks) = Masks::loaded(py)? {
+                for (row, value) in values.iter().enumerate() {
+                    if masks.mask(value)?.is_some() {
+                        return Err(masked(field, py, Some(row)));
+                    }
+                }
+            }
+            match field.kind.known_shape() {
+                Some(shape) => tensors(py, np, field, *dtype, &shape, values),
+                None => ragged(np, field, *dtype, shape.len(), values),
+            }
+        }
     }
+}
+
+/// Returns the values with `None` for all that is missing.
+fn missing_as_none<'v, 'py>(
+    py: Python<'py>,
+    values: &'v [Bound<'py, PyAny>],
+) -> PyResult<Cow<'v, [Bound<'py, PyAny>]>> {
+    let mut known = Cow::Borrowed(values);
+    let Some(masks) = Masks::loaded(py)? else { return Ok(known) };
+    for (row, value) in values.iter().enumerate() {
+        if !value.is_none() && masks::is_missing(Some(masks), value)? {
+            known.to_mut()[row] = py.None().into_bound(py);
+        }
+    }
+    Ok(known)
 }
 
 /// Makes a column of what a batched function returned for it: an array with the rows first, or a list.
@@ -60,8 +87,12 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
     };
     let dense = field.kind.dtype().zip(field.kind.known_shape());
     let is_list = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
-    if let (Some((dtype, shape)), false, false) = (dense, field.nullable, is_list) {
-        let array = np.asarray(value)?;
+    // One of objects may have `None` among them.
+    let is_numbers = |array: &Bound<'py, PyAny>| Ok::<_, PyErr>(!field.nullable || !np.is_objects(array)?);
+    if let (Some((dtype, shape)), false) = (dense, is_list)
+        && let array = np.asarray(value)?
+        && is_numbers(&array)?
+    {
         let whole = shape_of(&array)?;
         if whole.first() != Some(&rows) {
             return Err(whole.first().map_or_else(|| wrong(field, value, None), |n| too_few(*n)));
@@ -69,9 +100,17 @@ pub(crate) fn batched_column<'py>(field: &Field, value: &Bound<'py, PyAny>, rows
         if whole[1..] != shape || np.which(py, &array.getattr("dtype")?)? != Some(dtype) {
             return Err(wrong_batch(field, &array, &whole));
         }
+        let mask = masks::mask(value)?;
+        if let (Some(mask), false) = (&mask, field.nullable) {
+            let row = mask.call_method1("reshape", ((rows, -1),))?.call_method1("any", (1,))?.call_method0("argmax")?;
+            return Err(masked(field, py, Some(row.extract()?)));
+        }
+        let is_there = |mask: &Bound<'py, PyAny>| mask.call_method0("__invert__")?.call_method0("tolist")?.extract();
+        let nulls = mask.as_ref().map(is_there).transpose()?.map(|there: Vec<bool>| NullBuffer::from(there));
         let bytes = MutableBuffer::from_len_zeroed(whole.iter().product::<usize>() * dtype.size());
-        return filled(py, np, &field.kind, bytes, &whole, None, |all| {
-            all.set_item(pyo3::types::PyEllipsis::get(py), &array)
+        return filled(py, np, &field.kind, bytes, &whole, nulls, |all| {
+            all.set_item(pyo3::types::PyEllipsis::get(py), &array)?;
+            mask.map_or(Ok(()), |mask| all.set_item(mask, 0))
         });
     }
     if !is_list && !np.is_array(value)? {
@@ -289,6 +328,24 @@ fn wrong(field: &Field, value: &Bound<'_, PyAny>, row: Option<usize>) -> PyErr {
         None => error,
     };
     raise(value.py(), &error.hint(hint(field)))
+}
+
+/// Says that a number is masked where none may be missing.
+fn masked(field: &Field, py: Python<'_>, row: Option<usize>) -> PyErr {
+    let (name, kind) = (&field.name, &field.kind);
+    let message = format!("returned the wrong structure: column {name:?} is {kind}, and has numbers that are masked");
+    let error = Error::new(ErrorKind::Function, message).with("column", name);
+    let error = row.map_or(error.clone(), |row| error.with("row", row));
+    let fill = "fill them, as with array.filled(0)";
+    raise(
+        py,
+        &error.hint(match kind {
+            Kind::Scalar { dtype } => {
+                format!("{fill}, or say that they may be missing: schema={{{name:?}: \"{dtype}?\"}}")
+            }
+            _ => format!("{fill}: a row of {kind} is there as a whole"),
+        }),
+    )
 }
 
 fn wrong_batch(field: &Field, array: &Bound<'_, PyAny>, shape: &[usize]) -> PyErr {

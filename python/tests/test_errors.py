@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import pickle
 import tarfile
+import uuid
 
 import forebay as fb
 import numpy as np
@@ -107,6 +109,33 @@ def test_a_file_that_changed_is_refused(tmp_path):
     path.write_text("other\n")
     with pytest.raises(E.DataError):
         list(it)
+
+
+@pytest.mark.parametrize("where", ["here", "service"])
+def test_a_file_that_is_written_over_in_place_is_never_mixed_with_what_it_was(tmp_path, where, until, request):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"old line\n" * 5000)
+    ds = fb.from_text(path).shuffle().repeat(None).batch(64)
+    if where == "here":
+        it = iter(ds.iter(threads=2, on_error="skip"))
+    else:
+        service = request.getfixturevalue("service")
+        it = iter(ds.distribute(service, job=f"job-{uuid.uuid4().hex[:8]}", on_error="skip").iter())
+    next(it)
+    pinned = path.stat()
+
+    def overwrite() -> bool:
+        with path.open("r+b") as file:
+            file.write(b"new line\n" * 5000)
+        return path.stat().st_mtime_ns != pinned.st_mtime_ns
+
+    until(overwrite)
+    assert (path.stat().st_ino, path.stat().st_size) == (pinned.st_ino, pinned.st_size)
+    batches = itertools.islice(it, 20_000)
+    with pytest.raises(E.DataError, match="this file changed since it was indexed") as caught:
+        assert all(set(batch["text"]) == {"old line"} for batch in batches)
+    assert caught.value.context["file"] == str(path)
+    assert it.skipped == []
 
 
 @pytest.mark.parametrize(

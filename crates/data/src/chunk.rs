@@ -308,29 +308,35 @@ impl Chunk {
     /// Data when a column cannot be stored as its field says, naming it.
     pub fn from_foreign(schema: &Arc<Schema>, columns: &[ArrayRef], ids: Arc<[RowId]>) -> Result<Self> {
         let adopt = |(field, column): (&Field, &ArrayRef)| -> Result<ArrayRef> {
-            if !field.nullable && column.null_count() > 0 {
+            let adopted = adopt(field, column)?;
+            if !field.nullable && adopted.null_count() > 0 {
                 return Err(Error::data(format!("column {:?} has missing values", field.name))
                     .hint("fill or drop them when writing the file, or read another column"));
             }
-            if let Some(bits) = column.as_any().downcast_ref::<BooleanArray>() {
-                return Ok(Arc::new(bool8(bits)));
-            }
-            let want = field.kind.arrow();
-            if same_storage(column.data_type(), &want) {
-                return Ok(column.clone());
-            }
-            if matches!(field.kind, Kind::Tensor { .. }) {
-                return Err(Error::data(format!(
-                    "column {:?} is {}, not {}",
-                    field.name,
-                    column.data_type(),
-                    field.kind
-                )));
-            }
-            arrow_cast::cast(column, &want)
-                .map_err(|e| Error::data(format!("column {:?} cannot be read as {}: {e}", field.name, field.kind)))
+            Ok(adopted)
         };
         let columns = schema.fields().iter().zip(columns).map(adopt).collect::<Result<_>>()?;
         Self::new(schema.clone(), columns, ids)
     }
+}
+
+/// Takes one column as another Arrow writer made it, as [`Chunk::from_foreign`] does. Rows may be missing in it though the
+/// field says that none is: who asks has to look.
+///
+/// # Errors
+/// Data when the column cannot be stored as its field says.
+pub fn adopt(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+    if let Some(bits) = column.as_any().downcast_ref::<BooleanArray>() {
+        return Ok(Arc::new(bool8(bits)));
+    }
+    let want = field.kind.arrow();
+    if same_storage(column.data_type(), &want) {
+        return Ok(column.clone());
+    }
+    if matches!(field.kind, Kind::Tensor { .. }) {
+        let (name, is) = (&field.name, column.data_type());
+        return Err(Error::data(format!("column {name:?} is {is}, not {}", field.kind)));
+    }
+    arrow_cast::cast(column, &want)
+        .map_err(|e| Error::data(format!("column {:?} cannot be read as {}: {e}", field.name, field.kind)))
 }

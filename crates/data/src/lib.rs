@@ -11,7 +11,7 @@
 //! | `Tensor`, some dimension unknown | `Struct{data: List, shape: FixedSizeList<int32>}` | `arrow.variable_shape_tensor` |
 //!
 //! Invariants: every column of a chunk has `chunk.num_rows()` rows and the Arrow type that its field names; numeric
-//! columns without `nullable` have no null.
+//! columns without `nullable` have no null; rows of tensors are never missing.
 
 mod arena;
 mod chunk;
@@ -24,7 +24,7 @@ mod schema;
 mod tensor;
 
 pub use arena::{Arena, Block, SharedMemory, is_in_arena};
-pub use chunk::{Chunk, RowId};
+pub use chunk::{Chunk, RowId, adopt};
 pub use ipc::{read_ipc, write_ipc};
 pub use lists::Int32Lists;
 pub use loss::Loss;

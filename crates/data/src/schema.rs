@@ -170,6 +170,12 @@ impl Kind {
         }
     }
 
+    /// Says whether a row may be missing: numbers, bytes and strings may. A tensor may not, for an array has no place for one
+    /// that is not there.
+    pub fn can_be_missing(&self) -> bool {
+        !matches!(self, Kind::Tensor { .. })
+    }
+
     /// Returns the bytes of one row when that is known from the schema alone.
     pub fn row_bytes(&self) -> Option<usize> {
         let shape = self.known_shape()?;
@@ -254,6 +260,18 @@ impl Field {
     /// Makes a field that is never null.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self { name: name.into(), kind, nullable: false, uniform: false }
+    }
+
+    /// Checks that rows are missing only where they can be.
+    ///
+    /// # Errors
+    /// Invalid, naming the column, when it is a tensor that may be missing.
+    pub fn check(&self) -> Result<()> {
+        if !self.nullable || self.kind.can_be_missing() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("column {:?} is {} with missing rows, which no array holds", self.name, self.kind))
+            .hint("numbers, strings and bytes may be missing; give an array for every row, or leave rows out before"))
     }
 
     /// Returns the Arrow field, with the extension type's name and metadata.

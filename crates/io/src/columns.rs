@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray, make_array};
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayDataBuilder;
 use forebay_core::{Error, Result};
@@ -57,6 +57,14 @@ pub(crate) fn with_nulls(column: &ArrayRef, nulls: Option<NullBuffer>) -> Result
         None => Ok(column.clone()),
         nulls => Ok(make_array(column.to_data().into_builder().nulls(nulls).build().map_err(fail::arrow)?)),
     }
+}
+
+/// Returns the column with no row missing; what it holds in those that were is arbitrary.
+pub(crate) fn without_nulls(column: &ArrayRef) -> Result<ArrayRef> {
+    if column.nulls().is_none() {
+        return Ok(column.clone());
+    }
+    Ok(make_array(column.to_data().into_builder().nulls(None).build().map_err(fail::arrow)?))
 }
 
 /// Fills one column of any kind.

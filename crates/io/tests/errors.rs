@@ -100,6 +100,91 @@ fn a_file_that_changed_is_refused_by_index_and_by_reader() {
 }
 
 #[test]
+fn blank_lines_of_json_are_rows_only_where_others_follow() {
+    let dir = folder();
+    for counted in [true, false] {
+        let e = failure(Draft::Jsonl { paths: vec![write(dir.path(), "a.jsonl", &blank_behind(100))] }, counted);
+        assert_eq!((e.kind(), e.get("line"), e.get("offset")), (ErrorKind::Data, Some("101"), Some("800")));
+        let e = failure(Draft::Jsonl { paths: vec![write(dir.path(), "b.jsonl", b" \n\t\r\n\n")] }, counted);
+        assert_eq!(e.message(), "there is no line in the first files");
+    }
+}
+
+/// Some lines, a blank one, another, and more blank ones.
+fn blank_behind(lines: usize) -> Vec<u8> {
+    [b"{\"a\":1}\n".repeat(lines).as_slice(), b"\n{\"a\":2}\n\n \n"].concat()
+}
+
+/// Writes other bytes over a file, until that can be seen.
+fn overwrite(path: &str, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let modified = || std::fs::metadata(path).expect("there").modified().expect("known");
+    let (before, start) = (modified(), std::time::Instant::now());
+    let file = std::fs::File::options().write(true).open(path).expect("opens");
+    file.set_len(bytes.len() as u64).expect("cut");
+    while modified() == before {
+        assert!(start.elapsed().as_secs() < 30, "the file's time does not move");
+        file.write_all_at(bytes, 0).expect("written");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_over_while_it_is_open_is_refused_from_then_on() {
+    let dir = folder();
+    let lines = |n: usize, digit: &str| format!("{}\n", digit.repeat(9)).repeat(n).into_bytes();
+    let archive = |byte: u8| tar_of(&[("0.jpg", &[byte; 700]), ("1.jpg", &[byte; 40_000])]);
+    let records = |byte: u8| tfrecord_of(&[vec![byte; 50], vec![byte; 40_000]]);
+    type Drafted = fn(String) -> Draft;
+    let kinds: [(&str, Drafted, Vec<u8>, Vec<u8>); 4] = [
+        ("a.txt", |path| text(&path), lines(9, "1"), lines(9, "2")),
+        ("a.tar", |path| tar(&path), archive(1), archive(2)),
+        ("a.tfrecord", |path| raw(&path, false), records(1), records(2)),
+        ("a.bin", |path| Draft::Files { paths: vec![path] }, vec![1; 70], vec![2; 70]),
+    ];
+    for (name, draft, old, new) in kinds {
+        for new in [new, Vec::new()] {
+            let path = write(dir.path(), name, &old);
+            let reader = opened(draft(path.clone()), true).expect("opens");
+            reader.gather(&places([0])).expect("it is as it was");
+            overwrite(&path, &new);
+            for rows in [places([0]), places([0, 0])] {
+                let e = reader.gather(&rows).expect_err("changed");
+                assert_eq!(
+                    (e.message(), e.get("file")),
+                    ("this file changed since it was indexed", Some(path.as_str()))
+                );
+                assert_eq!(
+                    (e.kind(), e.fault()),
+                    (ErrorKind::Data, forebay_core::Fault::Other),
+                    "it is no sample's fault"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_written_over_while_it_is_streamed_gives_rows_of_before_and_then_an_error() {
+    let dir = folder();
+    let lines = |digit: &str| format!("{}\n", digit.repeat(99)).repeat(60_000).into_bytes();
+    let path = write(dir.path(), "a.txt", &lines("1"));
+    let reader = opened(text(&path), false).expect("opens");
+    let mut chunks = reader.stream(0, forebay_core::Epoch(0), 1000).expect("streams");
+    let mut seen = 0;
+    let e = loop {
+        match chunks.next().expect("an error comes before the end") {
+            Ok(chunk) => assert!(support::rows(&[chunk]).iter().all(|row| row["text"] == "1".repeat(99))),
+            Err(e) => break e,
+        }
+        seen += 1;
+        if seen == 3 {
+            overwrite(&path, &lines("2"));
+        }
+    };
+    assert_eq!(e.message(), "this file changed since it was indexed");
+}
+
+#[test]
 fn a_truncated_tar_names_the_member() {
     let dir = folder();
     let whole = tar_of(&[("a/0.jpg", &[1; 700]), ("a/1.jpg", &[2; 700])]);
@@ -197,7 +282,7 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
         ("[1]", "a line is json, but not an object"),
         ("", "a line is not json: EOF while parsing a value at line 1 column 0"),
     ] {
-        let path = write(dir.path(), "t.jsonl", format!("{good}{line}\n").as_bytes());
+        let path = write(dir.path(), "t.jsonl", format!("{good}{line}\n{good}").as_bytes());
         let e = failure(Draft::Jsonl { paths: vec![path.clone()] }, true);
         assert_eq!((e.kind(), e.message()), (ErrorKind::Data, message));
         assert_eq!((e.get("file"), e.get("offset"), e.get("line")), (Some(path.as_str()), Some("900"), Some("101")));

@@ -2,23 +2,31 @@
 
 mod support;
 
+use forebay_core::{Epoch, ErrorKind, Fault};
 use forebay_io::{Draft, Features, infer};
 use serde_json::Value;
 use support::{assert_rows, golden, index, open, places, rows, stream_all};
 
-fn check(draft: Draft, expected: &str, schema: &str) {
-    let want: Vec<Value> = serde_json::from_slice(&std::fs::read(golden(expected)).expect("there")).expect("json");
+fn expected(name: &str) -> Vec<Value> {
+    serde_json::from_slice(&std::fs::read(golden(name)).expect("there")).expect("json")
+}
+
+fn check(draft: Draft, name: &str, schema: &str) {
+    check_rows(draft, &expected(name), schema);
+}
+
+fn check_rows(draft: Draft, want: &[Value], schema: &str) {
     let source = infer(draft).expect("infers");
     assert_eq!(source.schema().expect("valid").to_string(), schema);
     let counted = index(&source, true).expect("indexes");
     let n = want.len() as u64;
     assert_eq!(counted.rows(), Some(n));
     let reader = open(&source, &counted).expect("opens");
-    assert_rows(&rows(&[reader.gather(&places(0..n)).expect("reads")]), &want);
+    assert_rows(&rows(&[reader.gather(&places(0..n)).expect("reads")]), want);
     let backwards: Vec<Value> = want.iter().rev().cloned().collect();
     assert_rows(&rows(&[reader.gather(&places((0..n).rev())).expect("reads")]), &backwards);
     let streamed = open(&source, &index(&source, false).expect("lists")).expect("opens");
-    assert_rows(&rows(&stream_all(&*streamed, counted.blocks(), 4).expect("reads")), &want);
+    assert_rows(&rows(&stream_all(&*streamed, counted.blocks(), 4).expect("reads")), want);
 }
 
 #[test]
@@ -42,9 +50,40 @@ fn tensorflow_records_raw_and_parsed() {
 
 #[test]
 fn pyarrow_tables() {
-    let schema = "{id: int64?, x: float32?, flag: bool?, name: string?, raw: bytes?, list: int32[?]?, bits: bool[2]?, \
-                  image: uint8[2, 3]?, user.age: int16?, user.at.lat: float64?}";
-    check(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None }, "pyarrow.parquet.json", schema);
+    let schema = "{id: int64?, x: float32?, flag: bool?, name: string?, raw: bytes?, bits: bool[2], image: uint8[2, 3], \
+                  user.age: int16?, user.at.lat: float64?}";
+    let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
+    let mut want = expected("pyarrow.parquet.json");
+    want.iter_mut().for_each(|row| drop(row.as_object_mut().map(|row| row.remove("list"))));
+    let draft = Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: Some(columns.into()) };
+    check_rows(draft, &want, schema);
+}
+
+#[test]
+fn a_list_that_is_missing_is_an_error_of_its_row_and_of_no_other() {
+    let want = expected("pyarrow.parquet.json");
+    let (lack, have): (Vec<u64>, Vec<u64>) = (0..want.len() as u64).partition(|&i| want[i as usize]["list"].is_null());
+    let kept: Vec<Value> = have.iter().map(|&i| want[i as usize].clone()).collect();
+    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None }).expect("infers");
+    let index = index(&source, true).expect("indexes");
+    let reader = open(&source, &index).expect("opens");
+    assert_rows(&rows(&[reader.gather(&places(have.iter().copied())).expect("reads")]), &kept);
+    let named = |row: u64| Some(index.describe_sample(index.locate(row)));
+    for &row in &lack {
+        let e = reader.gather(&places([have[0], row, lack[0]])).expect_err("it has no list");
+        assert_eq!((e.get("sample").map(str::to_owned), e.get("column")), (named(row), Some("list")));
+        assert_eq!((e.kind(), e.fault()), (ErrorKind::Data, Fault::Sample));
+    }
+    let (mut streamed, mut lost) = (Vec::new(), Vec::new());
+    for block in 0..index.blocks() {
+        for chunk in reader.stream(block, Epoch(0), 4).expect("streams") {
+            let chunk = chunk.expect("reads");
+            lost.extend(chunk.losses().iter().map(|loss| index.describe_sample(loss.row.sample)));
+            streamed.push(chunk);
+        }
+    }
+    assert_rows(&rows(&streamed), &kept);
+    assert_eq!(lost, lack.iter().filter_map(|&row| named(row)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -87,6 +87,22 @@ proptest! {
     }
 
     #[test]
+    fn json_lines(files in vec((vec(any::<i64>(), 0..9), "[ \\t\\r\\n]{0,8}"), 0..4), order in order(), step in 1usize..5) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut want = vec![7];
+        write(folder.path(), "0.jsonl", b"{\"n\":7}\n\n");
+        for (i, (numbers, end)) in files.iter().enumerate() {
+            let text: Vec<String> = numbers.iter().map(|n| format!("{{\"n\":{n}}}")).collect();
+            write(folder.path(), &format!("{}.jsonl", i + 1), format!("{}{end}", text.join("\n")).as_bytes());
+            want.extend(numbers);
+        }
+        let paths = vec![format!("{}/*.jsonl", folder.path().display())];
+        let got = same_either_way(Draft::Jsonl { paths }, &order, step);
+        let got: Vec<_> = got.iter().map(|row| row["n"].as_i64().expect("a number")).collect();
+        prop_assert_eq!(got, want);
+    }
+
+    #[test]
     fn records(files in vec(vec(vec(any::<u8>(), 0..40), 0..9), 1..4), verify in any::<bool>(), order in order(), step in 1usize..5) {
         let folder = tempfile::tempdir().expect("a folder");
         let paths = files.iter().enumerate().map(|(i, f)| write(folder.path(), &format!("{i}"), &tfrecord_of(f))).collect();

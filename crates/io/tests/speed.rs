@@ -68,6 +68,17 @@ fn gather() {
         measure(&format!("tfrecord 100 B, verify {verify}, in order"), &*reader, &in_order, 1024);
         measure(&format!("tfrecord 100 B, verify {verify}, shuffled"), &*reader, &shuffled(200_000), 1024);
     }
+    // Small reads, of one file and of many: what it takes to see that they are as they were shows here, if anywhere.
+    let draft = Draft::Tfrecord { paths: vec![path], features: Features::Raw, verify: false };
+    let reader = opened(draft, true).expect("opens");
+    measure("tfrecord 100 B, one at once", &*reader, &shuffled(200_000), 1);
+    let part = |i: usize| write(dir.path(), &format!("part-{i}"), &tfrecord_of(&records[..1000]));
+    let paths: Vec<String> = (0..200).map(part).collect();
+    let reader = opened(Draft::Tfrecord { paths, features: Features::Raw, verify: false }, true).expect("opens");
+    measure("tfrecord 100 B in 200 files, shuffled", &*reader, &shuffled(200_000), 256);
+    let paths = (0..1000).map(|i| write(dir.path(), &format!("file-{i}"), &[1; 100])).collect();
+    let reader = opened(Draft::Files { paths }, true).expect("opens");
+    measure("files of 100 B, shuffled", &*reader, &shuffled(1000), 64);
     let names: Vec<_> = (0..2000).map(|i| [format!("{i:05}.cls"), format!("{i:05}.jpg")]).collect();
     let data = vec![1u8; 110_000];
     let members: Vec<(&str, &[u8])> =

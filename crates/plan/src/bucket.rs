@@ -102,8 +102,7 @@ impl Bucket {
                 schema = schema.with(Field { uniform: true, ..field.clone() });
             } else if field.kind.known_shape().is_none() {
                 let message = format!("bucket_by_length: column {:?} is {}", field.name, field.kind);
-                return Err(Error::invalid(message)
-                    .hint("rows may differ in their first dimension alone, and none may be missing"));
+                return Err(Error::invalid(message).hint("rows may differ in their first dimension alone"));
             }
         }
         Ok(schema)
@@ -134,7 +133,7 @@ impl Bucket {
     }
 }
 
-/// Says whether a column is padded: its rows differ in their first dimension alone, and none is missing.
+/// Says whether a column is padded: its rows differ in their first dimension alone.
 fn is_padded(field: &Field) -> bool {
-    Ragged::inner(&field.kind).is_some() && !field.nullable
+    Ragged::inner(&field.kind).is_some()
 }

@@ -149,13 +149,18 @@ impl Source {
             }
             Source::Tfrecord { features: None, .. } => vec![bytes("record")],
             Source::Text { .. } => vec![text("text")],
+            // Writers say of nearly every column that it may be missing. A tensor that is, is an error of its row.
             Source::Tfrecord { features: Some(fields), .. }
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
-            | Source::Jsonl { fields, .. }
-            | Source::Memory { fields, .. }
-            | Source::MapDataset { fields, .. }
-            | Source::Generator { fields, .. } => fields.clone(),
+            | Source::Jsonl { fields, .. } => {
+                let field = |f: &Field| Field { nullable: f.nullable && f.kind.can_be_missing(), ..f.clone() };
+                fields.iter().map(field).collect()
+            }
+            Source::Memory { fields, .. } | Source::MapDataset { fields, .. } | Source::Generator { fields, .. } => {
+                fields.iter().try_for_each(Field::check)?;
+                fields.clone()
+            }
             Source::Range { .. } => vec![Field::new("id", Kind::scalar(DType::Int64))],
         })
     }

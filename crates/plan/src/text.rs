@@ -103,14 +103,13 @@ impl Pack {
     pub(crate) fn apply(&self, input: &Schema) -> Result<Schema> {
         let field = input.field(&self.column)?;
         match &field.kind {
-            Kind::Tensor { dtype: DType::Int32, shape } if shape.len() == 1 && !field.nullable => {}
+            Kind::Tensor { dtype: DType::Int32, shape } if shape.len() == 1 => {}
             other => {
                 let hint = match other {
                     Kind::Utf8 => format!("put .tokenize({:?}, ...) before it", self.column),
                     _ => "it packs lists of int32: int32[?]".to_owned(),
                 };
-                let missing = if field.nullable { " with missing rows" } else { "" };
-                return Err(Error::invalid(format!("pack: column {:?} is {other}{missing}", self.column)).hint(hint));
+                return Err(Error::invalid(format!("pack: column {:?} is {other}", self.column)).hint(hint));
             }
         }
         within("pack", "length", self.length, LENGTH_MAX)?;

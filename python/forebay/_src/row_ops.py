@@ -36,18 +36,21 @@ class RowOps(Base):
     ) -> Dataset:
         """Calls a Python function on each sample.
 
-        The function gets a dictionary of the sample's columns (NumPy scalars, read-only arrays, `bytes`, `str`) and
-        returns one. With a second parameter named `rng` it also gets a `numpy.random.Generator` that depends on seed,
-        epoch and sample alone. It runs where the pipeline runs: it is pickled, with the modules beside your script.
+        The function gets a dictionary of the sample's columns (NumPy scalars, read-only arrays, `bytes`, `str`; `None`
+        where one is missing) and returns one. With a second parameter named `rng` it also gets a
+        `numpy.random.Generator` that depends on seed, epoch and sample alone. It runs where the pipeline runs: it is
+        pickled, with the modules beside your script.
         After `batch`, it gets whole batches.
 
         Args:
             fn: The function.
             reads: The columns that it gets. Default: all.
             writes: The columns that it returns, over the others, which stay. Default: what it returns is all there is.
-            batched: Whether it gets arrays with the rows first, of as many rows as is convenient.
+            batched: Whether it gets arrays with the rows first, of as many rows as is convenient; masked ones where
+                numbers may be missing (NaN among floats).
             schema: What it returns, as `{"column": dtype}` or `{"column": (dtype, shape)}`, `None` for a dimension that
-                differs from row to row. Default: found by calling it on the first four samples.
+                differs from row to row; `"int64?"` may be missing, which `None` and masked numbers are. Default: found
+                by calling it on the first four samples.
             timeout: Seconds that one call may take, where it runs in a process of its own.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
@@ -168,9 +171,9 @@ class RowOps(Base):
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Raises `DataError` at the first number that is NaN or infinite; the samples stay as they are.
+        """Raises `DataError` at the first number that is NaN, infinite or missing; the samples stay as they are.
 
-        The error names the sample, the column and the place in it. Missing values are not looked at.
+        The error names the sample, the column and the place in it. A float that is missing is NaN in an array.
 
         Args:
             columns: The columns to look at, of floats. Default: all columns of floats that there are here.

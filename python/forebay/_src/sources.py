@@ -53,7 +53,8 @@ def from_tfrecord(
     Args:
         paths: The files.
         features: What to parse of each `tf.train.Example`: `{"name": dtype}` or `{"name": (dtype, shape)}`, or
-            `"infer"` to look at the first records. Default: nothing; one column, `record`, has the bytes.
+            `"infer"` to look at the first records. Default: nothing; one column, `record`, has the bytes. `"int64?"`
+            may be missing; `("int64?", [None])` is an empty list where a record has none.
         verify: Whether checksums are verified.
     """
     given: dict[str, Any] = {}
@@ -70,7 +71,7 @@ def from_tfrecord(
 
 
 def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
-    """Parquet files.
+    """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
     Args:
         paths: The files.
@@ -122,7 +123,10 @@ def from_text(paths: Paths) -> Dataset:
 
 
 def from_jsonl(paths: Paths) -> Dataset:
-    """JSON objects, one a line: a column for each field of the first lines; nested ones have dotted names."""
+    """JSON objects, one a line: a column for each field of the first lines; nested ones have dotted names.
+
+    A list of numbers that some of the first 100 lines lack is read as text. Blank lines at the end are no rows.
+    """
     return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"))
 
 
@@ -130,12 +134,13 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
     """Arrays with the samples first; they travel with the pipeline.
 
     Args:
-        data: A dictionary of arrays of the same length, or one array, whose column is `value`.
+        data: A dictionary of arrays of the same length, or one array, whose column is `value`. What is masked in a
+            masked array is missing.
 
     >>> from_numpy(np.zeros((3, 2), np.float32)).schema
     Schema(value: float32[2])
     """
-    return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asarray(data)})
+    return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
 
 
 def from_dict(data: Mapping[str, Any]) -> Dataset:

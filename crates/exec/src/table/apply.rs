@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef};
 use forebay_core::{Error, Result};
-use forebay_data::{Chunk, Schema};
+use forebay_data::{Chunk, Field, Schema};
 use forebay_plan::{Expr, Op};
 
 use super::{evaluate, filter};
@@ -30,11 +30,25 @@ pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chun
         })?,
         Op::WithColumn { column, value } => {
             let computed = evaluate(value, input)?;
+            check_missing(output_schema.field(column)?, &computed, input)?;
             each(output_schema, |name| if name == column { Ok(computed.clone()) } else { input.column(name).cloned() })?
         }
         other => return Err(Error::internal(format!("{} is not a table op", other.name()))),
     };
     input.with_columns(output_schema.clone(), columns)
+}
+
+/// Refuses a tensor in whose place nothing was computed, for a number that it is made of is missing.
+fn check_missing(field: &Field, computed: &ArrayRef, input: &Chunk) -> Result<()> {
+    let nulls = computed.nulls().filter(|nulls| !field.nullable && nulls.null_count() > 0);
+    let Some(row) = nulls.and_then(|nulls| (0..nulls.len()).find(|&row| nulls.is_null(row))) else { return Ok(()) };
+    let name = &field.name;
+    Err(Error::data(format!("column {name:?} would be missing in this row, and {} is never missing", field.kind))
+        .with("column", name)
+        .with("sample", input.ids()[row].sample)
+        .hint(
+            "a number that it is made of is missing: fill that first, as with fb.where(fb.col(...).is_null(), 0, ...)",
+        ))
 }
 
 fn each(schema: &Schema, column: impl Fn(&str) -> Result<ArrayRef>) -> Result<Vec<ArrayRef>> {

@@ -1,10 +1,10 @@
 //! `check_finite`: a look at columns of floats that changes nothing, and says where the first number is that is not
-//! finite.
+//! finite. One that is missing is none: an array has NaN in its place.
 
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, DType, Kind, tensor_shape_of_row, tensor_values};
 
-/// Refuses a chunk in which one of these columns has a number that is not finite. Missing rows have no numbers.
+/// Refuses a chunk in which one of these columns has a number that is missing, or not finite.
 ///
 /// # Errors
 /// Data, naming column, sample, the place in the row and the value.
@@ -17,7 +17,7 @@ fn check_column(name: &str, chunk: &Chunk) -> Result<()> {
     let dtype = kind.dtype().ok_or_else(|| Error::internal("check_finite is for numbers"))?;
     let values = tensor_values(kind, column)?;
     let mut rest = values.as_slice();
-    if first(dtype, rest).is_none() {
+    if column.null_count() == 0 && first(dtype, rest).is_none() {
         return Ok(());
     }
     for (row, id) in chunk.ids().iter().enumerate() {
@@ -27,7 +27,10 @@ fn check_column(name: &str, chunk: &Chunk) -> Result<()> {
         };
         let (numbers, after) = rest.split_at(rest.len().min(shape.iter().product::<usize>() * dtype.size()));
         rest = after;
-        if let Some((at, value)) = first(dtype, numbers).filter(|_| !column.is_null(row)) {
+        if column.is_null(row) {
+            return Err(missing(name).with("sample", id.sample));
+        }
+        if let Some((at, value)) = first(dtype, numbers) {
             let error = Error::data(format!("column {name:?} holds {value}, which is not finite"))
                 .with("column", name)
                 .with("sample", id.sample);
@@ -36,6 +39,13 @@ fn check_column(name: &str, chunk: &Chunk) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn missing(name: &str) -> Error {
+    let column = format!("fb.col({name:?})");
+    Error::data(format!("column {name:?} is missing in this row, which is NaN in an array")).with("column", name).hint(
+        format!("leave it out with filter(~{column}.is_null()), or fill it: fb.where({column}.is_null(), 0, {column})"),
+    )
 }
 
 /// Finds the first number that is not finite.

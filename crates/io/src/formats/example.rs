@@ -193,10 +193,13 @@ impl Parser {
         for (i, column) in columns.iter_mut().enumerate() {
             match &row[i] {
                 Some(bytes) => column.push(bytes)?,
+                None if column.field.nullable && !column.field.kind.can_be_missing() => column.push(&[])?,
                 None if column.field.nullable => column.push_missing()?,
                 None => {
-                    return Err(Error::data(format!("a record has no feature {:?}", column.field.name))
-                        .hint("leave the feature out of features=, or give it nullable"));
+                    let message = format!("a record has no feature {:?}", column.field.name);
+                    return Err(Error::data(message).hint(
+                        "leave the feature out of features=, or say that it may be missing: \"int64?\", or                          (\"int64?\", [None]) for a list, which is empty then",
+                    ));
                 }
             }
         }
@@ -208,8 +211,12 @@ impl Parser {
     }
 }
 
-/// Says whether features can fill a field.
+/// Says whether features can fill a field. A list of any length may be missing, as TensorFlow's `VarLenFeature`: it is empty
+/// then, for a record has no other way to say so.
 pub(crate) fn check(field: &Field) -> Result<()> {
+    if field.kind.known_shape().is_some() {
+        field.check()?;
+    }
     let numbers = |d: &DType| matches!(d, DType::Int64 | DType::Float32);
     match &field.kind {
         Kind::Bytes | Kind::Utf8 => Ok(()),
@@ -288,6 +295,7 @@ impl Seen {
         self.features.sort_by(|a, b| a.0.cmp(&b.0));
         let field = |(name, dtype, counts): (String, Option<DType>, Vec<usize>)| {
             let same = counts.iter().all(|c| *c == counts[0]).then(|| counts[0]);
+            let nullable = counts.len() < self.records;
             let kind = match (dtype, same) {
                 (None, Some(1)) => Kind::Bytes,
                 (None, _) => {
@@ -297,10 +305,10 @@ impl Seen {
                     .hint("name the features to read, without this one"));
                 }
                 (Some(dtype), Some(1)) => Kind::Scalar { dtype },
-                (Some(dtype), Some(n)) if n > 0 => Kind::fixed(dtype, &[n]),
+                (Some(dtype), Some(n)) if n > 0 && !nullable => Kind::fixed(dtype, &[n]),
                 (Some(dtype), _) => Kind::Tensor { dtype, shape: vec![None] },
             };
-            Ok(Field { nullable: counts.len() < self.records, ..Field::new(name, kind) })
+            Ok(Field { nullable, ..Field::new(name, kind) })
         };
         self.features.into_iter().map(field).collect()
     }

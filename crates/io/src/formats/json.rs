@@ -1,7 +1,8 @@
 //! JSON objects, one a line, as columns.
 //!
 //! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
-//! JSON text, for no column holds it. Integers and reals meet in float64. A value that is null or not there is missing.
+//! JSON text, for no column holds it; so is one that is missing in some of the first lines, for a list never is.
+//! Integers and reals meet in float64, where each keeps its value or is an error. A value that is null or not there is missing.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -203,10 +204,10 @@ impl Seen {
                 Some(Shape::Int) => Kind::scalar(DType::Int64),
                 Some(Shape::Real) => Kind::scalar(DType::Float64),
                 Some(Shape::Bool) => Kind::scalar(DType::Bool),
-                Some(Shape::List(dtype, len)) => {
+                Some(Shape::List(dtype, len)) if count == self.lines => {
                     Kind::Tensor { dtype: dtype.unwrap_or(DType::Float64), shape: vec![len.filter(|&n| n > 0)] }
                 }
-                Some(Shape::Text | Shape::Json) | None => Kind::Utf8,
+                Some(Shape::List(..) | Shape::Text | Shape::Json) | None => Kind::Utf8,
             };
             Field { nullable: count < self.lines, ..Field::new(name, kind) }
         };
@@ -250,9 +251,7 @@ impl Parser {
             }
             scratch.clear();
             if !encode(&columns[i].field.kind, value, scratch) {
-                return Err(Error::data(format!("field {name:?} should be {}", columns[i].field.kind))
-                    .with("value", brief(value))
-                    .hint("fields and types are taken from the first 100 lines"));
+                return Err(refused(&columns[i].field, value));
             }
             columns[i].push(scratch)?;
         }
@@ -270,6 +269,29 @@ impl Parser {
     }
 }
 
+/// Says why a value does not go into its column.
+fn refused(field: &Field, value: &Value) -> Error {
+    let (name, kind) = (&field.name, &field.kind);
+    let inexact =
+        |value: &Value| kind.dtype() == Some(DType::Float64) && value.as_f64().is_some() && real(value).is_none();
+    let error = match value {
+        value if inexact(value) || value.as_array().is_some_and(|items| items.iter().any(inexact)) => {
+            Error::data(format!("field {name:?} is {kind}, which does not hold this whole number exactly"))
+                .hint("write it as text, in quotes")
+        }
+        _ => Error::data(format!("field {name:?} should be {kind}"))
+            .hint("fields and types are taken from the first 100 lines"),
+    };
+    error.with("value", brief(value))
+}
+
+/// Returns a number as float64, unless it is a whole one that becomes another: names and hashes are such numbers.
+fn real(value: &Value) -> Option<f64> {
+    let real = value.as_f64()?;
+    let whole = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    whole.is_none_or(|whole| real as i128 == whole).then_some(real)
+}
+
 /// The beginning of a value's text.
 fn brief(value: &Value) -> String {
     value.to_string().chars().take(80).collect()
@@ -280,7 +302,7 @@ fn encode(kind: &Kind, value: &Value, to: &mut Vec<u8>) -> bool {
     let number = |dtype: DType, value: &Value, to: &mut Vec<u8>| -> bool {
         match (dtype, value) {
             (DType::Int64, v) => v.as_i64().map(|n| to.extend_from_slice(&n.to_le_bytes())),
-            (DType::Float64, v) => v.as_f64().map(|n| to.extend_from_slice(&n.to_le_bytes())),
+            (DType::Float64, v) => real(v).map(|n| to.extend_from_slice(&n.to_le_bytes())),
             (DType::Bool, v) => v.as_bool().map(|b| to.push(u8::from(b))),
             _ => None,
         }
@@ -329,6 +351,15 @@ mod tests {
         let want =
             ["a: float64", "b.c: string?", "b.d: int64[2]", "e: float64[?]", "f: bool", "g: string?", "h: string"];
         assert_eq!(infer(&lines), want);
+    }
+
+    #[test]
+    fn a_whole_number_that_a_real_does_not_hold_is_refused() {
+        let mut parser = Parser::new(&[Field::new("n", Kind::scalar(DType::Float64))], 2);
+        parser.push(br#"{"n":9007199254740992}"#).expect("2^53 is one");
+        let e = parser.push(br#"{"n":9007199254740993}"#).expect_err("it is not");
+        assert_eq!(e.message(), "field \"n\" is float64, which does not hold this whole number exactly");
+        assert_eq!(e.get("value"), Some("9007199254740993"));
     }
 
     #[test]

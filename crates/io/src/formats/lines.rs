@@ -42,11 +42,29 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Finds where every line begins, and where the last ends.
-pub(crate) fn starts(object: Arc<Object>, stop: &AtomicBool) -> Result<Vec<u64>> {
+/// Says whether a line has nothing to see: such lines at the end of a file of JSON are none of its rows.
+pub(crate) fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// Returns where the first line from `offset` on begins that is not blank, or `None` where there is none.
+pub(crate) fn skip_blank(forward: &mut Forward, mut offset: u64, mut line: u64) -> Result<Option<u64>> {
+    while let Some(len) = next(forward, offset, line)? {
+        if !is_blank(forward.at(offset, len as usize)?) {
+            return Ok(Some(offset));
+        }
+        (offset, line) = (offset + len, line + 1);
+    }
+    Ok(None)
+}
+
+/// Finds where every line begins, and where the last ends; without the blank ones at the end, unless these count.
+pub(crate) fn starts(object: Arc<Object>, blank_end: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
     let mut forward = Forward::reading(object.clone());
     let mut starts = vec![0];
     let mut at = 0;
+    // Behind this offset there is nothing to see.
+    let mut solid = 0;
     loop {
         crate::index::check(stop)?;
         let bytes = forward.at(at, WINDOW)?;
@@ -54,12 +72,16 @@ pub(crate) fn starts(object: Arc<Object>, stop: &AtomicBool) -> Result<Vec<u64>>
             break;
         }
         starts.extend(memchr::memchr_iter(b'\n', bytes).map(|i| at + i as u64 + 1));
+        solid = bytes.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(solid, |i| at + i as u64 + 1);
         at += bytes.len() as u64;
         let (line, begun) = (starts.len() as u64 - 1, starts.last().copied().unwrap_or(0));
         check(object.uri(), begun, line, at - begun)?;
     }
     if starts.last() != Some(&at) {
         starts.push(at);
+    }
+    while !blank_end && starts.len() > 1 && starts[starts.len() - 2] >= solid {
+        starts.pop();
     }
     Ok(starts)
 }

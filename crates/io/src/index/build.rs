@@ -90,6 +90,7 @@ fn format_of(source: &Source) -> String {
         Source::Tfrecord { verify, .. } => format!("tfrecord:{verify}"),
         Source::Parquet { .. } => "parquet".to_owned(),
         Source::Arrow { .. } => "arrow".to_owned(),
+        Source::Jsonl { .. } => "jsonl".to_owned(),
         _ => "lines".to_owned(),
     }
 }
@@ -101,7 +102,8 @@ fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Table
         Source::Tfrecord { verify, .. } => tfrecord::starts(object, *verify, stop).map(Table::Frames),
         Source::Parquet { .. } => parquet::group_rows(object).map(Table::Groups),
         Source::Arrow { .. } => arrow::group_rows(object).map(Table::Groups),
-        _ => lines::starts(object, stop).map(Table::Frames),
+        Source::Jsonl { .. } => lines::starts(object, false, stop).map(Table::Frames),
+        _ => lines::starts(object, true, stop).map(Table::Frames),
     }
 }
 

@@ -23,8 +23,14 @@ use crate::store::Forward;
 pub(super) enum Format {
     Text,
     Jsonl,
-    Record { verify: bool },
-    Example { verify: bool },
+    Record {
+        verify: bool,
+    },
+    /// With the features as the source has them: of a list that may be missing the schema says only that it is one.
+    Example {
+        verify: bool,
+        features: Vec<Field>,
+    },
 }
 
 impl Format {
@@ -38,7 +44,7 @@ impl Format {
             Source::Tfrecord { features: None, verify, .. } => Format::Record { verify: *verify },
             Source::Tfrecord { features: Some(fields), verify, .. } => {
                 fields.iter().try_for_each(example::check)?;
-                Format::Example { verify: *verify }
+                Format::Example { verify: *verify, features: fields.clone() }
             }
             other => return Err(Error::internal(format!("{} is not read by frames", other.name()))),
         })
@@ -129,22 +135,22 @@ impl Frames {
 
     /// Makes columns of a run; `offset` says where a row of it was. A run that cannot be decoded is left as it was.
     fn decode(&self, run: &mut Run, ids: Arc<[RowId]>, offset: &dyn Fn(usize) -> u64) -> Result<Chunk> {
-        let columns = match self.format {
+        let columns = match &self.format {
             Format::Text => vec![self.text(run, &ids, offset)?],
             Format::Record { .. } if run.bare => {
                 vec![binary(&Kind::Bytes, std::mem::take(&mut run.bounds), std::mem::take(&mut run.bytes), None)?]
             }
             Format::Record { verify } => {
                 self.each(run, &ids, offset, |frame, uri, at, row| {
-                    tfrecord::payload(frame, uri, at, row, verify).map(drop)
+                    tfrecord::payload(frame, uri, at, row, *verify).map(drop)
                 })?;
                 let ends = run.shrink(|frame| tfrecord::HEADER..frame.len() - tfrecord::FOOTER);
                 vec![binary(&Kind::Bytes, ends, std::mem::take(&mut run.bytes), None)?]
             }
-            Format::Example { verify } => {
-                let mut parser = example::Parser::new(self.fields(), run.rows())?;
+            Format::Example { verify, features } => {
+                let mut parser = example::Parser::new(features, run.rows())?;
                 self.each(run, &ids, offset, |frame, uri, at, row| {
-                    parser.push(tfrecord::payload(frame, uri, at, row, verify)?)
+                    parser.push(tfrecord::payload(frame, uri, at, row, *verify)?)
                 })?;
                 parser.finish()?
             }
@@ -241,7 +247,8 @@ impl Reader for Frames {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
         let forward = Forward::reading(self.pool.get(block as usize)?);
-        let walk = Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at: 0, over: false };
+        let walk =
+            Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at: 0, solid: 0, over: false };
         Ok(Box::new(walk))
     }
 }
@@ -255,18 +262,36 @@ struct Stream<'a> {
     rows: usize,
     row: u64,
     at: u64,
+    /// Blank lines before this offset are rows, for there are others behind them.
+    solid: u64,
     over: bool,
 }
 
 impl Stream<'_> {
+    /// Returns the length of the line that is next, unless only blank ones are left.
+    fn next_json(&mut self, row: u64) -> Result<Option<u64>> {
+        let len = lines::next(&mut self.forward, self.at, row)?;
+        if let Some(len) = len
+            && self.at >= self.solid
+            && lines::is_blank(self.forward.at(self.at, len as usize)?)
+        {
+            match lines::skip_blank(&mut self.forward, self.at, row)? {
+                Some(next) => self.solid = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(len)
+    }
+
     fn chunk(&mut self) -> Result<Option<Chunk>> {
         let mut run = Run { bytes: Vec::new(), bounds: vec![0], bare: false };
         let mut starts = Vec::new();
         while starts.len() < self.rows {
             let row = self.row + starts.len() as u64;
             let len = match self.reader.format {
-                Format::Text | Format::Jsonl => lines::next(&mut self.forward, self.at, row)?,
-                Format::Record { verify } | Format::Example { verify } => {
+                Format::Text => lines::next(&mut self.forward, self.at, row)?,
+                Format::Jsonl => self.next_json(row)?,
+                Format::Record { verify } | Format::Example { verify, .. } => {
                     tfrecord::next(&mut self.forward, self.at, row, verify)?
                 }
             };

@@ -6,15 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
-use forebay_data::{Chunk, Field, RowId, Schema};
+use forebay_data::{Chunk, Field, Loss, RowId, Schema};
 
 use super::lru::Lru;
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids};
-use crate::formats::arrow;
+use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::{fail, rows};
 
@@ -38,18 +38,14 @@ struct Group {
 
 #[derive(Default)]
 struct Decoding {
-    parts: Vec<(usize, Result<Vec<ArrayRef>>)>,
-    all: Option<Result<Arc<Vec<ArrayRef>>>>,
+    parts: Vec<(usize, Result<Vec<Column>>)>,
+    all: Option<Result<Arc<Vec<Column>>>>,
 }
 
 impl Group {
     /// Decodes parts, one column or several each, until none is left, and returns all columns, or the error of the first
     /// bad part; and whether this thread was the one that had the last.
-    fn share(
-        &self,
-        count: usize,
-        decode: impl Fn(usize) -> Result<Vec<ArrayRef>>,
-    ) -> (Result<Arc<Vec<ArrayRef>>>, bool) {
+    fn share(&self, count: usize, decode: impl Fn(usize) -> Result<Vec<Column>>) -> (Result<Arc<Vec<Column>>>, bool) {
         let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = false;
         loop {
@@ -115,7 +111,7 @@ impl<F: Grouped> Groups<F> {
     }
 
     /// Returns the columns of a block, decoded.
-    fn group(&self, block: u64) -> Result<Arc<Vec<ArrayRef>>> {
+    fn group(&self, block: u64) -> Result<Arc<Vec<Column>>> {
         if self.schema.fields().is_empty() {
             return Ok(Arc::default());
         }
@@ -144,21 +140,47 @@ impl<F: Grouped> Groups<F> {
     }
 
     /// Decodes columns of a block.
-    fn decode(&self, block: u64, fields: &[Field]) -> Result<Vec<ArrayRef>> {
+    fn decode(&self, block: u64, fields: &[Field]) -> Result<Vec<Column>> {
         let (file, group) = self.pool.index.file_of(block);
         let (uri, rows) = (self.uri(file), self.block_len(block)?);
-        let schema = Arc::new(Schema::new(fields.to_vec())?);
+        let schema = Schema::new(fields.to_vec())?;
         let batches = self.file(file)?.batches(group, fields, rows.min(BATCH_ROWS_MAX))?;
         let batches = batches.collect::<Result<Vec<_>>>()?;
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
-        let chunk = located::<F>(&schema, uri, group, &batch, block_ids(block, 0, rows, Epoch(0)))?;
-        Ok(chunk.columns().to_vec())
+        located::<F>(&schema, uri, group, &batch)
+    }
+
+    /// Says what is wrong with a row of columns, if one of them lacks it; `id` is its name.
+    fn lack(&self, columns: &[Column], row: usize, id: RowId) -> Option<Error> {
+        let (field, lack) =
+            self.schema.fields().iter().zip(columns).find_map(|(f, column)| Some((f, column.lack(row)?)))?;
+        let (file, group) = self.pool.index.file_of(id.sample.block());
+        let error = lack.error(field).with("file", self.uri(file)).with(F::GROUP, group);
+        Some(error.with("sample", self.pool.index.describe_sample(id.sample)))
+    }
+
+    /// Makes a chunk of columns without the rows that they lack, and has it say so.
+    fn without_lacks(&self, columns: &[Column], ids: Arc<[RowId]>) -> Result<Chunk> {
+        let values = columns.iter().map(|column| column.values.clone()).collect();
+        let chunk = Chunk::new(self.schema.clone(), values, ids.clone())?;
+        if is_complete(columns) {
+            return Ok(chunk);
+        }
+        let lost: Vec<_> = ids.iter().enumerate().map(|(row, id)| self.lack(columns, row, *id)).collect();
+        let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
+        let loss = |(row, error): (&RowId, Option<Error>)| Some(Loss { row: *row, error: error?, record: None });
+        Ok(kept.with_losses(ids.iter().zip(lost).filter_map(loss).collect()))
     }
 }
 
+/// Says whether no row of these columns lacks anything.
+fn is_complete(columns: &[Column]) -> bool {
+    columns.iter().all(|column| column.lacks.is_empty())
+}
+
 /// Returns the bytes that columns hold: memory that several share, as those of an Arrow record batch do, counts once.
-fn memory_of(columns: &[ArrayRef]) -> usize {
+fn memory_of(columns: &[Column]) -> usize {
     fn add(data: &ArrayData, held: &mut HashMap<usize, usize>) {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
         for buffer in data.buffers().iter().chain(nulls) {
@@ -167,8 +189,9 @@ fn memory_of(columns: &[ArrayRef]) -> usize {
         data.child_data().iter().for_each(|child| add(child, held));
     }
     let mut held = HashMap::new();
-    columns.iter().for_each(|column| add(&column.to_data(), &mut held));
-    held.values().sum()
+    columns.iter().for_each(|column| add(&column.values.to_data(), &mut held));
+    let lacks: usize = columns.iter().map(|column| size_of_val(column.lacks.as_slice())).sum();
+    held.values().sum::<usize>() + lacks
 }
 
 /// Makes one batch of several.
@@ -181,14 +204,8 @@ fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
 }
 
 /// Takes a batch of a group as the columns of a schema.
-fn located<F: Grouped>(
-    schema: &Arc<Schema>,
-    uri: &str,
-    group: usize,
-    batch: &RecordBatch,
-    ids: Arc<[RowId]>,
-) -> Result<Chunk> {
-    arrow::columns(schema, batch, ids).map_err(|e| e.with("file", uri).with(F::GROUP, group))
+fn located<F: Grouped>(schema: &Schema, uri: &str, group: usize, batch: &RecordBatch) -> Result<Vec<Column>> {
+    arrow::columns(schema, batch).map_err(|e| e.with("file", uri).with(F::GROUP, group))
 }
 
 fn short<F: Grouped>(uri: &str, group: usize) -> Error {
@@ -207,6 +224,13 @@ impl<F: Grouped> Reader for Groups<F> {
         blocks.sort_unstable();
         blocks.dedup();
         let groups = blocks.iter().map(|&b| self.group(b)).collect::<Result<Vec<_>>>()?;
+        let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
+        if !groups.iter().all(|columns| is_complete(columns))
+            && let Some(error) =
+                ids.iter().find_map(|id| self.lack(&groups[place(id.sample.block())], id.sample.row() as usize, *id))
+        {
+            return Err(error);
+        }
         let fields = self.schema.fields().iter();
         let columns = match groups.as_slice() {
             [] => {
@@ -221,16 +245,15 @@ impl<F: Grouped> Reader for Groups<F> {
                 let first = rows[0];
                 let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
                 let take = |(i, f): (usize, &Field)| match in_order {
-                    true => Ok(one[i].slice(first, rows.len())),
-                    false => rows::take(&f.kind, &one[i], &rows),
+                    true => Ok(one[i].values.slice(first, rows.len())),
+                    false => rows::take(&f.kind, &one[i].values, &rows),
                 };
                 fields.enumerate().map(take).collect::<Result<_>>()?
             }
             many => {
-                let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
                 let rows: Vec<_> = ids.iter().map(|id| (place(id.sample.block()), id.sample.row() as usize)).collect();
                 let join = |(i, _): (usize, &Field)| {
-                    let parts: Vec<&dyn Array> = many.iter().map(|g| g[i].as_ref()).collect();
+                    let parts: Vec<&dyn Array> = many.iter().map(|g| g[i].values.as_ref()).collect();
                     arrow_select::interleave::interleave(&parts, &rows).map_err(fail::arrow)
                 };
                 fields.enumerate().map(join).collect::<Result<_>>()?
@@ -259,7 +282,7 @@ impl<F: Grouped> Reader for Groups<F> {
                 Some(Ok(batch)) => {
                     let ids = block_ids(block, row, batch.num_rows(), epoch);
                     row += batch.num_rows() as u64;
-                    located::<F>(&self.schema, uri, group, &batch, ids)
+                    located::<F>(&self.schema, uri, group, &batch).and_then(|c| self.without_lacks(&c, ids))
                 }
                 Some(Err(e)) => Err(e),
             };

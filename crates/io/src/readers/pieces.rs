@@ -39,17 +39,33 @@ const BUFFER_BYTES_MAX: usize = 64 << 30;
 const REQUESTS_MAX: usize = 16;
 
 /// Fills `buffers` from the files of `pool`.
-pub(super) fn read(pool: &Pool, mut pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
+pub(super) fn read(pool: &Pool, pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
+    let mut last = None;
+    let filled = fill(pool, pieces, buffers, &mut last);
+    // What has become of the file may be why it could not be read.
+    last.map_or(Ok(()), |(_, object)| object.check_pinned())?;
+    filled
+}
+
+/// Fills `buffers`. Each file is looked at again once all of its rows are read, but for the `last`, which is left to the caller.
+fn fill(
+    pool: &Pool,
+    mut pieces: Vec<Piece>,
+    buffers: &mut [Vec<u8>],
+    last: &mut Option<(usize, Arc<Object>)>,
+) -> Result<()> {
     pieces.retain(|p| p.len > 0);
     pieces.sort_unstable_by_key(|p| (p.file, p.offset));
     let mut waiting: VecDeque<(&[Piece], crate::store::Pending)> = VecDeque::new();
-    let mut object: Option<(usize, Arc<Object>)> = None;
     let mut scratch = Vec::new();
     let mut rest = pieces.as_slice();
     while let Some(first) = rest.first() {
-        let open = match &object {
+        let open = match &*last {
             Some((file, open)) if *file == first.file => open.clone(),
-            _ => object.insert((first.file, pool.get(first.file)?)).1.clone(),
+            before => {
+                before.as_ref().map_or(Ok(()), |(_, object)| object.check_pinned())?;
+                last.insert((first.file, pool.get(first.file)?)).1.clone()
+            }
         };
         let (group, end) = group(rest, if open.is_remote() { &REMOTE } else { &LOCAL });
         rest = &rest[group.len()..];
@@ -61,10 +77,10 @@ pub(super) fn read(pool: &Pool, mut pieces: Vec<Piece>, buffers: &mut [Vec<u8>])
             }
             waiting.push_back((group, pending));
         } else if let [one] = group {
-            open.read_at(one.offset, &mut buffers[one.buffer][one.at..one.at + one.len])?;
+            open.read_part(one.offset, &mut buffers[one.buffer][one.at..one.at + one.len])?;
         } else {
             scratch.resize(len, 0);
-            open.read_at(first.offset, &mut scratch)?;
+            open.read_part(first.offset, &mut scratch)?;
             scatter(group, &scratch, buffers);
         }
     }

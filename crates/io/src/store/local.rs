@@ -47,11 +47,15 @@ pub(super) fn stat(path: &str) -> Result<Stat> {
 /// Opens a file and compares it with what was pinned.
 pub(super) fn open(path: &str, pinned: &Stat) -> Result<File> {
     let file = File::open(path).map_err(|e| fail::io(path, e))?;
-    let now = mark(&file.metadata().map_err(|e| fail::io(path, e))?);
-    if now != *pinned {
-        return Err(fail::changed(path, pinned, now));
-    }
+    check(&file, path, pinned)?;
     Ok(file)
+}
+
+/// Compares an open file with what was pinned: it may be written over where it is. One that another took the name of is still
+/// the one that was pinned.
+pub(super) fn check(file: &File, path: &str, pinned: &Stat) -> Result<()> {
+    let now = mark(&file.metadata().map_err(|e| fail::io(path, e))?);
+    if now == *pinned { Ok(()) } else { Err(fail::changed(path, pinned, now)) }
 }
 
 /// Returns the files that match, sorted.

@@ -1,6 +1,7 @@
 //! Where bytes lie: this machine's files, or an object store. The seam is [`Object`] and the three functions beside it.
 //!
-//! Invariant: an [`Object`] is the file that was pinned, or opening it (a remote one: reading it) is an error.
+//! Invariant: an [`Object`] is the file that was pinned, or reading it is an error: a remote one is asked for by its etag, and a
+//! local one is looked at again once its bytes are read, before anyone has them.
 
 mod braces;
 mod bucket;
@@ -166,7 +167,7 @@ impl Object {
     /// Opens `uri`, which must still be what `pinned` says. A remote one is read through `near`, if that is given.
     ///
     /// # Errors
-    /// Data when a local file has changed; a remote one is compared at each read, which costs nothing more.
+    /// Data when a local file has changed; a remote one is compared when it is read, which costs nothing more.
     pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>) -> Result<Self> {
         let name: Arc<str> = uri.into();
         let place = if is_remote(uri) {
@@ -202,8 +203,27 @@ impl Object {
         !matches!(self.place, Where::Local(_))
     }
 
-    /// Fills `to` from `offset`.
+    /// Fills `to` from `offset`, if the file is still what was pinned once that is done.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        let read = self.read_part(offset, to);
+        // A file that is written over may well end too early: say why.
+        self.check_pinned()?;
+        read
+    }
+
+    /// Says whether a local file is still what was pinned. Nobody may be given what was read before that is known.
+    ///
+    /// # Errors
+    /// Data when it has changed.
+    pub(crate) fn check_pinned(&self) -> Result<()> {
+        match &self.place {
+            Where::Local(file) => local::check(file, &self.uri, &self.stat),
+            Where::Remote(_) | Where::Near(_) => Ok(()),
+        }
+    }
+
+    /// Fills `to` from `offset`, as one of several reads after which [`Object::check_pinned`] is asked once.
+    pub(crate) fn read_part(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         self.check_range(offset, to.len() as u64)?;
         match &self.place {
             Where::Local(file) => std::os::unix::fs::FileExt::read_exact_at(file, to, offset)

@@ -15,6 +15,7 @@ impl Op {
         match self {
             Op::Map { function, output, keep_others } => {
                 known(input, function.reads.iter().flatten())?;
+                output.iter().try_for_each(Field::check)?;
                 let empty = Schema::default();
                 let base = if *keep_others { input } else { &empty };
                 Ok(Schema::new(output.clone())?.fields().iter().fold(base.clone(), |s, f| s.with(f.clone())))
@@ -42,7 +43,9 @@ impl Op {
             }),
             Op::WithColumn { column, value } => {
                 let field = Field::new(column, value.kind(input)?.column());
-                Ok(input.with(Field { nullable: value.is_nullable(input), ..field }))
+                // A tensor made of a number that is missing is an error of its row.
+                let nullable = value.is_nullable(input) && field.kind.can_be_missing();
+                Ok(input.with(Field { nullable, ..field }))
             }
             Op::CheckFinite { columns } if columns.is_empty() => {
                 Err(Error::invalid("check_finite: there is no column of floating-point numbers"))

@@ -1,37 +1,90 @@
 //! Columns of a record batch as this project stores them.
+//!
+//! Writers call nearly every column nullable, so that says nothing of its rows: a tensor that is missing in a row, or has a
+//! missing number in it, is noted here and is an error of that row when it is read, and of no other.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray, make_array};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Chunk, Field, Kind, RowId, Schema};
+use forebay_data::{Field, Kind, Schema, adopt};
 
 use super::schema::is_tensor;
-use crate::columns::with_nulls;
+use crate::columns::{with_nulls, without_nulls};
 use crate::fail;
 
-/// Makes a chunk of the columns of `schema` in `batch`, wherever they are in it.
+/// A column, and the rows in which it lacks what it must have, in order. What it holds there is arbitrary.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) values: ArrayRef,
+    pub(crate) lacks: Vec<Lack>,
+}
+
+/// A row that a column does not have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lack {
+    pub(crate) row: usize,
+    /// Whether it is a number inside a list that is missing, not the whole value.
+    inside: bool,
+}
+
+impl Column {
+    /// Returns what is missing in a row.
+    pub(crate) fn lack(&self, row: usize) -> Option<Lack> {
+        self.lacks.binary_search_by_key(&row, |lack| lack.row).ok().map(|at| self.lacks[at])
+    }
+}
+
+impl Lack {
+    /// Says so for the person who reads the row.
+    pub(crate) fn error(self, field: &Field) -> Error {
+        let name = &field.name;
+        let message = match &field.kind {
+            _ if self.inside => format!("column {name:?} has a missing number inside its list"),
+            Kind::Tensor { .. } => format!("column {name:?} is missing in this row, and a list is never missing"),
+            _ => format!("column {name:?} is missing in this row, and the first file says that it never is"),
+        };
+        Error::data(message)
+            .with("column", name)
+            .hint("fill it when writing the file, or leave such rows out with on_error=\"skip\" (and error_budget=)")
+    }
+}
+
+/// Returns the columns of `schema` in `batch`, wherever they are in it.
 ///
 /// # Errors
-/// Data when a column is not there, has missing values or numbers where it must not.
-pub(crate) fn columns(schema: &Arc<Schema>, batch: &RecordBatch, ids: Arc<[RowId]>) -> Result<Chunk> {
+/// Data when a column is not there, or of another type.
+pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
         flatten(field, column, String::new(), None, &mut found)?;
     }
-    let pick = |field: &Field| -> Result<ArrayRef> {
+    let pick = |field: &Field| -> Result<Column> {
         let (_, column) = found
             .iter()
             .find(|(name, _)| *name == field.name)
             .ok_or_else(|| Error::data(format!("column {:?} is not in this file", field.name)))?;
-        if matches!(field.kind, Kind::Tensor { .. }) { tensor(field, column) } else { Ok(column.clone()) }
+        let is_tensor = matches!(field.kind, Kind::Tensor { .. });
+        let (values, inside) = if is_tensor { tensor(field, column)? } else { (column.clone(), Vec::new()) };
+        complete(field, adopt(field, &values)?, inside)
     };
-    let columns: Vec<ArrayRef> = schema.fields().iter().map(pick).collect::<Result<_>>()?;
-    Chunk::from_foreign(schema, &columns, ids)
+    schema.fields().iter().map(pick).collect()
+}
+
+/// Notes the rows of a column that lack it, or in which a number is missing (`inside`), unless they may.
+fn complete(field: &Field, values: ArrayRef, inside: Vec<usize>) -> Result<Column> {
+    if field.nullable {
+        return Ok(Column { values, lacks: Vec::new() });
+    }
+    let missing = values.nulls().into_iter().flat_map(|n| (0..n.len()).filter(|&row| n.is_null(row)));
+    let mut lacks: Vec<Lack> = missing.map(|row| Lack { row, inside: false }).collect();
+    lacks.extend(inside.into_iter().map(|row| Lack { row, inside: true }));
+    lacks.sort_unstable_by_key(|lack| lack.row);
+    Ok(Column { values: without_nulls(&values)?, lacks })
 }
 
 fn flatten(
@@ -56,14 +109,16 @@ fn flatten(
     Ok(())
 }
 
-fn tensor(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
+/// Makes the storage of tensors, and names the rows that have a missing number.
+fn tensor(field: &Field, column: &ArrayRef) -> Result<(ArrayRef, Vec<usize>)> {
     let changed = || Error::data(format!("column {:?} is {}, not {}", field.name, column.data_type(), field.kind));
     match (column.data_type(), field.kind.arrow()) {
         (DataType::FixedSizeList(..), DataType::FixedSizeList(item, n)) => {
             let list = column.as_fixed_size_list();
-            let values = dense(field, list.values(), |row| list.is_null(row / (n.max(1) as usize)))?;
+            let row_of = |number| Some(number / (n.max(1) as usize)).filter(|&row| !list.is_null(row));
+            let (values, inside) = dense(list.values(), row_of)?;
             let made = FixedSizeListArray::try_new_with_length(item, n, values, list.nulls().cloned(), list.len());
-            Ok(Arc::new(made.map_err(fail::arrow)?))
+            Ok((Arc::new(made.map_err(fail::arrow)?), inside))
         }
         (DataType::LargeList(item), to @ DataType::Struct(_)) => {
             let small = arrow_cast::cast(column, &DataType::List(item.clone())).map_err(|_| {
@@ -73,32 +128,31 @@ fn tensor(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
                 )
                 .hint("write smaller row groups")
             })?;
-            variable(field, small.as_list(), &to)
+            variable(small.as_list(), &to)
         }
-        (DataType::List(_), to @ DataType::Struct(_)) => variable(field, column.as_list(), &to),
-        (DataType::Struct(_), DataType::Struct(_)) => shaped(field, column.as_struct()),
+        (DataType::List(_), to @ DataType::Struct(_)) => variable(column.as_list(), &to),
+        (DataType::Struct(_), DataType::Struct(_)) => Ok((shaped(field, column.as_struct())?, Vec::new())),
         _ => Err(changed()),
     }
 }
 
 /// Makes the variable-shape storage of a list.
-fn variable(field: &Field, list: &ListArray, to: &DataType) -> Result<ArrayRef> {
+fn variable(list: &ListArray, to: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
     let DataType::Struct(fields) = to else { return Err(Error::internal("a variable tensor is a struct")) };
     let (DataType::List(item), DataType::FixedSizeList(dim, _)) = (fields[0].data_type(), fields[1].data_type()) else {
         return Err(Error::internal("a variable tensor is data and shape"));
     };
     let offsets = list.offsets().clone();
-    let values = if list.values().null_count() == 0 {
-        dense(field, list.values(), |_| false)?
-    } else {
-        let row_of = |value: usize| offsets.partition_point(|&o| o as usize <= value).saturating_sub(1);
-        dense(field, list.values(), |value| row_of(value) >= list.len() || list.is_null(row_of(value)))?
+    let row_of = |number: usize| {
+        let row = offsets.partition_point(|&o| o as usize <= number).checked_sub(1)?;
+        (row < list.len() && !list.is_null(row)).then_some(row)
     };
+    let (values, inside) = dense(list.values(), row_of)?;
     let lens = Int32Array::from_iter_values(offsets.windows(2).map(|w| w[1] - w[0]));
     let shapes = FixedSizeListArray::try_new(dim.clone(), 1, Arc::new(lens), None).map_err(fail::arrow)?;
     let data = ListArray::try_new(item.clone(), offsets, values, None).map_err(fail::arrow)?;
     let made = StructArray::try_new(fields.clone(), vec![Arc::new(data), Arc::new(shapes)], list.nulls().cloned());
-    Ok(Arc::new(made.map_err(fail::arrow)?))
+    Ok((Arc::new(made.map_err(fail::arrow)?), inside))
 }
 
 /// Checks that every row of a tensor of variable shape has as many numbers as its shape says.
@@ -115,7 +169,7 @@ fn shaped(field: &Field, column: &StructArray) -> Result<ArrayRef> {
     let dims = shapes.values().as_primitive_opt::<Int32Type>().ok_or_else(|| broken(0))?;
     let Kind::Tensor { shape, .. } = &field.kind else { return Err(broken(0)) };
     let rank = shape.len();
-    for row in 0..column.len() {
+    for row in (0..column.len()).filter(|&row| !column.is_null(row)) {
         let first = shapes.value_offset_at(row);
         let dims = dims.values().get(first..first + rank).ok_or_else(|| broken(row))?;
         let fits = dims.iter().zip(shape).all(|(&dim, uniform)| dim >= 0 && uniform.is_none_or(|n| n == dim as usize));
@@ -124,8 +178,8 @@ fn shaped(field: &Field, column: &StructArray) -> Result<ArrayRef> {
             return Err(broken(row));
         }
     }
-    let numbers = dense(field, lists.values(), |_| false)?;
-    if lists.null_count() + shapes.null_count() + dims.null_count() > 0
+    let (numbers, _) = dense(lists.values(), |_| None)?;
+    if lists.null_count() + lists.values().null_count() + shapes.null_count() + dims.null_count() > 0
         || numbers.data_type() != lists.values().data_type()
     {
         return Err(broken(0));
@@ -133,18 +187,16 @@ fn shaped(field: &Field, column: &StructArray) -> Result<ArrayRef> {
     Ok(Arc::new(column.clone()))
 }
 
-/// Returns numbers without nulls and booleans as bytes; a null that `masked` does not excuse is an error.
-fn dense(field: &Field, values: &ArrayRef, masked: impl Fn(usize) -> bool) -> Result<ArrayRef> {
-    if values.null_count() > 0 && (0..values.len()).any(|i| values.is_null(i) && !masked(i)) {
-        return Err(Error::data(format!("column {:?} has missing numbers inside a list", field.name))
-            .hint("fill or drop them when writing the file, or read another column"));
-    }
+/// Returns numbers without nulls, and booleans as bytes; and the rows of missing numbers, as `row_of` says: none for a number
+/// that is in no row, or in one that is missing itself.
+fn dense(values: &ArrayRef, row_of: impl Fn(usize) -> Option<usize>) -> Result<(ArrayRef, Vec<usize>)> {
+    let missing = values.nulls().filter(|n| n.null_count() > 0);
+    let missing = missing.into_iter().flat_map(|n| (0..n.len()).filter(|&at| n.is_null(at)));
+    let mut rows: Vec<usize> = missing.filter_map(row_of).collect();
+    rows.dedup();
     let values = match values.data_type() {
         DataType::Boolean => arrow_cast::cast(values, &DataType::Int8).map_err(fail::arrow)?,
         _ => values.clone(),
     };
-    if values.null_count() == 0 {
-        return Ok(values);
-    }
-    Ok(make_array(values.to_data().into_builder().nulls(None).build().map_err(fail::arrow)?))
+    Ok((without_nulls(&values)?, rows))
 }

@@ -22,7 +22,7 @@ use forebay_data::Field;
 use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
-pub(crate) use convert::columns;
+pub(crate) use convert::{Column, columns};
 pub(crate) use schema::{check, fields};
 
 /// What ends a file: the length of its footer, and a magic word.
