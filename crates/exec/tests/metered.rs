@@ -162,7 +162,8 @@ fn sums_are_those_of_what_ran_in_run_order() {
     // At first a function is called twice for some rows, to see whether it is one.
     let all = 50_000.0 * ROW_NANOS as f64 / 1e9;
     assert!((all..all * 1.02).contains(&seconds[2]), "{seconds:?}");
-    assert_eq!((seconds[0], seconds[1], seconds[3]), (0.0, 0.0, 0.0));
+    // Batches are made by another thread than functions run on, whose time this watch shows, too.
+    assert_eq!((seconds[0], seconds[1]), (0.0, 0.0));
 }
 
 #[test]
