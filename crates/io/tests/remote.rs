@@ -75,11 +75,13 @@ fn remote_rows_are_the_local_rows() {
     let server = serve(support::golden("").into());
     let url = |name: &str| vec![format!("{}/{name}", server.address)];
     let here = |name: &str| vec![support::golden(name)];
+    // But for lists, some of which are missing in that file, which is an error of those rows (`golden.rs`).
+    let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
     let drafts = |paths: &dyn Fn(&str) -> Vec<String>| {
         [
             Draft::Tar { paths: paths("{webdataset,webdataset}.tar") },
             Draft::Tfrecord { paths: paths("tensorflow.tfrecord"), features: Features::Infer, verify: true },
-            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: None },
+            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: Some(columns.to_vec()) },
             Draft::Jsonl { paths: paths("python.jsonl") },
             Draft::Text { paths: paths("python.jsonl") },
         ]
