@@ -123,9 +123,14 @@ impl StoreTier {
     }
 
     /// Notes that rows are computed which others may have stored since somebody looked. Peers are asked at once or a moment
-    /// later, and again as long as they have news: what they have when one epoch ends is known in the next.
+    /// later, and again until they had no news for a while: what they have when one epoch ends is known in the next.
     pub(crate) fn missed(&self, cell: &Arc<Cell>) {
-        if self.look_at(cell).is_none() && !self.is_ours() && self.wait_for(cell.key, true) {
+        let is_asked = self.look_at(cell).is_some();
+        if self.is_ours() {
+            return;
+        }
+        self.heard(cell.key, true);
+        if !is_asked && self.wait_for(cell.key, true) {
             self.jobs.push(Job::LookAgain { cell: Arc::downgrade(cell) });
         }
     }
@@ -151,9 +156,9 @@ pub(crate) fn run(shared: &Shared, tier: &StoreTier) {
     while let Some(job) = tier.jobs.next(until) {
         match job {
             Some(Job::Look { cell, done }) => {
-                let news = cell.upgrade().filter(|cell| look(shared, tier, cell) && !tier.is_ours());
+                let own = cell.upgrade().filter(|cell| look(shared, tier, cell) && !tier.is_ours());
                 done.set();
-                waiting.extend(news.filter(|own| tier.wait_for(own.key, true)).map(|own| (own.key, cell)));
+                waiting.extend(own.filter(|own| tier.wait_for(own.key, true)).map(|own| (own.key, cell)));
             }
             Some(Job::LookAgain { cell }) => waiting.extend(cell.upgrade().map(|own| (own.key, cell))),
             Some(Job::Bring { cell, block }) => {
@@ -205,19 +210,20 @@ fn look_again(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
     if !tier.is_due(cell.key) {
         return false;
     }
-    let has_news = look(shared, tier, cell);
-    !(has_news && tier.wait_for(cell.key, true))
+    let is_on = look(shared, tier, cell);
+    !(is_on && tier.wait_for(cell.key, true))
 }
 
-/// Takes in the blocks of a prefix that are new, and forgets those that are gone. Says whether any are new.
+/// Looks at a prefix; says whether there may soon be more.
 fn look(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
     let began = tier.now();
     tier.wait_for(cell.key, false);
     let has_news = take_in_changes(shared, tier, cell);
     tier.looked(cell.key, tier.now() - began);
-    has_news
+    tier.heard(cell.key, has_news)
 }
 
+/// Takes in the blocks of a prefix that are new, and forgets those that are gone. Says whether any are new.
 fn take_in_changes(shared: &Shared, tier: &StoreTier, cell: &Arc<Cell>) -> bool {
     let Some(Changes { new, gone }) = tier.look(cell.key) else { return false };
     for id in gone {

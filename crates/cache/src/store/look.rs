@@ -31,6 +31,9 @@ const REST: u64 = 4;
 /// ... up to this.
 const REST_MAX: u64 = 5_000_000_000;
 
+/// Peers that had no news are asked so often in a row: they may compute still, or one was just not to be reached.
+const QUIET_MAX: u32 = 4;
+
 /// What is found when a prefix is looked at.
 pub(super) struct Changes {
     /// Blocks that were not known, and their bytes.
@@ -64,6 +67,14 @@ impl StoreTier {
     /// Says whether a prefix is still to be looked at once more.
     pub(super) fn is_waited_for(&self, prefix: PrefixKey) -> bool {
         lock(&self.views).get(&prefix).is_some_and(|view| view.is_waited_for)
+    }
+
+    /// Notes whether a look found anything new, or rows were missed; says whether to look once more.
+    pub(super) fn heard(&self, prefix: PrefixKey, has_news: bool) -> bool {
+        let mut views = lock(&self.views);
+        let Some(view) = views.get_mut(&prefix) else { return has_news };
+        view.quiet = if has_news { 0 } else { view.quiet.saturating_add(1) };
+        view.quiet < QUIET_MAX
     }
 
     /// Notes that a prefix was looked at, and how long that took.

@@ -36,6 +36,8 @@ pub(super) struct View {
     pub(super) rest: u64,
     /// It will be looked at again.
     pub(super) is_waited_for: bool,
+    /// Looks in a row that found nothing new, since rows were missed.
+    pub(super) quiet: u32,
 }
 
 /// See the module's documentation.
