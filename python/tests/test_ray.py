@@ -77,10 +77,10 @@ def is_alive(pid: int) -> bool:
 
 def test_workers_follow_what_is_wanted_and_nothing_is_computed_twice(cluster: str, tmp_path: Path) -> None:
     def ds(log: str) -> fb.Dataset:
-        return fb.range(24_000).shuffle().batch(8).map(Noted(tmp_path / log), batched=True)
+        return fb.range(48_000).shuffle().batch(8).map(Noted(tmp_path / log), batched=True)
 
     here = [fingerprint(batch) for batch in ds("here").iter(seed=5)]
-    firsts = [int(batch["id"][0]) for batch in fb.range(24_000).shuffle().batch(8).iter(seed=5)]
+    firsts = [int(batch["id"][0]) for batch in fb.range(48_000).shuffle().batch(8).iter(seed=5)]
     there, pids = [], set()
     with fb.up(workers=0, policy="static:2") as service, fb.ray.workers(service, max_workers=3) as fleet:
         batches = ds("there").distribute(service, job="long", epochs=1, seed=5).iter()
@@ -91,7 +91,8 @@ def test_workers_follow_what_is_wanted_and_nothing_is_computed_twice(cluster: st
                 assert time.monotonic() < deadline, (fleet.workers, fleet.events, service.scale())
                 there.append(fingerprint(next(batches)))
                 pids.update(worker.pid for worker in fleet.workers)
-                time.sleep(0.02)
+                # Whatever is ahead is read within the time that a worker which leaves waits for its readers.
+                time.sleep(0.005)
 
         train_until(2)
         # Two more are wanted, and there may be three.
