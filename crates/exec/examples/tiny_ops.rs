@@ -6,22 +6,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use forebay_core::{Error, Result, Seed, SystemClock};
+use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions};
-use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
+use forebay_io::NoBlobs;
+use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
 
 const ROWS: i64 = 1_000_000;
 const OPS: i64 = 8;
-
-struct NoBlobs;
-
-impl forebay_io::Blobs for NoBlobs {
-    fn get(&self, id: &BlobId) -> Result<Bytes> {
-        Err(Error::internal(format!("no blob {id:?}")))
-    }
-}
 
 fn main() -> Result<()> {
     let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());

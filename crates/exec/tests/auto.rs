@@ -1,25 +1,19 @@
 //! A pipeline with `autocache()`: what is kept follows what it costs, on a clock that moves only when something is computed.
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{Array, ArrayRef, Int64Array};
-use bytes::Bytes;
+use common::Empty;
 use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema};
 use forebay_exec::{
     Environment, Executable, Functions, Keeping, Learned, LocalOptions, LocalStream, Pickle, Randomness,
 };
-use forebay_plan::{BlobId, EpochPlan, Function, Graph, Node, Op, Source, Stages};
-
-struct Empty;
-
-impl forebay_io::Blobs for Empty {
-    fn get(&self, _: &BlobId) -> Result<Bytes> {
-        Ok(Bytes::new())
-    }
-}
+use forebay_plan::{EpochPlan, Function, Graph, Node, Op, Source, Stages};
 
 /// Functions that take as long as they are said to, by a clock of their own; all else takes no time.
 #[derive(Default)]

@@ -1,26 +1,20 @@
 //! A pipeline with `cache()`: the same stream whatever is kept, and each row computed by one.
 
+mod common;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{Array, ArrayRef, Int64Array};
-use bytes::Bytes;
+use arrow_array::{ArrayRef, Int64Array};
+use common::{Empty, ids, triple, tripled};
 use forebay_cache::{Cache, Options};
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
-use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema};
+use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_exec::{
     Budget, Environment, Executable, Functions, Keeping, LocalOptions, LocalStream, Pickle, Position, Randomness,
 };
-use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages};
+use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages};
 use proptest::prelude::*;
-
-struct Empty;
-
-impl forebay_io::Blobs for Empty {
-    fn get(&self, _: &BlobId) -> Result<Bytes> {
-        Ok(Bytes::new())
-    }
-}
 
 /// A function that triples ids and counts the rows that it is called for; ids of one remainder fail.
 #[derive(Default)]
@@ -38,7 +32,7 @@ impl Functions for Counted {
         _: Option<Randomness>,
         _: &Arc<Schema>,
     ) -> Result<Vec<ArrayRef>> {
-        let ids = input.column("id")?.as_any().downcast_ref::<Int64Array>().expect("int64");
+        let ids = ids(input)?;
         for (i, &id) in ids.values().iter().enumerate() {
             *self.rows.lock().expect("whole").entry(id).or_default() += 1;
             if self.bad.is_some_and(|bad| id % 7 == bad) {
@@ -46,18 +40,7 @@ impl Functions for Counted {
                 return Err(error.with("sample", input.ids()[i].sample));
             }
         }
-        let tripled: Int64Array = ids.values().iter().map(|id| id * 3).collect();
-        Ok(vec![Arc::new(tripled)])
-    }
-}
-
-fn triple() -> Op {
-    let function =
-        serde_json::json!({"blob": "", "name": "triple", "batched": false, "with_rng": false, "timeout_s": 1.0});
-    Op::Map {
-        function: serde_json::from_value(function).expect("a function"),
-        output: vec![Field::new("tripled", Kind::scalar(DType::Int64))],
-        keep_others: true,
+        Ok(tripled(&ids))
     }
 }
 
@@ -137,7 +120,7 @@ proptest! {
         bad in prop::option::of(0i64..7),
     ) {
         let on_error = if bad.is_some() { OnError::Skip } else { OnError::Raise };
-        let mut ops = vec![triple()];
+        let mut ops = vec![triple(false)];
         ops.extend(filter.map(not_multiple));
         ops.splice(0..0, shuffle.then_some(Op::Shuffle {}));
         ops.push(Op::Repeat { count: Some(repeat) });
@@ -156,7 +139,7 @@ proptest! {
 fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
     let functions = Arc::new(Counted::default());
     let cache = cache(1 << 30);
-    let case = Case { rows: 5_000, ops: vec![triple(), CACHE], on_error: OnError::Raise, threads: 2, epochs: 1 };
+    let case = Case { rows: 5_000, ops: vec![triple(false), CACHE], on_error: OnError::Raise, threads: 2, epochs: 1 };
     let alone = Arc::new(Counted::default());
     let want = case.run(&alone, None);
     std::thread::scope(|scope| {
@@ -168,7 +151,7 @@ fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
     // Some rows are computed twice, to compare.
     let calls = |counted: &Counted| counted.rows.lock().expect("whole").clone();
     assert_eq!(calls(&functions), calls(&alone));
-    let shuffled = Case { ops: vec![Op::Shuffle {}, triple(), CACHE], ..case };
+    let shuffled = Case { ops: vec![Op::Shuffle {}, triple(false), CACHE], ..case };
     assert_eq!(shuffled.run(&functions, Some(&cache)).0.len(), 5_000);
     assert_eq!(calls(&functions), calls(&alone));
 }
@@ -176,7 +159,7 @@ fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
 #[test]
 fn a_row_that_fails_leaves_the_others_to_whoever_asks_next() {
     let cache = cache(1 << 30);
-    let ops = vec![triple(), CACHE];
+    let ops = vec![triple(false), CACHE];
     let case = Case { rows: 100, ops, on_error: OnError::Raise, threads: 1, epochs: 1 };
     let bad = Arc::new(Counted { bad: Some(3), ..Counted::default() });
     let options = LocalOptions { threads: 1, ..LocalOptions::default() };

@@ -3,20 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
-use bytes::Bytes;
-use forebay_core::{Error, Result, Seed, SystemClock};
+use forebay_core::{Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Delivery, Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
-use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
+use forebay_io::NoBlobs;
+use forebay_plan::{Binary, EpochPlan, Expr, Graph, Node, Op, Source, Stages};
 use proptest::prelude::*;
-
-struct NoBlobs;
-
-impl forebay_io::Blobs for NoBlobs {
-    fn get(&self, id: &BlobId) -> Result<Bytes> {
-        Err(Error::internal(format!("no blob {id:?}")))
-    }
-}
 
 fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
     let source = Source::Range { start: 0, stop: rows, step: 1 };

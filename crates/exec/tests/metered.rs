@@ -1,27 +1,19 @@
 //! What ops cost: the figures are those of what ran, and nothing of them is seen in a sample.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arrow_array::{Array, ArrayRef, Int64Array};
-use bytes::Bytes;
+use arrow_array::ArrayRef;
+use common::{Empty, ids, triple, tripled};
 use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
-use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema, write_ipc};
+use forebay_data::{Chunk, Memory, Schema, write_ipc};
 use forebay_exec::{Environment, Executable, Functions, Keeping, LocalOptions, LocalStream, Pickle, Randomness};
-use forebay_plan::{
-    Binary, BlobId, EpochPlan, Expr, Function, Graph, ImageMode, Node, Op, OpReport, Site, Source, Stages,
-};
+use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, ImageMode, Node, Op, OpReport, Site, Source, Stages};
 use serde_json::Value;
-
-struct Empty;
-
-impl forebay_io::Blobs for Empty {
-    fn get(&self, _: &BlobId) -> Result<Bytes> {
-        Ok(Bytes::new())
-    }
-}
 
 /// What a row of the function costs; all else takes no time.
 const ROW_NANOS: u64 = 1000;
@@ -57,19 +49,7 @@ impl Functions for Costly {
         _: &Arc<Schema>,
     ) -> Result<Vec<ArrayRef>> {
         self.0.fetch_add(input.num_rows() as u64 * ROW_NANOS, Relaxed);
-        let ids = input.column("id")?.as_any().downcast_ref::<Int64Array>().expect("int64");
-        let tripled: Int64Array = ids.values().iter().map(|id| id * 3).collect();
-        Ok(vec![Arc::new(tripled)])
-    }
-}
-
-fn triple() -> Op {
-    let function =
-        serde_json::json!({"blob": "", "name": "triple", "batched": true, "with_rng": false, "timeout_s": 1.0});
-    Op::Map {
-        function: serde_json::from_value(function).expect("a function"),
-        output: vec![Field::new("tripled", Kind::scalar(DType::Int64))],
-        keep_others: true,
+        Ok(tripled(&ids(input)?))
     }
 }
 
@@ -138,7 +118,7 @@ fn sums_are_those_of_what_ran_in_run_order() {
     let functions = Arc::new(Costly::default());
     let watch = Arc::new(Watch(functions.clone()));
     let (rows, batch) = (100_000, Op::Batch { size: 64, drop_remainder: false });
-    let executable = build(&range(rows), &[even(), triple(), batch], None, watch, functions);
+    let executable = build(&range(rows), &[even(), triple(true), batch], None, watch, functions);
     assert_eq!(ops(&executable), Vec::<Value>::new(), "nothing ran");
     run(&executable, 1, 1);
     let ops = ops(&executable);
@@ -199,7 +179,7 @@ fn rows_that_are_found_are_not_computed() {
     let ops_of = |epochs| {
         let executable = executable(
             &range(3000),
-            &[triple(), Op::Cache { freeze: false }, even()],
+            &[triple(true), Op::Cache { freeze: false }, even()],
             Some(&cache),
             Arc::new(SystemClock::default()),
         );
@@ -233,7 +213,7 @@ fn a_source_that_is_not_counted_is_read_in_pieces_that_are() {
 
 #[test]
 fn what_is_told_while_it_runs_adds_up() {
-    let executable = executable(&range(20_000), &[even(), triple()], None, Arc::new(SystemClock::default()));
+    let executable = executable(&range(20_000), &[even(), triple(true)], None, Arc::new(SystemClock::default()));
     let options = LocalOptions { threads: 2, ..LocalOptions::default() };
     let mut stream = LocalStream::start(executable.clone(), options).expect("starts");
     let mut told: Vec<OpReport> = Vec::new();
@@ -255,7 +235,7 @@ fn what_is_told_while_it_runs_adds_up() {
 
 #[test]
 fn no_clock_is_seen_in_a_sample() {
-    let ops = [Op::Shuffle {}, even(), triple(), Op::Batch { size: 7, drop_remainder: false }];
+    let ops = [Op::Shuffle {}, even(), triple(true), Op::Batch { size: 7, drop_remainder: false }];
     let want = run(&executable(&range(9000), &ops, None, Arc::new(SystemClock::default())), 1, 2);
     for threads in 1..4 {
         let got = run(&executable(&range(9000), &ops, None, Arc::new(Mad(AtomicU64::new(0)))), threads, 2);

@@ -1,12 +1,14 @@
 //! Pipelines whose ops run in another order: the same bytes as in the order as written, for thousands of random
 //! pipelines over real images and numbers, and in every legal order, not only in the cheapest.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Int64Array, LargeBinaryArray};
-use bytes::Bytes;
+use common::Empty;
 use forebay_core::rng::SampleRng;
 use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of, tensor_values};
@@ -39,14 +41,6 @@ impl Draw {
 
     fn coin(&mut self) -> bool {
         self.below(2) == 0
-    }
-}
-
-struct Empty;
-
-impl forebay_io::Blobs for Empty {
-    fn get(&self, _: &BlobId) -> Result<Bytes> {
-        Ok(Bytes::new())
     }
 }
 

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-use bytes::Bytes;
-use forebay_core::{Epoch, Error, ErrorKind, Result};
+use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, Field, Kind, Schema};
-use forebay_io::{Blobs, Draft, Features, Place, Reader, SourceIndex};
-use forebay_plan::{BlobId, Source};
+use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex};
+use forebay_plan::Source;
 use std::sync::Arc;
 
 /// Rows that are read of an input, at most; more are only counted.
@@ -17,14 +16,6 @@ const ROWS_MAX: u64 = 512;
 const BYTES_MAX: u64 = 1 << 20;
 /// Rows read at once.
 const STEP: usize = 7;
-
-pub(crate) struct NoBlobs;
-
-impl Blobs for NoBlobs {
-    fn get(&self, _: &BlobId) -> Result<Bytes> {
-        Err(Error::new(ErrorKind::NotFound, "there is no such blob"))
-    }
-}
 
 /// A file in memory, under a path.
 struct Kept {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, LocalOptions, LocalStream, NoFunctions, Position};
+use forebay_io::NoBlobs;
 use forebay_plan::{EpochPlan, Extent, Graph, Op, Sizing, Source, Stages, explain};
-
-use crate::files::NoBlobs;
 
 /// Pipelines over more rows, or with larger batches, are planned and not run.
 const ROWS_MAX: u64 = 256;

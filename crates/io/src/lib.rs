@@ -25,7 +25,7 @@ mod store;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::{BlobId, Source};
 
 pub use bring::bring;
@@ -41,6 +41,16 @@ pub trait Blobs: Send + Sync {
     /// # Errors
     /// NotFound when there is no such blob.
     fn get(&self, id: &BlobId) -> Result<bytes::Bytes>;
+}
+
+/// For pipelines without arrays and pickles: there is no blob.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoBlobs;
+
+impl Blobs for NoBlobs {
+    fn get(&self, id: &BlobId) -> Result<bytes::Bytes> {
+        Err(Error::new(ErrorKind::NotFound, format!("there is no blob {}", id.0)))
+    }
 }
 
 /// Called on the caller's own thread as indexing goes on (done, total, in files), at least every 100 ms. An error ends

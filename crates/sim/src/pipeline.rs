@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array};
 use forebay_core::rng::mix64;
-use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
+use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
-use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
+use forebay_io::NoBlobs;
+use forebay_plan::{Binary, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
 use forebay_proto::JobDefinition;
 
 use crate::dice::Dice;
@@ -38,14 +39,6 @@ pub(crate) struct Pipeline {
     /// What each consumer must get.
     pub(crate) expected: Vec<Rc<[u64]>>,
     chunks: RefCell<HashMap<Place, Rc<[Chunk]>>>,
-}
-
-struct NoBlobs;
-
-impl forebay_io::Blobs for NoBlobs {
-    fn get(&self, id: &BlobId) -> Result<bytes::Bytes> {
-        Err(Error::new(ErrorKind::NotFound, format!("there is no blob {}", id.0)))
-    }
 }
 
 fn column(name: &str, op: Binary, value: i64) -> Expr {

@@ -59,17 +59,10 @@ mod tests {
     use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
     use forebay_data::{Chunk, Memory, RowId};
     use forebay_exec::{Environment, NoFunctions};
-    use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Node, Op, Source, Stages};
+    use forebay_io::NoBlobs;
+    use forebay_plan::{EpochPlan, Extent, Graph, Node, Op, Source, Stages};
 
     use super::*;
-
-    struct NoBlobs;
-
-    impl forebay_io::Blobs for NoBlobs {
-        fn get(&self, id: &BlobId) -> Result<bytes::Bytes> {
-            Err(forebay_core::Error::internal(format!("no blob {id:?}")))
-        }
-    }
 
     /// A pipeline of two ops, and a row for it.
     fn pipeline() -> Result<(Arc<Executable>, Chunk)> {

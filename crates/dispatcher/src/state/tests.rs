@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
 use forebay_proto::{
-    ConsumerHeartbeat, JobKey, Lease, LostSample, UNREACHED, WorkerHeartbeat, consumer_event, worker_event,
+    ConsumerHeartbeat, JobKey, Lease, LostSample, Spent, UNREACHED, WorkerHeartbeat, consumer_event, worker_event,
 };
 use proptest::prelude::*;
 
@@ -88,6 +88,11 @@ struct ReaderModel {
     lost: Vec<(Position, u64)>,
     recorded: BTreeSet<(Position, u64)>,
     refused: Option<Error>,
+}
+
+/// What is said of half a second by a reader whose steps took so long in all, and that waited for the rest; a batch has one row.
+fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat {
+    ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ..ConsumerHeartbeat::default() }
 }
 
 struct World {
@@ -366,6 +371,24 @@ impl World {
             }
             self.input(Input::Tick);
         }
+    }
+
+    /// Half a second passes, in ticks, and nobody says anything.
+    fn half_second(&mut self) {
+        for _ in 0..10 {
+            self.now = self.now + Duration::from_millis(50);
+            self.input(Input::Tick);
+        }
+    }
+
+    fn spends(&mut self, worker: usize, spent: Vec<Spent>) {
+        let session = self.workers[worker].session.expect("connected");
+        self.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
+    }
+
+    fn reads(&mut self, reader: usize, step_ms: u64, batches: u64) {
+        let session = self.readers[reader].session.expect("connected");
+        self.input(Input::ConsumerHeartbeat { session, said: half_second_read(step_ms, batches) });
     }
 
     fn step(&mut self, (kind, a, b): (u8, u8, u8)) {

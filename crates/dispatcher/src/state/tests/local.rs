@@ -1,6 +1,6 @@
 //! Local workers: whose splits they are given, what they are not counted among, and what becomes of them when cores are short.
 
-use forebay_proto::{Spare, Spent};
+use forebay_proto::Spare;
 
 use super::*;
 
@@ -140,29 +140,14 @@ fn what_may_end_workers_is_tried_on_a_trainers_machine_last() {
 /// Half a second of a trainer whose steps take 20 ms, with so many millicores to spare, a worker of one thread that takes 80 ms for
 /// a batch of one row, and local threads that make 10 batches each a second. Returns the threads that are wanted.
 fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
-    for _ in 0..10 {
-        world.now = world.now + Duration::from_millis(50);
-        world.input(Input::Tick);
-    }
+    world.half_second();
     let job = world.readers[ENDLESS].key.0;
-    let spend = |world: &mut World, worker: usize, rows: u64| {
-        let session = world.workers[worker].session.expect("connected");
-        let spent = vec![Spent { job, compute_us: rows * 80_000, rows }];
-        world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
-    };
-    spend(world, 0, 6);
-    spend(world, LOCAL, u64::from(5 * threads));
+    for (worker, rows) in [(0, 6), (LOCAL, u64::from(5 * threads))] {
+        world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
+    }
     let batches = u64::from(6 + 5 * threads).min(25);
     let spare = Spare { millicores, limit_millicores: 4000, pressure: 0, threads };
-    let said = ConsumerHeartbeat {
-        batch_wait_ms: 500 - batches * 20,
-        step_ms: batches * 20,
-        batches,
-        rows: batches,
-        ahead: 0,
-        spare: Some(spare),
-        ops: Vec::new(),
-    };
+    let said = ConsumerHeartbeat { spare: Some(spare), ..half_second_read(batches * 20, batches) };
     let session = world.readers[ENDLESS].session.expect("connected");
     let mut out = Vec::new();
     world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
@@ -213,28 +198,12 @@ fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
     [0, LOCAL].into_iter().for_each(|i| world.hello(i));
     world.attach(ENDLESS, 0, 3);
     for _ in 0..24 {
-        for _ in 0..10 {
-            world.now = world.now + Duration::from_millis(50);
-            world.input(Input::Tick);
-        }
+        world.half_second();
         let job = world.readers[ENDLESS].key.0;
         for (worker, rows) in [(0, 6), (LOCAL, 10)] {
-            let session = world.workers[worker].session.expect("connected");
-            let spent = vec![Spent { job, compute_us: rows * 80_000, rows }];
-            let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
-            world.input(Input::WorkerHeartbeat { session, said });
+            world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
         }
-        let session = world.readers[ENDLESS].session.expect("connected");
-        let said = ConsumerHeartbeat {
-            batch_wait_ms: 180,
-            step_ms: 320,
-            batches: 16,
-            rows: 16,
-            ahead: 0,
-            spare: None,
-            ops: Vec::new(),
-        };
-        world.input(Input::ConsumerHeartbeat { session, said });
+        world.reads(ENDLESS, 320, 16);
     }
     assert_eq!(world.state.wanted(world.now).wanted, 3, "50 a second, of which 20 are made beside the trainer");
 }

@@ -1,7 +1,7 @@
 //! Scaling: what is measured reaches the policy, what it decides is kept and told, and tenants keep out of each other's way.
 
 use forebay_policy::scaling::Policy;
-use forebay_proto::{Caching, Spent};
+use forebay_proto::Caching;
 
 use super::*;
 use crate::options::Scaling;
@@ -12,34 +12,19 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
 }
 
 fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u64) {
-    for _ in 0..10 {
-        world.now = world.now + Duration::from_millis(50);
-        world.input(Input::Tick);
-    }
+    world.half_second();
     let batches = (6 * workers as u64).min(500 / step);
     for i in 0..workers {
-        let session = world.workers[i].session.expect("connected");
         let spent = readers.iter().map(|&r| Spent {
             job: world.readers[r].key.0,
             compute_us: batches * 80_000 / workers as u64,
             rows: batches / workers as u64,
         });
-        let said = WorkerHeartbeat { spent: spent.collect(), ..WorkerHeartbeat::default() };
-        world.input(Input::WorkerHeartbeat { session, said });
+        let spent = spent.collect();
+        world.spends(i, spent);
     }
     for &r in readers {
-        let session = world.readers[r].session.expect("connected");
-        let step_ms = batches * step;
-        let said = ConsumerHeartbeat {
-            batch_wait_ms: 500 - step_ms,
-            step_ms,
-            batches,
-            rows: batches,
-            ahead: 0,
-            spare: None,
-            ops: Vec::new(),
-        };
-        world.input(Input::ConsumerHeartbeat { session, said });
+        world.reads(r, batches * step, batches);
     }
 }
 
@@ -133,26 +118,11 @@ fn jobs_that_share_workers_see_that_they_have_what_they_want() {
     readers.iter().for_each(|&r| world.attach(r, 0, 3));
     // Each takes 10 batches/s and waits for none; a worker makes 12.
     for _ in 0..60 {
-        for _ in 0..10 {
-            world.now = world.now + Duration::from_millis(50);
-            world.input(Input::Tick);
-        }
+        world.half_second();
         for (worker, reader) in readers.into_iter().enumerate() {
-            let session = world.workers[worker].session.expect("connected");
-            let spent = vec![Spent { job: world.readers[reader].key.0, compute_us: 400_000, rows: 5 }];
-            let said = WorkerHeartbeat { spent, ..WorkerHeartbeat::default() };
-            world.input(Input::WorkerHeartbeat { session, said });
-            let session = world.readers[reader].session.expect("connected");
-            let said = ConsumerHeartbeat {
-                batch_wait_ms: 0,
-                step_ms: 500,
-                batches: 5,
-                rows: 5,
-                ahead: 3,
-                spare: None,
-                ops: Vec::new(),
-            };
-            world.input(Input::ConsumerHeartbeat { session, said });
+            let job = world.readers[reader].key.0;
+            world.spends(worker, vec![Spent { job, compute_us: 400_000, rows: 5 }]);
+            world.reads(reader, 500, 5);
         }
     }
     assert_eq!(world.state.wanted(world.now).wanted, 2, "one each");
