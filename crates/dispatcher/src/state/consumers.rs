@@ -1,6 +1,7 @@
 //! What consumers say: where they read, what they have consumed, what they could not fetch.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{
@@ -13,8 +14,11 @@ use super::{Effect, SessionId, State};
 use crate::records::{ConsumerKey, Position, Update};
 use crate::tenant::Tenant;
 
-/// A split that could not be fetched this often is not tried again.
-const FAILURES_MAX: u32 = 4;
+/// A split that workers refused this often is not tried again.
+const REFUSALS_MAX: u32 = 4;
+
+/// A reader that could fetch a split from no worker for as long is told so: as long as readers wait for a dispatcher.
+const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
@@ -194,11 +198,17 @@ impl State {
         trouble.failures += 1;
         trouble.avoid = Some((holder.worker, now));
         let failures = trouble.failures;
-        if error.get(UNREACHED).is_some() {
+        // What lies between a reader and its workers may pass, as a dispatcher comes back. What a worker says stays so.
+        let is_hopeless = if error.get(UNREACHED).is_some() {
+            let since = *trouble.unreached.get_or_insert(now);
             consumer.set_unreached(now, holder.worker, lease);
-        }
+            now - since >= UNREACHED_FOR
+        } else {
+            trouble.refusals += 1;
+            trouble.refusals >= REFUSALS_MAX
+        };
         self.revoke((key, position), holder, out);
-        if failures >= FAILURES_MAX {
+        if is_hopeless {
             let error = error.clone().with("split", position).with("attempts", failures);
             self.end_reader(now, key, error, out);
         }
@@ -231,7 +241,10 @@ impl State {
 
 pub(super) fn no_job(id: u64) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
-        .hint("the dispatcher may have been started with another state folder")
+        .hint(
+            "the dispatcher may have been started with another state folder, or with an older copy of it: read the job again by \
+             its name; a saved state goes on where it was saved",
+        )
 }
 
 pub(super) fn cancelled(name: &str) -> Error {

@@ -15,6 +15,11 @@ use super::{Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
 impl State {
+    /// Gives the next job a number that no other life of a ledger gave away.
+    pub(crate) fn pass_job_numbers(&mut self, by: u32) {
+        self.next_job = self.next_job.saturating_add(by.into());
+    }
+
     /// Returns the job of a tenant's name, unless it was cancelled: then the name is free.
     pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
         let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
