@@ -67,6 +67,7 @@ impl State {
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let dropped = consumer.attach(Reader { session, window, heard: now, workers_max: tenant.quota.workers });
+        self.begin_scale(now, key.0);
         self.revoke_all(key, dropped, out);
         self.assign_again(key, out);
         self.end_at_poison(now, key, out);
@@ -225,7 +226,7 @@ impl State {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.load.take(consumer, said);
             }
-            self.note_reader_ops(now, job, &said.ops);
+            self.note_reader_ops(now, job, &said.ops, out);
             let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
             let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
             let reply = ConsumerHeartbeatReply { local_threads };
@@ -234,8 +235,13 @@ impl State {
     }
 
     pub(super) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
-        let Some(consumer) = self.readers.remove(&session).and_then(|key| self.consumer_mut(key)) else { return };
-        (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        let Some(key) = self.readers.remove(&session) else { return };
+        if let Some(consumer) = self.consumer_mut(key) {
+            (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        }
+        if let Some(job) = self.jobs.get(&key.0) {
+            self.learned.write_soon(now, &job.record);
+        }
     }
 }
 

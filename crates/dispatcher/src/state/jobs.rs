@@ -42,7 +42,6 @@ impl State {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
         self.check_jobs(&record.tenant, jobs_max)?;
-        let known = self.known_scale(now, &record);
         if let Some(old) = self.names.remove(&whole(&record.tenant, &record.name)) {
             self.jobs.remove(&old);
             self.twins.remove(old);
@@ -51,9 +50,7 @@ impl State {
         record.id = self.next_job;
         let record = Arc::new(record);
         self.add(now, record.clone(), splits);
-        if let Some((job, known)) = self.jobs.get_mut(&record.id).zip(known) {
-            job.scale = known;
-        }
+        self.begin_scale(now, record.id);
         out.push(Effect::Persist(Update::Job(record.clone())));
         Ok(record)
     }
