@@ -62,6 +62,72 @@ def test_what_is_loaded_is_what_was_saved(images, tmp_path):
     assert len(there) == len(expected) // 7
 
 
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+DTYPES += ["float16", "float32", "float64"]
+SHAPES = {"scalar": (), "fixed": (3,), "two": (2, 3), "ragged": (None,), "ragged two": (None, 2), "empty": (0,)}
+
+
+def number(dtype: str, shape: tuple, row: int) -> np.ndarray:
+    """Numbers of a row, other ones in each."""
+    sizes = [row % 4 if size is None else size for size in shape]
+    return (np.random.default_rng(row).integers(0, 256, sizes) % (2 if dtype == "bool" else 128)).astype(dtype)
+
+
+def every_dtype(rows: int) -> fb.Dataset:
+    """A column of each dtype and shape, and of each that may be missing."""
+    columns = {f"{dtype} {shape}": (dtype, SHAPES[shape]) for dtype in DTYPES for shape in SHAPES}
+
+    def fill(row):
+        return {column: number(dtype, shape, int(row["id"])) for column, (dtype, shape) in columns.items()}
+
+    schema = {column: (dtype, shape) if shape else dtype for column, (dtype, shape) in columns.items()}
+    ds = fb.range(max(rows, 1)).map(fill, schema=schema, writes=list(schema))
+    return ds if rows else ds.filter(fb.col("id") < 0)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_every_dtype_and_shape_comes_back_as_it_was(rows, tmp_path):
+    ds = every_dtype(rows)
+    ds.save(tmp_path / "saved")
+    loaded = fb.load(tmp_path / "saved")
+    assert repr(loaded.schema) == repr(ds.schema)
+    assert loaded.schema == ds.schema
+    expected, found = list(ds), list(loaded)
+    assert len(found) == len(expected) == rows
+    assert all(map(same, found, expected))
+    # Saved again, and as a mask, too.
+    loaded.save(tmp_path / "again")
+    assert all(map(same, fb.load(tmp_path / "again"), expected))
+    for row in found:
+        numbers = np.arange(row["bool ragged"].size)
+        assert numbers[row["bool ragged"]].tolist() == [i for i in numbers if row["bool ragged"][i]]
+
+
+@pytest.mark.parametrize("rows", [0, 12])
+def test_what_may_be_missing_comes_back_missing(rows, tmp_path):
+    def holes(values: list) -> list:
+        return [None if i % 3 == 1 else value for i, value in enumerate(values)][:rows]
+
+    kinds = {dtype: pa.from_numpy_dtype(np.dtype(dtype)) for dtype in DTYPES}
+    columns = {
+        dtype: pa.array(holes([number(dtype, (), i).item() for i in range(12)]), kind) for dtype, kind in kinds.items()
+    }
+    columns["text"] = pa.array(holes(["", "a", "naïve"] * 4), pa.string())
+    columns["bytes"] = pa.array(holes([b"", b"\0", b"\xff\0"] * 4), pa.binary())
+    feather.write_feather(pa.table(columns), str(tmp_path / "holes.arrow"), compression="uncompressed")
+    ds = fb.from_arrow(str(tmp_path / "holes.arrow"))
+    ds.save(tmp_path / "saved")
+    loaded = fb.load(tmp_path / "saved")
+    assert repr(loaded.schema) == repr(ds.schema)
+    expected, found = list(ds), list(loaded)
+    assert len(found) == rows
+    assert all(map(same, found, expected))
+    # Floats that are missing are NaN in a sample, and missing in the files.
+    assert sum(value is None for row in found for value in row.values()) == (len(columns) - 3) * (rows // 3)
+    table = pa.concat_tables([ipc.open_file(file).read_all() for file in (tmp_path / "saved").glob("*.arrow")])
+    assert sum(column.null_count for column in table.columns) == len(columns) * (rows // 3)
+
+
 def test_other_libraries_open_the_files(tmp_path):
     fb.range(5000).with_column("half", fb.col("id") / 2).save(tmp_path / "saved", file_bytes=20_000)
     files = sorted((tmp_path / "saved").glob("part-*.arrow"))

@@ -30,5 +30,5 @@ pub use lists::Int32Lists;
 pub use loss::Loss;
 pub use memory::{Bytes, Memory};
 pub use ragged::Ragged;
-pub use schema::{DType, Field, Kind, Schema};
+pub use schema::{DType, Field, Kind, Schema, TENSOR_DTYPE};
 pub use tensor::{FixedTensorBuilder, Slots, VariableTensorBuilder, column_of, tensor_shape_of_row, tensor_values};

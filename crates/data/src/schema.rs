@@ -220,6 +220,9 @@ impl Kind {
     }
 }
 
+/// Where a column of tensors notes the type of its numbers, if Arrow's does not say it: booleans are a byte each.
+pub const TENSOR_DTYPE: &str = "forebay.dtype";
+
 /// The child field of every list that we make.
 pub(crate) fn item(dtype: DType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", dtype.arrow(), false))
@@ -278,8 +281,11 @@ impl Field {
     pub fn arrow(&self) -> ArrowField {
         let field = ArrowField::new(&self.name, self.kind.arrow(), self.nullable);
         let Some((name, metadata)) = self.kind.extension() else { return field };
-        let entries = [("ARROW:extension:name", name.to_owned()), ("ARROW:extension:metadata", metadata)];
-        field.with_metadata(HashMap::from(entries.map(|(k, v)| (k.to_owned(), v))))
+        let mut notes = vec![("ARROW:extension:name", name.to_owned()), ("ARROW:extension:metadata", metadata)];
+        if matches!(self.kind, Kind::Tensor { dtype: DType::Bool, .. }) {
+            notes.push((TENSOR_DTYPE, DType::Bool.name().to_owned()));
+        }
+        field.with_metadata(notes.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<HashMap<_, _>>())
     }
 }
 

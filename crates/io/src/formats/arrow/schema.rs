@@ -4,7 +4,7 @@
 
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
 use forebay_core::{Error, Result};
-use forebay_data::{DType, Field, Kind};
+use forebay_data::{DType, Field, Kind, TENSOR_DTYPE};
 
 /// What Arrow calls a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
@@ -69,17 +69,20 @@ fn kind(field: &ArrowField, ty: &DataType) -> Option<Kind> {
         DataType::FixedSizeList(item, n) => {
             let n = usize::try_from(*n).ok()?;
             let shape = extension.filter(|e| *e == "arrow.fixed_shape_tensor").and_then(|_| shape(field));
-            Kind::fixed(
-                DType::from_arrow(item.data_type())?,
-                &shape.filter(|s| s.iter().product::<usize>() == n).unwrap_or(vec![n]),
-            )
+            Kind::fixed(numbers(field, item)?, &shape.filter(|s| s.iter().product::<usize>() == n).unwrap_or(vec![n]))
         }
         DataType::List(item) | DataType::LargeList(item) => {
-            Kind::Tensor { dtype: DType::from_arrow(item.data_type())?, shape: vec![None] }
+            Kind::Tensor { dtype: numbers(field, item)?, shape: vec![None] }
         }
         DataType::Struct(_) => variable(field, ty)?,
         ty => Kind::scalar(DType::from_arrow(ty)?),
     })
+}
+
+/// The numbers of a list. Ours of booleans are a byte each, and say so.
+fn numbers(field: &ArrowField, item: &ArrowField) -> Option<DType> {
+    let noted = field.metadata().get(TENSOR_DTYPE).is_some_and(|name| name == DType::Bool.name());
+    DType::from_arrow(item.data_type()).map(|dtype| if noted && dtype == DType::Int8 { DType::Bool } else { dtype })
 }
 
 /// A tensor of variable shape, stored as it is here.
@@ -95,7 +98,7 @@ fn variable(field: &ArrowField, ty: &DataType) -> Option<Kind> {
         let dim = note.get("uniform_shape").and_then(|dims| dims.get(place)).and_then(serde_json::Value::as_u64);
         dim.and_then(|dim| usize::try_from(dim).ok())
     };
-    Some(Kind::Tensor { dtype: DType::from_arrow(item.data_type())?, shape: (0..rank).map(uniform).collect() })
+    Some(Kind::Tensor { dtype: numbers(field, item)?, shape: (0..rank).map(uniform).collect() })
 }
 
 /// The shape that a tensor's writer noted.
