@@ -122,6 +122,22 @@ def test_a_worker_that_joins_late_is_used(until):
     assert got == [b["id"].tolist() for b in ds.iter(seed=2)]
 
 
+@pytest.mark.parametrize("sign", ["SIGKILL", "SIGTERM", "SIGSTOP"])
+def test_a_worker_is_added_whatever_the_others_do(sign, until):
+    with fb.up(workers=2, threads=1) as service:
+        pid = service.worker_pids[0]
+        os.kill(pid, getattr(signal, sign))
+        try:
+            if sign == "SIGSTOP":
+                until(lambda: sum(worker.state == "idle" for worker in service.workers()) == 1)
+            added = service.add_worker()
+            assert added in service.worker_pids
+            assert sum(worker.state == "idle" for worker in service.workers()) >= 2
+        finally:
+            if sign == "SIGSTOP":
+                os.kill(pid, signal.SIGCONT)
+
+
 def test_a_state_resumes_on_the_service(service):
     ds = fb.range(500).shuffle().filter(fb.col("id") % 3 != 0).batch(16)
     job = name()

@@ -51,6 +51,8 @@ pub(crate) struct Child {
     what: String,
     process: Process,
     announced: Receiver<String>,
+    /// Where it listens, as far as that was asked for.
+    listens: Option<String>,
     tail: Tail,
     /// Says nothing, and is closed when stderr has been read to its end.
     silent: Receiver<()>,
@@ -91,7 +93,7 @@ impl Child {
                 drop(speaking);
             })?;
         }
-        Ok(Self { what, process, announced, tail, silent })
+        Ok(Self { what, process, announced, listens: None, tail, silent })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -115,17 +117,15 @@ impl Child {
         }
     }
 
-    /// Says whether it has listened since it was last asked.
-    pub(crate) fn has_announced(&self) -> bool {
-        self.announced.try_recv().is_ok()
-    }
-
-    /// Returns where it listens, if it has said so since it was last asked.
+    /// Returns where it listens, once it does.
     ///
     /// # Errors
     /// Data when what it said is no announcement.
-    pub(crate) fn announced(&self) -> Result<Option<String>> {
-        self.announced.try_recv().ok().map(|line| Announcement::parse(&line).map(|it| it.address)).transpose()
+    pub(crate) fn listens(&mut self) -> Result<Option<String>> {
+        if let Ok(line) = self.announced.try_recv() {
+            self.listens = Some(Announcement::parse(&line)?.address);
+        }
+        Ok(self.listens.clone())
     }
 
     /// Says a line to it, on its leash. One that has ended hears nothing.

@@ -123,9 +123,19 @@ impl Fleet {
         self.workers.iter_mut().map(|w| &mut w.child).filter_map(|c| c.ended().is_none().then_some(c))
     }
 
-    /// Returns a worker, of those from the `first` on, that has ended.
-    pub(crate) fn dead(&mut self, first: usize) -> Option<&mut Child> {
-        self.workers.iter_mut().skip(first).map(|w| &mut w.child).find_map(|c| c.ended().is_some().then_some(c))
+    /// Returns where workers listen, of those with these processes that do so by now.
+    ///
+    /// # Errors
+    /// Unavailable, with what it wrote last, when one of them has ended.
+    pub(crate) fn listening(&mut self, pids: &[u32]) -> Result<Vec<String>> {
+        let mut addresses = Vec::new();
+        for child in self.workers.iter_mut().map(|w| &mut w.child).filter(|c| pids.contains(&c.pid())) {
+            if child.ended().is_some() {
+                return Err(child.unavailable("ended before it was registered"));
+            }
+            addresses.extend(child.listens()?);
+        }
+        Ok(addresses)
     }
 
     /// Starts again what died a while ago.

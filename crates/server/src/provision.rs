@@ -98,7 +98,7 @@ fn look(fleet: &mut Fleet, reconciler: &mut Reconciler, now: Ticks, failures: &m
     fleet.workers.retain_mut(|place| {
         let ended = place.child.ended();
         if let Phase::Starting(since) = place.phase {
-            if place.child.has_announced() {
+            if place.child.listens().is_ok_and(|address| address.is_some()) {
                 place.phase = Phase::Running(Instant::now());
             } else if ended.is_none() && since.elapsed() > START_MAX {
                 failures.push(place.child.unavailable("did not listen in time"));

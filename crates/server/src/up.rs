@@ -147,7 +147,7 @@ impl Up {
         // From here on whatever goes wrong ends what was started: the handle does.
         let started = fleet.dispatcher.address(end, poll).and_then(|address| {
             fleet.address = address;
-            (0..plan.workers).try_for_each(|_| fleet.add_worker().map(|_| ()))
+            (0..plan.workers).map(|_| fleet.add_worker()).collect::<Result<Vec<u32>>>()
         });
         let address = fleet.address.clone();
         let up = Self {
@@ -157,8 +157,7 @@ impl Up {
             pid: std::process::id(),
             is_auto: matches!(options.workers, Workers::Auto { .. }),
         };
-        started?;
-        up.wait_for_workers(plan.workers, 0, end, poll)?;
+        up.wait_for_workers(&started?, end, poll)?;
         match options.workers {
             Workers::Auto { .. } => provision::start(&up.fleet, up.address.clone(), plan.scaling.workers_max)?,
             Workers::Fixed(_) if options.respawn => up.watch()?,
@@ -195,12 +194,8 @@ impl Up {
             let error = Error::new(ErrorKind::Conflict, "this service decides by itself how many workers there are");
             return Err(error.hint("start it with a number of workers, or with a larger max_workers"));
         }
-        let (pid, live, new) = {
-            let mut fleet = self.fleet();
-            let new = fleet.workers.len();
-            (fleet.add_worker()?, fleet.live().count(), new)
-        };
-        self.wait_for_workers(live, new, Instant::now() + START_MAX, poll)?;
+        let pid = self.fleet().add_worker()?;
+        self.wait_for_workers(&[pid], Instant::now() + START_MAX, poll)?;
         Ok(pid)
     }
 
@@ -246,29 +241,23 @@ impl Up {
         }
     }
 
-    /// Waits until this many workers are registered; those from `new` on were just started, and must not end.
-    fn wait_for_workers(
-        &self,
-        count: usize,
-        new: usize,
-        end: Instant,
-        poll: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
+    /// Waits until the workers with these processes are registered: they were just started, and must not end. What others do
+    /// meanwhile is not counted.
+    fn wait_for_workers(&self, pids: &[u32], end: Instant, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let service =
             Service::connect(Remote::new(&*self.address), end.saturating_duration_since(Instant::now()), poll)?;
         loop {
-            let live = service.workers(poll)?.iter().filter(|w| w.state == "idle" || w.state == "working").count();
-            if live >= count {
+            let addresses = self.fleet().listening(pids)?;
+            let there = service.workers(poll)?;
+            let lives = |address: &&String| there.iter().any(|w| w.address == **address && w.state != "lost");
+            let live = addresses.iter().filter(lives).count();
+            if live == pids.len() {
                 return Ok(());
             }
             self.check()?;
-            let mut fleet = self.fleet();
-            if let Some(dead) = fleet.dead(new) {
-                return Err(dead.unavailable("ended before it was registered"));
-            }
-            drop(fleet);
             if Instant::now() >= end {
-                let message = format!("{live} of {count} workers were registered within {} s", START_MAX.as_secs());
+                let message =
+                    format!("{live} of {} new workers were registered within {} s", pids.len(), START_MAX.as_secs());
                 return Err(Error::unavailable(message).hint("look at their logs above"));
             }
             poll()?;

@@ -163,7 +163,7 @@ impl Keeper {
             return;
         };
         if !kept.listens {
-            match kept.child.announced() {
+            match kept.child.listens() {
                 Ok(Some(address)) => {
                     kept.listens = true;
                     // Before it is given anything.
