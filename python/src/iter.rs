@@ -82,6 +82,10 @@ struct Inner {
     /// Those that might not fail again: a resumed run must leave them out all the same.
     uncertain: Mutex<Vec<LeftOut>>,
     closing: AtomicBool,
+    /// What was said of the iteration last, once that is gone.
+    last: Mutex<Option<String>>,
+    /// Threads do not survive a fork: in a child, nothing of all this may be touched, and nothing can be waited for.
+    process: u32,
     /// Whoever closes second waits for the first, and then leaves the interpreter alone: it may be ending.
     end: Once,
     runner: Runner,
@@ -113,6 +117,8 @@ impl NativeIterator {
             losses: Mutex::default(),
             uncertain: Mutex::new(uncertain),
             closing: AtomicBool::new(false),
+            last: Mutex::default(),
+            process: std::process::id(),
             end: Once::new(),
             runner,
         });
@@ -168,7 +174,10 @@ impl NativeIterator {
     /// What the ops of the pipeline cost in this process, and what is kept of it and why, as JSON.
     fn stats(&self, py: Python<'_>) -> Option<String> {
         // Without the GIL: whoever holds the iteration may be waiting for it.
-        py.detach(|| lock(&self.inner.iteration).as_ref().map(Iteration::stats))
+        py.detach(|| {
+            let iteration = lock(&self.inner.iteration);
+            iteration.as_ref().map(Iteration::stats).or_else(|| lock(&self.inner.last).clone())
+        })
     }
 
     /// The epoch of the last delivery.
@@ -236,12 +245,18 @@ impl Inner {
     /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
     /// may have an exception on its way, which no Python code may come across.
     fn close(self: Arc<Self>, wait: Duration) {
+        if self.process != std::process::id() {
+            // Its threads, which dropping it would wait for, are in the parent; and so are its processes, which are used there.
+            return std::mem::forget(self);
+        }
         self.closing.store(true, Ordering::Relaxed);
         let (done, ended) = mpsc::channel();
         let join = move || {
             self.end.call_once(|| {
                 self.runner.stop();
-                drop(lock(&self.iteration).take());
+                let mut iteration = lock(&self.iteration);
+                *lock(&self.last) = iteration.as_ref().map(Iteration::stats);
+                drop(iteration.take());
             });
             drop(self);
             let _ = done.send(());

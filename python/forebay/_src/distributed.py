@@ -58,12 +58,12 @@ class ServiceIteration:
     """An iteration on a service."""
 
     def __init__(self, pipeline: _native.Pipeline, service: Service, job: Distributed) -> None:
-        self.pipeline, self.service, self.job = pipeline, service, job
+        self.pipeline, self._service, self.job = pipeline, service, job
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Opens the job and starts to read."""
         index, count = self.job.consumers
-        return self.service._open.open(
+        return self._service._open.open(
             self.pipeline,
             job=self.job.job,
             seed=self.job.seed,
@@ -85,6 +85,11 @@ class ServiceIteration:
     def identity(self) -> dict[str, Any]:
         """The pipeline and the seed; the job is only who computes it."""
         return {"dataset": self.pipeline.dataset_id, "seed": self.job.seed}
+
+    @property
+    def service(self) -> str:
+        """The dispatcher's address."""
+        return self._service.address
 
     @property
     def consumers(self) -> tuple[int, int]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
@@ -11,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from forebay import _native
 from forebay._src.quarantine import DeadLetters
 from forebay._src.tolerance import Skipped, SkippedSample, Tolerance
-from forebay.errors import ClosedError, InvalidPipelineError
+from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
 """A batch, or a single sample: NumPy arrays (or scalars), `bytes` and `str` by column name."""
@@ -30,6 +33,10 @@ class Iteration(Protocol):
         """Where samples that are left out are kept, if anywhere."""
 
     @property
+    def service(self) -> str | None:
+        """The address of the service that computes, if one does."""
+
+    @property
     def consumers(self) -> tuple[int, int]:
         """Which of how many consumers."""
 
@@ -37,7 +44,8 @@ class Iteration(Protocol):
 class DatasetIterator(Iterator[Sample]):
     """Yields batches (or samples) in order; can be saved and restored.
 
-    It starts to work at the first `next()`, and stops when it is closed, exhausted or let go.
+    It starts to work at the first `next()`, and stops when it is closed, exhausted or let go. Several threads may read
+    one iterator: each batch (or sample) goes to one of them. A process that forks reads on in the parent alone.
 
     >>> import forebay as fb
     >>> it = fb.range(6).batch(2).iter()
@@ -60,6 +68,12 @@ class DatasetIterator(Iterator[Sample]):
         self._closed = False
         self._epoch = first_epoch
         self._skipped = Skipped(iteration.letters())
+        # One thread at a time goes on. It may be the same one again: signal handlers ask for states.
+        self._turn = threading.RLock()
+        #: The process that began.
+        self._process: int | None = None
+        #: Why nothing comes any more, though nobody closed it.
+        self._lost: ClosedError | None = None
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""
@@ -71,25 +85,41 @@ class DatasetIterator(Iterator[Sample]):
         Raises:
             ForebayError: What went wrong on the way.
         """
-        if self._used < len(self._samples):
-            self._used += 1
-            return self._samples[self._used - 1]
-        if self._ended:
-            raise StopIteration
-        native = self._started()
-        try:
-            delivery = native.next()
-        finally:
-            self._take_losses(native)
-        self._samples, self._used = [], 0
-        if delivery is None:
-            self._ended = True
-            raise StopIteration
-        self._epoch = self._started().epoch
-        if isinstance(delivery, dict):
-            return delivery
-        self._samples, self._used = delivery, 1
-        return delivery[0]
+        if self._process != _process:
+            self._check_process()
+        with self._turn:
+            if self._used < len(self._samples):
+                self._used += 1
+                return self._samples[self._used - 1]
+            if self._ended:
+                raise StopIteration
+            native = self._started()
+            try:
+                delivery = native.next()
+            except ClosedError:
+                if self._lost is None:
+                    raise
+                raise self._lost from None
+            finally:
+                self._take_losses(native)
+            self._samples, self._used = [], 0
+            if delivery is None:
+                self._ended = True
+                raise StopIteration
+            self._epoch = native.epoch
+            if isinstance(delivery, dict):
+                return delivery
+            # Another thread may have closed it meanwhile: then this one is the last.
+            self._samples, self._used = [] if self._closed else delivery, 1
+            return delivery[0]
+
+    def _put_back(self, sample: Sample) -> None:
+        """Takes back what `next()` returned last: it comes again, and a state is one before it."""
+        with self._turn:
+            if self._samples:
+                self._used -= 1
+            else:
+                self._samples, self._used = [sample], 0
 
     def _take_losses(self, native: _native.NativeIterator) -> None:
         if losses := native.losses():
@@ -97,13 +127,15 @@ class DatasetIterator(Iterator[Sample]):
 
     def _write_to(self, writer: _native.SavedWriter) -> bool | None:
         """Writes the next samples; says whether the file is full, and `None` at the end."""
-        native = self._started()
-        try:
-            full = native.write(writer)
-        finally:
-            self._take_losses(native)
-        self._ended = full is None
-        return full
+        self._check_process()
+        with self._turn:
+            native = self._started()
+            try:
+                full = native.write(writer)
+            finally:
+                self._take_losses(native)
+            self._ended = full is None
+            return full
 
     @property
     def epoch(self) -> int:
@@ -158,7 +190,8 @@ class DatasetIterator(Iterator[Sample]):
         >>> [(op["op"], op["rows_in"], op["rows_found"]) for op in it.stats()["ops"]]
         [('read', 40, 0), ('cache', 80, 40)]
         """
-        said = None if self._native is None else self._native.stats()
+        native = self._native
+        said = None if native is None or self._is_elsewhere() else native.stats()
         stats: dict[str, Any] = {} if said is None else json.loads(said)
         return stats
 
@@ -172,15 +205,19 @@ class DatasetIterator(Iterator[Sample]):
         """
         if self._closed:
             raise ClosedError("the iterator was closed")
-        if self._native is not None:
-            part = 0 < self._used < len(self._samples)
-            position = self._native.saved(self._used if part else None)
-        elif self._state is not None:
-            position = self._state
+        if self._is_elsewhere():
+            position = self._position()
         else:
-            start = {"epoch": self._epoch, "split": 0, "chunk": 0, "rows": 0}
-            position = json.dumps({"position": start, "consumer": self._iteration.consumers})
+            # A batch that is on its way to another thread counts as taken, or as not: not as both.
+            with self._turn:
+                position = self._position()
         return {"version": _VERSION, **self._iteration.identity(), "position": position}
+
+    def _position(self) -> str:
+        if self._native is not None:
+            part = self._used < len(self._samples)
+            return self._native.saved(self._used if part else None)
+        return position_of(self._epoch, self._iteration.consumers) if self._state is None else self._state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where `state_dict` was called: the next batch is the one that came next there.
@@ -204,17 +241,31 @@ class DatasetIterator(Iterator[Sample]):
         position = state.get("position")
         epoch = _epoch(position)
         self.close()
-        self._closed = self._ended = False
-        self._samples, self._used = [], 0
-        self._epoch, self._state = epoch, position
+        if self._is_elsewhere():
+            self._turn = threading.RLock()
+        with self._turn:
+            self._closed = self._ended = False
+            self._lost = self._process = None
+            self._samples, self._used = [], 0
+            self._epoch, self._state = epoch, position
 
     def close(self) -> None:
         """Stops the threads behind the iterator. It is not needed after the last batch."""
+        # Without a turn: whoever waits for a batch has it, and stops waiting.
         self._closed = True
         self._samples, self._used = [], 0
-        if self._native is not None:
-            self._native.close()
-            self._native = None
+        native, self._native = self._native, None
+        if native is not None:
+            native.close()
+
+    def _lose(self, why: ClosedError) -> None:
+        """Ends it for a reason that it has not itself; where it was can be asked for all the same."""
+        if self._ended or self._is_elsewhere():
+            return
+        self._lost = why
+        native = self._native
+        if native is not None:
+            native.close()
 
     def __enter__(self) -> DatasetIterator:
         """Returns itself."""
@@ -229,9 +280,31 @@ class DatasetIterator(Iterator[Sample]):
     def _started(self) -> _native.NativeIterator:
         if self._closed:
             raise ClosedError("the iterator was closed")
+        if self._lost is not None:
+            raise self._lost
         if self._native is None:
-            self._native = self._iteration.start(self._state)
+            self._process = _process
+            if self._iteration.service is not None:
+                _readers.add(weakref.ref(self, _readers.discard))
+            try:
+                self._native = self._iteration.start(self._state)
+            except UnavailableError:
+                if self._lost is None:
+                    raise
+            if self._lost is not None:
+                self._lose(self._lost)
+                raise self._lost
         return self._native
+
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a forked copy of an iterator whose threads and connections are in the parent."""
+        return self._process is not None and self._process != _process
+
+    def _check_process(self) -> None:
+        if self._is_elsewhere():
+            hint = "make the iterator in the child, or start children with the spawn or forkserver method"
+            message = f"this iterator was begun in process {self._process}, which forked: it cannot go on in its child"
+            raise InvalidPipelineError(message, {"hint": hint})
 
 
 _VERSION = 2
@@ -240,6 +313,12 @@ _HINTS = {
     "dataset": "the pipeline has changed since; resume with the pipeline that was saved, or start over",
     "seed": "pass the seed of the saved run",
 }
+
+
+def position_of(epoch: int, consumers: tuple[int, int]) -> str:
+    """The position of a consumer where an epoch begins."""
+    start = {"epoch": epoch, "split": 0, "chunk": 0, "rows": 0}
+    return json.dumps({"position": start, "consumer": consumers})
 
 
 def _epoch(position: Any) -> int:
@@ -295,6 +374,9 @@ class LocalIteration:
             state=state,
         )
 
+    #: None does.
+    service: str | None = None
+
     def letters(self) -> DeadLetters | None:
         """Named after the dataset."""
         name = self.pipeline.dataset_id[:12]
@@ -310,5 +392,24 @@ class LocalIteration:
         return self._consumers
 
 
+#: This process. A forked child is another one, and asking the system for each sample would take longer than the sample.
+_process = os.getpid()
+#: What reads from services and has begun.
+_readers: set[weakref.ref[DatasetIterator]] = set()
+
+
+def lose_readers(address: str, why: ClosedError) -> None:
+    """Ends the iterators of this process over a service that is about to end: nobody is to wait for it."""
+    for reader in (found for known in _readers.copy() if (found := known()) is not None):
+        if reader._iteration.service == address:
+            reader._lose(why)
+
+
+def _note_process() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_process)
 # Threads must be out of users' code before the interpreter goes.
 atexit.register(_native.close_all)

@@ -11,8 +11,12 @@ from typing import Any, Literal
 
 from forebay import _native
 from forebay._src import arguments, security
+from forebay._src.iterator import lose_readers
 from forebay._src.security import NOTHING, Credentials, Tls
 from forebay.errors import ClosedError, InvalidPipelineError
+
+#: How long a service may take to answer a process that was handed it.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -294,17 +298,21 @@ class Service:
         if self._up is not None:
             # First: nobody in another thread is to wait for what is about to end.
             self._closed = True
+            lose_readers(self.address, self._ended())
             self._up.close()
 
     @property
     def _open(self) -> _native.ServiceClient:
         """The connection, unless what it leads to was ended here."""
         if self._closed:
-            raise ClosedError(
-                f"the service at {self.address} was closed",
-                {"hint": "use it before close() and inside its `with` block, or start another one with up()"},
-            )
+            raise self._ended()
         return self._client
+
+    def _ended(self) -> ClosedError:
+        return ClosedError(
+            f"the service at {self.address} was closed",
+            {"hint": "use it before close() and inside its `with` block, or start another one with up()"},
+        )
 
     def _ours(self) -> _native.Up:
         _ = self._open
@@ -324,9 +332,21 @@ class Service:
         """Ends what `up` started."""
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the address, and what is shown there: in another process it is a connection to the same service.
+
+        What it is shown includes the token, if it has one.
+        """
+        _ = self._open
+        return _again, (self.address, self._shown)
+
     def __repr__(self) -> str:
         """The address."""
         return f"Service({self.address!r})"
+
+
+def _again(address: str, shown: Credentials) -> Service:
+    return Service(_native.ServiceClient.connect(address, _ANSWER_S, **shown), shown=shown)
 
 
 def connect(
