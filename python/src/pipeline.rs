@@ -9,6 +9,7 @@ use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, Local
 use forebay_io::{Blobs, SourceIndex};
 use forebay_plan::{Class, Deal, EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::blobs::BlobSet;
@@ -80,6 +81,14 @@ impl Pipeline {
             let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
             Ok(Self { graph, blobs })
         })
+    }
+
+    /// What `to_json` and `blobs` gave, in this or another process.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, json: &str, blobs: Vec<PyBackedBytes>) -> PyResult<Self> {
+        let set = |set: BlobSet, blob: PyBackedBytes| set.with(Bytes::copy_from_slice(&blob)).0;
+        let blobs = blobs.into_iter().fold(BlobSet::default(), set);
+        guard(py, || Ok(Self { graph: Graph::from_json(json)?, blobs }))
     }
 
     /// Adds an op. `{blob}` in the JSON is the name of its pickle or tokenizer.
@@ -196,6 +205,44 @@ impl Pipeline {
         })
     }
 
+    /// What an epoch gives one of several consumers, as `cardinality` counts; `None` where that is not known before it runs.
+    fn share(
+        &self,
+        py: Python<'_>,
+        consumer: u32,
+        consumers: u32,
+        even: Option<bool>,
+        coordinated: bool,
+    ) -> PyResult<Option<i128>> {
+        if consumers == 1 {
+            return self.cardinality(py);
+        }
+        interruptible(py, |poll| {
+            let (stages, deal) = Deal::choose(&self.graph, consumers, even, coordinated)?;
+            let consumer = ConsumerIndex(consumer);
+            // What is coordinated is dealt by the lengths of rows.
+            if !stages.dealt || deal.coordinated {
+                return Ok(None);
+            }
+            let index = index(&self.graph, stages.counted, poll)?;
+            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
+            let Some(units) = plan.share(consumer, 0).or_else(|| plan.consumer_units(consumer)) else {
+                return Ok(Some(-1));
+            };
+            if !plan.is_dealt() {
+                return Ok(None);
+            }
+            // A unit is a batch, or a run of samples, of which the last one may be shorter.
+            let size = plan.sizing().unit_rows;
+            let (parts, part) = (plan.deal().parts(), plan.deal().part(consumer));
+            let rows = |unit: u64| plan.rows().unwrap_or(0).saturating_sub((unit * parts + part) * size).min(size);
+            let has_batches = self.graph.batch().is_some();
+            let last = units.checked_sub(1).map_or(0, rows);
+            let samples = units.saturating_sub(1) * size + last;
+            Ok(Some(i128::from(if has_batches { units } else { samples })))
+        })
+    }
+
     /// The columns that a function gives, found by calling it on the first samples.
     fn probe(&self, py: Python<'_>, function: &str, pickle: &[u8]) -> PyResult<String> {
         let (blobs, json) = attach(&self.blobs, function, Some(pickle));
@@ -275,7 +322,7 @@ impl Pipeline {
         ids.map(blob).collect()
     }
 
-    /// Blobs by name, for tests.
+    /// Blobs by name.
     fn blobs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.blobs.iter().map(|(id, bytes)| (id.0.clone(), PyBytes::new(py, bytes))).collect()
     }
