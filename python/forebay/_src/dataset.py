@@ -313,17 +313,23 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=bool(overwrite)
         )
 
-    def to_torch(self, **options: Any) -> Any:
-        """Returns a `torch.utils.data.IterableDataset` of tensors over `iter(**options)`.
+    def to_torch(self, service: Service | str | None = None, **options: Any) -> Any:
+        """Returns a `torch.utils.data.IterableDataset` of tensors.
 
-        Each `iter()` of it is one epoch, counted from `epoch`. Use it directly, or with
-        `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so leave `num_workers` at 0. It has
-        `state_dict` and `load_state_dict`, so torchdata's `StatefulDataLoader` saves and restores it within an epoch,
-        and `torch.distributed.checkpoint` takes it as it is.
+        Each `iter()` of it is one epoch. Use it directly, or with `DataLoader(dataset, batch_size=None)`: the threads
+        are Forebay's, so leave `num_workers` at 0. It has `state_dict` and `load_state_dict`, so torchdata's
+        `StatefulDataLoader` saves and restores it within an epoch, and `torch.distributed.checkpoint` takes it as it
+        is. `len()` of it is the number of batches of an epoch for this consumer, and a `TypeError` where that is not
+        known before they are computed. It pickles; a copy begins with the epoch that comes next.
+
+        Args:
+            service: Where the samples are computed, as for `distribute`. Default: in this process.
+            options: What `iter` takes, of which `epoch` is the first epoch; with a service what `distribute` takes:
+                `job`, and `epochs`, how many epochs the job has.
         """
-        from forebay._src.torch import torch_dataset
+        from forebay._src.torch import Here, There, TorchDataset
 
-        return torch_dataset(self.iter, options)
+        return TorchDataset(Here(self, options) if service is None else There(self, service, options))
 
     def __repr__(self) -> str:
         """The columns."""

@@ -1,0 +1,168 @@
+"""Datasets for PyTorch: here, on a service, in other processes; and their length. Where torch is not, on a stand-in."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import subprocess
+import sys
+import types
+
+import forebay as fb
+import pytest
+from forebay.errors import ClosedError, InvalidPipelineError
+from pipelines import name
+
+
+class IterableDataset:
+    """Of torch, what matters here."""
+
+
+@pytest.fixture(autouse=True)
+def torch(monkeypatch):
+    """Torch, or a stand-in whose tensors are NumPy's arrays."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        torch, utils, data = (types.ModuleType(name) for name in ("torch", "torch.utils", "torch.utils.data"))
+        torch.utils, utils.data, torch.from_numpy = utils, data, lambda array: array
+        data.IterableDataset, data.get_worker_info = IterableDataset, lambda: None
+        for module in (torch, utils, data):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.delitem(sys.modules, "forebay._src.torch", raising=False)
+        monkeypatch.delattr("forebay._src.torch", raising=False)
+    return torch
+
+
+def ids(batches) -> list:
+    return [batch["id"].tolist() for batch in batches]
+
+
+def expected(ds: fb.Dataset, epochs: int, **options) -> list:
+    return [ids(ds.iter(epoch=e, **options)) for e in range(epochs)]
+
+
+def test_on_a_service_each_iteration_is_an_epoch_of_one_job(service):
+    ds, job = fb.range(60).shuffle().batch(4), name()
+    dataset = ds.to_torch(service, job=job, seed=3, epochs=3)
+    assert [ids(dataset) for _ in range(3)] == expected(ds, 3, seed=3)
+    assert [j.state for j in service.jobs() if j.name == job] == ["finished"]
+    with pytest.raises(InvalidPipelineError, match="3 epochs, and this would be one more"):
+        iter(dataset)
+
+
+def test_an_epoch_that_is_left_early_is_followed_by_the_next(service):
+    ds = fb.range(60).shuffle().batch(4)
+    dataset = ds.to_torch(service, job=name(), epochs=None)
+    epochs = expected(ds, 3)
+    assert ids(itertools.islice(dataset, 5)) == epochs[0][:5]
+    assert [ids(dataset), ids(dataset)] == epochs[1:]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 6, 15])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_on_a_service_a_state_goes_on_in_the_epoch(taken, batch, service):
+    ds = fb.range(60).shuffle()
+    ds = ds if batch is None else ds.batch(batch)
+    make = lambda: ds.to_torch(service, job=name(), seed=3, epochs=4)  # noqa: E731
+    epochs, dataset = expected(ds, 4, seed=3), make()
+    assert ids(dataset) == epochs[0]
+    batches = iter(dataset)
+    assert ids(itertools.islice(batches, taken)) == epochs[1][:taken]
+    state = dataset.state_dict()
+    assert all(isinstance(value, (int, str)) for value in state.values())
+    again = make()
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    assert [ids(again), ids(again), ids(again)] == [epochs[1][taken:], epochs[2], epochs[3]]
+    # At the end of an epoch, nothing of the next one has been taken, though it may have come.
+    assert ids(batches) == epochs[1][taken:]
+    later = make()
+    later.load_state_dict(dataset.state_dict())
+    assert [ids(later), ids(later)] == [[], epochs[2]]
+
+
+LENGTHS = {
+    "batches": lambda: fb.range(103).shuffle().batch(10),
+    "whole batches": lambda: fb.range(103).batch(10, drop_remainder=True),
+    "samples": lambda: fb.range(103).shuffle(),
+    "repeat": lambda: fb.range(50).repeat(3).batch(8),
+    "part": lambda: fb.range(1000).skip(11).take(90).shuffle().batch(7),
+    "shard": lambda: fb.range(1000).shard(3, 1).batch(7),
+    "unshuffled samples": lambda: fb.range(5003),
+}
+
+
+@pytest.mark.parametrize("which", LENGTHS)
+@pytest.mark.parametrize("even", [None, True, False])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_its_length_is_what_a_consumer_gets(which, even, count):
+    for index in range(count):
+        dataset = LENGTHS[which]().to_torch(consumers=(index, count), even=even)
+        assert len(dataset) == sum(1 for _ in dataset)
+
+
+def test_its_length_counts_files(parquet, service):
+    dataset = fb.from_parquet(f"{parquet}/*").batch(32).to_torch(service, job=name(), consumers=(1, 2))
+    assert len(dataset) == len(list(dataset)) == 8
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: fb.range(9).filter(fb.col("id") > 3).to_torch(), "when it is computed"),
+        (lambda: fb.range(9).filter(fb.col("id") > 3).batch(2).to_torch(consumers=(0, 2)), "when it is computed"),
+        (lambda: fb.range(9).repeat().to_torch(), "never ends"),
+        (lambda: fb.range(9).repeat().batch(2).to_torch(consumers=(0, 2)), "never ends"),
+        (lambda: fb.range(9).to_torch(on_error="skip"), "left out"),
+    ],
+)
+def test_what_is_not_known_is_no_length(make, why):
+    dataset = make()
+    with pytest.raises(TypeError, match=why):
+        len(dataset)
+    assert next(iter(dataset))
+
+
+def test_a_copy_in_another_process_begins_with_the_next_epoch(service):
+    ds = fb.range(60).shuffle().batch(4)
+    epochs = expected(ds, 3, seed=3)
+    for make in (lambda: ds.to_torch(seed=3), lambda: ds.to_torch(service, job=name(), seed=3, epochs=3)):
+        dataset = make()
+        list(dataset)
+        batches = iter(dataset)
+        next(batches)
+        if dataset._epochs.options.get("job"):
+            # A job has one reader for each consumer.
+            dataset._current.close()
+        assert ids(pickle.loads(pickle.dumps(dataset))) == epochs[2]
+
+
+SPAWNS = """
+import forebay as fb
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    dataset = fb.range(60).batch(4).to_torch()
+    print(len(DataLoader(dataset, batch_size=None)), sum(1 for _ in DataLoader(dataset, batch_size=None)))
+    list(DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn"))
+"""
+
+
+def test_a_data_loader_says_why_it_needs_no_processes(tmp_path):
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "Tensor"):
+        pytest.skip("torch is not here")
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    done = subprocess.run([sys.executable, tmp_path / "spawns.py"], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "15 15\n"
+    assert "each would read everything" in done.stderr
+    assert "num_workers=0" in done.stderr
+
+
+def test_a_closed_service_is_said_to_be(torch):
+    with fb.up(workers=1, threads=1) as service:
+        dataset = fb.range(10**6).batch(4).to_torch(service, job="closed")
+        batches = iter(dataset)
+        next(batches)
+    with pytest.raises(ClosedError, match="the service"):
+        list(batches)
