@@ -11,12 +11,16 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::CompressionCodec;
 
 use super::arrow;
 use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
 use object::Ranges;
+
+/// What columns may be compressed with, as writers call it.
+const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";
 
 /// A file's footer, read.
 #[derive(Debug, Clone)]
@@ -51,7 +55,9 @@ impl File {
     fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
-        self.check_sizes(group, wanted, &leaves).map_err(|e| e.with("file", uri).with("row group", group))?;
+        let blame = |e: Error| e.with("file", uri).with("row group", group);
+        self.check_sizes(group, wanted, &leaves).map_err(blame)?;
+        self.check_codecs(group, &leaves).map_err(blame)?;
         let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves);
         guarded(uri, || {
             let bytes = Ranges::of_group(self.object.clone(), self.footer.metadata(), group, &mask)?;
@@ -78,6 +84,20 @@ impl File {
                 format!("a column of a row group of {rows} rows has {bytes} bytes, more than the limit of {max}"),
             )
             .hint("the file may be corrupt; else write smaller row groups")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a row group with a column that is compressed in a way that nothing here undoes.
+    fn check_codecs(&self, group: usize, leaves: &[usize]) -> Result<()> {
+        let columns = self.footer.metadata().row_groups().get(group).map_or(&[][..], |g| g.columns());
+        let mut wanted = leaves.iter().filter_map(|&leaf| columns.get(leaf));
+        match wanted.find(|column| column.compression_codec() == CompressionCodec::LZO) {
+            Some(column) => {
+                let (name, codec) = (column.column_path().string(), column.compression_codec());
+                Err(Error::data(format!("column {name:?} is compressed with {codec}, which is not supported"))
+                    .hint(format!("write the file again with one of {CODECS}, or leave the column out with columns=")))
+            }
             None => Ok(()),
         }
     }
@@ -140,12 +160,19 @@ pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Re
             .with("file", uri)
             .hint("the file is truncated, corrupt or of another format: write or fetch it again")
     };
+    let unsupported = |what: String| {
+        Error::data(format!("this parquet file has what is not supported: {what}"))
+            .with("file", uri)
+            .hint("write it again without that, or leave such columns out with columns=")
+    };
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(parquet::errors::ParquetError::External(e))) => match e.downcast::<Error>() {
             Ok(ours) => Err(*ours),
             Err(e) => Err(corrupt(e.to_string())),
         },
+        Ok(Err(parquet::errors::ParquetError::NYI(what))) => Err(unsupported(what)),
+        Ok(Err(e)) if e.to_string().contains("encrypt") => Err(unsupported("it is encrypted".to_owned())),
         Ok(Err(e)) => Err(corrupt(e.to_string())),
         Err(_) => Err(corrupt("the decoder gave up".to_owned())),
     }
