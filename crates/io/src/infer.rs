@@ -167,19 +167,30 @@ fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
 }
 
 /// Picks the columns that the user named, or all.
-fn select(found: Vec<(String, Result<Field>)>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
+fn select(found: Vec<Field>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
     let Some(columns) = columns else {
-        let fields: Vec<Field> = found.into_iter().map(|(_, f)| f).collect::<Result<_>>()?;
-        Schema::new(fields.clone())?;
-        return Ok(fields);
+        Schema::new(found.clone()).map_err(|e| e.hint("name the columns to read, without this one: columns=[...]"))?;
+        return Ok(found);
     };
-    let readable = found.iter().filter_map(|(_, f)| f.as_ref().ok().cloned()).collect();
-    let schema = Schema::new(readable)?;
-    let pick = |name: &String| match found.iter().find(|(n, _)| n == name) {
-        Some((_, field)) => field.clone(),
-        None => schema.field(name).cloned(),
-    };
-    let fields: Vec<Field> = columns.iter().map(pick).collect::<Result<_>>()?;
+    let fields = columns.iter().map(|name| pick(&found, name)).collect::<Result<Vec<Field>>>()?;
     Schema::new(fields.clone())?;
     Ok(fields)
+}
+
+fn pick(found: &[Field], name: &str) -> Result<Field> {
+    let mut named = found.iter().filter(|field| field.name == name);
+    match (named.next(), named.next()) {
+        (Some(field), None) => Ok(field.clone()),
+        (Some(_), Some(_)) => Err(Error::invalid(format!("two columns are named {name:?}"))
+            .hint("name the columns to read, without this one; or write the file with other names")),
+        (None, _) => {
+            let mut known: Vec<Field> = Vec::with_capacity(found.len());
+            for field in found {
+                if known.iter().all(|k| k.name != field.name) {
+                    known.push(field.clone());
+                }
+            }
+            Schema::new(known)?.field(name).cloned()
+        }
+    }
 }

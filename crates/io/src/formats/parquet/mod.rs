@@ -5,6 +5,7 @@ mod object;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema as ArrowSchema;
 use forebay_core::{Error, Result};
 use forebay_data::Field;
 use parquet::arrow::ProjectionMask;
@@ -41,8 +42,8 @@ impl File {
         Ok(Self { object, footer })
     }
 
-    /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
-    pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
+    /// Returns the columns as they are read.
+    pub(crate) fn fields(&self) -> Vec<Field> {
         arrow::fields(self.footer.schema())
     }
 
@@ -123,6 +124,10 @@ impl Grouped for File {
         let file = Self::open(object)?;
         arrow::check(file.footer.schema(), wanted, file.object.uri())?;
         Ok(file)
+    }
+
+    fn schema(&self) -> &ArrowSchema {
+        self.footer.schema()
     }
 
     fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Batches> {
