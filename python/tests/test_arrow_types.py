@@ -208,7 +208,8 @@ def test_every_value_is_pyarrows(tmp_path, kind, shuffled):
             want = array.to_pylist()
             assert all(g == w or (w is None and np.isnan(g)) for g, w in zip(got, want, strict=True)), name
         elif name in TIMES or name in TIME_LISTS:
-            assert got == numbers_of(array), name
+            # Parquet keeps days of either date; here, what was written as milliseconds is that again.
+            assert got == numbers_of(columns[name] if name == "date64[ms]" else array), name
         elif name in DECIMALS:
             assert [None if g is None else decimal.Decimal(g) for g in got] == array.to_pylist(), name
         else:
