@@ -3,6 +3,7 @@
 //! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
 //! JSON text, for no column holds it; so is one that is missing in some of the first lines, for a list never is.
 //! Integers and reals meet in float64, where each keeps its value or is an error. A value that is null or not there is missing.
+//! A column of texts takes any value: a text as it is, all else as its JSON text.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,6 +11,8 @@ use std::fmt;
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -19,10 +22,12 @@ use crate::limits;
 /// The leaves of an object, in the order in which they are written, under their dotted names.
 type Leaves = Vec<(String, Value)>;
 
-fn parse(line: &[u8]) -> Result<Leaves> {
+/// Parses a line. An object under a name of `columns` is a leaf, too.
+fn parse(line: &[u8], columns: &HashMap<String, usize>) -> Result<Leaves> {
     let mut leaves = Leaves::new();
     let mut from = serde_json::Deserializer::from_slice(line);
-    let read = Walk { name: String::new(), leaves: &mut leaves }.deserialize(&mut from).and_then(|()| from.end());
+    let read =
+        Walk { name: String::new(), leaves: &mut leaves, columns }.deserialize(&mut from).and_then(|()| from.end());
     if leaves.len() > limits::COLUMNS_MAX {
         limits::columns("fields of a line", leaves.len())?;
     }
@@ -37,11 +42,32 @@ fn parse(line: &[u8]) -> Result<Leaves> {
 struct Walk<'l> {
     name: String,
     leaves: &'l mut Leaves,
+    columns: &'l HashMap<String, usize>,
 }
 
 impl Walk<'_> {
     fn leaf(self, value: Value) {
         self.leaves.push((self.name, value));
+    }
+
+    /// Goes on with the members of an object.
+    fn members<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let name = if self.name.is_empty() { key } else { format!("{}.{key}", self.name) };
+            if name.is_empty() {
+                return Err(serde::de::Error::custom("a field has an empty name"));
+            }
+            // A long name over many fields would be written out for each of them.
+            if name.len() > limits::NAME_BYTES_MAX {
+                let max = limits::NAME_BYTES_MAX;
+                return Err(serde::de::Error::custom(format!("a field's name is longer than {max} bytes")));
+            }
+            if self.leaves.len() > limits::COLUMNS_MAX {
+                return Err(serde::de::Error::custom("too many fields"));
+            }
+            map.next_value_seed(Walk { name, leaves: self.leaves, columns: self.columns })?;
+        }
+        Ok(())
     }
 }
 
@@ -99,23 +125,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            let name = if self.name.is_empty() { key } else { format!("{}.{key}", self.name) };
-            if name.is_empty() {
-                return Err(serde::de::Error::custom("a field has an empty name"));
-            }
-            // A long name over many fields would be written out for each of them.
-            if name.len() > limits::NAME_BYTES_MAX {
-                let max = limits::NAME_BYTES_MAX;
-                return Err(serde::de::Error::custom(format!("a field's name is longer than {max} bytes")));
-            }
-            if self.leaves.len() > limits::COLUMNS_MAX {
-                return Err(serde::de::Error::custom("too many fields"));
-            }
-            map.next_value_seed(Walk { name, leaves: self.leaves })?;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        if self.name.is_empty() || !self.columns.contains_key(&self.name) {
+            return self.members(map);
         }
-        Ok(())
+        let object = serde_json::Map::deserialize(MapAccessDeserializer::new(map))?;
+        self.leaves.push((self.name.clone(), Value::Object(object.clone())));
+        self.members(MapDeserializer::<_, serde_json::Error>::new(object.into_iter())).map_err(serde::de::Error::custom)
     }
 }
 
@@ -174,7 +190,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Looks at one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
-        let leaves = parse(line)?;
+        let leaves = parse(line, &HashMap::new())?;
         let mut met = HashSet::with_capacity(leaves.len());
         for (name, value) in &leaves {
             if !met.insert(name) {
@@ -190,7 +206,8 @@ impl Seen {
             *count += 1;
             *had = Some(
                 had.map_or(Some(now), |had| meet(had, now))
-                    .ok_or_else(|| Error::data(format!("field {name:?} has two types")).with("value", brief(value)))?,
+                    .ok_or_else(|| Error::data(format!("field {name:?} has two types")).with("value", brief(value)))
+                    .map_err(|e| e.hint(format!("say what to read of it: schema={{{name:?}: \"string\", ...}}")))?,
             );
         }
         self.lines += 1;
@@ -241,7 +258,7 @@ impl Parser {
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
         let Self { columns, places, seen, scratch } = self;
         seen.fill(false);
-        for (name, value) in &parse(line)? {
+        for (name, value) in &parse(line, places)? {
             let Some(&i) = places.get(name) else { continue };
             if value.is_null() {
                 continue;
@@ -250,15 +267,23 @@ impl Parser {
                 return Err(Error::data(format!("field {name:?} is there twice")));
             }
             scratch.clear();
-            if !encode(&columns[i].field.kind, value, scratch) {
+            if encode(&columns[i].field.kind, value, scratch).is_none() {
                 return Err(refused(&columns[i].field, value));
             }
             columns[i].push(scratch)?;
         }
         for (column, _) in columns.iter_mut().zip(seen).filter(|(_, seen)| !**seen) {
+            if column.field.nullable && !column.field.kind.can_be_missing() {
+                column.push(&[])?;
+                continue;
+            }
             column.push_missing().map_err(|_| {
-                Error::data(format!("a line has no field {:?}", column.field.name))
-                    .hint("fields are taken from the first 100 lines, all of which had it")
+                let name = &column.field.name;
+                Error::data(format!("a line has no field {name:?}")).hint(format!(
+                    "without schema=, fields are those of the first 100 lines; say that it may be missing: \
+                     schema={{{name:?}: \"{}?\", ...}}",
+                    column.field.kind.dtype().map_or("string", DType::name),
+                ))
             })?;
         }
         Ok(())
@@ -272,15 +297,18 @@ impl Parser {
 /// Says why a value does not go into its column.
 fn refused(field: &Field, value: &Value) -> Error {
     let (name, kind) = (&field.name, &field.kind);
-    let inexact =
-        |value: &Value| kind.dtype() == Some(DType::Float64) && value.as_f64().is_some() && real(value).is_none();
+    let is_real = kind.dtype().is_some_and(DType::is_float);
+    let inexact = |value: &Value| is_real && (value.is_i64() || value.is_u64());
     let error = match value {
         value if inexact(value) || value.as_array().is_some_and(|items| items.iter().any(inexact)) => {
             Error::data(format!("field {name:?} is {kind}, which does not hold this whole number exactly"))
-                .hint("write it as text, in quotes")
+                .hint(format!("read it as text: schema={{{name:?}: \"string\", ...}}"))
         }
-        _ => Error::data(format!("field {name:?} should be {kind}"))
-            .hint("fields and types are taken from the first 100 lines"),
+        _ => Error::data(format!("field {name:?} should be {kind}")).hint(format!(
+            "without schema=, fields and types are those of the first 100 lines; say what it is: \
+             schema={{{name:?}: \"{}\", ...}}",
+            if value.is_f64() { "float64" } else { "string" },
+        )),
     };
     error.with("value", brief(value))
 }
@@ -298,38 +326,71 @@ fn brief(value: &Value) -> String {
 }
 
 /// Writes a value as its column stores it, or says that it is of another type.
-fn encode(kind: &Kind, value: &Value, to: &mut Vec<u8>) -> bool {
-    let number = |dtype: DType, value: &Value, to: &mut Vec<u8>| -> bool {
-        match (dtype, value) {
-            (DType::Int64, v) => v.as_i64().map(|n| to.extend_from_slice(&n.to_le_bytes())),
-            (DType::Float64, v) => real(v).map(|n| to.extend_from_slice(&n.to_le_bytes())),
-            (DType::Bool, v) => v.as_bool().map(|b| to.push(u8::from(b))),
-            _ => None,
-        }
-        .is_some()
-    };
+fn encode(kind: &Kind, value: &Value, to: &mut Vec<u8>) -> Option<()> {
     match (kind, value) {
         (Kind::Utf8, Value::String(text)) => to.extend_from_slice(text.as_bytes()),
-        (Kind::Utf8, Value::Array(_)) => to.extend_from_slice(value.to_string().as_bytes()),
-        (Kind::Scalar { dtype }, value) => return number(*dtype, value, to),
-        (Kind::Tensor { dtype, shape }, Value::Array(items)) => {
-            let fits = shape.first().is_some_and(|n| n.is_none_or(|n| n == items.len()));
-            return fits && items.iter().all(|item| number(*dtype, item, to));
-        }
-        _ => return false,
+        (Kind::Utf8, value) => to.extend_from_slice(value.to_string().as_bytes()),
+        (Kind::Scalar { dtype }, value) => number(*dtype, value, to)?,
+        (Kind::Tensor { dtype, shape }, value) => tensor(*dtype, shape, value, to)?,
+        (Kind::Bytes, _) => return None,
     }
-    true
+    Some(())
 }
 
-/// Says whether lines can fill a field.
+/// Writes lists of lists, as deep as the shape, down to their numbers.
+fn tensor(dtype: DType, shape: &[Option<usize>], value: &Value, to: &mut Vec<u8>) -> Option<()> {
+    let Some((outer, inner)) = shape.split_first() else { return number(dtype, value, to) };
+    let items = value.as_array().filter(|items| outer.is_none_or(|n| n == items.len()))?;
+    items.iter().try_for_each(|item| tensor(dtype, inner, item, to))
+}
+
+fn number(dtype: DType, value: &Value, to: &mut Vec<u8>) -> Option<()> {
+    let whole = || value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    macro_rules! whole {
+        ($type:ty) => {
+            to.extend_from_slice(&<$type>::try_from(whole()?).ok()?.to_le_bytes())
+        };
+    }
+    match dtype {
+        DType::Bool => to.push(u8::from(value.as_bool()?)),
+        DType::Int8 => whole!(i8),
+        DType::Int16 => whole!(i16),
+        DType::Int32 => whole!(i32),
+        DType::Int64 => whole!(i64),
+        DType::Uint8 => whole!(u8),
+        DType::Uint16 => whole!(u16),
+        DType::Uint32 => whole!(u32),
+        DType::Uint64 => whole!(u64),
+        DType::Float16 => return None,
+        DType::Float32 => {
+            let (real, is_whole) = (real(value)?, whole().is_some());
+            let single = real as f32;
+            let fits = single.is_finite() && !(is_whole && f64::from(single) != real);
+            to.extend_from_slice(&fits.then_some(single)?.to_le_bytes());
+        }
+        DType::Float64 => to.extend_from_slice(&real(value)?.to_le_bytes()),
+    }
+    Some(())
+}
+
+/// Says whether lines can fill a field. A list of any length may be missing: it is empty then.
 pub(crate) fn check(field: &Field) -> Result<()> {
+    if field.kind.known_shape().is_some() {
+        field.check()?;
+    }
     let ok = match &field.kind {
         Kind::Utf8 => true,
-        Kind::Scalar { dtype } => matches!(dtype, DType::Int64 | DType::Float64 | DType::Bool),
-        Kind::Tensor { dtype, shape } => shape.len() == 1 && matches!(dtype, DType::Int64 | DType::Float64),
+        Kind::Tensor { shape, .. } if shape.len() != 1 && field.kind.known_shape().is_none() => false,
+        Kind::Scalar { dtype } | Kind::Tensor { dtype, .. } => *dtype != DType::Float16,
         Kind::Bytes => false,
     };
-    if ok { Ok(()) } else { Err(Error::invalid(format!("json field {:?} cannot be {}", field.name, field.kind))) }
+    if ok {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("json field {:?} cannot be {}", field.name, field.kind)).hint(
+        "a field is a string, a truth value, a number, a tensor of known shape, or a list of numbers; read it as one of these \
+         and cast or map it afterwards",
+    ))
 }
 
 #[cfg(test)]

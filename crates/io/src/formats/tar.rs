@@ -4,11 +4,13 @@
 //! written; members of one key that follow each other are one sample. Folders, links, devices and names without a dot
 //! or beginning with one are passed over, as the webdataset library does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::{Error, Result};
 
+use super::compressed;
 use crate::index::table::{Span, TarTable};
 use crate::store::{Forward, Object};
 use crate::{fail, limits};
@@ -56,6 +58,9 @@ impl Walk {
             let at = self.at;
             let object = self.forward.object();
             let uri = object.uri();
+            if at == 0 {
+                compressed::refuse(uri, self.forward.at(0, compressed::HEAD)?)?;
+            }
             let header = match self.forward.at(at, BLOCK as usize)? {
                 [] => return Ok(None),
                 block => match <[u8; 512]>::try_from(block) {
@@ -258,23 +263,43 @@ pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBoo
     Ok(table)
 }
 
-/// Returns the extensions of the first sample, sorted; none in an archive without samples.
-pub(crate) fn first_extensions(object: Arc<Object>) -> Result<Vec<String>> {
-    let mut walk = Walk::new(Forward::skipping(object.clone()));
-    let mut first: Option<String> = None;
-    let mut extensions = Vec::new();
+/// Samples that are looked at to find the extensions.
+const SAMPLES: usize = 100;
+/// Bytes of an archive behind which no further sample is looked at.
+const BYTES: u64 = 64 << 20;
+
+/// What samples have beside their key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Extension {
+    pub(crate) name: String,
+    /// Whether one of the samples that were looked at has none.
+    pub(crate) lacked: bool,
+}
+
+/// Returns the extensions of the first samples, sorted; none in an archive without samples.
+pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
+    // Many small requests would take longer than all that is looked at.
+    let forward = if object.is_remote() { Forward::reading } else { Forward::skipping };
+    let mut walk = Walk::new(forward(object.clone()));
+    // In how many samples each was, and the last of these.
+    let mut found: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let (mut key, mut samples) = (None, 0);
     while let Some(member) = walk.next()? {
-        let Some((key, extension)) = split_name(&member.name) else { continue };
-        if first.get_or_insert_with(|| key.to_owned()) != key {
-            break;
+        let Some((of, extension)) = split_name(&member.name) else { continue };
+        if key.as_deref() != Some(of) {
+            if samples == SAMPLES || samples > 0 && member.header > BYTES {
+                break;
+            }
+            (key, samples) = (Some(of.to_owned()), samples + 1);
         }
-        extensions.push(extension.to_owned());
-        limits::columns("members of the first sample", extensions.len())
+        let (count, last) = found.entry(extension.to_owned()).or_default();
+        if *last < samples {
+            (*count, *last) = (*count + 1, samples);
+        }
+        limits::columns("members of the first samples", found.len())
             .map_err(|e| e.with("file", object.uri()).with("offset", member.header))?;
     }
-    extensions.sort();
-    extensions.dedup();
-    Ok(extensions)
+    Ok(found.into_iter().map(|(name, (count, _))| Extension { name, lacked: count < samples }).collect())
 }
 
 /// A sample lacks an extension that the source has.
@@ -283,9 +308,11 @@ pub(crate) fn lacks(uri: &str, key: &str, extension: &str) -> Error {
         .with("file", uri)
         .with("member", format!("{key}.{extension}"))
         .with("key", key)
-        .hint(
-            "name only the extensions that every sample has, write the shard again, or skip such samples with on_error",
-        )
+        .hint(format!(
+            "say that a sample may lack it: from_tar(paths, extensions=[{:?}, ...]), where all that is to be read is named; \
+             or leave such samples out with on_error=\"skip\"",
+            format!("{extension}?")
+        ))
 }
 
 #[cfg(test)]
