@@ -19,7 +19,8 @@ impl Pipeline {
     /// and keeps it when it gives the same bytes in less time. The graph that comes back says its order: that one, or as
     /// written.
     pub(crate) fn optimized(&self, samples: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
-        let source = Self { graph: Graph::new(self.graph.source().clone(), None)?, blobs: self.blobs.clone() };
+        let source = Stages::new(&self.graph)?.source;
+        let source = Self { graph: Graph::new(source, None)?, blobs: self.blobs.clone() };
         let Some(rows) = source.first_rows(samples, poll)? else {
             return Err(Error::invalid("optimize: the source gives no sample"));
         };

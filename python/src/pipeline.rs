@@ -168,12 +168,11 @@ impl Pipeline {
         coordinated: bool,
     ) -> PyResult<String> {
         interruptible(py, |poll| {
-            let stages = Stages::new(&self.graph)?;
+            let (stages, deal) = Deal::choose(&self.graph, consumers, even, coordinated)?;
             if !plan {
                 return Ok(forebay_plan::explain(&stages, None));
             }
             let index = index(&self.graph, stages.counted, poll)?;
-            let deal = Deal::choose(&stages, consumers, even, coordinated);
             let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
@@ -251,8 +250,8 @@ impl Pipeline {
                 watch: Arc::new(SystemClock::default()),
             };
             let sizing = state.as_ref().and_then(|s| s.sizing);
-            let deal = |stages: &Stages| Deal::choose(stages, consumers, even, coordinated);
-            let executable = prepare(&self.graph, Seed(seed), deal, sizing, &environment, poll)?;
+            let divided = Deal::choose(&self.graph, consumers, even, coordinated)?;
+            let executable = prepare(divided, Seed(seed), sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
@@ -340,7 +339,8 @@ impl Pipeline {
             keeping: None,
             watch: Arc::new(SystemClock::default()),
         };
-        let executable = prepare(&graph, Seed(0), |_| Deal::from(1), None, &environment, poll)?;
+        let divided = (Stages::new(&graph)?, Deal::from(1));
+        let executable = prepare(divided, Seed(0), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
             LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
@@ -377,17 +377,15 @@ fn as_batched(node: &Arc<Node>) -> Node {
 
 /// Makes a pipeline ready to run here.
 fn prepare(
-    graph: &Graph,
+    (stages, deal): (Stages, Deal),
     seed: Seed,
-    deal: impl Fn(&Stages) -> Deal,
     sizing: Option<Sizing>,
     environment: &Environment,
     poll: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Arc<Executable>> {
-    let stages = Arc::new(Stages::new(graph)?);
-    let index = index(graph, stages.counted, poll)?;
-    let plan = EpochPlan::new(&stages, index.extent(), seed, deal(&stages), sizing)?;
-    Executable::new(stages, Arc::new(plan), Some(index), environment)
+    let index = index(&stages.graph, stages.counted, poll)?;
+    let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
+    Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment)
 }
 
 fn index(graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {

@@ -20,7 +20,7 @@ use crate::runner::Runner;
 fn read(graph: &Graph, record: &[u8]) -> Result<Chunk> {
     let (_, batches) = read_ipc(record)?;
     let batch = batches.first().ok_or_else(|| Error::data("a record in quarantine holds no row"))?;
-    let schema: Schema = graph.source().schema()?;
+    let schema: Schema = Stages::new(graph)?.source.schema()?;
     Chunk::from_record_batch(&Arc::new(schema), batch)
 }
 

@@ -345,3 +345,43 @@ def test_torch_distributed_checkpoint_takes_an_iterator(tmp_path):
     again = ds.iter(seed=3)
     checkpoint.load({"data": again}, checkpoint_id=tmp_path)
     np.testing.assert_equal([b["id"].tolist() for b in again], [b["id"].tolist() for b in it])
+
+
+def lines(folder, counts):
+    """Text files of so many lines, each line another number."""
+    number = itertools.count()
+    for i, count in enumerate(counts):
+        text = "".join(f"{next(number)}\n" for _ in range(count))
+        (folder / f"{i}.txt").write_text(text)
+    return fb.from_text(str(folder / "*.txt"))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("on_service", [False, True])
+def test_files_that_one_reader_would_not_count_are_dealt_as_batches(world, on_service, tmp_path, service):
+    ds = lines(tmp_path, [100, 200, 300])
+    for made in (ds.batch(10), ds.skip(10).batch(10), ds.take(300).batch(10), ds.shard(2, 1).batch(7)):
+        whole = [b["text"].tolist() for b in made.iter()]
+        readers = (
+            [made.distribute(service, job=job, consumers=(i, world)) for job in [name()] for i in range(world)]
+            if on_service
+            else [made.iter(consumers=(i, world)) for i in range(world)]
+        )
+        got = [[b["text"].tolist() for b in reader] for reader in readers]
+        assert {len(g) for g in got} == {len(whole) // world}, "every rank gets as many"
+        assert [got[i % world][i // world] for i in range(len(whole) // world * world)] == whole[
+            : len(whole) // world * world
+        ]
+
+
+def test_what_ranks_cannot_do_each_for_itself_is_refused(service):
+    rows = fb.range(1000).filter(fb.col("id") % 3 != 0)
+    options = {"consumers": (1, 2), "seed": 3}
+    assert len(list(rows.batch(8).iter(**options))) > 0
+    for made, op in ((rows.take(10), "take"), (rows.skip(10), "skip"), (rows.shard(2, 1), "shard")):
+        for read in (made.iter, lambda made=made, **kw: made.distribute(service, job=name(), **kw)):
+            with pytest.raises(fb.errors.InvalidPipelineError, match=f"{op} comes after filter, and several consumers"):
+                next(iter(read(**options)))
+        assert len(list(made.iter())) > 0, "one reader may"
+    with pytest.raises(fb.errors.InvalidPipelineError, match="generator is read from its start by one consumer"):
+        next(iter(fb.from_generator(lambda: iter([{"x": 1}])).iter(consumers=(0, 2))))

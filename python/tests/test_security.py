@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import time
 import uuid
 from collections.abc import Iterator
@@ -286,8 +288,7 @@ def test_a_token_that_is_revoked_is_good_for_nothing_and_others_do_not_notice(te
     edit(tenants.tokens, lambda file: file["tokens"].pop(0))
     deadline = time.monotonic() + 60
     with pytest.raises(DENIED, match="does not know this token"):
-        for _ in mine:
-            assert time.monotonic() < deadline
+        collections.deque(itertools.takewhile(lambda _: time.monotonic() < deadline, mine), maxlen=0)
     with pytest.raises(DENIED, match="does not know this token"):
         a.jobs()
     read += [fingerprint(x) for x in theirs]

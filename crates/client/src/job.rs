@@ -118,7 +118,7 @@ pub(crate) fn open(
     if spec.epochs == Some(0) {
         return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
     }
-    let stages = Stages::new(&spec.graph)?;
+    let (stages, deal) = Deal::choose(&spec.graph, spec.consumers, spec.even, spec.coordinated)?;
     upload(service, &spec.graph.blobs(), blobs, poll)?;
     let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
     let request = OpenJobRequest {
@@ -128,14 +128,14 @@ pub(crate) fn open(
         seed: spec.seed.0,
         epochs: spec.epochs.unwrap_or(0),
         consumers: spec.consumers,
-        even: Deal::choose(&stages, spec.consumers, spec.even, spec.coordinated).even,
+        even: deal.even,
         coordinated: spec.coordinated,
         weight: spec.weight,
     };
     let definition = ask_again(service, &request, progress, poll)?;
     // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.
     let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
-    let stages = Arc::new(Stages::new(&graph)?);
+    let stages = Arc::new(Stages::in_parts(&graph, definition.deal().parts())?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;

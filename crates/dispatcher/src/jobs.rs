@@ -159,7 +159,7 @@ fn prepare(
         return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
             .with("blobs", missing.join(", ")));
     }
-    let stages = Stages::new(graph)?;
+    let stages = Stages::in_parts(graph, request.deal().parts())?;
     let tell = |done, total| match progress.try_send(IndexProgress { done, total }) {
         Err(mpsc::error::TrySendError::Closed(_)) => {
             Err(Error::new(ErrorKind::Closed, "nobody waits for this job any more"))
@@ -201,7 +201,7 @@ pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
     let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", record.name));
     let extent: Extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
     let sizing: Sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
-    let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
+    let stages = Stages::in_parts(&Graph::from_json(&record.graph)?, record.deal().parts())?;
     let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
     Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
 }

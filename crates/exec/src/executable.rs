@@ -117,7 +117,7 @@ impl Executable {
     /// # Errors
     /// As [`Executable::new`], but nothing is opened.
     pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let input = Arc::new(stages.graph.source().schema()?);
+        let input = Arc::new(stages.source.schema()?);
         let environment = Environment { keeping: None, ..environment.clone() };
         let meter = OpMeter::new(environment.watch.clone());
         let way = Way::new(&stages, &stages.split, &input, &plan, &environment, &meter)?;
@@ -156,11 +156,11 @@ impl Executable {
         schema: Arc<Schema>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let source = stages.graph.source();
+        let source = &stages.source;
         let bytes = index.as_ref().map_or(0, SourceIndex::bytes);
         let near = environment.keeping.as_ref().and_then(|keeping| Nearby::open(source, bytes, &keeping.cache));
         let rows = Some(Rows::open(source, index.clone(), near.as_ref(), environment)?);
-        let input = Arc::new(stages.graph.source().schema()?);
+        let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
         let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment, &meter)?;
         if let Some((prefix, keeping)) = way.prefix.as_ref().zip(environment.keeping.as_ref()) {

@@ -358,7 +358,7 @@ fn of_store(store: &StoreStats) -> Value {
 /// Says what is kept, for people.
 fn what(stages: &Stages) -> String {
     let ops: Vec<_> = stages.prefix().iter().flat_map(|w| w.steps()).map(|s| describe(&s.node.op)).collect();
-    let source = stages.graph.source();
+    let source = &stages.source;
     let ops = if ops.is_empty() { "rows".to_owned() } else { ops.join(" -> ") };
     format!("{ops} of {}({})", source.name(), source.describe())
 }

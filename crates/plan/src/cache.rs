@@ -59,7 +59,7 @@ impl Stages {
     /// # Errors
     /// Internal when the graph is not what it was checked to be.
     pub fn keeping(&self, candidate: &Candidate) -> Result<Self> {
-        let mut stages = Self::build(&self.graph, Some(candidate.steps))?;
+        let mut stages = Self::build(&self.graph, self.counted, Some(candidate.steps))?;
         let mut steps = 0;
         let is_before = |work: &&Work| {
             steps += work.steps().len();
@@ -69,7 +69,7 @@ impl Stages {
         let last = stages.split[..works].last().and_then(|work| work.steps().last());
         let schema = match last {
             Some(step) => step.schema.clone(),
-            None => Arc::new(stages.graph.source().schema()?),
+            None => Arc::new(stages.source.schema()?),
         };
         stages.cached = Some(Cached { works, freeze: false, schema });
         Ok(stages)
@@ -87,7 +87,7 @@ impl Stages {
         }
         let canonical = Canonical {
             forebay: VERSION,
-            source: self.graph.source().without_paths(),
+            source: self.source.without_paths(),
             ops: steps.iter().map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
         };
         serde_json::to_vec(&canonical).ok()

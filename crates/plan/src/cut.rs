@@ -36,7 +36,7 @@ impl Stages {
     /// # Errors
     /// Internal when the graph is not what it was checked to be.
     pub fn cut(&self) -> Result<Cut> {
-        let source = Arc::new(self.graph.source().schema()?);
+        let source = Arc::new(self.source.schema()?);
         let mut cut = Cut { worker: self.split.clone(), reader: Vec::new(), schema: self.split_schema()? };
         let whole = cut.schema.row_bytes(UNKNOWN_BYTES);
         if whole < ROW_BYTES_MIN {
@@ -126,9 +126,9 @@ mod tests {
         let crop = || Op::CenterCrop { column: "x".to_owned(), height: 48, width: 48 };
         let pixels = 48 * 48 * 3;
         assert_eq!(cut(SIDE, vec![crop(), normalize()]), (vec!["center_crop"], vec!["normalize"], pixels + 8));
-        let only_x = Op::Select { columns: vec!["x".to_owned()] };
-        let ops = vec![normalize(), only_x, cast(DType::Float64)];
-        assert_eq!(cut(SIDE, ops), (vec![], vec!["normalize", "select", "cast"], SIDE * SIDE * 3 + 8));
+        let only_y = Op::Rename { columns: vec![("x".to_owned(), "y".to_owned())] };
+        let ops = vec![normalize(), only_y, Op::Cast { columns: vec![("y".to_owned(), DType::Float64)] }];
+        assert_eq!(cut(SIDE, ops), (vec![], vec!["normalize", "rename", "cast"], SIDE * SIDE * 3 + 8));
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! Invariants: in step `s` from frontier `g`, consumers take units `g + s * n .. g + (s + 1) * n`, one each; even shares
 //! end all of them after the same step, with fewer than `n` units left.
 
-use forebay_core::ConsumerIndex;
+use forebay_core::{ConsumerIndex, Result};
 
+use crate::graph::Graph;
 use crate::stages::Stages;
 
 /// How the units of an epoch are dealt.
@@ -35,12 +36,17 @@ impl From<u32> for Deal {
 }
 
 impl Deal {
-    /// Deals evenly as the user said; if nothing was said, where there are several consumers and the plan knows what
-    /// each gets.
-    pub fn choose(stages: &Stages, consumers: u32, even: Option<bool>, coordinated: bool) -> Self {
+    /// Divides a graph for so many consumers, and deals evenly as the user said; if nothing was said, where there are several
+    /// consumers and the plan knows what each gets.
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub fn choose(graph: &Graph, consumers: u32, even: Option<bool>, coordinated: bool) -> Result<(Stages, Self)> {
+        let deal = Self { consumers, even: false, coordinated };
+        let stages = Stages::in_parts(graph, deal.parts())?;
         // What is coordinated is even by itself.
         let even = !coordinated && even.unwrap_or(consumers > 1 && stages.dealt);
-        Self { consumers, even, coordinated }
+        Ok((stages, Self { even, ..deal }))
     }
 
     fn count(self) -> u64 {

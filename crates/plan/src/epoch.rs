@@ -15,7 +15,9 @@ use forebay_data::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::deal::Deal;
+use crate::op::Op;
 use crate::order::Order;
+use crate::source::Source;
 use crate::stages::{Stages, Work};
 
 /// What is known of a source when a job starts.
@@ -139,6 +141,31 @@ fn check_coordinated(stages: &Stages) -> Result<()> {
     Ok(())
 }
 
+/// Each consumer takes, skips and counts on what is its own, which must be what one of them alone would have given.
+fn check_parts(stages: &Stages) -> Result<()> {
+    let graph = &stages.graph;
+    if matches!(graph.source(), Source::Generator { .. }) {
+        return Err(Error::invalid("a generator is read from its start by one consumer: the others would get nothing")
+            .hint(
+                "let each consumer make its own part and read it alone, use from_map_dataset, or write files first",
+            ));
+    }
+    let in_plan = |place: usize| stages.order.iter().any(|step| step.place == place);
+    let after = graph.nodes().iter().enumerate().find(|(place, node)| {
+        matches!(node.op, Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. }) && !in_plan(*place)
+    });
+    let Some((place, node)) = after else { return Ok(()) };
+    let before = graph.nodes()[..place].iter().find(|node| node.op.is_uncounted());
+    let name = before.map_or("ops whose rows are not counted", |node| node.op.name());
+    Err(node.blame(
+        Error::invalid(format!(
+            "{} comes after {name}, and several consumers: which rows these are depends on what all of them keep",
+            node.op.name()
+        ))
+        .hint(format!("put it before {name}; or save the rows once (save), and let consumers share what was saved")),
+    ))
+}
+
 /// The part of a split that a thread computes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Morsel {
@@ -212,6 +239,9 @@ impl EpochPlan {
         }
         if deal.coordinated {
             check_coordinated(stages)?;
+        }
+        if deal.parts() > 1 {
+            check_parts(stages)?;
         }
         Ok(plan)
     }

@@ -10,6 +10,9 @@ use crate::op::{Direction, Interpolation, Op};
 use crate::stages::{Stages, TailStep, Work};
 use crate::text::Packing;
 
+/// Of the columns that are not read, no more are named.
+const COLUMNS_SHOWN: usize = 8;
+
 /// Returns an op as the user would write it.
 pub fn describe(op: &Op) -> String {
     let arguments = match op {
@@ -160,7 +163,7 @@ fn as_run(out: &mut String, stages: &Stages) {
     let order = if order.is_empty() { "as stored".to_owned() } else { order.join(" -> ") };
     let _ = writeln!(out, "  epoch plan (computed, no data moves): {order}");
     let _ = writeln!(out, "  in each split, on a worker or here:");
-    let _ = writeln!(out, "    read {}: {how}", graph.source().name());
+    let _ = writeln!(out, "    read {}: {how}{}", graph.source().name(), not_read(stages));
     let after = stages.split.iter().skip(stages.prefix().len());
     stages.prefix().iter().for_each(|w| {
         let _ = writeln!(out, "    {}", work(w));
@@ -187,6 +190,17 @@ fn as_run(out: &mut String, stages: &Stages) {
             TailStep::Batch(b) => format!("batch({})", b.size),
         };
         let _ = writeln!(out, "    {text}");
+    }
+}
+
+/// The columns of the source that nothing needs.
+fn not_read(stages: &Stages) -> String {
+    let (Ok(all), Ok(read)) = (stages.graph.source().schema(), stages.source.schema()) else { return String::new() };
+    let left: Vec<_> = all.fields().iter().map(|f| &*f.name).filter(|name| read.position(name).is_none()).collect();
+    match left.len() {
+        0 => String::new(),
+        1..=COLUMNS_SHOWN => format!("; not needed, so not read: {}", left.join(", ")),
+        more => format!("; {more} columns are not needed, so not read"),
     }
 }
 

@@ -20,6 +20,7 @@ mod graph;
 mod image;
 mod mix;
 mod named;
+mod needed;
 mod on_error;
 mod op;
 mod order;

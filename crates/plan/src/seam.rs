@@ -39,7 +39,7 @@ impl Stages {
         let between = behind.iter().position(is_next)?;
         let mut schema = match before.last().and_then(|work| work.steps().last()) {
             Some(step) => step.schema.clone(),
-            None => Arc::new(self.graph.source().schema().ok()?),
+            None => Arc::new(self.source.schema().ok()?),
         };
         let mut works = before.to_vec();
         for work in &behind[..between] {
@@ -59,7 +59,7 @@ impl Stages {
 /// is told of, whether its row would have stayed or not.
 fn is_beside(step: &Step, column: &str, input: &Schema) -> bool {
     let touches = |columns: &[String]| columns.iter().any(|own| own == column);
-    Access::of(&step.node, input)
+    Access::of_node(&step.node, input)
         .is_some_and(|a| !a.may_fail && !a.filters && !touches(&a.reads) && !touches(&a.writes))
 }
 

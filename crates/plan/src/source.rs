@@ -3,6 +3,8 @@
 //! A source is resolved in three steps, none of them here: its schema is looked up when the user writes it (`io`),
 //! its files are listed and pinned when it runs (a `SourceIndex`), and its rows are read by place.
 
+use std::collections::BTreeSet;
+
 use forebay_data::{Field, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +169,20 @@ impl Source {
             }
             Source::Range { .. } => vec![Field::new("id", Kind::scalar(DType::Int64))],
         })
+    }
+
+    /// Returns the source with those of its columns alone that are in `needed`, where it can read some without others.
+    pub(crate) fn reading(&self, needed: &BTreeSet<String>) -> Self {
+        let mut source = self.clone();
+        match &mut source {
+            Source::Tfrecord { features: Some(fields), .. }
+            | Source::Parquet { fields, .. }
+            | Source::Arrow { fields, .. }
+            | Source::Jsonl { fields, .. }
+            | Source::Memory { fields, .. } => fields.retain(|field| needed.contains(&field.name)),
+            _ => {}
+        }
+        source
     }
 
     /// Returns the rows when they are known without looking at any file.

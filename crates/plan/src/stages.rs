@@ -12,6 +12,8 @@
 //!
 //! Row ops come in the order in which they run ([`RunOrder`]), which moves none past an op of another kind.
 //!
+//! Of the source's columns those are read that are needed ([`Stages::source`]); ops that only name others have nothing to do.
+//!
 //! Where there is a `cache()`, what is before it is the prefix of a split: nothing is fused across its end. Where there is an
 //! `autocache()`, everything is fused as if it were not there, and [`Stages::keeping`] gives the same stages with one of its places
 //! kept: whichever is run, the rows are the same.
@@ -30,7 +32,7 @@ use crate::source::Source;
 /// One op where it runs.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The op as written.
+    /// The op as written, over the columns that were read.
     pub node: Arc<Node>,
     /// Its place among all ops as written.
     pub place: usize,
@@ -123,6 +125,8 @@ pub struct Batching {
 pub struct Stages {
     /// The graph as written.
     pub graph: Graph,
+    /// What is read: its source, with the columns that are needed.
+    pub source: Source,
     /// The order in which its ops run.
     pub run_order: RunOrder,
     /// Whether the source's rows are counted before it is read.
@@ -154,15 +158,24 @@ impl Stages {
     /// # Errors
     /// Invalid when the ops do not go together in this order.
     pub fn new(graph: &Graph) -> Result<Self> {
-        Self::build(graph, None)
+        Self::in_parts(graph, 1)
+    }
+
+    /// Divides a graph whose rows are dealt in so many parts ([`Deal::parts`](crate::Deal::parts)).
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub fn in_parts(graph: &Graph, parts: u64) -> Result<Self> {
+        Self::build(graph, is_counted(graph, parts), None)
     }
 
     /// Divides a graph; nothing is fused across the place that has so many row ops before it.
-    pub(crate) fn build(graph: &Graph, kept: Option<usize>) -> Result<Self> {
-        let (counted, run_order) = (is_counted(graph), RunOrder::of(graph)?);
+    pub(crate) fn build(graph: &Graph, counted: bool, kept: Option<usize>) -> Result<Self> {
+        let run_order = RunOrder::of(graph)?;
         let places = run_order.places().to_vec();
         let mut stages = Self {
             graph: graph.clone(),
+            source: graph.needed()?,
             run_order,
             counted,
             order: Vec::new(),
@@ -185,9 +198,9 @@ impl Stages {
         // The first op of the tail.
         let mut merged = None;
         let tolerant = graph.on_error().is_tolerant();
-        let mut schema = graph.source().schema()?;
+        let mut schema = stages.source.schema()?;
         for place in places {
-            let (node, random) = (&graph.nodes()[place], streams[place]);
+            let (Some(node), random) = (graph.nodes()[place].over(&schema), streams[place]) else { continue };
             schema = node.op.apply(&schema).map_err(|e| node.blame(e))?;
             let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
             let step = Step { node: node.clone(), place, random, schema: Arc::new(schema.clone()), per_batch };
@@ -198,11 +211,11 @@ impl Stages {
             match &node.op {
                 Op::Prefetch { count } => stages.prefetch = Some(*count),
                 Op::Autocache {} => {
-                    cache::check(&stages, place, &node.op, merged).map_err(|e| node.blame(e))?;
+                    cache::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
                     cache::mark(&mut stages, row_ops);
                 }
                 Op::Cache { freeze } => {
-                    cache::check(&stages, place, &node.op, merged).map_err(|e| node.blame(e))?;
+                    cache::check(&stages, place, &node.op, merged.as_ref()).map_err(|e| node.blame(e))?;
                     let (works, schema) = (stages.split.len(), step.schema.clone());
                     closed = works;
                     stages.cached = Some(Cached { works, freeze: *freeze, schema });
@@ -231,7 +244,7 @@ impl Stages {
                     stages.tail.push(TailStep::Bucket(step));
                 }
                 _ => {
-                    check_random_groups(node, &step, batched)?;
+                    check_random_groups(&node, &step, batched)?;
                     exact &= !node.op.is_uncounted();
                     if stages.tail.is_empty() {
                         if kept == Some(row_ops) {
@@ -265,7 +278,7 @@ impl Stages {
     pub fn split_schema(&self) -> Result<Arc<Schema>> {
         match self.split.last().and_then(|w| w.steps().last()) {
             Some(step) => Ok(step.schema.clone()),
-            None => Ok(Arc::new(self.graph.source().schema()?)),
+            None => Ok(Arc::new(self.source.schema()?)),
         }
     }
 
@@ -303,15 +316,17 @@ fn check_random_groups(node: &Arc<Node>, step: &Step, batched: bool) -> Result<(
     Ok(())
 }
 
-/// Counting is free for some sources, and needed where the plan has to know the last place. It is worth a pass over
-/// the file where the work on each line is far more than finding its end: a large file is then shared by all threads.
-fn is_counted(graph: &Graph) -> bool {
+/// Counting is free for some sources, and needed where the plan has to know the last place, or deals rows and not whole files.
+/// It is worth a pass over the file where the work on each line is far more than finding its end: a large file is then shared
+/// by all threads.
+fn is_counted(graph: &Graph, parts: u64) -> bool {
     let in_plan = |op: &Op| {
         let place = graph.nodes().iter().position(|n| std::ptr::eq(&n.op, op)).unwrap_or(0);
         graph.nodes()[..place].iter().all(|n| !n.op.is_uncounted())
     };
     match graph.source() {
         Source::Generator { .. } => false,
+        _ if parts > 1 => true,
         // What is kept of a row is found by the row's place.
         _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {

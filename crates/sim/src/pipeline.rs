@@ -14,7 +14,7 @@ use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClo
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
 use forebay_io::NoBlobs;
-use forebay_plan::{Binary, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source, Stages};
+use forebay_plan::{Binary, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source};
 use forebay_proto::JobDefinition;
 
 use crate::dice::Dice;
@@ -81,18 +81,19 @@ impl Pipeline {
             graph = graph.then(Node::new(op.clone()))?;
         }
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
-        let stages = Arc::new(Stages::new(&graph)?);
+        let (stages, deal) = Deal::choose(&graph, consumers, None, false)?;
+        let stages = Arc::new(stages);
         let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(()))?;
         let extent = index.extent();
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
         let plan = |even| {
-            let deal = Deal { even, ..Deal::from(consumers) };
+            let deal = Deal { even, ..deal };
             EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))
         };
         // Where there are fewer batches than consumers, none could have as many as the others.
-        let even = Deal::choose(&stages, consumers, None, false).even && plan(true).is_ok() && dice.percent(50);
+        let even = deal.even && plan(true).is_ok() && dice.percent(50);
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment {

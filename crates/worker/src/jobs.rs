@@ -163,7 +163,7 @@ pub(crate) async fn prepare(
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
-    let stages = Arc::new(Stages::new(&graph)?);
+    let stages = Arc::new(Stages::in_parts(&graph, definition.deal().parts())?);
     let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
     let plan = Arc::new(plan);
     let environment = Environment {

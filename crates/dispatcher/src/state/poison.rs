@@ -136,7 +136,7 @@ fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
     let unreadable = |e: serde_json::Error| Error::data(format!("not known: {e}"));
     let extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
     let sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
-    let stages = Stages::new(&Graph::from_json(&record.graph)?)?;
+    let stages = Stages::in_parts(&Graph::from_json(&record.graph)?, record.deal().parts())?;
     let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
     let consumer = ConsumerIndex(key.1);
     let mut rows = Vec::new();

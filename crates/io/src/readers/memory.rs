@@ -21,13 +21,23 @@ pub(super) struct Memory {
 impl Memory {
     /// Takes the arrays of a blob without copying them, when it holds one batch.
     pub(super) fn open(schema: Arc<Schema>, index: SourceIndex, blob: Bytes) -> Result<Self> {
-        let batch = decode(blob)?;
+        let batch = of_fields(&schema, &decode(blob)?)?;
         let want = index.rows().unwrap_or(0);
         if batch.num_rows() as u64 != want {
             return Err(Error::data(format!("the arrays hold {} rows, and should hold {want}", batch.num_rows())));
         }
         Ok(Self { columns: adopt(&schema, &batch)?, schema, index })
     }
+}
+
+/// Returns those columns alone that are read.
+fn of_fields(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch> {
+    let place = |name: &String| {
+        let place = batch.schema_ref().index_of(name);
+        place.map_err(|_| Error::data(format!("the arrays have no column {name:?}")))
+    };
+    let places: Vec<_> = schema.fields().iter().map(|field| place(&field.name)).collect::<Result<_>>()?;
+    batch.project(&places).map_err(fail::arrow)
 }
 
 /// Converts columns that another Arrow writer made, and leaves those alone that are as they should be.

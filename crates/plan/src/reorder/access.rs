@@ -27,11 +27,13 @@ pub(crate) struct Access {
 
 impl Access {
     /// Returns what an op over rows of `input` touches; `None` where it has to stay where it is.
-    pub(crate) fn of(node: &Node, input: &Schema) -> Option<Self> {
-        if node.keep_position {
-            return None;
-        }
-        match &node.op {
+    pub(crate) fn of_node(node: &Node, input: &Schema) -> Option<Self> {
+        if node.keep_position { None } else { Self::of(&node.op, input) }
+    }
+
+    /// Returns what an op over rows of `input` touches; `None` where that is not understood.
+    pub(crate) fn of(op: &Op, input: &Schema) -> Option<Self> {
+        match op {
             Op::Map { function, output, keep_others: true } => Some(Self {
                 reads: function.reads.clone()?,
                 writes: output.iter().map(|field| field.name.clone()).collect(),

@@ -93,7 +93,7 @@ pub(super) fn segments(graph: &Graph) -> Result<Vec<Segment>> {
     };
     for (place, node) in graph.nodes().iter().enumerate() {
         let per_batch = batched && matches!(node.op, Op::Map { .. } | Op::Mix { .. });
-        let access = Access::of(node, &schema).filter(|_| !per_batch);
+        let access = Access::of_node(node, &schema).filter(|_| !per_batch);
         if access.is_none() || items.len() == OPS_MAX {
             close(&mut items, place, &schema);
         }

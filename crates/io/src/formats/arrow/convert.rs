@@ -51,7 +51,7 @@ impl Lack {
         };
         Error::data(message)
             .with("column", name)
-            .hint("fill it when writing the file, or leave such rows out with on_error=\"skip\" (and error_budget=)")
+            .hint("fill it when writing the file, drop the column, or leave such rows out with on_error=\"skip\" (and error_budget=)")
     }
 }
 
