@@ -4,7 +4,7 @@
 //! written; members of one key that follow each other are one sample. Folders, links, devices and names without a dot
 //! or beginning with one are passed over, as the webdataset library does.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -281,25 +281,35 @@ pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
     // Many small requests would take longer than all that is looked at.
     let forward = if object.is_remote() { Forward::reading } else { Forward::skipping };
     let mut walk = Walk::new(forward(object.clone()));
-    // In how many samples each was, and the last of these.
-    let mut found: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    let (mut key, mut samples) = (None, 0);
-    while let Some(member) = walk.next()? {
-        let Some((of, extension)) = split_name(&member.name) else { continue };
-        if key.as_deref() != Some(of) {
-            if samples == SAMPLES || samples > 0 && member.header > BYTES {
+    let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
+    loop {
+        let member = match walk.next() {
+            Ok(Some(member)) => member,
+            Ok(None) => break,
+            // Whoever reads the broken sample is told.
+            Err(_) if samples.len() > 1 => {
+                samples.pop();
                 break;
             }
-            (key, samples) = (Some(of.to_owned()), samples + 1);
+            Err(e) => return Err(e),
+        };
+        let Some((of, extension)) = split_name(&member.name) else { continue };
+        if key.as_deref() != Some(of) {
+            if samples.len() == SAMPLES || !samples.is_empty() && member.header > BYTES {
+                break;
+            }
+            key = Some(of.to_owned());
+            samples.push(BTreeSet::new());
         }
-        let (count, last) = found.entry(extension.to_owned()).or_default();
-        if *last < samples {
-            (*count, *last) = (*count + 1, samples);
-        }
-        limits::columns("members of the first samples", found.len())
+        let Some(sample) = samples.last_mut() else { continue };
+        sample.insert(extension.to_owned());
+        limits::columns("members of a sample", sample.len())
             .map_err(|e| e.with("file", object.uri()).with("offset", member.header))?;
     }
-    Ok(found.into_iter().map(|(name, (count, _))| Extension { name, lacked: count < samples }).collect())
+    let all: BTreeSet<&String> = samples.iter().flatten().collect();
+    limits::columns("members of the first samples", all.len()).map_err(|e| e.with("file", object.uri()))?;
+    let lacked = |name: &String| samples.iter().any(|sample| !sample.contains(name));
+    Ok(all.into_iter().map(|name| Extension { name: name.clone(), lacked: lacked(name) }).collect())
 }
 
 /// A sample lacks an extension that the source has.
