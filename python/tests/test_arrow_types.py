@@ -109,6 +109,7 @@ NESTED = {
     "chat": pa.array(
         some(lambda i: [{"role": "user", "n": i, "at": DAY, "p": decimal.Decimal("1.20")}, None]), pa.list_(CHAT)
     ),
+    "maps": pa.array(some(lambda i: [[("k", i)]]), pa.list_(pa.map_(pa.string(), pa.int32()))),
     "map": pa.array(some(lambda i: [("k", i), ("l", None)][: i % 3]), pa.map_(pa.string(), pa.int32())),
     "map_of_ints": pa.array(some(lambda i: [(i, "v"), (-1, None)]), pa.map_(pa.int64(), pa.string())),
     "words": pa.ListArray.from_arrays(
@@ -226,6 +227,25 @@ def test_what_the_schema_says(tmp_path, kind):
     assert schema.nullable == set(table.column_names)
     for name in table.column_names:
         assert schema[name] == (("int64" if name in TIMES else "string"), ()), name
+
+
+def test_what_is_in_a_struct_is_missing_with_it(tmp_path):
+    mask = [i % 4 == 1 for i in range(ROWS)]
+    parts = {"n": pa.array(range(ROWS)), **ONLY_ARROW, "r": PLAIN["run_ends"], "z": PLAIN["null"], "t": NESTED["texts"]}
+    fields = [pa.field(name, array.type, nullable=name != "n") for name, array in parts.items()]
+    outer = pa.StructArray.from_arrays(list(parts.values()), fields=fields, mask=pa.array(mask))
+    write(pa.table({"o": outer, "i": range(ROWS)}), "arrow", tmp_path / "a.arrow")
+    ds = fb.from_arrow(tmp_path / "a.arrow")
+    assert ds.schema.nullable == {f"o.{name}" for name in parts} | {"i"}
+    want = pa.table({"o": outer}).column("o").to_pylist()
+    for row, value in zip(ds, want, strict=True):
+        for name in parts:
+            got = plain(row[f"o.{name}"])
+            there = None if value is None else value[name]
+            if name in ("n", "r"):
+                assert got == there or (there is None and (got is None or np.isnan(got))), name
+            else:
+                assert (None if got is None else json.loads(got)) == jsonable(there), name
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

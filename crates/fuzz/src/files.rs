@@ -83,7 +83,7 @@ pub(crate) fn block(data: &[u8]) {
 pub(crate) fn tar(data: &[u8]) {
     let kept = keep(data);
     read(Draft::Tar { paths: vec![kept.path.clone()], extensions: None });
-    let given = ["a", "b?"].map(str::to_owned);
+    let given = ["txt", "cls?"].map(str::to_owned);
     read(Draft::Tar { paths: vec![kept.path.clone()], extensions: Some(given.into()) });
 }
 

@@ -297,8 +297,10 @@ impl Parser {
 /// Says why a value does not go into its column.
 fn refused(field: &Field, value: &Value) -> Error {
     let (name, kind) = (&field.name, &field.kind);
-    let is_real = kind.dtype().is_some_and(DType::is_float);
-    let inexact = |value: &Value| is_real && (value.is_i64() || value.is_u64());
+    let real = kind.dtype().filter(|dtype| dtype.is_float());
+    let inexact = |value: &Value| {
+        (value.is_i64() || value.is_u64()) && real.is_some_and(|dtype| number(dtype, value, &mut Vec::new()).is_none())
+    };
     let error = match value {
         value if inexact(value) || value.as_array().is_some_and(|items| items.iter().any(inexact)) => {
             Error::data(format!("field {name:?} is {kind}, which does not hold this whole number exactly"))

@@ -24,8 +24,8 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
         let is = match found {
             Some(found) if found.kind == field.kind => continue,
             Some(found) if found.kind == Kind::Utf8 && field.nullable && field.kind.can_be_missing() => {
-                let columns = leaves(schema);
-                if columns.iter().any(|(name, leaf)| *name == field.name && *leaf.data_type() == DataType::Null) {
+                let is_null = |leaf: &Leaf<'_>| leaf.name == field.name && *leaf.field.data_type() == DataType::Null;
+                if leaves(schema).iter().any(is_null) {
                     continue;
                 }
                 found.kind.to_string()
@@ -44,8 +44,8 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
 /// Refuses a file that counts time otherwise than the first: its whole numbers would mean something else.
 pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
     let (first, here) = (leaves(first), leaves(schema));
-    let clock = |columns: &[(String, &ArrowField)], name: &str| {
-        columns.iter().find(|(found, _)| found == name).and_then(|(_, leaf)| clock(leaf.data_type()))
+    let clock = |leaves: &[Leaf<'_>], name: &str| {
+        leaves.iter().find(|leaf| leaf.name == name).and_then(|leaf| clock(leaf.field.data_type()))
     };
     for field in wanted.iter().filter(|field| may_be_time(field)) {
         let (then, now) = (clock(&first, &field.name), clock(&here, &field.name));
@@ -54,6 +54,7 @@ pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Fi
             let message =
                 format!("column {:?} is {} in this file, and {} in the first", field.name, say(now), say(then));
             return Err(Error::data(message)
+                .with("fault", "file")
                 .with("file", uri)
                 .hint("read files of one schema together, or name columns= without this one"));
         }
@@ -107,29 +108,39 @@ pub(super) fn is_json(ty: &DataType) -> bool {
 
 /// Returns every column, nested ones under dotted names.
 pub(crate) fn fields(schema: &ArrowSchema) -> Vec<Field> {
-    let field = |(name, leaf): (String, &ArrowField)| {
-        let nullable = leaf.is_nullable() || matches!(leaf.data_type(), DataType::Null | DataType::Union(..));
-        Field { nullable, ..Field::new(name, kind(leaf, leaf.data_type())) }
+    let field = |leaf: Leaf<'_>| {
+        let says_nothing = matches!(leaf.field.data_type(), DataType::Null | DataType::Union(..));
+        let nullable = leaf.nullable || says_nothing;
+        Field { nullable, ..Field::new(leaf.name, kind(leaf.field, leaf.field.data_type())) }
     };
     leaves(schema).into_iter().map(field).collect()
 }
 
-/// Returns the fields that are columns, and their names.
-fn leaves(schema: &ArrowSchema) -> Vec<(String, &ArrowField)> {
+/// A field that is a column.
+struct Leaf<'s> {
+    /// With those of the structs that it is in.
+    name: String,
+    field: &'s ArrowField,
+    /// Whether it, or a struct that it is in, may be missing.
+    nullable: bool,
+}
+
+fn leaves(schema: &ArrowSchema) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     for field in schema.fields() {
-        flatten(field, String::new(), &mut found);
+        flatten(field, String::new(), false, &mut found);
     }
     found
 }
 
-fn flatten<'s>(field: &'s ArrowField, prefix: String, found: &mut Vec<(String, &'s ArrowField)>) {
+fn flatten<'s>(field: &'s ArrowField, prefix: String, nullable: bool, found: &mut Vec<Leaf<'s>>) {
     let name = if prefix.is_empty() { field.name().clone() } else { format!("{prefix}.{}", field.name()) };
+    let nullable = nullable || field.is_nullable();
     match field.data_type() {
         DataType::Struct(children) if !is_tensor(field) => {
-            children.iter().for_each(|child| flatten(child, name.clone(), found));
+            children.iter().for_each(|child| flatten(child, name.clone(), nullable, found));
         }
-        _ => found.push((name, field)),
+        _ => found.push(Leaf { name, field, nullable }),
     }
 }
 

@@ -97,6 +97,7 @@ impl File {
             Some(column) => {
                 let (name, codec) = (column.column_path().string(), column.compression_codec());
                 Err(Error::data(format!("column {name:?} is compressed with {codec}, which is not supported"))
+                    .with("fault", "file")
                     .hint(format!("write the file again with one of {CODECS}, or leave the column out with columns=")))
             }
             None => Ok(()),
