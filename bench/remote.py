@@ -1,10 +1,11 @@
 """What it gains to keep the bytes of files that are far away: two epochs of W1, from here and from a store.
 
-    python bench/remote.py [--images 1000] [--latency 0.02] [--rate 50e6] [--workers 4] [--out FILE.json]
+    python bench/remote.py [--images 1000] [--latency 0.02] [--rate 50e6] [--workers 4] [--rounds 1] [--out FILE.json]
 
 The store is on this machine, answers after `latency` seconds and sends `rate` bytes a second in all (`far.py`). The
 JPEGs are those of `bench/cache.py`, as files and in tar shards; each figure is of processes of their own with an empty
-cache folder. `fetched` is what the store sent, as a share of the files' bytes.
+cache folder, in turns; with several rounds, medians are shown. `fetched` is what the store sent, as a share of the
+files' bytes. An epoch whose bytes are all here still begins with a question to the store: which files there are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -80,6 +82,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--rate", type=float, default=50e6)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--dir", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
@@ -101,25 +104,34 @@ def compare(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     photos(folder / "files", arguments.images)
     tars(folder / "files", folder / "shards", 8)
     sizes = {kind: size(folder / kind) for kind in ("files", "shards")}
-    figures = {}
+    ways = [
+        (kind, where, source, workers)
+        for kind in sizes
+        for workers in (0, arguments.workers)
+        for where, source in [(f"{folder}/", "off"), ("s3://far/", "off"), ("s3://far/", "on")]
+    ]
+    runs: dict[str, list[dict[str, Any]]] = {}
     with Far(folder, arguments.latency, arguments.rate) as far:
-        for kind in sizes:
-            for where, source, workers in [
-                (f"{folder}/", "off", 0),
-                ("s3://far/", "off", 0),
-                ("s3://far/", "on", 0),
-                (f"{folder}/", "off", arguments.workers),
-                ("s3://far/", "off", arguments.workers),
-                ("s3://far/", "on", arguments.workers),
-            ]:
-                with tempfile.TemporaryDirectory(dir=arguments.dir) as kept:
-                    found = child(where + kind, workers, Path(kept), source, far)
-                what = "local" if where[0] == "/" else f"remote, source cache {source}"
-                called = f"{kind}, {what}, {f'{workers} workers' if workers else 'one process'}"
-                figures[called] = {**found, "fetched": round(found.pop("sent") / sizes[kind], 3)}
-                print(called, figures[called], file=sys.stderr)
-    settings = {name: getattr(arguments, name) for name in ("images", "latency", "rate")}
+        for kind, where, source, workers in ways * arguments.rounds:
+            with tempfile.TemporaryDirectory(dir=arguments.dir) as kept:
+                found = child(where + kind, workers, Path(kept), source, far)
+            what = "local" if where[0] == "/" else f"remote, source cache {source}"
+            called = f"{kind}, {what}, {f'{workers} workers' if workers else 'one process'}"
+            found["fetched"] = round(found.pop("sent") / sizes[kind], 3)
+            print(called, found, file=sys.stderr)
+            runs.setdefault(called, []).append(found)
+    figures = {called: medians(found) for called, found in runs.items()}
+    settings = {name: getattr(arguments, name) for name in ("images", "latency", "rate", "rounds")}
     return {**settings, "bytes": sizes, "figures": figures}
+
+
+def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What several runs of one way gave: of each epoch, and of what was fetched."""
+    rates = zip(*(run["images_per_second"] for run in runs), strict=True)
+    return {
+        "images_per_second": [statistics.median(of_epoch) for of_epoch in rates],
+        "fetched": statistics.median(run["fetched"] for run in runs),
+    }
 
 
 def tars(files: Path, to: Path, count: int) -> None:

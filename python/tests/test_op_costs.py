@@ -58,6 +58,8 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
 
     def seen() -> bool:
         next(it)
+        # In the order in which they run, whoever told first.
+        ops.clear()
         ops.update(((op.op, op.at), op) for op in service.jobs(job)[0].ops)
         return len(ops) == 5
 

@@ -318,6 +318,7 @@ impl<F: Fn(&[i64]) -> Result<()> + Send + Sync> Functions for Calls<F> {
 fn mapped() -> Op {
     let function = Function {
         blob: BlobId::of(BLOB),
+        code: String::new(),
         name: "f".to_owned(),
         batched: false,
         with_rng: false,

@@ -136,6 +136,9 @@ impl<A> Machine<A> {
 
     /// Returns what is left to write, at the end.
     pub(crate) fn rest(&mut self) -> Option<Batch> {
+        let mut effects = Vec::new();
+        self.state.write_learned(&mut effects);
+        self.take(Ticks(0), effects);
         self.outbox.rest()
     }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_plan::{Deal, Sizing};
+use forebay_plan::{Deal, OpSums, Sizing};
+use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,56 @@ pub(crate) struct Grant {
 /// A sample of a consumer that was left out: its split, its number, and which time round.
 pub(crate) type LostKey = (ConsumerKey, Position, u64, u64);
 
+/// A dataset of a tenant.
+pub(crate) type DatasetKey = (String, String);
+
+/// What jobs on a dataset have shown. It belongs to none of them, and outlives them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LearnedRecord {
+    pub(crate) tenant: String,
+    pub(crate) dataset: String,
+    /// What has a lower number was written before, and is forgotten before.
+    pub(crate) number: u64,
+    pub(crate) ops: Vec<OpRecord>,
+    /// The last one last.
+    pub(crate) rests: Vec<RestRecord>,
+}
+
+impl LearnedRecord {
+    pub(crate) fn key(&self) -> DatasetKey {
+        (self.tenant.clone(), self.dataset.clone())
+    }
+}
+
+/// What one op did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpRecord {
+    pub(crate) at: At,
+    /// Of the ops that are fused in it.
+    pub(crate) places: Vec<u32>,
+    pub(crate) sums: OpSums,
+    /// Nanoseconds of a row: the median that was shown last.
+    pub(crate) row_ns: f64,
+}
+
+/// Whose threads did it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum At {
+    Workers,
+    Local,
+    Reader,
+}
+
+/// Where a job with so many consumers came to rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RestRecord {
+    pub(crate) consumers: u32,
+    /// What was to be made small, in words: with another aim it is no rest.
+    pub(crate) objective: String,
+    pub(crate) rest: Rest,
+}
+
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Update {
@@ -128,6 +179,10 @@ pub(crate) enum Update {
     Token(u64),
     /// A sample was left out; its error, as JSON. It stays so for as long as the job is known.
     Lost(LostKey, Arc<str>),
+    /// More is known of a dataset.
+    Learned(Arc<LearnedRecord>),
+    /// What was known of a dataset made room for another's.
+    Forgotten(DatasetKey),
 }
 
 /// What many changes come to.
@@ -138,6 +193,7 @@ pub(crate) struct Batch {
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Option<Grant>>,
     pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
+    pub(crate) learned: BTreeMap<DatasetKey, Option<Arc<LearnedRecord>>>,
     /// One more than the highest token of the batch.
     pub(crate) next_token: Option<u64>,
     /// One more than the highest job.
@@ -171,13 +227,18 @@ impl Batch {
             Update::Lost(key, error) => {
                 self.lost.insert(key, error);
             }
+            Update::Learned(record) => {
+                self.learned.insert(record.key(), Some(record));
+            }
+            Update::Forgotten(key) => {
+                self.learned.insert(key, None);
+            }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let records =
-            self.jobs.is_empty() && self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
-        records && self.next_token.is_none()
+        let of_jobs = self.frontiers.is_empty() && self.grants.is_empty() && self.lost.is_empty();
+        self.jobs.is_empty() && of_jobs && self.learned.is_empty() && self.next_token.is_none()
     }
 }
 
@@ -188,6 +249,7 @@ pub(crate) struct Ledger {
     pub(crate) frontiers: BTreeMap<ConsumerKey, Position>,
     pub(crate) grants: BTreeMap<SplitKey, Grant>,
     pub(crate) lost: BTreeMap<LostKey, Arc<str>>,
+    pub(crate) learned: BTreeMap<DatasetKey, Arc<LearnedRecord>>,
     pub(crate) next_token: u64,
     pub(crate) next_job: u64,
 }
@@ -214,6 +276,12 @@ impl Ledger {
             }
         }
         self.lost.extend(batch.lost.iter().map(|(k, v)| (*k, v.clone())));
+        for (key, learned) in &batch.learned {
+            match learned {
+                Some(learned) => drop(self.learned.insert(key.clone(), learned.clone())),
+                None => drop(self.learned.remove(key)),
+            }
+        }
         self.next_token = self.next_token.max(batch.next_token.unwrap_or(0));
         self.next_job = self.next_job.max(batch.next_job.unwrap_or(0));
     }

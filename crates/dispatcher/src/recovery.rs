@@ -39,6 +39,8 @@ impl Recovery {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         state.set_scaling(self.scaling);
+        // A reader names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
+        state.pass_job_numbers(uuid::Uuid::new_v4().as_u128() as u32);
         if self.with_keys {
             state.set_secret(uuid::Uuid::new_v4().into_bytes());
         }

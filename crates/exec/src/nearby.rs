@@ -54,7 +54,7 @@ struct File(SourceFile);
 impl NearFile for File {
     fn request(&self, range: Range<u64>) -> Arriving {
         let request = self.0.request(range);
-        Box::new(move || request.wait())
+        Box::new(move |to| request.fill(to))
     }
 }
 

@@ -130,6 +130,7 @@ fn function(draw: &mut Draw, columns: &[&str]) -> Function {
     };
     Function {
         blob: BlobId("f".to_owned()),
+        code: String::new(),
         name: format!("f{}", draw.below(9)),
         batched: draw.below(6) == 0,
         with_rng: false,

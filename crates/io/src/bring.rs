@@ -19,7 +19,7 @@ const AHEAD: usize = 16;
 /// Whatever reading a file gives; what `progress` returns.
 pub fn bring(index: &SourceIndex, near: &dyn ReadThrough, progress: Progress<'_>) -> Result<()> {
     let all = index.bytes();
-    let (mut done, mut waiting) = (0, VecDeque::new());
+    let (mut done, mut waiting, mut bytes) = (0, VecDeque::new(), Vec::new());
     for (uri, stat) in index.inner().uris.iter().zip(&index.inner().stats) {
         let object = Object::open(uri, stat, Some(near))?;
         for start in (0..stat.size).step_by(STEP as usize) {
@@ -27,20 +27,21 @@ pub fn bring(index: &SourceIndex, near: &dyn ReadThrough, progress: Progress<'_>
             let nearer = || Error::invalid("this file is here already").with("file", uri);
             waiting.push_back((len, object.request(start, len as usize).ok_or_else(nearer)?));
             if waiting.len() == AHEAD {
-                done += land(&mut waiting)?;
+                done += land(&mut waiting, &mut bytes)?;
                 progress(done, all)?;
             }
         }
     }
     while !waiting.is_empty() {
-        done += land(&mut waiting)?;
+        done += land(&mut waiting, &mut bytes)?;
         progress(done, all)?;
     }
     Ok(())
 }
 
-fn land(waiting: &mut VecDeque<(u64, Pending)>) -> Result<u64> {
+fn land(waiting: &mut VecDeque<(u64, Pending)>, bytes: &mut Vec<u8>) -> Result<u64> {
     let Some((len, pending)) = waiting.pop_front() else { return Ok(0) };
-    pending.wait()?;
+    bytes.resize(len as usize, 0);
+    pending.fill(bytes)?;
     Ok(len)
 }

@@ -45,7 +45,7 @@ struct Canonical<'a> {
     forebay: &'a str,
     source: Source,
     /// Each op; for a random one, also the number of its stream.
-    ops: Vec<(&'a Op, Option<u64>)>,
+    ops: Vec<(Op, Option<u64>)>,
 }
 
 impl Stages {
@@ -87,8 +87,8 @@ impl Stages {
         }
         let canonical = Canonical {
             forebay: VERSION,
-            source: self.source.without_paths(),
-            ops: steps.iter().map(|s| (&s.node.op, s.node.op.is_random().then_some(s.random))).collect(),
+            source: self.source.without_paths().named(),
+            ops: steps.iter().map(|s| (s.node.op.named(), s.node.op.is_random().then_some(s.random))).collect(),
         };
         serde_json::to_vec(&canonical).ok()
     }
@@ -353,7 +353,7 @@ mod tests {
             assert!(error.get("hint").is_some(), "{error}");
             error.message().to_owned()
         };
-        let generator = Source::Generator { blob: crate::BlobId("x".to_owned()), fields: vec![] };
+        let generator = Source::Generator { blob: crate::BlobId("x".to_owned()), code: String::new(), fields: vec![] };
         assert!(refused(generator, &[CACHE]).contains("generator"));
         let twice = refused(files(&["a"]), &[CACHE, decode(), CACHE]);
         assert_eq!(twice, "cache comes after cache (train.py:1)");

@@ -302,6 +302,7 @@ impl Graph {
     pub fn dataset_id(&self) -> DatasetId {
         let mut wire = Wire::from(self.clone());
         wire.site = None;
+        wire.source = wire.source.named();
         // What is kept of a sample that was left out changes nothing about the others.
         wire.on_error = if wire.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
         (wire.version, wire.order, wire.chosen) = (VERSION, Reorder::Exact, None);
@@ -311,6 +312,7 @@ impl Graph {
         wire.nodes.retain(|n| n.op.class() != Class::Hint);
         for node in &mut wire.nodes {
             (node.site, node.label, node.keep_position) = (None, None, false);
+            node.op = node.op.named();
         }
         let canonical = serde_json::to_vec(&wire).unwrap_or_default();
         DatasetId(*blake3::hash(&canonical).as_bytes())
@@ -361,7 +363,7 @@ impl Graph {
 
     /// Returns the first difference to another graph, for people.
     pub fn difference(&self, other: &Graph) -> Option<String> {
-        if self.source != other.source {
+        if self.source.named() != other.source.named() {
             let show = |s: &Source| format!("{}({})", s.name(), s.describe());
             return Some(format!("the source is {}, and was {}", show(&other.source), show(&self.source)));
         }
@@ -373,8 +375,8 @@ impl Graph {
         }
         let kept = |g: &Graph| g.nodes.iter().filter(|n| n.op.class() != Class::Hint).cloned().collect::<Vec<_>>();
         let (ours, theirs) = (kept(self), kept(other));
-        let place =
-            (0..ours.len().max(theirs.len())).find(|&i| ours.get(i).map(|n| &n.op) != theirs.get(i).map(|n| &n.op))?;
+        let place = (0..ours.len().max(theirs.len()))
+            .find(|&i| ours.get(i).map(|n| n.op.named()) != theirs.get(i).map(|n| n.op.named()))?;
         let show = |n: Option<&Arc<Node>>| n.map_or("nothing".to_owned(), |n| crate::explain::describe(&n.op));
         Some(format!("op {} is {}, and was {}", place + 1, show(theirs.get(place)), show(ours.get(place))))
     }

@@ -18,6 +18,13 @@ impl BlobId {
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).to_hex().to_string())
     }
+
+    /// Puts the name of what a pickle computes in its place, if it has one.
+    pub(crate) fn name_by(&mut self, code: &mut String) {
+        if !code.is_empty() {
+            self.0 = std::mem::take(code);
+        }
+    }
 }
 
 /// Where samples come from.
@@ -94,6 +101,9 @@ pub enum Source {
     MapDataset {
         /// The object.
         blob: BlobId,
+        /// The name of what it gives, the same in every process; empty where the pickle is the name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        code: String,
         /// Its length.
         rows: u64,
         /// What an item holds.
@@ -103,6 +113,9 @@ pub enum Source {
     Generator {
         /// The function.
         blob: BlobId,
+        /// The name of what it yields, the same in every process; empty where the pickle is the name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        code: String,
         /// What it yields.
         fields: Vec<Field>,
     },
@@ -220,6 +233,15 @@ impl Source {
             Source::ImageFolder { root } => std::slice::from_ref(root),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
         }
+    }
+
+    /// Returns the source as it is hashed and compared: a Python object by what it computes, not by its pickle.
+    pub(crate) fn named(&self) -> Self {
+        let mut source = self.clone();
+        if let Source::MapDataset { blob, code, .. } | Source::Generator { blob, code, .. } = &mut source {
+            blob.name_by(code);
+        }
+        source
     }
 
     /// Returns the source of any files: what is done with each of them, whichever they are.

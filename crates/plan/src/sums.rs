@@ -3,8 +3,10 @@
 //! Rows are counted, time and bytes are taken of some of them, which `timed` says how many they are: all of it is what a row
 //! came to, times the rows.
 
+use serde::{Deserialize, Serialize};
+
 /// See the module's documentation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OpSums {
     /// Rows that went in.
     pub rows_in: u64,

@@ -7,7 +7,8 @@
 //!
 //! Invariants: a chunk that is found has the bits that would be computed (W-1); one that is being computed is waited for at most
 //! [`WAIT_MAX`], and whoever fails to compute it lets the others go on; what is remembered is at most [`BYTES_MAX`], the newest. So
-//! no job holds up another for longer than a chunk takes, and one that falls behind computes for itself.
+//! no job holds up another for longer than a chunk takes, and one that falls behind computes for itself. What all have had makes
+//! room first, and is at most [`HAD_BYTES_MAX`]: jobs side by side take few blocks of memory in turns, and not fresh pages for each.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,6 +23,8 @@ use crate::lock::lock;
 
 /// The most bytes of chunks that are remembered.
 const BYTES_MAX: usize = 256 << 20;
+/// Of them, those that all jobs of a stream have had: for one that has just begun, and for a split that is computed once more.
+const HAD_BYTES_MAX: usize = 32 << 20;
 /// How long a chunk that another thread computes is waited for.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -31,7 +34,8 @@ type Piece = (u64, u32, u64, u64, u64);
 enum Entry {
     /// Somebody computes it.
     Flying,
-    Here(Chunk),
+    /// It is here, and these members have had it.
+    Here(Chunk, Vec<u64>),
 }
 
 #[derive(Default)]
@@ -39,10 +43,14 @@ struct State {
     /// The number of each stream, and how many jobs have it.
     streams: HashMap<Stream, (u64, Arc<AtomicU64>)>,
     next: u64,
+    members: u64,
     chunks: HashMap<Piece, Entry>,
-    /// Those that are here, the oldest first.
+    /// Those that are here and some job has not had, the oldest first.
     order: VecDeque<Piece>,
+    /// Those that all have had.
+    had: VecDeque<Piece>,
     bytes: usize,
+    had_bytes: usize,
 }
 
 /// The chunks that jobs of one worker share.
@@ -51,6 +59,7 @@ pub(crate) struct Window {
     changed: Condvar,
     memory: Memory,
     bytes_max: usize,
+    had_bytes_max: usize,
 }
 
 /// A job's part in it; dropped, it has none.
@@ -58,6 +67,7 @@ pub(crate) struct Member {
     window: Arc<Window>,
     stream: Stream,
     number: u64,
+    id: u64,
     jobs: Arc<AtomicU64>,
 }
 
@@ -75,18 +85,19 @@ pub(crate) enum Taken {
 pub(crate) struct Flight {
     window: Arc<Window>,
     piece: Piece,
+    member: u64,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self::new(BYTES_MAX)
+        Self::new(BYTES_MAX, HAD_BYTES_MAX)
     }
 }
 
 impl Window {
-    fn new(bytes_max: usize) -> Self {
+    fn new(bytes_max: usize, had_bytes_max: usize) -> Self {
         let (state, memory) = (Mutex::default(), Memory::reused());
-        Self { state, changed: Condvar::new(), memory, bytes_max }
+        Self { state, changed: Condvar::new(), memory, bytes_max, had_bytes_max }
     }
 
     /// Takes a job in.
@@ -96,23 +107,54 @@ impl Window {
         let (number, jobs) = state.streams.entry(stream.clone()).or_insert_with(|| (next, Arc::default())).clone();
         state.next += u64::from(number == next);
         jobs.fetch_add(1, Relaxed);
-        Member { window: self.clone(), stream, number, jobs }
+        state.members += 1;
+        Member { window: self.clone(), stream, number, id: state.members, jobs }
     }
 }
 
 impl State {
     fn drop_oldest(&mut self) -> bool {
-        let Some(piece) = self.order.pop_front() else { return false };
-        if let Some(Entry::Here(chunk)) = self.chunks.remove(&piece) {
-            self.bytes -= chunk.num_bytes();
+        if self.drop_had() {
+            return true;
         }
+        let Some(piece) = self.order.pop_front() else { return false };
+        self.bytes -= self.chunks.remove(&piece).map_or(0, |entry| entry.num_bytes());
         true
+    }
+
+    fn drop_had(&mut self) -> bool {
+        let Some(piece) = self.had.pop_front() else { return false };
+        let bytes = self.chunks.remove(&piece).map_or(0, |entry| entry.num_bytes());
+        self.bytes -= bytes;
+        self.had_bytes -= bytes;
+        true
+    }
+
+    /// Notes that a member has a chunk that is here; where it is the last of `jobs`, the chunk makes room first.
+    fn note(&mut self, piece: Piece, member: u64, jobs: u64, had_bytes_max: usize) {
+        let Some(Entry::Here(chunk, members)) = self.chunks.get_mut(&piece) else { return };
+        if !members.contains(&member) {
+            members.push(member);
+        }
+        if (members.len() as u64) < jobs {
+            return;
+        }
+        // The oldest of these are had first: they are at the front.
+        if let Some(at) = self.order.iter().position(|other| *other == piece) {
+            self.had_bytes += chunk.num_bytes();
+            self.order.remove(at);
+            self.had.push_back(piece);
+        }
+        while self.had_bytes > had_bytes_max && self.drop_had() {}
     }
 
     fn drop_stream(&mut self, number: u64) {
         let is_its = |piece: &Piece| piece.0 == number;
         self.order.retain(|piece| !is_its(piece));
-        let gone = self.chunks.extract_if(|piece, entry| is_its(piece) && matches!(entry, Entry::Here(_)));
+        let (had, left): (VecDeque<Piece>, _) = std::mem::take(&mut self.had).into_iter().partition(is_its);
+        self.had = left;
+        self.had_bytes -= had.iter().filter_map(|piece| self.chunks.get(piece)).map(Entry::num_bytes).sum::<usize>();
+        let gone = self.chunks.extract_if(|piece, entry| is_its(piece) && matches!(entry, Entry::Here(..)));
         let bytes: usize = gone.map(|(_, entry)| entry.num_bytes()).sum();
         self.bytes -= bytes;
     }
@@ -120,7 +162,7 @@ impl State {
 
 impl Entry {
     fn num_bytes(&self) -> usize {
-        if let Entry::Here(chunk) = self { chunk.num_bytes() } else { 0 }
+        if let Entry::Here(chunk, _) = self { chunk.num_bytes() } else { 0 }
     }
 }
 
@@ -130,16 +172,20 @@ impl Member {
         self.jobs.load(Relaxed) > 1
     }
 
-    /// Asks for a chunk. One that is here stays here: whoever lends it lends a copy.
+    /// Asks for a chunk. One that is here stays here for the others: whoever lends it lends a copy.
     pub(crate) fn take(&self, split: Key, index: u64) -> Taken {
         let piece = self.piece(split, index);
         let mut state = lock(&self.window.state);
         match state.chunks.get(&piece) {
             Some(Entry::Flying) => Taken::Flying,
-            Some(Entry::Here(chunk)) => Taken::Chunk(chunk.clone()),
+            Some(Entry::Here(chunk, _)) => {
+                let chunk = chunk.clone();
+                state.note(piece, self.id, self.jobs.load(Relaxed), self.window.had_bytes_max);
+                Taken::Chunk(chunk)
+            }
             None => {
                 state.chunks.insert(piece, Entry::Flying);
-                Taken::Mine(Flight { window: self.window.clone(), piece })
+                Taken::Mine(Flight { window: self.window.clone(), piece, member: self.id })
             }
         }
     }
@@ -188,7 +234,7 @@ impl Flight {
         while state.bytes + bytes > self.window.bytes_max && state.drop_oldest() {}
         state.bytes += copy.num_bytes();
         state.order.push_back(self.piece);
-        state.chunks.insert(self.piece, Entry::Here(copy));
+        state.chunks.insert(self.piece, Entry::Here(copy, vec![self.member]));
         // Those who wait are told when this is dropped.
     }
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from forebay._src.code_names import name_of_code
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
@@ -20,8 +21,10 @@ from forebay.errors import InvalidPipelineError
 _BY_NAME = frozenset(["forebay", "cloudpickle", "numpy"])
 
 
-def dumps(value: Any, what: str) -> bytes:
-    """Pickles a function or an object. What is defined beside the user's script travels whole; libraries by name.
+def dumps(value: Any, what: str) -> tuple[bytes, str]:
+    """Pickles a function or an object, and names what it computes.
+
+    What is defined beside the user's script travels whole; libraries by name.
 
     Raises:
         InvalidPipelineError: It cannot be pickled; the message names the part that cannot.
@@ -29,8 +32,9 @@ def dumps(value: Any, what: str) -> bytes:
     import cloudpickle
 
     try:
-        with _by_value():
-            return bytes(cloudpickle.dumps(value))
+        with _by_value() as local:
+            pickled = bytes(cloudpickle.dumps(value))
+        return pickled, name_of_code(value, local, pickled)
     except Exception as error:
         part = _culprit(value)
         held = f": it holds {part}" if part else ""
@@ -61,17 +65,18 @@ def wants_rng(function: Callable[..., Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _by_value() -> Iterator[None]:
-    """While it lasts, the modules that only this machine has are pickled by value."""
+def _by_value() -> Iterator[frozenset[str]]:
+    """While it lasts, the modules that only this machine has are pickled by value. Gives their names."""
     import cloudpickle
 
     registered = []
+    local = _local_modules()
     try:
-        for module in _local_modules():
+        for module in local:
             if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
                 cloudpickle.register_pickle_by_value(module)
                 registered.append(module)
-        yield
+        yield frozenset(module.__name__ for module in local)
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)

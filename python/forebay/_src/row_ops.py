@@ -215,15 +215,17 @@ def _function(
             f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
         )
     name = pickling.name_of(fn)
+    pickled, code = pickling.dumps(fn, f"{op}: the function {name}")
     function = {
         "blob": "{blob}",
+        "code": code,
         "name": name,
         "batched": bool(batched),
         "with_rng": pickling.wants_rng(fn),
         "reads": arguments.columns(reads),
         "timeout_s": min(float(timeout), 1e9),
     }
-    return function, pickling.dumps(fn, f"{op}: the function {name}")
+    return function, pickled
 
 
 def _only(fields: list[dict[str, Any]], written: list[str]) -> list[dict[str, Any]]:

@@ -89,7 +89,8 @@ class OpStatus:
         bytes_in: The bytes that went in; 0 for `read`.
         bytes_out: The bytes that came out.
         row_us: Microseconds of a thread for a row that goes in, lately: the median of the last minute.
-        earlier: Whether all this is what earlier jobs with the same pipeline showed, as this one has done nothing yet.
+        earlier: Whether all this is what jobs with the same pipeline showed earlier: of this one the dispatcher has
+            heard nothing since it began.
     """
 
     op: str

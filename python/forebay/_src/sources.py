@@ -197,8 +197,9 @@ def from_map_dataset(
     items = adapters.Items(dataset, columns)
     first = builtins.range(0 if schema is not None else min(_PROBE_ROWS, len(items)))
     fields = _fields(op, schema, [_named(op, items.__getitem__, i) for i in first])
-    source = {"source": "map_dataset", "blob": "{blob}", "rows": len(items), "fields": fields}
-    return _from_source(op, source, pickling.dumps(items, f"{op}: the dataset"))
+    pickled, code = pickling.dumps(items, f"{op}: the dataset")
+    source = {"source": "map_dataset", "blob": "{blob}", "code": code, "rows": len(items), "fields": fields}
+    return _from_source(op, source, pickled)
 
 
 def from_generator(
@@ -230,8 +231,9 @@ def from_generator(
     if schema is None:
         samples = _named(op, lambda: [s for s, _ in zip(generator(), builtins.range(_PROBE_ROWS), strict=False)])
     fields = _fields(op, schema, samples)
-    source = {"source": "generator", "blob": "{blob}", "fields": fields}
-    return _from_source(op, source, pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}"))
+    pickled, code = pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}")
+    source = {"source": "generator", "blob": "{blob}", "code": code, "fields": fields}
+    return _from_source(op, source, pickled)
 
 
 def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:

@@ -13,6 +13,7 @@
 //! | file | |
 //! |---|---|
 //! | `segment` | the format: pages that are added to a file, one after another |
+//! | `blocks` | the bytes of a page, and their sums |
 //! | `pages` | which pages are in which files, of this process and of others |
 //! | `claim` | which process fetches a page |
 //! | `flight` | a page on its way, that several threads wait for |
@@ -24,6 +25,7 @@
 //! that is asked for waits for a disk, or for another process longer than [`WAIT_MAX`]. What would not be kept is fetched
 //! as it was asked for, without the rest of its page.
 
+mod blocks;
 mod claim;
 mod flight;
 mod landing;

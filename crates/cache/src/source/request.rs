@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use bytes::Bytes;
 use forebay_core::{Error, Result};
 
+use super::blocks::stored_bytes;
 use super::claim::{Claim, Claimed};
 use super::flight::{Flight, Landed};
 use super::landing::{Alone, Expected, Landing};
@@ -37,7 +37,7 @@ enum Part {
     /// Some bytes of a page, and who brings that, if anybody does yet.
     Page { page: u64, within: Range<usize>, flight: Option<Arc<Flight>> },
     /// Bytes that are not kept.
-    Alone(Arc<Flight>),
+    Alone { bytes: usize, flight: Arc<Flight> },
 }
 
 impl SourceFile {
@@ -69,7 +69,8 @@ impl SourceFile {
                     last += 1;
                 }
                 let run = range.start.max(first * PAGE_BYTES)..range.end.min((last + 1) * PAGE_BYTES);
-                parts.push(Part::Alone(self.alone(run)));
+                let bytes = (run.end - run.start) as usize;
+                parts.push(Part::Alone { bytes, flight: self.alone(run) });
             }
         }
         Request { file: self.clone(), parts }
@@ -129,7 +130,7 @@ impl SourceFile {
 
     /// Says whether pages would stay. Where they would not, nobody is to fetch more than is asked for.
     fn are_worth_keeping(&self, missing: &[u64]) -> bool {
-        let bytes = missing.iter().map(|page| self.page_len(*page) as u64).sum();
+        let bytes = missing.iter().map(|page| stored_bytes(self.page_len(*page)) as u64).sum();
         let (cell, uses) = (&self.source.cell, self.shared().uses());
         let has_begun = bytes <= cell.room_left.load(Ordering::Relaxed);
         let wants = |tier: &Tier| has_begun || tier.wants(cell.key, file_bytes(tier), uses);
@@ -221,22 +222,22 @@ impl SourceFile {
         flight
     }
 
-    /// Waits for a page, wherever it comes from.
-    fn page(&self, page: u64, within: &Range<usize>, mut flight: Option<Arc<Flight>>) -> Result<Bytes> {
+    /// Waits for a page, wherever it comes from, and fills `to` with its bytes from `start` on.
+    fn page(&self, page: u64, start: usize, to: &mut [u8], mut flight: Option<Arc<Flight>>) -> Result<()> {
         let until = deadline(WAIT_MAX);
         loop {
             let mut is_elsewhere = false;
             if let Some(flight) = flight.take() {
                 match flight.wait(until) {
-                    Some(Landed::Page(bytes)) => return Ok(bytes.slice(within.clone())),
+                    Some(Landed::Page(bytes)) => return put(&bytes[start..], to),
                     Some(Landed::Failed(e)) => return Err(e),
                     Some(Landed::LookAgain) => is_elsewhere = true,
                     None => break,
                 }
             }
-            if let Some(bytes) = self.find(page) {
-                add(&self.source.cell.counters.from_disk, within.len());
-                return Ok(bytes.slice(within.clone()));
+            if self.find(page, start, to) {
+                add(&self.source.cell.counters.from_disk, to.len());
+                return Ok(());
             }
             if Instant::now() >= until {
                 break;
@@ -246,25 +247,27 @@ impl SourceFile {
             }
             flight = self.start(&[page], true).pop().and_then(|(_, flight)| flight);
         }
-        let start = page * PAGE_BYTES;
-        landed(&self.alone(start + within.start as u64..start + within.end as u64))
+        let from = page * PAGE_BYTES + start as u64;
+        landed(&self.alone(from..from + to.len() as u64), to)
     }
 
-    /// Reads a page from disk, if it is there and is what was written.
-    fn find(&self, page: u64) -> Option<Bytes> {
+    /// Fills `to` from a page on disk, if it is there and is what was written.
+    fn find(&self, page: u64, start: usize, to: &mut [u8]) -> bool {
         let key = self.key(page);
-        let (segment, spot) = self.sources().pages.find(&key)?;
+        let Some((segment, spot)) = self.sources().pages.find(&key) else { return false };
         segment.last_hit.set(self.shared().passes(segment.block.prefix));
-        let bytes = File::open(&segment.path).map_err(Trouble::from).and_then(|file| read(&file, &key, &spot));
-        match bytes {
-            Ok(bytes) if bytes.len() == self.page_len(page) => Some(bytes.into()),
-            Ok(_) => self.drop_page(&key, &segment, &spot, Trouble::Broken("a page's length is wrong".to_owned())),
-            Err(trouble) => self.drop_page(&key, &segment, &spot, trouble),
-        }
+        let read = match File::open(&segment.path) {
+            Ok(_) if spot.len as usize != self.page_len(page) => {
+                Err(Trouble::Broken("a page's length is wrong".to_owned()))
+            }
+            Ok(file) => read(&file, &key, &spot, start, to),
+            Err(e) => Err(e.into()),
+        };
+        read.map_err(|trouble| self.drop_page(&key, &segment, &spot, trouble)).is_ok()
     }
 
     /// Forgets what cannot be read, unless it may be another time: then it is fetched, once.
-    fn drop_page(&self, key: &PageKey, segment: &Segment, spot: &Spot, trouble: Trouble) -> Option<Bytes> {
+    fn drop_page(&self, key: &PageKey, segment: &Segment, spot: &Spot, trouble: Trouble) {
         self.sources().pages.forget(key, segment);
         match trouble {
             Trouble::Gone => {
@@ -278,42 +281,62 @@ impl SourceFile {
                 withdraw(&segment.path, &[spot.slot]);
             }
         }
-        None
     }
 }
 
 impl Request {
-    /// Waits for the bytes: as many as were asked for.
+    /// Returns how many bytes were asked for, of those that the file has.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Part::bytes).sum()
+    }
+
+    /// Waits for the bytes, and puts them where they are wanted: what is on disk is read into its place.
     ///
     /// # Errors
-    /// What fetching gives.
-    pub fn wait(self) -> Result<Bytes> {
-        let file = &self.file;
-        let mut arrived = self.parts.into_iter().map(|part| match part {
-            Part::Page { page, within, flight } => file.page(page, &within, flight),
-            Part::Alone(flight) => landed(&flight),
-        });
-        let Some(first) = arrived.next().transpose()? else { return Ok(Bytes::new()) };
-        let Some(second) = arrived.next().transpose()? else { return Ok(first) };
-        let mut all = Vec::from(first);
-        all.extend_from_slice(&second);
-        for part in arrived {
-            all.extend_from_slice(&part?);
+    /// What fetching gives; Internal where `to` is not as long as what was asked for. Then what is in `to` is nothing.
+    pub fn fill(self, mut to: &mut [u8]) -> Result<()> {
+        let asked = self.bytes();
+        if asked != to.len() {
+            return Err(Error::internal(format!("{asked} bytes do not fill a place for {}", to.len())));
         }
-        Ok(all.into())
+        for part in self.parts {
+            let (place, rest) = to.split_at_mut(part.bytes());
+            match part {
+                Part::Page { page, within, flight } => self.file.page(page, within.start, place, flight)?,
+                Part::Alone { flight, .. } => landed(&flight, place)?,
+            }
+            to = rest;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Page { within, .. } => within.len(),
+            Self::Alone { bytes, .. } => *bytes,
+        }
     }
 }
 
 /// Waits for a range that is not kept: as long as the store's own patience lasts.
-fn landed(flight: &Flight) -> Result<Bytes> {
+fn landed(flight: &Flight, to: &mut [u8]) -> Result<()> {
     loop {
         match flight.wait(deadline(WAIT_MAX)) {
-            Some(Landed::Page(bytes)) => return Ok(bytes),
+            Some(Landed::Page(bytes)) => return put(&bytes, to),
             Some(Landed::Failed(e)) => return Err(e),
             Some(Landed::LookAgain) => return Err(Error::internal("a range that is not kept is nowhere else")),
             None => {}
         }
     }
+}
+
+/// Fills `to` with the first of `bytes`.
+fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
+    let short = || Error::internal(format!("{} bytes came where {} were asked for", bytes.len(), to.len()));
+    to.copy_from_slice(bytes.get(..to.len()).ok_or_else(short)?);
+    Ok(())
 }
 
 /// Returns the pages of a range that is not empty.

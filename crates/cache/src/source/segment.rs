@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!      0   4 KiB   magic, the length that the file was made with, the source's key, what it is for people; their sum
-//!   4096   60 KiB  1280 slots of 48 bytes: file key, page, place, length, sum of the page; the slot's own sum
-//!  65536           pages
+//!   4096   60 KiB  1280 slots of 48 bytes: file key, page, place, length, sum of the page's sums; the slot's own sum
+//!  65536           pages, each with its sums (`blocks`)
 //! ```
 //!
 //! A change of this, or of how long a page is, is another magic word. Numbers are little-endian. A page is there once its slot is,
@@ -18,13 +18,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::PageKey;
+use super::blocks::{Place, stored_bytes, sums};
 use crate::disk::Trouble;
 use crate::{FileKey, PrefixKey};
 
-const MAGIC: [u8; 8] = *b"FBPAGES1";
+const MAGIC: [u8; 8] = *b"FBPAGES2";
 /// What comes before the slots.
 const PREAMBLE: usize = 4096;
 const SLOT: usize = 48;
@@ -121,14 +122,6 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(half)
 }
 
-/// Returns the sum of a page: of its bytes, seeded by which page of which file it is, and by its length.
-fn sum(key: &PageKey, bytes: &[u8]) -> u64 {
-    let mut head = [0; 24];
-    head[..16].copy_from_slice(&key.file.0);
-    head[16..].copy_from_slice(&key.page.to_le_bytes());
-    xxh3_64_with_seed(bytes, xxh3_64(&head).wrapping_add(bytes.len() as u64))
-}
-
 fn encode_slot(key: &PageKey, spot: &Spot) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     slot[..16].copy_from_slice(&key.file.0);
@@ -167,7 +160,7 @@ pub(super) fn list(file: &File, first: u32) -> io::Result<Listed> {
         }
         match decode_slot(slot, number) {
             Some((key, spot)) => {
-                listed.end = listed.end.max(u64::from(spot.at) + u64::from(spot.len));
+                listed.end = listed.end.max(u64::from(spot.at) + stored_bytes(spot.len as usize) as u64);
                 // One of no bytes was withdrawn.
                 listed.pages.extend((spot.len > 0).then_some((key, spot)));
                 listed.next = number + 1;
@@ -179,14 +172,9 @@ pub(super) fn list(file: &File, first: u32) -> io::Result<Listed> {
     Ok(listed)
 }
 
-/// Reads a page, and checks that it is the one that was written.
-pub(super) fn read(file: &File, key: &PageKey, spot: &Spot) -> Result<Vec<u8>, Trouble> {
-    let mut bytes = vec![0; spot.len as usize];
-    file.read_exact_at(&mut bytes, u64::from(spot.at))?;
-    if sum(key, &bytes) != spot.sum {
-        return Err(Trouble::Broken("a page's sum is wrong".to_owned()));
-    }
-    Ok(bytes)
+/// Fills `to` with the bytes of a page from `start` on, and checks that they are those that were written.
+pub(super) fn read(file: &File, key: &PageKey, spot: &Spot, start: usize, to: &mut [u8]) -> Result<(), Trouble> {
+    Place { file, at: u64::from(spot.at), len: spot.len as usize }.read(key, spot.sum, start, to)
 }
 
 /// Withdraws what is in some slots of a file, so that nobody finds it again. A folder that may only be read stays as it is.
@@ -212,7 +200,11 @@ pub(crate) fn check(file: &File) -> Result<u64, Trouble> {
     if !listed.broken.is_empty() {
         return Err(Trouble::Broken("what it says of a page is not what was written".to_owned()));
     }
-    listed.pages.iter().try_for_each(|(key, spot)| read(file, key, spot).map(drop))?;
+    let mut bytes = Vec::new();
+    for (key, spot) in &listed.pages {
+        bytes.resize(spot.len as usize, 0);
+        read(file, key, spot, 0, &mut bytes)?;
+    }
     Ok(listed.pages.len() as u64)
 }
 
@@ -248,22 +240,24 @@ impl Growing {
     /// Says whether there is room for a page, and the file is still there.
     pub(super) fn takes(&self, bytes: usize) -> bool {
         // A file that is exactly full would look as if it were still added to.
-        let fits = (self.slots as usize) < SLOTS && self.end + (bytes as u64) < self.room;
+        let fits = (self.slots as usize) < SLOTS && self.end + (stored_bytes(bytes) as u64) < self.room;
         fits && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// Returns how much more it takes.
+    /// Returns how much more it takes: pages, and their sums.
     pub(super) fn room_left(&self) -> u64 {
         if (self.slots as usize) < SLOTS { self.room.saturating_sub(self.end + 1) } else { 0 }
     }
 
     /// Adds a page.
     pub(super) fn add(&mut self, key: &PageKey, bytes: &[u8]) -> io::Result<Spot> {
-        let spot = Spot { slot: self.slots, at: self.end as u32, len: bytes.len() as u32, sum: sum(key, bytes) };
+        let (sums, sum) = sums(key, bytes);
+        let spot = Spot { slot: self.slots, at: self.end as u32, len: bytes.len() as u32, sum };
         self.file.write_all_at(bytes, self.end)?;
+        self.file.write_all_at(&sums, self.end + bytes.len() as u64)?;
         let slot = encode_slot(key, &spot);
         self.file.write_all_at(&slot, (PREAMBLE + self.slots as usize * SLOT) as u64)?;
-        self.end += bytes.len() as u64;
+        self.end += stored_bytes(bytes.len()) as u64;
         self.slots += 1;
         Ok(spot)
     }
@@ -300,6 +294,12 @@ mod tests {
         (named, file, growing)
     }
 
+    fn whole(file: &File, key: &PageKey, spot: &Spot) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = vec![0; spot.len as usize];
+        read(file, key, spot, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
     #[test]
     fn what_is_added_is_listed_by_those_who_look_later_and_cut_to_its_length() {
         let pages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; 1 + 700 * n]).collect();
@@ -311,9 +311,9 @@ mod tests {
         let later = list(&file, first.next).expect("listed");
         assert_eq!((first.pages.len(), later.pages.len(), later.next), (30, 10, 40));
         for (key, spot) in first.pages.iter().chain(&later.pages) {
-            assert_eq!(read(&file, key, spot).expect("right"), pages[key.page as usize]);
+            assert_eq!(whole(&file, key, spot).expect("right"), pages[key.page as usize]);
             let other = PageKey { page: key.page + 1, ..*key };
-            assert!(matches!(read(&file, &other, spot), Err(Trouble::Broken(_))), "another page's bytes");
+            assert!(matches!(whole(&file, &other, spot), Err(Trouble::Broken(_))), "another page's bytes");
         }
         withdraw(named.path(), &[first.pages[5].1.slot]);
         assert!(list(&file, 0).expect("listed").pages.iter().all(|(k, _)| *k != key(5)));
@@ -353,7 +353,7 @@ mod tests {
             file.set_len(cut.max(ROOM / 16)).expect("cut");
             let _ = Head::read(&file);
             for (key, spot) in list(&file, 0).map(|l| l.pages).unwrap_or_default() {
-                if let Ok(bytes) = read(&file, &key, &spot) {
+                if let Ok(bytes) = whole(&file, &key, &spot) {
                     prop_assert_eq!(&bytes, &pages[key.page as usize]);
                 }
             }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Cell;
+use super::blocks::stored_bytes;
 use super::landing::Arrived;
 use super::pages::Segment;
 use super::segment::{Growing, HEAD};
@@ -94,7 +95,7 @@ fn write(
 
 /// Returns how long a file is made: with room for a page at least, and one byte more than is ever used.
 pub(super) fn file_bytes(tier: &Tier) -> u64 {
-    tier.block_bytes.max(HEAD as u64 + PAGE_BYTES + 1)
+    tier.block_bytes.max((HEAD + stored_bytes(PAGE_BYTES as usize) + 1) as u64)
 }
 
 /// Makes a file for the pages of a source, if there is room for one.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_server::{DispatcherConfig, Scaling, Timing, dispatcher_main, init_logs};
 
 use crate::arguments::Dispatcher;
@@ -11,6 +11,7 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
     init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" });
     let lease = Duration::from_millis(arguments.lease_ms);
     let heartbeat = arguments.heartbeat_ms.map_or(lease / 5, Duration::from_millis);
+    check(heartbeat, lease)?;
     let (policy, workers_max) = (arguments.policy, arguments.max_workers);
     let scaling = Scaling { policy, objective: arguments.aim.try_into()?, workers_max };
     scaling.check()?;
@@ -29,4 +30,14 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         is_temporary: arguments.temporary,
         process: arguments.process.into(),
     })
+}
+
+/// A worker has to be heard of before it is taken for lost, also where one of its messages is late.
+fn check(heartbeat: Duration, lease: Duration) -> Result<()> {
+    if heartbeat * 2 <= lease {
+        return Ok(());
+    }
+    let message =
+        format!("--heartbeat-ms {} is more than half of --lease-ms {}", heartbeat.as_millis(), lease.as_millis());
+    Err(Error::invalid(message).hint("workers would be taken for lost between two heartbeats; a fifth is the default"))
 }

@@ -154,7 +154,7 @@ fn show(arguments: &ShowJob) -> Result<()> {
         let rows = ops::rows(&job.ops);
         if !rows.is_empty() {
             let earlier =
-                if job.ops.iter().any(|op| op.is_earlier()) { ", in earlier jobs with this pipeline" } else { "" };
+                if job.ops.iter().any(|op| op.is_earlier()) { ", in jobs with this pipeline before" } else { "" };
             output::line(&format!("ops        * costs most{earlier}"))?;
             output::table(ops::HEADINGS, &rows)?;
         }

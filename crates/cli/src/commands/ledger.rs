@@ -35,9 +35,9 @@ fn tell(repaired: &Repaired) -> Result<()> {
 }
 
 fn describe(report: &LedgerReport) -> String {
-    let LedgerReport { file, jobs, frontiers, grants, lost, next_token } = report;
+    let LedgerReport { file, jobs, frontiers, grants, lost, learned, next_token } = report;
     format!(
-        "{}: {jobs} jobs, {frontiers} readers' places, {grants} leases, {lost} samples left out, next token {next_token}",
+        "{}: {jobs} jobs, {frontiers} readers' places, {grants} leases, {lost} samples left out, {learned} datasets learned of, next token {next_token}",
         file.display()
     )
 }

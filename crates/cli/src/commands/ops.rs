@@ -21,7 +21,7 @@ pub(super) struct Op<'a> {
     bytes_out: u64,
     /// Microseconds of a thread for a row that goes in, lately.
     row_us: f64,
-    /// Whether this is what earlier jobs with the same pipeline showed.
+    /// Whether this is what jobs with the same pipeline showed earlier.
     earlier: bool,
 }
 

@@ -47,6 +47,10 @@ pub(super) enum Left {
 pub(super) struct Trouble {
     /// Times that the consumer could not fetch it.
     pub(super) failures: u32,
+    /// Times that a worker answered, and refused.
+    pub(super) refusals: u32,
+    /// Since when the consumer can fetch it from no worker.
+    pub(super) unreached: Option<Ticks>,
     /// The workers that were lost while they were at it, and have not come back.
     pub(super) deaths: Vec<Death>,
     /// The worker it failed at last, and when.

@@ -1,6 +1,7 @@
 //! What consumers say: where they read, what they have consumed, what they could not fetch.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{
@@ -13,8 +14,11 @@ use super::{Effect, SessionId, State};
 use crate::records::{ConsumerKey, Position, Update};
 use crate::tenant::Tenant;
 
-/// A split that could not be fetched this often is not tried again.
-const FAILURES_MAX: u32 = 4;
+/// A split that workers refused this often is not tried again.
+const REFUSALS_MAX: u32 = 4;
+
+/// A reader that could fetch a split from no worker for as long is told so: as long as readers wait for a dispatcher.
+const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
@@ -63,6 +67,7 @@ impl State {
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let dropped = consumer.attach(Reader { session, window, heard: now, workers_max: tenant.quota.workers });
+        self.begin_scale(now, key.0);
         self.revoke_all(key, dropped, out);
         self.assign_again(key, out);
         self.end_at_poison(now, key, out);
@@ -194,11 +199,17 @@ impl State {
         trouble.failures += 1;
         trouble.avoid = Some((holder.worker, now));
         let failures = trouble.failures;
-        if error.get(UNREACHED).is_some() {
+        // What lies between a reader and its workers may pass, as a dispatcher comes back. What a worker says stays so.
+        let is_hopeless = if error.get(UNREACHED).is_some() {
+            let since = *trouble.unreached.get_or_insert(now);
             consumer.set_unreached(now, holder.worker, lease);
-        }
+            now - since >= UNREACHED_FOR
+        } else {
+            trouble.refusals += 1;
+            trouble.refusals >= REFUSALS_MAX
+        };
         self.revoke((key, position), holder, out);
-        if failures >= FAILURES_MAX {
+        if is_hopeless {
             let error = error.clone().with("split", position).with("attempts", failures);
             self.end_reader(now, key, error, out);
         }
@@ -215,7 +226,7 @@ impl State {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.load.take(consumer, said);
             }
-            self.note_reader_ops(now, job, &said.ops);
+            self.note_reader_ops(now, job, &said.ops, out);
             let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
             let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
             let reply = ConsumerHeartbeatReply { local_threads };
@@ -224,14 +235,22 @@ impl State {
     }
 
     pub(super) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
-        let Some(consumer) = self.readers.remove(&session).and_then(|key| self.consumer_mut(key)) else { return };
-        (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        let Some(key) = self.readers.remove(&session) else { return };
+        if let Some(consumer) = self.consumer_mut(key) {
+            (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        }
+        if let Some(job) = self.jobs.get(&key.0) {
+            self.learned.write_soon(now, &job.record);
+        }
     }
 }
 
 pub(super) fn no_job(id: u64) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
-        .hint("the dispatcher may have been started with another state folder")
+        .hint(
+            "the dispatcher may have been started with another state folder, or with an older copy of it: read the job again by \
+             its name; a saved state goes on where it was saved",
+        )
 }
 
 pub(super) fn cancelled(name: &str) -> Error {

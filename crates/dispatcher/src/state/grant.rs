@@ -21,6 +21,9 @@ use crate::records::{ConsumerKey, Grant, Position, Update};
 /// Half the pause before a split is tried again at the only worker there is; each next one is twice as long.
 const PAUSE: Duration = Duration::from_millis(125);
 
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+
 /// What a consumer has, for what its job weighs: the least first.
 #[derive(Debug, Clone, Copy)]
 struct Share {
@@ -137,7 +140,8 @@ impl State {
     fn avoided(&self, now: Ticks, trouble: &Trouble, team: &Team<'_>) -> Option<WorkerId> {
         let (worker, at) = trouble.avoid?;
         let others = self.workers.iter().any(|(id, w)| *id != worker && w.is_live() && team.has(*id, w));
-        let pause = if others { self.timing.lease } else { PAUSE * 2u32.saturating_pow(trouble.failures) };
+        let pause =
+            if others { self.timing.lease } else { (PAUSE * 2u32.saturating_pow(trouble.failures)).min(PAUSE_MAX) };
         (now - at < pause).then_some(worker)
     }
 

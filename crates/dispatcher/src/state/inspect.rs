@@ -181,6 +181,7 @@ impl State {
         let same = ours.jobs == written.jobs
             && ours.grants == written.grants
             && ours.lost == written.lost
+            && ours.learned == written.learned
             && ours.frontiers.iter().eq(moved());
         ensure(same && ours.next_token >= written.next_token, || format!("SP-6: {ours:?} was written as {written:?}"))
     }
@@ -188,6 +189,7 @@ impl State {
     /// Returns what a ledger that has kept up with this state holds.
     pub(crate) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger { next_token: self.next_token, next_job: self.next_job, ..Ledger::default() };
+        ledger.learned = self.learned.written().collect();
         ledger.jobs = self.jobs.iter().map(|(id, job)| (*id, job.record.clone())).collect();
         for (key, consumer) in self.consumers() {
             if consumer.frontier() != Position::default() {

@@ -15,6 +15,11 @@ use super::{Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
 impl State {
+    /// Gives the next job a number that no other life of a ledger gave away.
+    pub(crate) fn pass_job_numbers(&mut self, by: u32) {
+        self.next_job = self.next_job.saturating_add(by.into());
+    }
+
     /// Returns the job of a tenant's name, unless it was cancelled: then the name is free.
     pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
         let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
@@ -37,7 +42,6 @@ impl State {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
         self.check_jobs(&record.tenant, jobs_max)?;
-        let known = self.known_scale(now, &record);
         if let Some(old) = self.names.remove(&whole(&record.tenant, &record.name)) {
             self.jobs.remove(&old);
             self.twins.remove(old);
@@ -46,9 +50,7 @@ impl State {
         record.id = self.next_job;
         let record = Arc::new(record);
         self.add(now, record.clone(), splits);
-        if let Some((job, known)) = self.jobs.get_mut(&record.id).zip(known) {
-            job.scale = known;
-        }
+        self.begin_scale(now, record.id);
         out.push(Effect::Persist(Update::Job(record.clone())));
         Ok(record)
     }

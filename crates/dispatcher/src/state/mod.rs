@@ -9,7 +9,8 @@
 //! SP-3 nothing before a consumer's frontier is leased;
 //! SP-4 a consumer's leases lie within its window;
 //! SP-5 while a worker has room, and a reader that reaches it has room, splits are granted;
-//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race) and losses;
+//! SP-6 replaying what was persisted gives the same jobs, frontiers, leases (but for the second one of a race), losses, and what was
+//!      written of datasets;
 //! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
 //! SP-8 a worker that says nothing is noticed when its lease ends;
 //! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's.
@@ -20,6 +21,7 @@ mod consumers;
 mod grant;
 mod inspect;
 mod jobs;
+mod learned;
 mod load;
 mod local;
 mod lost;
@@ -50,8 +52,9 @@ use crate::options::{Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
+use learned::Learned;
 use load::Load;
-use ops::{Ops, Shown};
+use ops::Ops;
 use pace::Pace;
 use scale::Scale;
 use twins::Twins;
@@ -198,8 +201,8 @@ pub(crate) struct State {
     scaled: Ticks,
     /// Microseconds that workers said that they spent on jobs.
     spent_us: u64,
-    /// What the ops of this and of earlier jobs cost.
-    shown: Shown,
+    /// What jobs on each dataset have shown.
+    learned: Learned,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
@@ -237,7 +240,7 @@ impl State {
             Input::WorkerHeartbeat { session, said } => {
                 self.spend(session, &said.spent);
                 self.note_caching(session, &said.caching);
-                self.note_ops(now, session, &said.ops);
+                self.note_ops(now, session, &said.ops, out);
                 self.worker_heartbeat(now, session, &said, out);
             }
             Input::Leaving { session } => self.leaving(now, session),

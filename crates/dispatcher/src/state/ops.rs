@@ -2,9 +2,9 @@
 //! whoever decides by it. Nothing is decided on it here.
 //!
 //! What a row costs is the median of the last few windows, so that a storage that stalled once, or a thread that had no core, is
-//! not taken for the op. Kept for each dataset of a tenant, too, for as long as this process runs: a second job of a pipeline
-//! begins with what the first one showed.
-//! Bounds: [`OPS_MAX`] ops of a job, of which [`WINDOWS`] figures are kept; [`DATASETS_MAX`] datasets, the longest unheard of goes.
+//! not taken for the op. Kept for each dataset of a tenant, too (see `learned`): a second job of a pipeline begins with what the first
+//! one showed.
+//! Bounds: [`OPS_MAX`] ops of a job, of which [`WINDOWS`] figures are kept; [`WRITTEN_MAX`] ops of a dataset are written down.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use forebay_core::Ticks;
 use forebay_plan::{Graph, Named, OpSums, RunOrder};
 use forebay_proto::{JobOps, OpSpent, OpStatus};
 
-use super::{Job, SessionId, State};
-use crate::records::JobRecord;
+use super::{Effect, Job, SessionId, State};
+use crate::records::{At, OpRecord};
 
 /// Ops of one job, each counted once for each place where it runs.
 pub(super) const OPS_MAX: usize = 256;
@@ -23,18 +23,11 @@ const PLACES_MAX: usize = 64;
 /// Figures of a row's cost that are kept, and how long each is gathered.
 const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Datasets that are remembered.
-pub(super) const DATASETS_MAX: usize = 128;
+/// Ops of a dataset that are written down, with one median for all their windows: of more, the costliest. A record has some 2 KiB
+/// for ten ops, and 70 at the very most.
+pub(super) const WRITTEN_MAX: usize = 64;
 /// More than any process says between two heartbeats is nonsense, and would overflow.
 const SAID_MAX: u64 = 1 << 48;
-
-/// Whose threads did it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum At {
-    Workers,
-    Local,
-    Reader,
-}
 
 impl At {
     fn name(self) -> &'static str {
@@ -75,6 +68,11 @@ impl Figures {
         }
     }
 
+    fn of(record: &OpRecord) -> Self {
+        let rows_ns = if record.sums.timed > 0 { VecDeque::from([record.row_ns]) } else { VecDeque::new() };
+        Self { all: record.sums, window: None, rows_ns }
+    }
+
     /// Returns what a row takes lately: the median of the last windows, or all there is before the first has ended.
     fn row_ns(&self) -> f64 {
         let mut sorted: Vec<_> = self.rows_ns.iter().copied().collect();
@@ -105,7 +103,25 @@ impl Figures {
 }
 
 impl Ops {
-    fn take(&mut self, now: Ticks, at: At, said: &[OpSpent]) {
+    pub(super) fn of(records: &[OpRecord]) -> Self {
+        Self(records.iter().map(|op| ((op.at, op.places.clone()), Figures::of(op))).collect())
+    }
+
+    /// Returns what is written down of them.
+    pub(super) fn records(&self) -> Vec<OpRecord> {
+        let record = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
+            let (at, places) = (*at, places.clone());
+            OpRecord { at, places, sums: figures.all, row_ns: figures.row_ns() }
+        };
+        let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(record).collect();
+        if ops.len() > WRITTEN_MAX {
+            ops.sort_by_key(|op| std::cmp::Reverse(op.sums.nanos));
+            ops.truncate(WRITTEN_MAX);
+        }
+        ops
+    }
+
+    pub(super) fn take(&mut self, now: Ticks, at: At, said: &[OpSpent]) {
         for op in said.iter().filter(|op| op.places.len() <= PLACES_MAX) {
             let key = (at, op.places.clone());
             if self.0.len() < OPS_MAX || self.0.contains_key(&key) {
@@ -127,33 +143,9 @@ impl Ops {
     }
 }
 
-/// What jobs showed, by tenant and dataset; what was heard of last is at the end.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Shown(VecDeque<((String, String), Ops)>);
-
-impl Shown {
-    fn of(&mut self, record: &JobRecord) -> &mut Ops {
-        let is_it =
-            |((tenant, dataset), _): &((String, String), Ops)| (tenant, dataset) == (&record.tenant, &record.dataset);
-        let known = self.0.iter().position(is_it).and_then(|at| self.0.remove(at));
-        if self.0.len() == DATASETS_MAX {
-            self.0.pop_front();
-        }
-        let new = || ((record.tenant.clone(), record.dataset.clone()), Ops::default());
-        self.0.push_back(known.unwrap_or_else(new));
-        let last = self.0.len() - 1;
-        &mut self.0[last].1
-    }
-
-    fn known(&self, record: &JobRecord) -> Option<&Ops> {
-        let is_it = |entry: &&((String, String), Ops)| (&entry.0.0, &entry.0.1) == (&record.tenant, &record.dataset);
-        self.0.iter().rev().find(is_it).map(|(_, ops)| ops)
-    }
-}
-
 impl State {
     /// A worker says what ops did. What one says of another tenant's job, or of another reader's, is not taken.
-    pub(super) fn note_ops(&mut self, now: Ticks, session: SessionId, said: &[JobOps]) {
+    pub(super) fn note_ops(&mut self, now: Ticks, session: SessionId, said: &[JobOps], out: &mut Vec<Effect>) {
         let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
         for said in said {
             let Some(job) = self.jobs.get_mut(&said.job).filter(|job| worker.serves(&job.record.tenant)) else {
@@ -165,18 +157,18 @@ impl State {
                 Some(_) => continue,
             };
             job.ops.take(now, at, &said.ops);
-            self.shown.of(&job.record).take(now, at, &said.ops);
+            self.learned.take(now, &job.record, at, &said.ops, out);
         }
     }
 
     /// A reader says what ops did in its own process.
-    pub(super) fn note_reader_ops(&mut self, now: Ticks, job: u64, said: &[OpSpent]) {
+    pub(super) fn note_reader_ops(&mut self, now: Ticks, job: u64, said: &[OpSpent], out: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&job).filter(|_| !said.is_empty()) else { return };
         job.ops.take(now, At::Reader, said);
-        self.shown.of(&job.record).take(now, At::Reader, said);
+        self.learned.take(now, &job.record, At::Reader, said, out);
     }
 
-    /// Returns what the ops of a job cost; of one that has not done anything, what they did in earlier ones.
+    /// Returns what the ops of a job cost; of one that has not done anything since this process began, what they did earlier.
     pub(super) fn ops(&self, job: &Job) -> Vec<OpStatus> {
         let read = || {
             let graph = Graph::from_json(&job.record.graph).ok()?;
@@ -184,7 +176,7 @@ impl State {
             Some((graph, order))
         };
         let Some((graph, order)) = read() else { return Vec::new() };
-        match (job.ops.0.is_empty(), self.shown.known(&job.record)) {
+        match (job.ops.0.is_empty(), self.learned.ops(&job.record)) {
             (true, Some(known)) => known.list(&graph, &order, true),
             _ => job.ops.list(&graph, &order, false),
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use forebay_core::{Error, Result, Ticks};
 
 use super::consumer::Holder;
+use super::learned::Learned;
 use super::worker::Worker;
 use super::{Effect, State};
 use crate::options::{Scaling, Timing};
@@ -44,7 +45,7 @@ impl State {
             looked: now,
             scaled: now,
             spent_us: 0,
-            shown: Default::default(),
+            learned: Learned::recover(ledger),
             expiry: now,
             changed: true,
         };

@@ -7,13 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_core::Ticks;
-use forebay_policy::scaling::{Claim, Decision, Limits, Previous, again, decide, share};
+use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
 
 use super::load::Crew;
-use super::{Job, SessionId, State};
+use super::{Effect, Job, SessionId, State};
 use crate::options::Scaling;
-use crate::records::JobRecord;
 
 /// Decisions of a job that are kept.
 const DECISIONS_MAX: usize = 64;
@@ -79,17 +78,16 @@ impl State {
         self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
     }
 
-    /// Returns what a job begins with that reads what an earlier one of its tenant read, with as many consumers: the newest of
-    /// those of which something was decided. Not written down: who starts after a restart of this process learns anew.
-    pub(super) fn known_scale(&self, now: Ticks, record: &JobRecord) -> Option<Scale> {
-        let alike = |job: &&Job| {
-            let JobRecord { tenant, dataset, consumers, .. } = &*job.record;
-            (tenant, dataset, consumers) == (&record.tenant, &record.dataset, &record.consumers)
-        };
-        let (decision, previous) = self.jobs.values().rev().filter(alike).find_map(|job| again(&job.scale.previous))?;
-        let mut scale = Scale { previous, ..Scale::new(self.scaling) };
-        scale.keep(now, decision.workers, decision);
-        Some(scale)
+    /// A job of which nothing was decided yet begins where the last one on its samples came to rest. Not before it is read, or just
+    /// opened: of jobs that nobody comes back to after a restart nothing is wanted.
+    pub(super) fn begin_scale(&mut self, now: Ticks, job: u64) {
+        let Scaling { policy, objective, .. } = self.scaling;
+        let Some(job) = self.jobs.get_mut(&job).filter(|job| job.scale.decisions.is_empty()) else { return };
+        let rest = self.learned.rest(&job.record, &objective);
+        if let Some((decision, previous)) = rest.and_then(|rest| policy.again(&rest)) {
+            job.scale.previous = previous;
+            job.scale.keep(now, decision.workers, decision);
+        }
     }
 
     /// A worker says what it spent. What one says of another tenant's job is not taken.
@@ -112,7 +110,7 @@ impl State {
     }
 
     /// Looks at the windows of all jobs that are read.
-    pub(super) fn scale(&mut self, now: Ticks) {
+    pub(super) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let crews = self.crews();
         let claims: Vec<_> = self.jobs.values().filter(|j| is_read(j)).map(|job| claim(job, &crews)).collect();
         let workers = crews.values().map(|crew| crew.workers).sum();
@@ -137,6 +135,9 @@ impl State {
                 continue;
             };
             let (decision, previous) = decide(&seen, &job.scale.previous);
+            if let Some(rest) = previous.rest() {
+                self.learned.come_to_rest(now, &job.record, &self.scaling.objective, rest, out);
+            }
             job.scale.previous = previous;
             job.deal(decision.local);
             let before = job.scale.wanted.unwrap_or(seen.workers);

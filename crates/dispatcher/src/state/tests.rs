@@ -3,6 +3,7 @@
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
 mod grant;
+mod learned;
 mod local;
 mod ops;
 mod peers;
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
 use forebay_proto::{
-    ConsumerHeartbeat, JobKey, Lease, LostSample, Spent, UNREACHED, WorkerHeartbeat, consumer_event, worker_event,
+    ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, OpStatus, Spent, UNREACHED, WorkerHeartbeat,
+    consumer_event, worker_event,
 };
 use proptest::prelude::*;
 
@@ -362,7 +364,10 @@ impl World {
                     // One of them says which splits it has finished: the even ones.
                     let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
                     let finished = finished.collect();
-                    let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
+                    // Another, what an op of a job does.
+                    let rows = OpSpent { rows_in: 1, ..OpSpent::default() };
+                    let ops = if i == 0 { vec![JobOps { job: 1, ops: vec![rows] }] } else { Vec::new() };
+                    let said = WorkerHeartbeat { finished, ops, ..WorkerHeartbeat::default() };
                     self.input(Input::WorkerHeartbeat { session, said });
                 }
             }

@@ -26,7 +26,8 @@ impl State {
         }
         if now - self.scaled >= window::LOOK_EVERY {
             self.scaled = now;
-            self.scale(now);
+            self.scale(now, out);
+            self.learned.write(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);

@@ -6,7 +6,7 @@
 //! Invariant: what is loaded is what was committed last, or nothing is. The file's own checksums are verified whole when it
 //! is opened, and then each row's. redb mends a file whose last commit was torn by going back to the one before, and
 //! cannot tell that from one whose last commit rotted: the witness can (see `witness`).
-//! Formats: keys and values are fixed for a format; the one before is read and written anew, others are refused.
+//! Formats: keys and values are fixed for a format; the one before is read and becomes this one, others are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 
 use super::failure::{another_format, cannot, cannot_open, corrupt, disk};
 use super::rows::Row;
+use super::sealed;
 use super::witness::Witness;
-use super::{sealed, v1};
 use crate::records::{Batch, Ledger};
 
 /// The format that is written, and the oldest that is read.
-pub(super) const FORMAT: u64 = 2;
-pub(super) const FORMAT_OLDEST: u64 = 1;
+pub(super) const FORMAT: u64 = 3;
+pub(super) const FORMAT_OLDEST: u64 = 2;
 /// The name of the file in a state folder.
 pub(super) const FILE: &str = "ledger.redb";
 
@@ -82,24 +82,22 @@ impl LedgerStore {
                 tx.open_table(ROWS)?;
                 Ok(Ok(()))
             }),
-            Some(1) => self.upgrade(),
+            Some(FORMAT_OLDEST) => self.upgrade(),
             Some(other) => Err(another_format(other, &self.path)),
         }
     }
 
-    /// Writes a ledger of format 1 anew. The file as it was is kept beside, for the version that wrote it.
+    /// Makes a ledger of the format before one of this: it had fewer kinds of rows. The file as it was is kept beside, for the
+    /// version that wrote it.
     fn upgrade(&self) -> Result<()> {
-        let kept = self.path.with_extension("redb.format-1");
+        let kept = self.path.with_extension(format!("redb.format-{FORMAT_OLDEST}"));
         keep(&self.path, &kept)?;
         self.write(|tx| {
-            let ledger = match v1::take(tx)? {
-                Ok(ledger) => ledger,
-                Err(what) => return Ok(Err(corrupt(&self.path, what))),
-            };
             tx.open_table(META)?.insert("format", FORMAT)?;
-            put(tx, &ledger.to_batch(), 0)
+            Ok(Ok(()))
         })?;
-        tracing::info!(file = %self.path.display(), kept = %kept.display(), "a ledger of format 1 was written anew");
+        let (file, kept) = (self.path.display(), kept.display());
+        tracing::info!(%file, %kept, "a ledger of format {FORMAT_OLDEST} has become one of format {FORMAT}");
         Ok(())
     }
 
@@ -217,7 +215,7 @@ fn put(tx: &WriteTransaction, batch: &Batch, number: u64) -> Result<Result<()>, 
                     rows.retain_in(&start[..]..&end[..], |_, _| false)?;
                 }
             }
-            (Row::Released { .. }, Some(key)) => drop(rows.remove(&key[..])?),
+            (Row::Released { .. } | Row::Forgotten { .. }, Some(key)) => drop(rows.remove(&key[..])?),
             (_, Some(key)) => match sealed::seal(&key, &row, number) {
                 Ok(value) => drop(rows.insert(&key[..], &value[..])?),
                 Err(e) => return Ok(Err(e)),
@@ -234,6 +232,7 @@ mod tests {
 
     use super::*;
     use crate::records::{Grant, Position, Update};
+    use crate::store::rows::tests::learned;
 
     fn batch() -> Batch {
         let mut batch = Batch::default();
@@ -243,6 +242,7 @@ mod tests {
         batch.add(Update::Grant(((4, 0), Position::new(0, 0)), grant));
         batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{}".into()));
         batch.add(Update::Lost(((4, 1), Position::new(2, 5), 17, 2), "{}".into()));
+        [1, 2].into_iter().for_each(|n| batch.add(Update::Learned(learned(n))));
         batch
     }
 
@@ -252,12 +252,14 @@ mod tests {
         let mut model = Ledger::default();
         let mut gone = Batch::default();
         gone.add(Update::JobGone(3));
+        gone.add(Update::Forgotten(learned(1).key()));
         for batch in [batch(), gone] {
             LedgerStore::open(dir.path())?.commit(&batch)?;
             model.apply(&batch);
             assert_eq!(LedgerStore::open(dir.path())?.load()?, model);
         }
         assert_eq!((model.next_token, model.grants.len(), model.frontiers.len(), model.lost.len()), (8, 1, 0, 1));
+        assert!(model.learned.values().eq([&learned(2)]));
         Ok(())
     }
 

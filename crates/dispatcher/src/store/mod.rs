@@ -14,7 +14,6 @@ mod ledger;
 mod repair;
 mod rows;
 mod sealed;
-mod v1;
 mod witness;
 
 pub(crate) use blobs::BlobStore;

@@ -35,6 +35,8 @@ pub struct LedgerReport {
     pub grants: usize,
     /// Samples that were left out.
     pub lost: usize,
+    /// Datasets of which something was learned.
+    pub learned: usize,
     /// The next fencing token.
     pub next_token: u64,
 }
@@ -131,6 +133,7 @@ fn report(file: &Path, ledger: &Ledger) -> LedgerReport {
         frontiers: ledger.frontiers.len(),
         grants: ledger.grants.len(),
         lost: ledger.lost.len(),
+        learned: ledger.learned.len(),
         next_token: ledger.next_token,
     }
 }

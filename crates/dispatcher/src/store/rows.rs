@@ -10,7 +10,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use crate::records::{Batch, Grant, JobRecord, Ledger, Position, Update};
+use crate::records::{Batch, Grant, JobRecord, LearnedRecord, Ledger, Position, Update};
 
 /// One change of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,11 @@ pub(crate) enum Row {
         repetition: u64,
         error: Arc<str>,
     },
+    Learned(Arc<LearnedRecord>),
+    Forgotten {
+        tenant: String,
+        dataset: String,
+    },
     NextToken(u64),
     NextJob(u64),
     /// Of a document: how many rows came before.
@@ -89,8 +94,12 @@ impl Batch {
             repetition: *repetition,
             error: error.clone(),
         });
+        let learned = self.learned.iter().map(|((tenant, dataset), learned)| match learned {
+            Some(learned) => Row::Learned(learned.clone()),
+            None => Row::Forgotten { tenant: tenant.clone(), dataset: dataset.clone() },
+        });
         let next = self.next_token.map(Row::NextToken).into_iter().chain(self.next_job.map(Row::NextJob));
-        gone.chain(jobs).chain(frontiers).chain(grants).chain(lost).chain(next).collect()
+        gone.chain(jobs).chain(frontiers).chain(grants).chain(lost).chain(learned).chain(next).collect()
     }
 
     /// Returns the batch of these rows.
@@ -122,6 +131,8 @@ impl Batch {
             Row::Lost { job, consumer, epoch, ordinal, sample, repetition, error } => {
                 Update::Lost(((job, consumer), Position::new(epoch, ordinal), sample, repetition), error)
             }
+            Row::Learned(learned) => Update::Learned(learned),
+            Row::Forgotten { tenant, dataset } => Update::Forgotten((tenant, dataset)),
             Row::NextToken(token) => {
                 self.next_token = self.next_token.max(Some(token));
                 return Ok(());
@@ -144,6 +155,7 @@ impl Ledger {
             frontiers: self.frontiers.clone(),
             grants: self.grants.iter().map(|(key, grant)| (*key, Some(grant.clone()))).collect(),
             lost: self.lost.clone(),
+            learned: self.learned.iter().map(|(key, learned)| (key.clone(), Some(learned.clone()))).collect(),
             next_token: Some(self.next_token),
             next_job: Some(self.next_job),
         }
@@ -184,6 +196,8 @@ pub(crate) fn read(text: &[u8]) -> Result<Batch> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::records::{At, OpRecord, RestRecord};
+    use forebay_plan::OpSums;
     use forebay_proto::JobKey;
 
     pub(crate) fn job(id: u64, name: &str) -> Arc<JobRecord> {
@@ -207,6 +221,22 @@ pub(crate) mod tests {
         })
     }
 
+    /// What was learned of a dataset.
+    pub(crate) fn learned(number: u64) -> Arc<LearnedRecord> {
+        let rest = r#"{"at":{"workers":5,"local":2,"cut":1},"efficiency":0.75,"based":[4.5,15],"based_spare":3.25,
+            "too_few":{"at":{"workers":4,"local":2,"cut":1},"load":4.25,"demand":20.5,"remote":16.125}}"#;
+        let rest = serde_json::from_str(rest).expect("a place of rest");
+        let sums =
+            OpSums { rows_in: 9, rows_out: 8, rows_found: 1, timed: 3, nanos: 7000, bytes_in: 30, bytes_out: 60 };
+        Arc::new(LearnedRecord {
+            tenant: "a-tenant".to_owned(),
+            dataset: format!("dataset {number}"),
+            number,
+            ops: vec![OpRecord { at: At::Workers, places: vec![0, 2], sums, row_ns: 2333.1 }],
+            rests: vec![RestRecord { consumers: 2, objective: "time".to_owned(), rest }],
+        })
+    }
+
     /// A batch that has every kind of row.
     pub(crate) fn every_kind() -> Batch {
         let grant = Grant { token: 7, worker: WorkerId(u128::MAX), address: "host:1".into() };
@@ -217,6 +247,8 @@ pub(crate) mod tests {
         batch.add(Update::Grant(((3, 1), Position::new(2, 6)), grant));
         batch.add(Update::Released(((3, 0), Position::new(0, 1))));
         batch.add(Update::Lost(((3, 1), Position::new(2, 5), 17, 2), "{\"kind\":\"data\"}".into()));
+        batch.add(Update::Learned(learned(7)));
+        batch.add(Update::Forgotten(learned(8).key()));
         batch
     }
 

@@ -1,7 +1,8 @@
 //! A row of the ledger as the file keeps it: a key whose order groups what belongs together, and the row under a checksum.
 //!
 //! ```text
-//! key    kind, then its numbers, big end first: job, consumer, epoch, ordinal, sample, repetition
+//! key    kind, then its numbers, big end first: job, consumer, epoch, ordinal, sample, repetition;
+//!        of a dataset, how long its tenant's name is (four bytes), that, and its id
 //! value  CRC-32C of the key and of all that follows, four bytes; the batch that wrote it, eight; the row as JSON (`rows`)
 //! ```
 //!
@@ -23,6 +24,7 @@ const JOB: u8 = b'j';
 const FRONTIER: u8 = b'f';
 const GRANT: u8 = b'g';
 const LOST: u8 = b'l';
+const LEARNED: u8 = b'd';
 /// The kinds that belong to a job, whose number follows.
 pub(super) const OF_JOB: [u8; 4] = [JOB, FRONTIER, GRANT, LOST];
 
@@ -41,10 +43,16 @@ pub(super) fn key(row: &Row) -> Option<Vec<u8>> {
         Row::Lost { job, consumer, epoch, ordinal, sample, repetition, .. } => {
             of(LOST, *job, *consumer, &[*epoch, *ordinal, *sample, *repetition])
         }
+        Row::Learned(learned) => of_dataset(&learned.tenant, &learned.dataset),
+        Row::Forgotten { tenant, dataset } => of_dataset(tenant, dataset),
         Row::NextToken(_) => vec![NUMBER, b't'],
         Row::NextJob(_) => vec![NUMBER, b'j'],
         Row::JobGone { .. } | Row::End(_) => return None,
     })
+}
+
+fn of_dataset(tenant: &str, dataset: &str) -> Vec<u8> {
+    [&[LEARNED][..], &(tenant.len() as u32).to_be_bytes(), tenant.as_bytes(), dataset.as_bytes()].concat()
 }
 
 /// What the keys of a kind begin with that belong to a job.
@@ -115,6 +123,7 @@ pub(super) fn name(key: &[u8]) -> String {
         Some(&GRANT) => "grant",
         Some(&LOST) => "lost",
         Some(&NUMBER) => "next",
+        Some(&LEARNED) => return "what was learned of a dataset".to_owned(),
         _ => "unknown",
     };
     let number = key.get(1..9).and_then(|n| n.try_into().ok()).map(u64::from_be_bytes);
@@ -129,7 +138,9 @@ mod tests {
     #[test]
     fn a_row_is_what_was_written_or_is_refused() -> Result<()> {
         for row in every_kind().rows() {
-            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. })) else { continue };
+            let Some(key) = key(&row).filter(|_| !matches!(row, Row::Released { .. } | Row::Forgotten { .. })) else {
+                continue;
+            };
             let value = seal(&key, &row, 7)?;
             assert_eq!(open(&key, &value)?, row);
             for byte in 0..value.len() {

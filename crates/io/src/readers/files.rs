@@ -53,7 +53,7 @@ impl Files {
             let Some((object, pending)) = waiting.pop_front() else { break };
             let (slot, after) = rest.split_at_mut(object.size() as usize);
             match pending {
-                Some(pending) => slot.copy_from_slice(&pending.wait()?),
+                Some(pending) => pending.fill(slot)?,
                 None => object.read_at(0, slot)?,
             }
             rest = after;

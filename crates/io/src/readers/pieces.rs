@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 use super::pool::Pool;
@@ -73,7 +72,7 @@ fn fill(
         open.check_range(first.offset, len as u64)?;
         if let Some(pending) = open.request(first.offset, len) {
             if waiting.len() == REQUESTS_MAX {
-                land(&mut waiting, buffers)?;
+                land(&mut waiting, &mut scratch, buffers)?;
             }
             waiting.push_back((group, pending));
         } else if let [one] = group {
@@ -85,7 +84,7 @@ fn fill(
         }
     }
     while !waiting.is_empty() {
-        land(&mut waiting, buffers)?;
+        land(&mut waiting, &mut scratch, buffers)?;
     }
     Ok(())
 }
@@ -110,10 +109,20 @@ fn group<'p>(pieces: &'p [Piece], rule: &Joining) -> (&'p [Piece], u64) {
     (&pieces[..count], end)
 }
 
-fn land(waiting: &mut VecDeque<(&[Piece], crate::store::Pending)>, buffers: &mut [Vec<u8>]) -> Result<()> {
+/// Waits for the ranges that were asked for first. One that is a single piece goes into its place without a copy.
+fn land(
+    waiting: &mut VecDeque<(&[Piece], crate::store::Pending)>,
+    scratch: &mut Vec<u8>,
+    buffers: &mut [Vec<u8>],
+) -> Result<()> {
     let Some((group, pending)) = waiting.pop_front() else { return Ok(()) };
-    let bytes: Bytes = pending.wait()?;
-    scatter(group, &bytes, buffers);
+    if let [one] = group {
+        return pending.fill(&mut buffers[one.buffer][one.at..one.at + one.len]);
+    }
+    let end = group.iter().map(|piece| piece.offset + piece.len as u64).max().unwrap_or_default();
+    scratch.resize((end - group[0].offset) as usize, 0);
+    pending.fill(scratch)?;
+    scatter(group, scratch, buffers);
     Ok(())
 }
 

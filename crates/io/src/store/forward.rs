@@ -75,7 +75,7 @@ impl Forward {
         let next = offset + kept as u64;
         match self.ahead.take() {
             Some((at, size, pending)) if at == next => {
-                self.buffer.extend_from_slice(&pending.wait()?);
+                self.append(size, |to| pending.fill(to))?;
                 if kept + size < len {
                     self.extend(next + size as u64, len - kept - size)?;
                 }
@@ -93,9 +93,14 @@ impl Forward {
     }
 
     fn extend(&mut self, offset: u64, len: usize) -> Result<()> {
+        let object = self.object.clone();
+        self.append(len, |to| object.read_at(offset, to))
+    }
+
+    fn append(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         let held = self.buffer.len();
         self.buffer.resize(held + len, 0);
-        let read = self.object.read_at(offset, &mut self.buffer[held..]);
+        let read = fill(&mut self.buffer[held..]);
         if read.is_err() {
             self.buffer.truncate(held);
         }

@@ -19,7 +19,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 pub use bucket::{Bucket, Entry, Wanted};
@@ -152,9 +151,9 @@ enum Where {
 pub(crate) struct Pending(Arriving);
 
 impl Pending {
-    /// Waits for it.
-    pub(crate) fn wait(self) -> Result<Bytes> {
-        self.0()
+    /// Waits for it, and puts it into its place, which is as long.
+    pub(crate) fn fill(self, to: &mut [u8]) -> Result<()> {
+        self.0(to)
     }
 }
 
@@ -162,6 +161,23 @@ impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pending")
     }
+}
+
+/// Returns how ranges of a file are fetched that are not here. Its store is looked up then: most files are here.
+fn fetching(uri: Arc<str>, pinned: Stat) -> Fetch {
+    Arc::new(move |range, done: Done| match remote::Remote::open(&uri, &pinned) {
+        Ok(remote) => remote.fetch(range, done),
+        Err(e) => done(Err(e)),
+    })
+}
+
+/// Fills a place with all of `bytes`.
+fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
+    if bytes.len() != to.len() {
+        return Err(Error::internal(format!("{} bytes came where {} were asked for", bytes.len(), to.len())));
+    }
+    to.copy_from_slice(bytes);
+    Ok(())
 }
 
 impl Object {
@@ -172,14 +188,12 @@ impl Object {
     pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>) -> Result<Self> {
         let name: Arc<str> = uri.into();
         let place = if is_remote(uri) {
-            let remote = remote::Remote::open(&name, pinned)?;
             match near.filter(|_| pinned.tells_apart()) {
-                None => Where::Remote(remote),
-                Some(near) => {
-                    let file = RemoteFile { uri, size: pinned.size, identity: &pinned.to_string() };
-                    let fetch = move |range, done: Done| remote.fetch(range, done);
-                    Where::Near(near.file(file, Arc::new(fetch)))
-                }
+                None => Where::Remote(remote::Remote::open(&name, pinned)?),
+                Some(near) => Where::Near(near.file(
+                    RemoteFile { uri, size: pinned.size, identity: &pinned.to_string() },
+                    fetching(name.clone(), pinned.clone()),
+                )),
             }
         } else {
             Where::Local(local::open(uri, pinned)?)
@@ -230,11 +244,7 @@ impl Object {
             Where::Local(file) => std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
                 .map_err(|e| crate::fail::io(&self.uri, e).with("offset", offset)),
             _ if to.is_empty() => Ok(()),
-            _ => {
-                let bytes = self.request(offset, to.len()).map_or_else(|| Ok(Bytes::new()), Pending::wait)?;
-                to.copy_from_slice(&bytes);
-                Ok(())
-            }
+            _ => self.request(offset, to.len()).map_or(Ok(()), |pending| pending.fill(to)),
         }
     }
 
@@ -246,7 +256,10 @@ impl Object {
                 let (send, receive) = sync_channel(1);
                 remote.fetch(offset..offset + len as u64, Box::new(move |bytes| drop(send.send(bytes))));
                 let dropped = || Err(Error::internal("a read was dropped"));
-                Some(Pending(Box::new(move || receive.recv().unwrap_or_else(|_| dropped()))))
+                Some(Pending(Box::new(move |to| {
+                    let bytes = receive.recv().unwrap_or_else(|_| dropped())?;
+                    put(&bytes, to)
+                })))
             }
             Where::Near(near) => Some(Pending(near.request(offset..offset + len as u64))),
         }

@@ -16,8 +16,8 @@ pub type Done = Box<dyn FnOnce(Result<Bytes>) + Send>;
 /// Begins to read a range of a file from its store, and returns at once. What does not come of the file that was pinned is an
 /// error.
 pub type Fetch = Arc<dyn Fn(Range<u64>, Done) + Send + Sync>;
-/// Waits for a range.
-pub type Arriving = Box<dyn FnOnce() -> Result<Bytes> + Send>;
+/// Waits for a range, and fills the place that is as long.
+pub type Arriving = Box<dyn FnOnce(&mut [u8]) -> Result<()> + Send>;
 
 /// A remote file as it was pinned.
 #[derive(Debug, Clone, Copy)]

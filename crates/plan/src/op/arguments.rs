@@ -75,8 +75,11 @@ pub enum Mixing {
 /// A user's Python function, pickled, and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// The pickle.
+    /// The pickle. The same function may have another in another process.
     pub blob: BlobId,
+    /// The name of what it computes, the same in every process; empty where the pickle is the name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
     /// Its name, for people.
     pub name: String,
     /// Called with columns instead of one row.

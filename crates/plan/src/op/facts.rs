@@ -92,6 +92,15 @@ impl Op {
         }
     }
 
+    /// Returns the op as it is hashed and compared: a function by what it computes, not by its pickle.
+    pub(crate) fn named(&self) -> Self {
+        let mut op = self.clone();
+        if let Op::Map { function, .. } | Op::FilterFunction { function } = &mut op {
+            function.blob.name_by(&mut function.code);
+        }
+        op
+    }
+
     /// Returns the blob that it needs where it runs: a pickled function, or a tokenizer.
     pub fn blob(&self) -> Option<&BlobId> {
         match self {

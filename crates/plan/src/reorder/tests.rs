@@ -24,6 +24,7 @@ fn double(from: &str, to: &str) -> Op {
 fn function(reads: Option<&[&str]>) -> Function {
     Function {
         blob: BlobId("f".to_owned()),
+        code: String::new(),
         name: "f".to_owned(),
         batched: false,
         with_rng: false,

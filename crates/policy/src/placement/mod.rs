@@ -13,14 +13,14 @@ mod model;
 mod prices;
 mod solve;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use model::{CUTS_MAX, Cut, Machine, Manners, Model, Wire};
 pub use prices::{Objective, Prices, SLACK_MAX};
 pub use solve::{Bounds, solve};
 
 /// How many compute, and which ops where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placement {
     /// Workers, in processes of their own.
     pub workers: u32,

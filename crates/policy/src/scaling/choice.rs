@@ -53,6 +53,12 @@ impl Policy {
         }
     }
 
+    /// Returns what it starts a job with on whose samples another one came to rest there; `None` where it starts like any.
+    pub fn again(self, rest: &forebay::Rest) -> Option<(Decision, Previous)> {
+        let (decision, next) = (self == Self::Forebay).then(|| rest.begin())?;
+        Some((decision, Previous::Forebay(next)))
+    }
+
     /// Reads one for a simulation: also `cachew:GAIN`, `pecan`, `pecan:GAIN` and `static:WORKERS+THREADS` or
     /// `static:WORKERS+THREADS@OPS`, where a gain is a share of 1 and `OPS` run on the workers.
     ///
@@ -137,10 +143,11 @@ pub enum Previous {
     Placed(Placement),
 }
 
-/// Returns what a job begins with on whose samples another job had these decisions made; `None` where it begins like any.
-pub fn again(before: &Previous) -> Option<(Decision, Previous)> {
-    let Previous::Forebay(before) = before else { return None };
-    before.again().map(|(decision, next)| (decision, Previous::Forebay(next)))
+impl Previous {
+    /// Returns where the job is at rest; `None` while it is not, and of policies that begin every job alike.
+    pub fn rest(&self) -> Option<forebay::Rest> {
+        if let Self::Forebay(before) = self { before.rest() } else { None }
+    }
 }
 
 /// Decides on one more window of a job.

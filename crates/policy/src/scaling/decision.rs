@@ -204,7 +204,7 @@ impl fmt::Display for Decision {
                     write!(f, "{workers} while measuring: {windows} of {needed} windows")
                 }
                 Reason::Fixed => write!(f, "{workers}, as was set"),
-                Reason::Again => write!(f, "{workers} to begin with, as an earlier job on these samples had"),
+                Reason::Again => write!(f, "{workers} to begin with, as was right for these samples before"),
                 Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
                 _ => write!(f, "{workers}"),
             };
@@ -273,7 +273,7 @@ impl fmt::Display for Decision {
                 f,
                 "{workers}: {needed} are needed for {takes}, and there may be {limit}; the trainer waits {waits} of its time"
             ),
-            Reason::Again => write!(f, "{workers}, as an earlier job on these samples had"),
+            Reason::Again => write!(f, "{workers}, as was right for these samples before"),
             Reason::Fixed => write!(f, "{workers}, as was set"),
             Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
         }

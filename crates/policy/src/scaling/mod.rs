@@ -20,7 +20,7 @@ pub mod window;
 
 use forebay_core::Ticks;
 
-pub use choice::{Gain, Policy, Previous, again, decide};
+pub use choice::{Gain, Policy, Previous, decide};
 pub use decision::{Decision, Figures, Gap, Reason};
 pub use host::Host;
 pub use share::{Claim, share};

@@ -631,7 +631,7 @@ pub struct OpStatus {
     /// What a row that went in takes lately: microseconds of a thread.
     #[prost(double, tag = "10")]
     pub row_us: f64,
-    /// Whether all this is of earlier jobs with the same pipeline, because this one has not done anything there yet.
+    /// Whether all this is what jobs with the same pipeline showed earlier: this dispatcher has heard nothing of this one yet.
     #[prost(bool, tag = "11")]
     pub earlier: bool,
 }

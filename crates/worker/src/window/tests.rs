@@ -86,12 +86,12 @@ fn jobs_with_other_samples_share_nothing_and_one_alone_is_not_shared() {
     assert_eq!(lock(&window.state).bytes, 0);
     drop((one, other));
     let state = lock(&window.state);
-    assert!(state.streams.is_empty() && state.chunks.is_empty() && state.order.is_empty());
+    assert!(state.streams.is_empty() && state.chunks.is_empty() && state.order.is_empty() && state.had.is_empty());
 }
 
 #[test]
 fn the_newest_are_remembered_and_one_that_is_too_large_is_not() {
-    let window = Arc::new(Window::new(100));
+    let window = Arc::new(Window::new(100, 100));
     let (one, twin) = (member(&window, 1, 7), member(&window, 2, 7));
     for index in 0..4 {
         mine(&one, index).give(&chunk(index as i8, 40));
@@ -100,4 +100,35 @@ fn the_newest_are_remembered_and_one_that_is_too_large_is_not() {
     let there: Vec<_> = (0..10).filter(|index| found(&twin, *index).is_some()).collect();
     assert_eq!(there, [2, 3]);
     assert_eq!(lock(&window.state).bytes, 80);
+}
+
+#[test]
+fn what_all_have_had_is_remembered_no_longer_than_a_little_and_makes_room_first() {
+    let window = Arc::new(Window::new(400, 100));
+    let members: Vec<_> = (0..3).map(|job| member(&window, job, 7)).collect();
+    let there = |range: std::ops::Range<u64>| {
+        let state = lock(&window.state);
+        range.filter(|index| state.chunks.contains_key(&members[0].piece(SPLIT, *index))).collect::<Vec<_>>()
+    };
+    for index in 0..5 {
+        mine(&members[0], index).give(&chunk(index as i8, 40));
+        for member in [&members[0], &members[1], &members[1]] {
+            assert_eq!(found(member, index), Some(vec![index as i8; 40]), "who has had it may have it again");
+        }
+    }
+    assert_eq!(there(0..5), [0, 1, 2, 3, 4], "one has not had them");
+    for index in 0..5 {
+        assert_eq!(found(&members[2], index), Some(vec![index as i8; 40]));
+    }
+    assert_eq!(there(0..5), [3, 4], "all have had them");
+    for index in 5..14 {
+        mine(&members[1], index).give(&chunk(index as i8, 40));
+    }
+    assert_eq!(there(0..14), [4, 5, 6, 7, 8, 9, 10, 11, 12, 13], "the others wait for these");
+    let state = lock(&window.state);
+    assert_eq!((state.bytes, state.had_bytes, state.had.len(), state.order.len()), (400, 40, 1, 9));
+    drop(state);
+    drop(members);
+    let state = lock(&window.state);
+    assert_eq!((state.bytes, state.had_bytes, state.had.len(), state.order.len()), (0, 0, 0, 0));
 }

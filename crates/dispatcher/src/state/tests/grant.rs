@@ -67,3 +67,32 @@ fn a_job_that_weighs_three_times_as_much_gets_three_times_as_many_splits() {
     }
     assert_eq!(leases(&world, ENDLESS), 8);
 }
+
+#[test]
+fn a_reader_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_minute() {
+    for (cut, ends) in [(30, false), (90, true)].map(|(seconds, ends)| (Duration::from_secs(seconds), ends)) {
+        let mut world = World::new();
+        (0..2).for_each(|i| world.hello(i));
+        world.attach(ENDLESS, 0, 4);
+        let (key, start) = (world.readers[ENDLESS].key, world.now);
+        let mut ended = false;
+        while !ended && world.now - start < cut {
+            let Some(session) = world.readers[ENDLESS].session else { break };
+            for worker in world.workers.iter().filter_map(|w| w.session).collect::<Vec<_>>() {
+                world.input(Input::Want { session: worker, splits: 4 });
+            }
+            let leases = world.state.consumer(key).expect("the reader's").leases();
+            let held: Vec<_> = leases.iter().map(|(p, h)| (*p, h.token)).collect();
+            for (position, token) in held {
+                let error = Error::unavailable("refused").with(UNREACHED, "worker-0:1");
+                world.input(Input::Unreachable { session, position, token, error });
+            }
+            world.pass(Duration::from_millis(250), None);
+            ended = world.state.consumer(key).expect("the reader's").reader.is_none();
+        }
+        assert_eq!(ended, ends, "after {cut:?}");
+        if ends {
+            assert!(world.now - start >= Duration::from_secs(60));
+        }
+    }
+}

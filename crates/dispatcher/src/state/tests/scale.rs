@@ -11,7 +11,7 @@ fn half_second(world: &mut World, readers: &[usize], workers: usize) {
     half_second_of(world, readers, workers, 20);
 }
 
-fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u64) {
+pub(super) fn half_second_of(world: &mut World, readers: &[usize], workers: usize, step: u64) {
     world.half_second();
     let batches = (6 * workers as u64).min(500 / step);
     for i in 0..workers {
@@ -47,7 +47,7 @@ fn what_is_wanted_follows_from_what_is_said_and_is_told_with_its_reason() {
     assert!(jobs[0].decisions[1].reason.starts_with("5 workers: the trainer takes 50.00 batches/s"), "{jobs:?}");
     let json: serde_json::Value = serde_json::from_str(&jobs[0].decisions[1].json).expect("JSON");
     assert_eq!(json["rule"], "demand");
-    // A dispatcher that restarts knows nothing of it, and says so: nobody is sent away.
+    // Whether five are right nobody knows, so a dispatcher that restarts says that it does not: nobody is sent away.
     world.crash();
     assert_eq!(world.state.wanted(world.now).wanted, 0);
 }
@@ -68,7 +68,7 @@ fn another_job_on_the_same_samples_begins_where_one_came_to_rest_and_nowhere_els
     world.add_twin();
     let twin = of(&world, "twin");
     let told: Vec<_> = twin.decisions.iter().map(|d| &*d.reason).collect();
-    assert_eq!((twin.workers, told), (3, vec!["3 workers to begin with, as an earlier job on these samples had"]));
+    assert_eq!((twin.workers, told), (3, vec!["3 workers to begin with, as was right for these samples before"]));
 }
 
 #[test]

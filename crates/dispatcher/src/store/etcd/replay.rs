@@ -11,7 +11,7 @@ use crate::records::{Batch, Ledger};
 use crate::store::rows;
 
 /// The format that is written (see `ledger`), and the oldest that is read.
-pub(super) const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 2;
 const FORMAT_OLDEST: u64 = 1;
 
 /// What there is.

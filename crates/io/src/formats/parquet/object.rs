@@ -56,7 +56,11 @@ impl Ranges {
         let mut held = Vec::with_capacity(ranges.len());
         for ((start, len), pending) in ranges.into_iter().zip(waiting) {
             let bytes = match pending {
-                Some(pending) => pending.wait().map_err(external)?,
+                Some(pending) => {
+                    let mut bytes = vec![0; len];
+                    pending.fill(&mut bytes).map_err(external)?;
+                    bytes.into()
+                }
                 None => fetch(&object, start, len)?,
             };
             held.push((start, bytes));

@@ -8,6 +8,7 @@
 
 mod memory;
 mod phases;
+mod rest;
 mod solving;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,8 @@ use super::decision::{Decision, Figures, Reason};
 use super::{Limits, Observation};
 use crate::placement::Placement;
 use memory::Memory;
+pub use rest::Rest;
+use serde::{Deserialize, Serialize};
 
 /// What is added to the demand before it is solved for.
 pub const MARGIN: f64 = 0.01;
@@ -68,7 +71,7 @@ enum Phase {
 }
 
 /// A placement, and what was found with it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Mark {
     at: Placement,
     /// Workers' worth of work.
@@ -123,24 +126,6 @@ impl Default for Previous {
             too_few: None,
             is_shared: false,
         }
-    }
-}
-
-impl Previous {
-    /// Returns what another job on the same samples begins with, where this one had come to rest: its placement, to be confirmed;
-    /// and what was learned on the way. A load that is another one is followed as always.
-    pub fn again(&self) -> Option<(Decision, Self)> {
-        let wanted = self.wanted.filter(|_| matches!(self.phase, Phase::Settled(_)))?;
-        let Placement { workers, local, .. } = wanted;
-        let next = Self {
-            windows: Memory::default(),
-            phase: Phase::Confirming(0),
-            local_max: None,
-            tried: None,
-            is_shared: false,
-            ..self.clone()
-        };
-        Some((Decision { workers, local, cut: None, reason: Reason::Again, figures: None }, next))
     }
 }
 
