@@ -134,7 +134,8 @@ fn sum_is_right(header: &[u8; 512]) -> bool {
 /// Reads an octal number, or a big-endian one when the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
-        let high = field.len().saturating_sub(8);
+        // The first byte only says how the others are meant.
+        let high = field.len().saturating_sub(8).max(1);
         if field[0] != 0x80 || field[1..high].iter().any(|&b| b != 0) {
             return None;
         }
@@ -344,6 +345,7 @@ mod tests {
         assert_eq!(number(b"0000644\0"), Some(0o644));
         assert_eq!(number(b"   17 \0\0"), Some(0o17));
         assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]), Some(2 << 32 | 1));
+        assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 1, 5]), Some(0x105));
         assert_eq!(number(&[0xff; 12]), None);
         assert_eq!(number(b"12x4"), None);
     }
