@@ -64,6 +64,23 @@ def images() -> None:
             keep("image", path.stem, b"\0" + path.read_bytes())
 
 
+def unusual() -> pa.Table:
+    """Types that are read as whole numbers, as text, or as JSON text."""
+    return pa.table(
+        {
+            "w": pa.array([1, None, -3], pa.timestamp("us", "UTC")),
+            "y": pa.array([1, None, 3], pa.date32()),
+            "p": pa.array(["1.50", None, "-0.01"]).cast(pa.decimal128(9, 2)),
+            "z": pa.nulls(3),
+            "t": pa.array([["a", None], None, []]),
+            "c": pa.array([[{"r": "u", "n": 1, "b": b"x"}], [None], None]),
+            "m": pa.array([[("k", 1.5)], [], None], pa.map_(pa.string(), pa.float32())),
+            "k": pa.array([[(1, [True])], [], None], pa.map_(pa.int64(), pa.list_(pa.bool_()))),
+            "v": pa.array([[1], [], [2, 3]], pa.list_view(pa.int32())),
+        }
+    )
+
+
 def parquet() -> None:
     """Tables of every type that is read, small, in several encodings."""
     table = pa.table(
@@ -87,6 +104,10 @@ def parquet() -> None:
         out = io.BytesIO()
         pq.write_table(table, out, **options)
         keep("parquet", name, out.getvalue())
+    for codec in ("gzip", "brotli"):
+        out = io.BytesIO()
+        pq.write_table(unusual(), out, compression=codec, row_group_size=2, write_statistics=False)
+        keep("parquet", f"unusual-{codec}", out.getvalue())
     out = io.BytesIO()
     pq.write_table(table.select(["i"]), out, store_schema=False, compression="none")
     keep("parquet", "small", out.getvalue())
@@ -106,6 +127,17 @@ def arrows() -> None:
         }
     )
     dictionary = pa.table({"d": pa.array(["u", "v", "u"]).dictionary_encode()})
+    parts = [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
+    lists = pa.array([["a"], ["b", "c"]])
+    rare = pa.table(
+        {
+            "u": pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), parts),
+            "e": pa.UnionArray.from_dense(pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32()), parts),
+            "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), lists),
+            "l": pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int8()), lists),
+            "i": pa.array([pa.MonthDayNano([1, -2, 3]), None, None]),
+        }
+    )
     for name, rows, batch, compression in [
         ("plain", table, 3, None),
         ("batches", table, 1, None),
@@ -113,6 +145,8 @@ def arrows() -> None:
         ("zstd", table, 2, "zstd"),
         ("dictionary", dictionary, 2, None),
         ("nothing", table.slice(0, 0), 1, None),
+        ("unusual", unusual(), 2, None),
+        ("rare", rare, 2, None),
     ]:
         out = io.BytesIO()
         with pa.ipc.new_file(out, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
@@ -121,7 +155,7 @@ def arrows() -> None:
 
 
 def tars() -> None:
-    """The three dialects, with long names."""
+    """The three dialects, with long names; and samples that lack a member."""
     for name, dialect in {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}.items():
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w", format=dialect) as tar:
@@ -131,6 +165,11 @@ def tars() -> None:
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
         keep("tar", name, out.getvalue().rstrip(b"\0") + b"\0" * 1024)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in ("0.txt", "1.cls", "1.txt", "2.txt"):
+            tar.addfile(tarfile.TarInfo(name))
+    keep("tar", "lacking", out.getvalue().rstrip(b"\0") + b"\0" * 1024)
 
 
 def record(data: bytes) -> bytes:
@@ -167,6 +206,9 @@ def lines() -> None:
     ]
     keep("jsonl", "nested", "".join(json.dumps(row) + "\n" for row in rows).encode())
     keep("jsonl", "numbers", b'{"n": 9223372036854775807}\n{"n": 18446744073709551616}\n{"n": -0.0}\r\n')
+    given = [{"a": 255, "b": [1, 2.5], "c": {"d": "x"}}, {"c": [None]}, {"a": None, "b": [], "c": 1.5}]
+    keep("jsonl", "given", b"\xef\xbb\xbf" + "".join(json.dumps(row) + "\n" for row in given).encode())
+    keep("text", "mark", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
     keep("text", "lines", "one\r\n\ntwo é\nlast".encode())
 
 

@@ -21,6 +21,7 @@ pub(crate) enum Files {
     },
     Tar {
         paths: Vec<String>,
+        extensions: Option<Vec<String>>,
     },
     Tfrecord {
         paths: Vec<String>,
@@ -43,6 +44,7 @@ pub(crate) enum Files {
     },
     Jsonl {
         paths: Vec<String>,
+        fields: Option<Vec<Field>>,
     },
 }
 
@@ -51,7 +53,7 @@ impl From<Files> for Draft {
         match files {
             Files::Whole { paths } => Draft::Files { paths },
             Files::ImageFolder { root } => Draft::ImageFolder { root },
-            Files::Tar { paths } => Draft::Tar { paths },
+            Files::Tar { paths, extensions } => Draft::Tar { paths, extensions },
             Files::Tfrecord { paths, infer, features, verify } => {
                 let features = match (features, infer) {
                     (Some(fields), _) => Features::Given(fields),
@@ -63,7 +65,7 @@ impl From<Files> for Draft {
             Files::Parquet { paths, columns } => Draft::Parquet { paths, columns },
             Files::Arrow { paths, columns } => Draft::Arrow { paths, columns },
             Files::Text { paths } => Draft::Text { paths },
-            Files::Jsonl { paths } => Draft::Jsonl { paths },
+            Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The dispatcher as a component: options in, an address out, and a future that serves until it is told to stop.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ impl Dispatcher {
         // Pickles and keys are kept there: nobody else's business.
         let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         make.map_err(|e| Error::from(e).with("file", dir.display()))?;
+        warn_of_others(&dir);
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
@@ -154,6 +156,15 @@ fn elected(options: &Options, url: EtcdUrl, recovery: Recovery, listens: SocketA
         blob_bytes_max: options.blob_bytes_max,
         recovery,
     })
+}
+
+/// A folder that was there before may be open to all.
+fn warn_of_others(dir: &Path) {
+    let open = std::fs::metadata(dir).is_ok_and(|of| of.permissions().mode() & 0o077 != 0);
+    if open {
+        let hint = format!("chmod 700 {}", dir.display());
+        tracing::warn!(state = %dir.display(), hint, "others of this machine may read the state: jobs' keys and functions");
+    }
 }
 
 fn cannot_listen(at: SocketAddr, e: std::io::Error) -> Error {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 
 use forebay_core::{Epoch, Result};
-use forebay_data::{Chunk, Field, Kind, Schema};
+use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex};
 use forebay_plan::Source;
 use std::sync::Arc;
@@ -82,7 +82,9 @@ pub(crate) fn block(data: &[u8]) {
 
 pub(crate) fn tar(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Tar { paths: vec![kept.path.clone()] });
+    read(Draft::Tar { paths: vec![kept.path.clone()], extensions: None });
+    let given = ["txt", "cls?"].map(str::to_owned);
+    read(Draft::Tar { paths: vec![kept.path.clone()], extensions: Some(given.into()) });
 }
 
 pub(crate) fn tfrecord(data: &[u8]) {
@@ -116,7 +118,11 @@ pub(crate) fn arrow(data: &[u8]) {
 
 pub(crate) fn jsonl(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Jsonl { paths: vec![kept.path.clone()] });
+    read(Draft::Jsonl { paths: vec![kept.path.clone()], fields: None });
+    let a = Field { nullable: true, ..Field::new("a", Kind::scalar(DType::Uint8)) };
+    let b = Field { nullable: true, ..Field::new("b", Kind::Tensor { dtype: DType::Float32, shape: vec![None] }) };
+    let given = [a, b, Field { nullable: true, ..Field::new("c", Kind::Utf8) }];
+    read(Draft::Jsonl { paths: vec![kept.path.clone()], fields: Some(given.into()) });
 }
 
 pub(crate) fn text(data: &[u8]) {
@@ -142,7 +148,11 @@ pub(crate) fn index(data: &[u8]) {
     let sources = [
         Source::Files { paths: paths() },
         Source::ImageFolder { root: "/none".to_owned() },
-        Source::Tar { paths: paths(), extensions: vec!["a".to_owned(), "b".to_owned()] },
+        Source::Tar {
+            paths: paths(),
+            extensions: vec!["a".to_owned(), "b".to_owned()],
+            optional: vec!["b".to_owned()],
+        },
         Source::Tfrecord { paths: paths(), features: None, verify: false },
         Source::Text { paths: paths() },
         Source::Parquet { paths: paths(), fields: vec![Field::new("a", Kind::Bytes)] },

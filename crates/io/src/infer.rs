@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Error, Result};
-use forebay_data::{Field, Schema};
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_data::{Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
@@ -22,14 +22,37 @@ const FILES: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names are those of Source")]
 pub enum Draft {
-    Files { paths: Vec<String> },
-    ImageFolder { root: String },
-    Tar { paths: Vec<String> },
-    Tfrecord { paths: Vec<String>, features: Features, verify: bool },
-    Parquet { paths: Vec<String>, columns: Option<Vec<String>> },
-    Arrow { paths: Vec<String>, columns: Option<Vec<String>> },
-    Text { paths: Vec<String> },
-    Jsonl { paths: Vec<String> },
+    Files {
+        paths: Vec<String>,
+    },
+    ImageFolder {
+        root: String,
+    },
+    /// With the extensions to read, a `?` behind those that a sample may lack.
+    Tar {
+        paths: Vec<String>,
+        extensions: Option<Vec<String>>,
+    },
+    Tfrecord {
+        paths: Vec<String>,
+        features: Features,
+        verify: bool,
+    },
+    Parquet {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    Arrow {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    Text {
+        paths: Vec<String>,
+    },
+    Jsonl {
+        paths: Vec<String>,
+        fields: Option<Vec<Field>>,
+    },
 }
 
 /// What to read of a TFRecord.
@@ -57,12 +80,18 @@ pub fn infer(draft: Draft) -> Result<Source> {
             image_folder::list(&root)?;
             Source::ImageFolder { root }
         }
-        Draft::Tar { paths } => {
+        Draft::Tar { paths, extensions } => {
             let (paths, files) = looked_up(paths)?;
-            let extensions =
-                first(&files, |object| Ok(Some(tar::first_extensions(object)?).filter(|e| !e.is_empty())))?;
-            let extensions = extensions.ok_or_else(|| empty(&files, "sample"))?;
-            Source::Tar { paths, extensions }
+            let found = first(&files, |object| Ok(Some(tar::extensions(object)?).filter(|e| !e.is_empty())))?;
+            let found = found.ok_or_else(|| empty(&files, "sample"))?;
+            let (extensions, optional) = match extensions {
+                Some(named) => name_extensions(&named, &found).map_err(|e| e.with("file", &files[0].uri))?,
+                None => {
+                    let optional = found.iter().filter(|e| e.lacked).map(|e| e.name.clone()).collect();
+                    (found.into_iter().map(|e| e.name).collect(), optional)
+                }
+            };
+            Source::Tar { paths, extensions, optional }
         }
         Draft::Tfrecord { paths, features, verify } => {
             let (paths, files) = looked_up(paths)?;
@@ -88,9 +117,15 @@ pub fn infer(draft: Draft) -> Result<Source> {
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Arrow { paths, fields }
         }
-        Draft::Jsonl { paths } => {
+        Draft::Jsonl { paths, fields } => {
             let (paths, files) = looked_up(paths)?;
-            let fields = first(&files, infer_json)?.ok_or_else(|| empty(&files, "line"))?;
+            let fields = match fields {
+                Some(fields) => {
+                    fields.iter().try_for_each(json::check)?;
+                    fields
+                }
+                None => first(&files, infer_json)?.ok_or_else(|| empty(&files, "line"))?,
+            };
             Schema::new(fields.clone()).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Jsonl { paths, fields }
         }
@@ -130,6 +165,36 @@ fn empty(files: &[Found], what: &str) -> Error {
         .hint("check that these are the right files, and not empty")
 }
 
+/// Reads what the user named of the members of samples: all, and those of them that a sample may lack.
+fn name_extensions(named: &[String], found: &[tar::Extension]) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut extensions, mut optional) = (Vec::new(), Vec::new());
+    for name in named {
+        let extension = name.strip_suffix('?').unwrap_or(name).to_owned();
+        if extension.starts_with('.') {
+            let hint = format!("leave out the dot: {:?}", extension.trim_start_matches('.'));
+            return Err(Error::invalid(format!("{name:?} is no extension")).hint(hint));
+        }
+        if extension.len() < name.len() {
+            optional.push(extension.clone());
+        } else {
+            let columns = found.iter().map(|e| Field::new(&e.name, Kind::Bytes)).collect();
+            Schema::new(columns)?.field(&extension).map_err(|e| {
+                let (message, columns) = (format!("no sample at the beginning has {name:?}"), e.get("columns"));
+                let error = Error::new(ErrorKind::NotFound, message).with("extensions", columns.unwrap_or_default());
+                error.hint(match e.get("hint") {
+                    Some(near) => near.to_owned(),
+                    None => format!("if only few samples have it, say so: {:?}", format!("{name}?")),
+                })
+            })?;
+        }
+        if extension == "__key__" || extensions.contains(&extension) {
+            return Err(Error::invalid(format!("extensions: {extension:?} is there twice")).hint("name each once"));
+        }
+        extensions.push(extension);
+    }
+    Ok((extensions, optional))
+}
+
 fn infer_features(files: &[Found], verify: bool) -> Result<Vec<Field>> {
     let look = |object: Arc<Object>| {
         let mut forward = Forward::reading(object.clone());
@@ -152,7 +217,7 @@ fn infer_features(files: &[Found], verify: bool) -> Result<Vec<Field>> {
 fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     let mut forward = Forward::reading(object.clone());
     let mut seen = json::Seen::default();
-    let (mut at, mut line) = (0, 0);
+    let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
     while line < LINES
         && let Some(len) = lines::next(&mut forward, at, line)?
     {
@@ -167,19 +232,30 @@ fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
 }
 
 /// Picks the columns that the user named, or all.
-fn select(found: Vec<(String, Result<Field>)>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
+fn select(found: Vec<Field>, columns: Option<Vec<String>>) -> Result<Vec<Field>> {
     let Some(columns) = columns else {
-        let fields: Vec<Field> = found.into_iter().map(|(_, f)| f).collect::<Result<_>>()?;
-        Schema::new(fields.clone())?;
-        return Ok(fields);
+        Schema::new(found.clone()).map_err(|e| e.hint("name the columns to read, without this one: columns=[...]"))?;
+        return Ok(found);
     };
-    let readable = found.iter().filter_map(|(_, f)| f.as_ref().ok().cloned()).collect();
-    let schema = Schema::new(readable)?;
-    let pick = |name: &String| match found.iter().find(|(n, _)| n == name) {
-        Some((_, field)) => field.clone(),
-        None => schema.field(name).cloned(),
-    };
-    let fields: Vec<Field> = columns.iter().map(pick).collect::<Result<_>>()?;
+    let fields = columns.iter().map(|name| pick(&found, name)).collect::<Result<Vec<Field>>>()?;
     Schema::new(fields.clone())?;
     Ok(fields)
+}
+
+fn pick(found: &[Field], name: &str) -> Result<Field> {
+    let mut named = found.iter().filter(|field| field.name == name);
+    match (named.next(), named.next()) {
+        (Some(field), None) => Ok(field.clone()),
+        (Some(_), Some(_)) => Err(Error::invalid(format!("two columns are named {name:?}"))
+            .hint("name the columns to read, without this one; or write the file with other names")),
+        (None, _) => {
+            let mut known: Vec<Field> = Vec::with_capacity(found.len());
+            for field in found {
+                if known.iter().all(|k| k.name != field.name) {
+                    known.push(field.clone());
+                }
+            }
+            Schema::new(known)?.field(name).cloned()
+        }
+    }
 }

@@ -21,7 +21,7 @@ fn raw(path: &str, verify: bool) -> Draft {
 }
 
 fn tar(path: &str) -> Draft {
-    Draft::Tar { paths: vec![path.to_owned()] }
+    Draft::Tar { paths: vec![path.to_owned()], extensions: None }
 }
 
 /// Returns the error of reading everything, counted or not.
@@ -103,9 +103,13 @@ fn a_file_that_changed_is_refused_by_index_and_by_reader() {
 fn blank_lines_of_json_are_rows_only_where_others_follow() {
     let dir = folder();
     for counted in [true, false] {
-        let e = failure(Draft::Jsonl { paths: vec![write(dir.path(), "a.jsonl", &blank_behind(100))] }, counted);
+        let e = failure(
+            Draft::Jsonl { paths: vec![write(dir.path(), "a.jsonl", &blank_behind(100))], fields: None },
+            counted,
+        );
         assert_eq!((e.kind(), e.get("line"), e.get("offset")), (ErrorKind::Data, Some("101"), Some("800")));
-        let e = failure(Draft::Jsonl { paths: vec![write(dir.path(), "b.jsonl", b" \n\t\r\n\n")] }, counted);
+        let e =
+            failure(Draft::Jsonl { paths: vec![write(dir.path(), "b.jsonl", b" \n\t\r\n\n")], fields: None }, counted);
         assert_eq!(e.message(), "there is no line in the first files");
     }
 }
@@ -214,12 +218,16 @@ fn a_sample_without_an_extension_names_both() {
         "t.tar",
         &tar_of(&[("0.jpg", b"a"), ("0.cls", b"b"), ("1.jpg", b"c"), ("2.jpg", b"d"), ("2.cls", b"e")]),
     );
+    let needed = || {
+        let extensions = ["jpg", "cls"].map(str::to_owned);
+        Draft::Tar { paths: vec![path.clone()], extensions: Some(extensions.into()) }
+    };
     for counted in [true, false] {
-        let e = failure(tar(&path), counted);
+        let e = failure(needed(), counted);
         assert_eq!((e.kind(), e.message()), (ErrorKind::Data, "a sample has no \"cls\""));
         assert_eq!((e.get("key"), e.get("file")), (Some("1"), Some(path.as_str())));
     }
-    let reader = opened(tar(&path), true).expect("opens");
+    let reader = opened(needed(), true).expect("opens");
     assert_eq!(reader.gather(&places([2, 0])).expect("these are whole").num_rows(), 2);
     let twice = write(dir.path(), "u.tar", &tar_of(&[("0.jpg", b"a"), ("0.jpg", b"b")]));
     let e = failure(tar(&twice), true);
@@ -283,7 +291,7 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
         ("", "a line is not json: EOF while parsing a value at line 1 column 0"),
     ] {
         let path = write(dir.path(), "t.jsonl", format!("{good}{line}\n{good}").as_bytes());
-        let e = failure(Draft::Jsonl { paths: vec![path.clone()] }, true);
+        let e = failure(Draft::Jsonl { paths: vec![path.clone()], fields: None }, true);
         assert_eq!((e.kind(), e.message()), (ErrorKind::Data, message));
         assert_eq!((e.get("file"), e.get("offset"), e.get("line")), (Some(path.as_str()), Some("900"), Some("101")));
     }
@@ -349,4 +357,29 @@ fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
     write(dir.path(), "a.txt", b"one\ntwo\nthree\n");
     assert_eq!(rows(), Some(3));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("set");
+}
+
+#[test]
+fn what_is_compressed_as_a_whole_is_named_whatever_the_file_is_called() {
+    let dir = folder();
+    type Drafted = fn(String) -> Draft;
+    let drafts: [Drafted; 3] =
+        [|path| text(&path), |path| tar(&path), |path| Draft::Jsonl { paths: vec![path], fields: None }];
+    let kinds: [(&[u8], &str, &str); 5] = [
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", "gzip", "gunzip"),
+        (b"\x28\xb5\x2f\xfd\x04\x58\x29\0\0a", "zstd", "unzstd"),
+        (b"BZh91AY&SY\n", "bzip2", "bunzip2"),
+        (b"\xfd7zXZ\0\0\x04\xe6\xd6", "xz", "unxz"),
+        (b"\x04\x22\x4d\x18\x64\x40\xa7\0\0\0", "lz4", "unlz4"),
+    ];
+    for (bytes, name, tool) in kinds {
+        let path = write(dir.path(), "plain", &[bytes, &[7; 2000]].concat());
+        for (draft, counted) in drafts.iter().flat_map(|draft| [(draft, true), (draft, false)]) {
+            let e = failure(draft(path.clone()), counted);
+            assert_eq!(e.message(), format!("this file is compressed with {name}, which is not supported"));
+            assert_eq!((e.kind(), e.fault()), (ErrorKind::Data, forebay_core::Fault::Other), "it is no sample's fault");
+            assert!(e.get("hint").is_some_and(|h| h.contains(tool)), "{e}");
+            assert_eq!(e.get("file"), Some(path.as_str()));
+        }
+    }
 }

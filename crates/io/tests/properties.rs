@@ -97,7 +97,7 @@ proptest! {
             want.extend(numbers);
         }
         let paths = vec![format!("{}/*.jsonl", folder.path().display())];
-        let got = same_either_way(Draft::Jsonl { paths }, &order, step);
+        let got = same_either_way(Draft::Jsonl { paths, fields: None }, &order, step);
         let got: Vec<_> = got.iter().map(|row| row["n"].as_i64().expect("a number")).collect();
         prop_assert_eq!(got, want);
     }
@@ -161,7 +161,7 @@ proptest! {
             write(folder.path(), &format!("{i:03}.tar"), &tar_of(&members));
         }
         let paths = vec![format!("{}/{{000..{:03}}}.tar", folder.path().display(), shards.len() - 1)];
-        let got = same_either_way(Draft::Tar { paths }, &order, step);
+        let got = same_either_way(Draft::Tar { paths, extensions: None }, &order, step);
         prop_assert_eq!(got.len(), shards.iter().map(Vec::len).sum::<usize>());
         prop_assert_eq!(&got[0]["__key__"], "d/000");
     }
@@ -180,7 +180,7 @@ proptest! {
         let bad = |name: &str| corrupt(std::fs::read(support::golden(name)).expect("there"), &flips, cut);
         let path = |name: &str| vec![write(folder.path(), name, &bad(name))];
         for name in ["webdataset.tar", "pax.tar", "gnu.tar"] {
-            let _ = read(Draft::Tar { paths: path(name) }, counted);
+            let _ = read(Draft::Tar { paths: path(name), extensions: None }, counted);
         }
         let records = read(Draft::Tfrecord { paths: path("tensorflow.tfrecord"), features: Features::Raw, verify }, counted);
         if verify && !flips.is_empty() && cut.is_none() {
@@ -188,7 +188,7 @@ proptest! {
             prop_assert!(e.get("file").is_some() && e.get("offset").is_some(), "{}", e);
         }
         let _ = read(Draft::Tfrecord { paths: path("tensorflow.tfrecord"), features: Features::Infer, verify: false }, counted);
-        let _ = read(Draft::Jsonl { paths: path("python.jsonl") }, counted);
+        let _ = read(Draft::Jsonl { paths: path("python.jsonl"), fields: None }, counted);
         let _ = read(Draft::Text { paths: path("python.jsonl") }, counted);
         let _ = read(Draft::Parquet { paths: path("pyarrow.parquet"), columns: None }, counted);
     }

@@ -79,10 +79,10 @@ fn remote_rows_are_the_local_rows() {
     let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
     let drafts = |paths: &dyn Fn(&str) -> Vec<String>| {
         [
-            Draft::Tar { paths: paths("{webdataset,webdataset}.tar") },
+            Draft::Tar { paths: paths("{webdataset,webdataset}.tar"), extensions: None },
             Draft::Tfrecord { paths: paths("tensorflow.tfrecord"), features: Features::Infer, verify: true },
             Draft::Parquet { paths: paths("pyarrow.parquet"), columns: Some(columns.to_vec()) },
-            Draft::Jsonl { paths: paths("python.jsonl") },
+            Draft::Jsonl { paths: paths("python.jsonl"), fields: None },
             Draft::Text { paths: paths("python.jsonl") },
         ]
     };
@@ -110,7 +110,8 @@ fn many_small_remote_members_take_few_requests() {
     let members: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &b"x"[..])).collect();
     write(dir.path(), "t.tar", &tar_of(&members));
     let server = serve(dir.path().to_path_buf());
-    let source = infer(Draft::Tar { paths: vec![format!("{}/t.tar", server.address)] }).expect("infers");
+    let source =
+        infer(Draft::Tar { paths: vec![format!("{}/t.tar", server.address)], extensions: None }).expect("infers");
     let index = index(&source, true).expect("indexes");
     let reader = open(&source, &index).expect("opens");
     let before = server.requests.load(Ordering::Relaxed);
@@ -130,10 +131,11 @@ fn a_remote_file_that_changed_is_refused_and_a_missing_one_named() {
     assert_eq!((e.kind(), e.message()), (ErrorKind::Data, "this file changed since it was indexed"));
     assert_eq!((e.get("file"), e.get("is")), (Some(path.as_str()), Some("1307 bytes, etag \"7\"")));
     let missing = format!("{}/no.tar", server.address);
-    let e = infer(Draft::Tar { paths: vec![missing.clone()] }).expect_err("missing");
+    let e = infer(Draft::Tar { paths: vec![missing.clone()], extensions: None }).expect_err("missing");
     assert_eq!((e.kind(), e.get("file")), (ErrorKind::NotFound, Some(missing.as_str())));
-    let e = infer(Draft::Tar { paths: vec![format!("{}/*.tar", server.address)] }).expect_err("no listing");
+    let e = infer(Draft::Tar { paths: vec![format!("{}/*.tar", server.address)], extensions: None })
+        .expect_err("no listing");
     assert_eq!((e.kind(), e.get("hint")), (ErrorKind::Invalid, Some("use braces, for example {0000..0099}")));
-    let e = infer(Draft::Tar { paths: vec!["ftp://x/y".into()] }).expect_err("no such store");
+    let e = infer(Draft::Tar { paths: vec!["ftp://x/y".into()], extensions: None }).expect_err("no such store");
     assert_eq!(e.kind(), ErrorKind::Invalid);
 }

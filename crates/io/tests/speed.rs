@@ -84,6 +84,6 @@ fn gather() {
     let members: Vec<(&str, &[u8])> =
         names.iter().flat_map(|[c, j]| [(c.as_str(), &data[..3]), (j.as_str(), &data[..])]).collect();
     let path = write(dir.path(), "t.tar", &tar_of(&members));
-    let reader = opened(Draft::Tar { paths: vec![path] }, true).expect("opens");
+    let reader = opened(Draft::Tar { paths: vec![path], extensions: None }, true).expect("opens");
     measure("tar 110 kB, shuffled", &*reader, &shuffled(2000), 64);
 }

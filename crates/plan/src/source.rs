@@ -47,8 +47,11 @@ pub enum Source {
     Tar {
         /// Paths, urls, globs and braces.
         paths: Vec<String>,
-        /// The extensions, sorted.
+        /// The extensions, in the order of their columns.
         extensions: Vec<String>,
+        /// Those of them that a sample may lack.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        optional: Vec<String>,
     },
     /// TFRecord files: column `record` (bytes), or the features of a `tf.train.Example`.
     Tfrecord {
@@ -159,8 +162,9 @@ impl Source {
             Source::ImageFolder { .. } => {
                 vec![bytes("image"), Field::new("label", Kind::scalar(DType::Int64)), text("path")]
             }
-            Source::Tar { extensions, .. } => {
-                std::iter::once(text("__key__")).chain(extensions.iter().map(|e| bytes(e))).collect()
+            Source::Tar { extensions, optional, .. } => {
+                let member = |e: &String| Field { nullable: optional.contains(e), ..bytes(e) };
+                std::iter::once(text("__key__")).chain(extensions.iter().map(member)).collect()
             }
             Source::Tfrecord { features: None, .. } => vec![bytes("record")],
             Source::Text { .. } => vec![text("text")],

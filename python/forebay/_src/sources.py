@@ -37,12 +37,20 @@ def from_image_folder(root: PathLike) -> Dataset:
     return _files("from_image_folder", source="image_folder", root=arguments.path(root, "from_image_folder"))
 
 
-def from_tar(paths: Paths) -> Dataset:
+def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name are one sample.
 
-    Columns: `__key__`, and one of bytes for each extension that the first shard has.
+    Columns: `__key__`, and one of bytes for each extension.
+
+    Args:
+        paths: The files.
+        extensions: Which members to read, by what follows the first dot of their names: `["jpg", "seg.png", "txt?"]`.
+            One with `?` may be missing from a sample; a sample without one of the others is a `DataError`. Default:
+            those of the first 100 samples of the first shard (of those within its first 64 MiB); one that some of
+            these lack may be missing.
     """
-    return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"))
+    named = arguments.columns(extensions)
+    return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"), extensions=named)
 
 
 def from_tfrecord(
@@ -73,6 +81,9 @@ def from_tfrecord(
 def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
+    Every type is read: times as int64, counted as the file does; decimals as text; what no column holds, such as lists
+    of texts or of structs and maps, as JSON text (docs/reference.md has a table).
+
     Args:
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
@@ -86,7 +97,7 @@ def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset
 
     A record batch is decoded as a whole, so shuffled reading likes those of a megabyte or less. Lists become tensors of
     one dimension; extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and `arrow.bool8` are what
-    they say. Streams, which have no footer, are not read.
+    they say; other types become what they do in `from_parquet`. Streams, which have no footer, are not read.
 
     Args:
         paths: The files.
@@ -118,16 +129,29 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
 
 
 def from_text(paths: Paths) -> Dataset:
-    """Lines of text files, without their line ends: column `text`."""
+    """Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out."""
     return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
 
 
-def from_jsonl(paths: Paths) -> Dataset:
-    """JSON objects, one a line: a column for each field of the first lines; nested ones have dotted names.
+def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
+    """JSON objects, one a line; nested fields have dotted names. Blank lines at the end are no rows.
 
-    A list of numbers that some of the first 100 lines lack is read as text. Blank lines at the end are no rows.
+    Args:
+        paths: The files.
+        schema: The fields to read: `{"name": dtype}` or `{"name": (dtype, shape)}`. `"int64?"` may be missing, and
+            `("int64?", [None])` is an empty list where a line has none. A `"string"` is a text as it is, and anything
+            else as its JSON text. Default: the fields of the first 100 lines; a list of numbers that some of them lack
+            is read as text.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1, "more": {"x": [0]}}')
+    ...     ds = from_jsonl(folder + "/*.jsonl", schema={"n": "float32", "more": "string", "of": "int64?"})
+    ...     [dict(row) for row in ds]
+    [{'n': np.float32(1.0), 'more': '{"x":[0]}', 'of': None}]
     """
-    return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"))
+    fields = None if schema is None else to_fields(schema)
+    return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
 
 
 def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:

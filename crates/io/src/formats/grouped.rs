@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use forebay_core::Result;
 use forebay_data::Field;
 
@@ -22,6 +23,9 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     /// # Errors
     /// Data when it is not a file of this format, or of other columns.
     fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self>;
+
+    /// Returns the columns of the file, as its writer has them.
+    fn schema(&self) -> &Schema;
 
     /// Decodes columns of a group, in batches of at most `rows` rows. An error ends them.
     ///

@@ -1,6 +1,7 @@
 //! File formats, each in one file: where rows begin and end, and what a row's bytes mean.
 
 pub(crate) mod arrow;
+pub(crate) mod compressed;
 pub(crate) mod example;
 pub(crate) mod grouped;
 pub(crate) mod image_folder;

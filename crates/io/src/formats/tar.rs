@@ -4,11 +4,13 @@
 //! written; members of one key that follow each other are one sample. Folders, links, devices and names without a dot
 //! or beginning with one are passed over, as the webdataset library does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::{Error, Result};
 
+use super::compressed;
 use crate::index::table::{Span, TarTable};
 use crate::store::{Forward, Object};
 use crate::{fail, limits};
@@ -56,6 +58,9 @@ impl Walk {
             let at = self.at;
             let object = self.forward.object();
             let uri = object.uri();
+            if at == 0 {
+                compressed::refuse(uri, self.forward.at(0, compressed::HEAD)?)?;
+            }
             let header = match self.forward.at(at, BLOCK as usize)? {
                 [] => return Ok(None),
                 block => match <[u8; 512]>::try_from(block) {
@@ -129,7 +134,8 @@ fn sum_is_right(header: &[u8; 512]) -> bool {
 /// Reads an octal number, or a big-endian one when the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
-        let high = field.len().saturating_sub(8);
+        // The first byte only says how the others are meant.
+        let high = field.len().saturating_sub(8).max(1);
         if field[0] != 0x80 || field[1..high].iter().any(|&b| b != 0) {
             return None;
         }
@@ -258,23 +264,53 @@ pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBoo
     Ok(table)
 }
 
-/// Returns the extensions of the first sample, sorted; none in an archive without samples.
-pub(crate) fn first_extensions(object: Arc<Object>) -> Result<Vec<String>> {
-    let mut walk = Walk::new(Forward::skipping(object.clone()));
-    let mut first: Option<String> = None;
-    let mut extensions = Vec::new();
-    while let Some(member) = walk.next()? {
-        let Some((key, extension)) = split_name(&member.name) else { continue };
-        if first.get_or_insert_with(|| key.to_owned()) != key {
-            break;
+/// Samples that are looked at to find the extensions.
+const SAMPLES: usize = 100;
+/// Bytes of an archive behind which no further sample is looked at.
+const BYTES: u64 = 64 << 20;
+
+/// What samples have beside their key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Extension {
+    pub(crate) name: String,
+    /// Whether one of the samples that were looked at has none.
+    pub(crate) lacked: bool,
+}
+
+/// Returns the extensions of the first samples, sorted; none in an archive without samples.
+pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
+    // Many small requests would take longer than all that is looked at.
+    let forward = if object.is_remote() { Forward::reading } else { Forward::skipping };
+    let mut walk = Walk::new(forward(object.clone()));
+    let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
+    loop {
+        let member = match walk.next() {
+            Ok(Some(member)) => member,
+            Ok(None) => break,
+            // Whoever reads the broken sample is told.
+            Err(_) if samples.len() > 1 => {
+                samples.pop();
+                break;
+            }
+            Err(e) => return Err(e),
+        };
+        let Some((of, extension)) = split_name(&member.name) else { continue };
+        if key.as_deref() != Some(of) {
+            if samples.len() == SAMPLES || !samples.is_empty() && member.header > BYTES {
+                break;
+            }
+            key = Some(of.to_owned());
+            samples.push(BTreeSet::new());
         }
-        extensions.push(extension.to_owned());
-        limits::columns("members of the first sample", extensions.len())
+        let Some(sample) = samples.last_mut() else { continue };
+        sample.insert(extension.to_owned());
+        limits::columns("members of a sample", sample.len())
             .map_err(|e| e.with("file", object.uri()).with("offset", member.header))?;
     }
-    extensions.sort();
-    extensions.dedup();
-    Ok(extensions)
+    let all: BTreeSet<&String> = samples.iter().flatten().collect();
+    limits::columns("members of the first samples", all.len()).map_err(|e| e.with("file", object.uri()))?;
+    let lacked = |name: &String| samples.iter().any(|sample| !sample.contains(name));
+    Ok(all.into_iter().map(|name| Extension { name: name.clone(), lacked: lacked(name) }).collect())
 }
 
 /// A sample lacks an extension that the source has.
@@ -283,9 +319,11 @@ pub(crate) fn lacks(uri: &str, key: &str, extension: &str) -> Error {
         .with("file", uri)
         .with("member", format!("{key}.{extension}"))
         .with("key", key)
-        .hint(
-            "name only the extensions that every sample has, write the shard again, or skip such samples with on_error",
-        )
+        .hint(format!(
+            "say that a sample may lack it: from_tar(paths, extensions=[{:?}, ...]), where all that is to be read is named; \
+             or leave such samples out with on_error=\"skip\"",
+            format!("{extension}?")
+        ))
 }
 
 #[cfg(test)]
@@ -307,6 +345,7 @@ mod tests {
         assert_eq!(number(b"0000644\0"), Some(0o644));
         assert_eq!(number(b"   17 \0\0"), Some(0o17));
         assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]), Some(2 << 32 | 1));
+        assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 1, 5]), Some(0x105));
         assert_eq!(number(&[0xff; 12]), None);
         assert_eq!(number(b"12x4"), None);
     }

@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::store::Stat;
 
 const MAGIC: [u8; 4] = *b"FBTB";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
     let mut hash = blake3::Hasher::new();

@@ -22,11 +22,14 @@ use crate::store::Forward;
 #[derive(Debug)]
 pub(super) enum Format {
     Text,
-    Jsonl,
+    /// With the fields as the source has them: of a list that may be missing the schema says only that it is one.
+    Jsonl {
+        fields: Vec<Field>,
+    },
     Record {
         verify: bool,
     },
-    /// With the features as the source has them: of a list that may be missing the schema says only that it is one.
+    /// With the features as the source has them, too.
     Example {
         verify: bool,
         features: Vec<Field>,
@@ -39,7 +42,7 @@ impl Format {
             Source::Text { .. } => Format::Text,
             Source::Jsonl { fields, .. } => {
                 fields.iter().try_for_each(json::check)?;
-                Format::Jsonl
+                Format::Jsonl { fields: fields.clone() }
             }
             Source::Tfrecord { features: None, verify, .. } => Format::Record { verify: *verify },
             Source::Tfrecord { features: Some(fields), verify, .. } => {
@@ -97,10 +100,6 @@ impl Frames {
         Self { schema, pool, format }
     }
 
-    fn fields(&self) -> &[Field] {
-        self.schema.fields()
-    }
-
     /// Returns where a row's frame begins and ends, by the index.
     fn span(&self, sample: SampleId) -> Result<(usize, u64, u64)> {
         let file = sample.block() as usize;
@@ -154,8 +153,8 @@ impl Frames {
                 })?;
                 parser.finish()?
             }
-            Format::Jsonl => {
-                let mut parser = json::Parser::new(self.fields(), run.rows());
+            Format::Jsonl { fields } => {
+                let mut parser = json::Parser::new(fields, run.rows());
                 self.each(run, &ids, offset, |frame, _, _, _| parser.push(lines::trim(frame)))?;
                 parser.finish()?
             }
@@ -186,7 +185,7 @@ impl Frames {
     fn blame(&self, error: Error, sample: SampleId, offset: u64) -> Error {
         let error = error.with("file", self.uri(sample)).with("offset", offset);
         let error = match self.format {
-            Format::Text | Format::Jsonl => error.with("line", sample.row() + 1),
+            Format::Text | Format::Jsonl { .. } => error.with("line", sample.row() + 1),
             _ => error.with("record", sample.row()),
         };
         error.with("sample", self.pool.index.describe_sample(sample))
@@ -246,9 +245,13 @@ impl Reader for Frames {
         if self.pool.index.rows().is_some() {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
-        let forward = Forward::reading(self.pool.get(block as usize)?);
+        let mut forward = Forward::reading(self.pool.get(block as usize)?);
+        let at = match self.format {
+            Format::Text | Format::Jsonl { .. } => lines::begin(&mut forward)?,
+            Format::Record { .. } | Format::Example { .. } => 0,
+        };
         let walk =
-            Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at: 0, solid: 0, over: false };
+            Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at, solid: at, over: false };
         Ok(Box::new(walk))
     }
 }
@@ -290,7 +293,7 @@ impl Stream<'_> {
             let row = self.row + starts.len() as u64;
             let len = match self.reader.format {
                 Format::Text => lines::next(&mut self.forward, self.at, row)?,
-                Format::Jsonl => self.next_json(row)?,
+                Format::Jsonl { .. } => self.next_json(row)?,
                 Format::Record { verify } | Format::Example { verify, .. } => {
                     tfrecord::next(&mut self.forward, self.at, row, verify)?
                 }

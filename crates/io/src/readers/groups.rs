@@ -95,6 +95,9 @@ impl<F: Grouped> Groups<F> {
             return Ok(footer);
         }
         let footer = Arc::new(F::open(self.pool.get(file)?, self.schema.fields())?);
+        if file > 0 && self.schema.fields().iter().any(arrow::may_be_time) {
+            arrow::check_time(self.file(0)?.schema(), footer.schema(), self.schema.fields(), self.uri(file))?;
+        }
         self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
         Ok(footer)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_buffer::NullBufferBuilder;
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Kind, Schema};
 
@@ -32,6 +33,11 @@ impl Tar {
         }
     }
 
+    /// Says whether a sample may lack an extension.
+    fn is_optional(&self, extension: usize) -> bool {
+        self.schema.fields().get(extension + 1).is_some_and(|field| field.nullable)
+    }
+
     fn uri(&self, block: u64) -> &str {
         self.pool.index.inner().uris.get(block as usize).map_or("", |u| u)
     }
@@ -48,12 +54,19 @@ impl Reader for Tar {
         let width = self.extensions.len();
         let mut keys = Binary::new();
         let mut layouts: Vec<Layout> = (0..width).map(|_| Layout::new(ids.len())).collect();
+        let mut there: Vec<NullBufferBuilder> = (0..width).map(|_| NullBufferBuilder::new(ids.len())).collect();
         let mut wanted = Vec::with_capacity(ids.len() * width);
         for id in ids.iter() {
             let (table, row) = (self.table(id.sample)?, id.sample.row() as usize);
             keys.push(table.key(row).as_bytes());
             for (buffer, layout) in layouts.iter_mut().enumerate() {
-                let Some(span) = table.span(row, buffer, width) else {
+                let span = table.span(row, buffer, width);
+                there[buffer].append(span.is_some());
+                let Some(span) = span else {
+                    if self.is_optional(buffer) {
+                        layout.push(0);
+                        continue;
+                    }
                     let error = lacks(self.uri(id.sample.block()), table.key(row), &self.extensions[buffer]);
                     return Err(error.with("sample", self.pool.index.describe_sample(id.sample)));
                 };
@@ -64,8 +77,8 @@ impl Reader for Tar {
         let mut buffers: Vec<Vec<u8>> = layouts.iter().map(Layout::buffer).collect::<Result<_>>()?;
         pieces::read(&self.pool, wanted, &mut buffers)?;
         let mut columns = vec![keys.finish(&Kind::Utf8, None)?];
-        for (layout, buffer) in layouts.into_iter().zip(buffers) {
-            columns.push(binary(&Kind::Bytes, layout.offsets, buffer, None)?);
+        for ((layout, buffer), mut there) in layouts.into_iter().zip(buffers).zip(there) {
+            columns.push(binary(&Kind::Bytes, layout.offsets, buffer, there.finish())?);
         }
         Chunk::new(self.schema.clone(), columns, ids)
     }
@@ -96,6 +109,7 @@ impl Stream<'_> {
         let extensions = &self.reader.extensions;
         let mut keys = Binary::new();
         let mut columns: Vec<Binary> = extensions.iter().map(|_| Binary::new()).collect();
+        let mut there: Vec<NullBufferBuilder> = extensions.iter().map(|_| NullBufferBuilder::new(self.rows)).collect();
         let mut rows = 0;
         while rows < self.rows {
             let sample = self.samples.next(|forward, place, span| {
@@ -110,9 +124,15 @@ impl Stream<'_> {
                 Ok(())
             })?;
             let Some(sample) = sample else { break };
-            if let Some(missing) = sample.spans.iter().position(Option::is_none) {
-                let error = lacks(self.reader.uri(self.block), &sample.key, &extensions[missing]);
-                return Err(error.with("offset", sample.header));
+            for (place, span) in sample.spans.iter().enumerate() {
+                there[place].append(span.is_some());
+                if span.is_none() {
+                    if !self.reader.is_optional(place) {
+                        let error = lacks(self.reader.uri(self.block), &sample.key, &extensions[place]);
+                        return Err(error.with("offset", sample.header));
+                    }
+                    columns[place].push(&[]);
+                }
             }
             keys.push(sample.key.as_bytes());
             rows += 1;
@@ -124,8 +144,8 @@ impl Stream<'_> {
         let ids = block_ids(self.block, self.row, rows, self.epoch);
         self.row += rows as u64;
         let mut arrays = vec![keys.finish(&Kind::Utf8, None)?];
-        for column in columns {
-            arrays.push(column.finish(&Kind::Bytes, None)?);
+        for (column, mut there) in columns.into_iter().zip(there) {
+            arrays.push(column.finish(&Kind::Bytes, there.finish())?);
         }
         Chunk::new(self.reader.schema.clone(), arrays, ids).map(Some)
     }

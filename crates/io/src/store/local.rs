@@ -2,10 +2,11 @@
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, Result};
 
+use super::folders::{self, Entry};
 use super::{Found, Mark, Stat, nothing_matches};
 use crate::fail;
 
@@ -60,65 +61,77 @@ pub(super) fn check(file: &File, path: &str, pinned: &Stat) -> Result<()> {
 
 /// Returns the files that match, sorted.
 pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
-    let matches = glob::glob_with(pattern, GLOB)
-        .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
     let mut found = Vec::new();
-    for path in matches {
-        let path = path.map_err(|e| {
-            let name = e.path().to_string_lossy().into_owned();
-            fail::io(&name, e.into())
-        })?;
+    // All that is below a folder, as a shell takes it.
+    let files = pattern.strip_suffix("/**").map(|folder| format!("{folder}/**/*"));
+    each_match(files.as_deref().unwrap_or(pattern), &mut |path| {
         if !path.is_dir() {
             found.push(Found { uri: text(&path)?, stat: None });
         }
-    }
+        Ok(())
+    })?;
     if found.is_empty() {
         let literal = &pattern[..pattern.find(['*', '?', '[']).unwrap_or(pattern.len())];
         let folder = literal.rfind('/').map_or(".", |i| &literal[..i.max(1)]);
         return Err(nothing_matches(pattern, folder, Path::new(folder).is_dir()));
     }
     found.sort_by(|a, b| a.uri.cmp(&b.uri));
+    // Patterns with `**` twice come to a file in more than one way.
+    found.dedup();
     Ok(found)
 }
 
-/// The deepest folder that is looked into, which ends loops of links.
-const DEPTH_MAX: usize = 64;
+/// Calls `visit` with every path that matches. The folders that `**` stands for are found here, for no link may go round.
+fn each_match(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
+    let Some((before, after)) = pattern.split_once("/**/") else {
+        let matches = glob::glob_with(pattern, GLOB)
+            .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
+        for path in matches {
+            visit(path.map_err(|e| {
+                let name = e.path().to_string_lossy().into_owned();
+                fail::io(&name, e.into())
+            })?)?;
+        }
+        return Ok(());
+    };
+    let mut roots = Vec::new();
+    match before.is_empty() {
+        true => roots.push(PathBuf::from("/")),
+        false => each_match(before, &mut |path| {
+            roots.push(path);
+            Ok(())
+        })?,
+    }
+    for root in roots.iter().filter(|root| root.is_dir()) {
+        let mut below = vec![root.clone()];
+        folders::walk(root, |path, entry, _| {
+            if matches!(entry, Entry::Folder) {
+                below.push(path);
+            }
+            Ok(())
+        })?;
+        for folder in below {
+            each_match(&format!("{}/{after}", glob::Pattern::escape(text(&folder)?.trim_end_matches('/'))), visit)?;
+        }
+    }
+    Ok(())
+}
 
 /// Returns the names of the direct sub-folders, and every file below, sorted. Hidden names are left out.
 pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
-    let mut folders = Vec::new();
-    let mut files = Vec::new();
-    let mut todo = vec![(Path::new(root).to_path_buf(), 0)];
-    while let Some((folder, depth)) = todo.pop() {
-        let name = folder.to_string_lossy().into_owned();
-        for entry in std::fs::read_dir(&folder).map_err(|e| fail::io(&name, e))? {
-            let entry = entry.map_err(|e| fail::io(&name, e))?;
-            let path = entry.path();
-            let text = text(&path)?;
-            let last = text.rsplit('/').next().unwrap_or_default();
-            if last.starts_with('.') {
-                continue;
-            }
-            // The folder knows what most entries are: a large one need not be asked about each.
-            let is_folder = match entry.file_type() {
-                Ok(kind) if !kind.is_symlink() => kind.is_dir(),
-                _ => path.is_dir(),
-            };
-            if !is_folder {
-                files.push(Found { uri: text, stat: None });
-            } else if depth == DEPTH_MAX {
-                return Err(Error::invalid(format!("folders nest deeper than {DEPTH_MAX}")).with("file", text));
-            } else {
-                if depth == 0 {
-                    folders.push(last.to_owned());
-                }
-                todo.push((path, depth + 1));
-            }
+    let (mut names, mut files) = (Vec::new(), Vec::new());
+    folders::walk(Path::new(root), |path, entry, depth| {
+        let text = text(&path)?;
+        match entry {
+            Entry::File => files.push(Found { uri: text, stat: None }),
+            Entry::Folder if depth == 0 => names.push(text.rsplit('/').next().unwrap_or_default().to_owned()),
+            Entry::Folder => {}
         }
-    }
-    folders.sort();
+        Ok(())
+    })?;
+    names.sort();
     files.sort_by(|a, b| a.uri.cmp(&b.uri));
-    Ok((folders, files))
+    Ok((names, files))
 }
 
 fn text(path: &Path) -> Result<String> {

@@ -6,6 +6,7 @@
 mod braces;
 mod bucket;
 mod fetch;
+mod folders;
 mod forward;
 mod http;
 mod local;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray, UInt64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Kind, Schema, adopt};
 
-use super::schema::is_tensor;
+use super::json_text;
+use super::schema::{is_json, is_tensor, is_time};
 use crate::columns::{with_nulls, without_nulls};
 use crate::fail;
 
@@ -68,8 +69,13 @@ pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column
             .iter()
             .find(|(name, _)| *name == field.name)
             .ok_or_else(|| Error::data(format!("column {:?} is not in this file", field.name)))?;
-        let is_tensor = matches!(field.kind, Kind::Tensor { .. });
-        let (values, inside) = if is_tensor { tensor(field, column)? } else { (column.clone(), Vec::new()) };
+        let (values, inside) = match field.kind {
+            Kind::Tensor { .. } => tensor(field, &plain(column)?)?,
+            Kind::Utf8 if is_json(column.data_type()) => {
+                (json_text::column(column).map_err(|e| e.with("column", &field.name))?, Vec::new())
+            }
+            _ => (column.clone(), Vec::new()),
+        };
         complete(field, adopt(field, &values)?, inside)
     };
     schema.fields().iter().map(pick).collect()
@@ -104,9 +110,45 @@ fn flatten(
         }
         return Ok(());
     }
-    let column = if outer.is_some() { with_nulls(column, nulls)? } else { column.clone() };
+    let column = if outer.is_some() { beneath(column, nulls)? } else { column.clone() };
     found.push((name, column));
     Ok(())
+}
+
+/// Returns the column with rows missing where `nulls` says, also where its type has no place to say so.
+fn beneath(column: &ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    match column.data_type() {
+        DataType::Null => Ok(column.clone()),
+        DataType::Union(..) | DataType::RunEndEncoded(..) => {
+            let row = |row| nulls.as_ref().is_none_or(|n| n.is_valid(row)).then_some(row as u64);
+            let rows: UInt64Array = (0..column.len()).map(row).collect();
+            arrow_select::take::take(column, &rows, None).map_err(fail::arrow)
+        }
+        _ => with_nulls(column, nulls),
+    }
+}
+
+/// Returns a list without what its writer did to save space, its times as whole numbers.
+fn plain(column: &ArrayRef) -> Result<ArrayRef> {
+    let to = match column.data_type() {
+        DataType::Dictionary(_, values) => (**values).clone(),
+        DataType::RunEndEncoded(_, values) => values.data_type().clone(),
+        DataType::ListView(item) => DataType::List(whole(item)),
+        DataType::LargeListView(item) => DataType::LargeList(whole(item)),
+        DataType::List(item) if is_time(item.data_type()) => DataType::List(whole(item)),
+        DataType::LargeList(item) if is_time(item.data_type()) => DataType::LargeList(whole(item)),
+        DataType::FixedSizeList(item, n) if is_time(item.data_type()) => DataType::FixedSizeList(whole(item), *n),
+        _ => return Ok(column.clone()),
+    };
+    plain(&arrow_cast::cast(column, &to).map_err(fail::arrow)?)
+}
+
+/// Returns the items of a list, times as whole numbers.
+fn whole(item: &FieldRef) -> FieldRef {
+    match is_time(item.data_type()) {
+        true => Arc::new(item.as_ref().clone().with_data_type(DataType::Int64)),
+        false => item.clone(),
+    }
 }
 
 /// Makes the storage of tensors, and names the rows that have a missing number.

@@ -5,6 +5,7 @@
 //! the bytes are, reading them gives rows or an error that names file and record batch.
 
 mod convert;
+mod json_text;
 mod schema;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,7 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, CompressionType, Message, root_as_footer, root_as_message};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
 
@@ -23,7 +24,7 @@ use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
 pub(crate) use convert::{Column, columns};
-pub(crate) use schema::{check, fields};
+pub(crate) use schema::{check, check_time, fields, may_be_time};
 
 /// What ends a file: the length of its footer, and a magic word.
 const TAIL_BYTES: u64 = 10;
@@ -73,8 +74,8 @@ impl File {
         Ok(Self { object, schema, decoder, batches })
     }
 
-    /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
-    pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
+    /// Returns the columns as they are read.
+    pub(crate) fn fields(&self) -> Vec<Field> {
         fields(&self.schema)
     }
 
@@ -134,6 +135,10 @@ impl Grouped for File {
 
     fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self> {
         Self::open(object)?.wanting(wanted)
+    }
+
+    fn schema(&self) -> &ArrowSchema {
+        &self.schema
     }
 
     fn batches(&self, group: usize, _wanted: &[Field], rows: usize) -> Result<Batches> {

@@ -1,6 +1,7 @@
 //! Which columns a file has, as this project's fields.
 //!
-//! Structs are flattened to dotted names, but for one that its writer called a tensor of variable shape.
+//! Structs are flattened to dotted names, but for one that its writer called a tensor of variable shape. Invariant: no type
+//! makes a file unreadable: what is neither numbers, text nor bytes is text, as decimals are, or JSON.
 
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
 use forebay_core::{Error, Result};
@@ -14,15 +15,22 @@ pub(crate) fn is_tensor(field: &ArrowField) -> bool {
     field.metadata().get("ARROW:extension:name").is_some_and(|name| name == VARIABLE_SHAPE)
 }
 
-/// Refuses a file whose columns are not those of the source.
+/// Refuses a file whose columns are not those of the source. One of the null type, as writers give to what is missing
+/// throughout, is of any type that may be missing.
 pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
     let here = fields(schema);
     for field in wanted {
-        let found = here.iter().find(|(name, _)| *name == field.name).map(|(_, f)| f.clone());
+        let found = here.iter().find(|found| found.name == field.name);
         let is = match found {
-            Some(Ok(found)) if found.kind == field.kind => continue,
-            Some(Ok(found)) => found.kind.to_string(),
-            Some(Err(e)) => return Err(e.with("file", uri)),
+            Some(found) if found.kind == field.kind => continue,
+            Some(found) if found.kind == Kind::Utf8 && field.nullable && field.kind.can_be_missing() => {
+                let is_null = |leaf: &Leaf<'_>| leaf.name == field.name && *leaf.field.data_type() == DataType::Null;
+                if leaves(schema).iter().any(is_null) {
+                    continue;
+                }
+                found.kind.to_string()
+            }
+            Some(found) => found.kind.to_string(),
             None => "not there".to_owned(),
         };
         let message = format!("column {:?} is {is} in this file, and {} in the first", field.name, field.kind);
@@ -33,8 +41,91 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
     Ok(())
 }
 
-/// Returns every column, nested ones under dotted names; one of a type that no column holds is an error of its own.
-pub(crate) fn fields(schema: &ArrowSchema) -> Vec<(String, Result<Field>)> {
+/// Refuses a file that counts time otherwise than the first: its whole numbers would mean something else.
+pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
+    let (first, here) = (leaves(first), leaves(schema));
+    let clock = |leaves: &[Leaf<'_>], name: &str| {
+        leaves.iter().find(|leaf| leaf.name == name).and_then(|leaf| clock(leaf.field.data_type()))
+    };
+    for field in wanted.iter().filter(|field| may_be_time(field)) {
+        let (then, now) = (clock(&first, &field.name), clock(&here, &field.name));
+        if then != now {
+            let say = |clock: Option<DataType>| clock.map_or("int64".to_owned(), |ty| ty.to_string());
+            let message =
+                format!("column {:?} is {} in this file, and {} in the first", field.name, say(now), say(then));
+            return Err(Error::data(message)
+                .with("fault", "file")
+                .with("file", uri)
+                .hint("read files of one schema together, or name columns= without this one"));
+        }
+    }
+    Ok(())
+}
+
+/// Says whether a column's whole numbers may be times.
+pub(crate) fn may_be_time(field: &Field) -> bool {
+    field.kind.dtype() == Some(DType::Int64)
+}
+
+/// Returns the type by which a column, or the items of a list, count time: all time zones are one, for their numbers are.
+fn clock(ty: &DataType) -> Option<DataType> {
+    match inner(ty) {
+        DataType::Timestamp(unit, zone) => Some(DataType::Timestamp(*unit, zone.as_ref().map(|_| "UTC".into()))),
+        ty if is_time(ty) => Some(ty.clone()),
+        _ => None,
+    }
+}
+
+/// Returns the type of a column's numbers.
+fn inner(ty: &DataType) -> &DataType {
+    match ty {
+        DataType::Dictionary(_, values) => inner(values),
+        DataType::RunEndEncoded(_, values) => inner(values.data_type()),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => item.data_type(),
+        ty => ty,
+    }
+}
+
+/// Says whether values of a type are whole numbers of days, seconds or parts of these.
+pub(super) fn is_time(ty: &DataType) -> bool {
+    use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
+    matches!(ty, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
+}
+
+/// Says whether values of a type are read as JSON text: no column holds them as they are.
+pub(super) fn is_json(ty: &DataType) -> bool {
+    match ty {
+        DataType::Dictionary(_, values) => is_json(values),
+        DataType::RunEndEncoded(_, values) => is_json(values.data_type()),
+        DataType::Interval(_) | DataType::Union(..) => true,
+        ty => ty.is_nested(),
+    }
+}
+
+/// Returns every column, nested ones under dotted names.
+pub(crate) fn fields(schema: &ArrowSchema) -> Vec<Field> {
+    let field = |leaf: Leaf<'_>| {
+        let says_nothing = matches!(leaf.field.data_type(), DataType::Null | DataType::Union(..));
+        let nullable = leaf.nullable || says_nothing;
+        Field { nullable, ..Field::new(leaf.name, kind(leaf.field, leaf.field.data_type())) }
+    };
+    leaves(schema).into_iter().map(field).collect()
+}
+
+/// A field that is a column.
+struct Leaf<'s> {
+    /// With those of the structs that it is in.
+    name: String,
+    field: &'s ArrowField,
+    /// Whether it, or a struct that it is in, may be missing.
+    nullable: bool,
+}
+
+fn leaves(schema: &ArrowSchema) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     for field in schema.fields() {
         flatten(field, String::new(), false, &mut found);
@@ -42,47 +133,52 @@ pub(crate) fn fields(schema: &ArrowSchema) -> Vec<(String, Result<Field>)> {
     found
 }
 
-fn flatten(field: &ArrowField, prefix: String, nullable: bool, found: &mut Vec<(String, Result<Field>)>) {
+fn flatten<'s>(field: &'s ArrowField, prefix: String, nullable: bool, found: &mut Vec<Leaf<'s>>) {
     let name = if prefix.is_empty() { field.name().clone() } else { format!("{prefix}.{}", field.name()) };
     let nullable = nullable || field.is_nullable();
-    if let DataType::Struct(children) = field.data_type()
-        && !is_tensor(field)
-    {
-        children.iter().for_each(|child| flatten(child, name.clone(), nullable, found));
-        return;
+    match field.data_type() {
+        DataType::Struct(children) if !is_tensor(field) => {
+            children.iter().for_each(|child| flatten(child, name.clone(), nullable, found));
+        }
+        _ => found.push(Leaf { name, field, nullable }),
     }
-    let field =
-        kind(field, field.data_type()).map(|kind| Field { nullable, ..Field::new(&name, kind) }).ok_or_else(|| {
-            Error::invalid(format!("column {name:?} is {}, which cannot be read", field.data_type()))
-                .hint("name the columns to read, without this one; or write it as numbers, text or bytes")
-        });
-    found.push((name, field));
 }
 
-fn kind(field: &ArrowField, ty: &DataType) -> Option<Kind> {
+/// Returns what a column is here; there is no type that nothing can be made of.
+fn kind(field: &ArrowField, ty: &DataType) -> Kind {
     let extension = field.metadata().get("ARROW:extension:name").map(String::as_str);
-    Some(match ty {
+    match ty {
         DataType::Int8 if extension == Some("arrow.bool8") => Kind::scalar(DType::Bool),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Utf8,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Bytes,
-        DataType::Dictionary(_, values) if !matches!(**values, DataType::Dictionary(..)) => kind(field, values)?,
-        DataType::FixedSizeList(item, n) => {
-            let n = usize::try_from(*n).ok()?;
-            let shape = extension.filter(|e| *e == "arrow.fixed_shape_tensor").and_then(|_| shape(field));
-            Kind::fixed(numbers(field, item)?, &shape.filter(|s| s.iter().product::<usize>() == n).unwrap_or(vec![n]))
+        DataType::Dictionary(_, values) => kind(field, values),
+        DataType::RunEndEncoded(_, values) => kind(field, values.data_type()),
+        DataType::FixedSizeList(item, n) => match (numbers(field, item), usize::try_from(*n)) {
+            (Some(dtype), Ok(n)) => {
+                let shape = extension.filter(|e| *e == "arrow.fixed_shape_tensor").and_then(|_| shape(field));
+                let fits = |shape: &Vec<usize>| {
+                    shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim)) == Some(n)
+                };
+                Kind::fixed(dtype, &shape.filter(fits).unwrap_or(vec![n]))
+            }
+            _ => Kind::Utf8,
+        },
+        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item) => {
+            numbers(field, item).map_or(Kind::Utf8, |dtype| Kind::Tensor { dtype, shape: vec![None] })
         }
-        DataType::List(item) | DataType::LargeList(item) => {
-            Kind::Tensor { dtype: numbers(field, item)?, shape: vec![None] }
-        }
-        DataType::Struct(_) => variable(field, ty)?,
-        ty => Kind::scalar(DType::from_arrow(ty)?),
-    })
+        DataType::Struct(_) => variable(field, ty).unwrap_or(Kind::Utf8),
+        ty => number(ty).map_or(Kind::Utf8, Kind::scalar),
+    }
+}
+
+/// Times are the whole numbers that they are stored as.
+fn number(ty: &DataType) -> Option<DType> {
+    if is_time(ty) { Some(DType::Int64) } else { DType::from_arrow(ty) }
 }
 
 /// The numbers of a list. Ours of booleans are a byte each, and say so.
 fn numbers(field: &ArrowField, item: &ArrowField) -> Option<DType> {
     let noted = field.metadata().get(TENSOR_DTYPE).is_some_and(|name| name == DType::Bool.name());
-    DType::from_arrow(item.data_type()).map(|dtype| if noted && dtype == DType::Int8 { DType::Bool } else { dtype })
+    number(item.data_type()).map(|dtype| if noted && dtype == DType::Int8 { DType::Bool } else { dtype })
 }
 
 /// A tensor of variable shape, stored as it is here.

@@ -5,18 +5,23 @@ mod object;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema as ArrowSchema;
 use forebay_core::{Error, Result};
 use forebay_data::Field;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::CompressionCodec;
 
 use super::arrow;
 use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
 use object::Ranges;
+
+/// What columns may be compressed with, as writers call it.
+const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";
 
 /// A file's footer, read.
 #[derive(Debug, Clone)]
@@ -37,8 +42,8 @@ impl File {
         Ok(Self { object, footer })
     }
 
-    /// Returns the columns as they may be read, each with its name, or an error for those of a type that cannot.
-    pub(crate) fn fields(&self) -> Vec<(String, Result<Field>)> {
+    /// Returns the columns as they are read.
+    pub(crate) fn fields(&self) -> Vec<Field> {
         arrow::fields(self.footer.schema())
     }
 
@@ -51,7 +56,9 @@ impl File {
     fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
-        self.check_sizes(group, wanted, &leaves).map_err(|e| e.with("file", uri).with("row group", group))?;
+        let blame = |e: Error| e.with("file", uri).with("row group", group);
+        self.check_sizes(group, wanted, &leaves).map_err(blame)?;
+        self.check_codecs(group, &leaves).map_err(blame)?;
         let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves);
         guarded(uri, || {
             let bytes = Ranges::of_group(self.object.clone(), self.footer.metadata(), group, &mask)?;
@@ -82,6 +89,21 @@ impl File {
         }
     }
 
+    /// Refuses a row group with a column that is compressed in a way that nothing here undoes.
+    fn check_codecs(&self, group: usize, leaves: &[usize]) -> Result<()> {
+        let columns = self.footer.metadata().row_groups().get(group).map_or(&[][..], |g| g.columns());
+        let mut wanted = leaves.iter().filter_map(|&leaf| columns.get(leaf));
+        match wanted.find(|column| column.compression_codec() == CompressionCodec::LZO) {
+            Some(column) => {
+                let (name, codec) = (column.column_path().string(), column.compression_codec());
+                Err(Error::data(format!("column {name:?} is compressed with {codec}, which is not supported"))
+                    .with("fault", "file")
+                    .hint(format!("write the file again with one of {CODECS}, or leave the column out with columns=")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the places of the file's leaf columns that the wanted columns are made of.
     fn leaves(&self, wanted: &[Field]) -> Vec<usize> {
         let within =
@@ -103,6 +125,10 @@ impl Grouped for File {
         let file = Self::open(object)?;
         arrow::check(file.footer.schema(), wanted, file.object.uri())?;
         Ok(file)
+    }
+
+    fn schema(&self) -> &ArrowSchema {
+        self.footer.schema()
     }
 
     fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Batches> {
@@ -140,12 +166,19 @@ pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Re
             .with("file", uri)
             .hint("the file is truncated, corrupt or of another format: write or fetch it again")
     };
+    let unsupported = |what: String| {
+        Error::data(format!("this parquet file has what is not supported: {what}"))
+            .with("file", uri)
+            .hint("write it again without that, or leave such columns out with columns=")
+    };
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(parquet::errors::ParquetError::External(e))) => match e.downcast::<Error>() {
             Ok(ours) => Err(*ours),
             Err(e) => Err(corrupt(e.to_string())),
         },
+        Ok(Err(parquet::errors::ParquetError::NYI(what))) => Err(unsupported(what)),
+        Ok(Err(e)) if e.to_string().contains("encrypt") => Err(unsupported("it is encrypted".to_owned())),
         Ok(Err(e)) => Err(corrupt(e.to_string())),
         Err(_) => Err(corrupt("the decoder gave up".to_owned())),
     }
