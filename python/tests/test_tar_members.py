@@ -45,10 +45,10 @@ def test_an_optional_member_is_missing_where_a_sample_has_none(tmp_path, shuffle
 
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_without_extensions_the_first_samples_say_what_there_is(tmp_path, shuffled):
-    path = shard(tmp_path / "a.tar", {"0": "a", "1": "a b", "2": "c a", "3": "a"})
+    path = shard(tmp_path / "a.tar", {"0": "a", "1": "a b", "2": "c b a", "3": "a b"})
     ds = fb.from_tar(path)
     assert str(ds.schema) == "Schema(__key__: string, a: bytes, b: bytes?, c: bytes?)"
-    assert lacking(ds, "b", shuffled) == ["0", "2", "3"]
+    assert lacking(ds, "b", shuffled) == ["0"]
     assert lacking(ds, "c", shuffled) == ["0", "1", "3"]
 
 
