@@ -14,7 +14,7 @@ use forebay_client::StreamOptions;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
-use forebay_plan::{Binary, BlobId, Expr, Function, Op, Source};
+use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Extent, Function, Op, Source};
 use futures::TryStreamExt;
 use proptest::prelude::*;
 use tonic::transport::Endpoint;
@@ -71,7 +71,13 @@ fn a_service_gives_what_this_process_gives() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 32, ..ProptestConfig::default() });
     let property = |(rows, ops, consumers): (i64, Vec<Op>, u32)| {
         number.set(number.get() + 1);
-        let job = cluster.open(&format!("job {}", number.get()), &range(rows, ops), 2, consumers).expect("a job");
+        let (name, graph) = (format!("job {}", number.get()), range(rows, ops));
+        // What several could not do each for itself, one does.
+        let (stages, _) = Deal::choose(&graph, consumers, None, false).expect("a pipeline");
+        let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0 };
+        let shared = EpochPlan::new(&stages, extent, cluster::SEED, consumers, None).is_ok();
+        let consumers = if shared { consumers } else { 1 };
+        let job = cluster.open(&name, &graph, 2, consumers).expect("a job");
         for consumer in 0..consumers {
             let options = StreamOptions { consumer: ConsumerIndex(consumer), ..StreamOptions::default() };
             let found = drain(&mut cluster.stream(&job, options)).expect("deliveries");

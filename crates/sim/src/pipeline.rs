@@ -88,6 +88,10 @@ impl Pipeline {
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         let split_units = dice.within(1..5);
         let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
+        // What several could not do each for itself, one does.
+        let shared = EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing)).is_ok();
+        let consumers = if shared { consumers } else { 1 };
+        let deal = Deal { consumers, even: shared && deal.even, ..deal };
         let plan = |even| {
             let deal = Deal { even, ..deal };
             EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))
