@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import forebay as fb
 import pytest
 from pipelines import fingerprint, make
 
@@ -24,11 +27,27 @@ def test_random_pipelines_give_the_same_stream_in_both_executors(block, shards):
         assert here == there, (seed, ds.explain())
 
 
+#: What several consumers could not do each for itself.
+UNSHARED = re.compile("comes after .*, and several consumers|a generator is read from its start by one consumer")
+
+
+def refusal(ds: fb.Dataset, options: dict) -> str:
+    try:
+        ds.iter(**options).__next__()
+    except StopIteration:
+        return ""
+    except fb.errors.InvalidPipelineError as error:
+        return error.message
+    return ""
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_consumers_are_disjoint_and_together_complete(block, shards):
     for seed in range(block * 8, block * 8 + 8):
         ds = make(seed, shards)
         options = [{"seed": seed, "consumers": (i, 2), "even": False} for i in range(2)]
+        if UNSHARED.search(refusal(ds, options[1])):
+            continue
         parts = [[fingerprint(b) for b in ds.iter(**o)] for o in options]
         again = [[fingerprint(b) for b in ds.iter(**o, threads=1)] for o in options]
         assert parts == again, seed

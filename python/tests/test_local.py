@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
+import pyarrow.flight as flight
 import pytest
 from pipelines import fingerprint, make, name
 from secured import Authority, Fleet, new_token
@@ -158,11 +160,18 @@ def test_one_that_stands_still_holds_nothing_up(until):
         until(lambda: not lives(stopped))
 
 
+def number_of_job(service: fb.Service) -> int:
+    """The number of the only job, which nobody is told but who reads it: its tickets have it."""
+    [found, *_] = flight.connect(f"grpc://{service.workers()[0].address}").list_flights()
+    return json.loads(found.endpoints[0].ticket.ticket)["job"]
+
+
 def test_threads_come_and_go_while_it_runs(until):
     with fb.up(workers=1, threads=1) as service:
         reader = fb.range(3000).batch(20).distribute(service, job="first", epochs=None).iter()
         assert next(reader)["id"].tolist() == [*range(20)]
-        command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", "1:0"]
+        local = f"{number_of_job(service)}:0"
+        command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", local]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with reader, subprocess.Popen([*command, "--announce"], **pipes) as worker:
 

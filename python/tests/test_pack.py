@@ -123,8 +123,14 @@ def noise(row, rng):
     return {"noise": rng.random()}
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.parametrize("consumers", [(0, 1), (1, 3)])
+#: What several consumers could not do each for itself.
+UNSHARED = ["counted", "counted fit", "taken", "taken fit"]
+
+
+@pytest.mark.parametrize(
+    ("name", "consumers"),
+    [(name, one) for name in PIPELINES for one in [(0, 1), (1, 3)] if one[1] == 1 or name not in UNSHARED],
+)
 def test_the_rest_is_the_same_wherever_it_is_cut(name, consumers):
     options = {"seed": 9, "epochs": 2, "consumers": consumers}
     everything = [fingerprint(b) for b in PIPELINES[name]().iter(threads=2, **options)]

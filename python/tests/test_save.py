@@ -315,11 +315,6 @@ def test_files_that_are_none_say_so(foreign, tmp_path):
     with pytest.raises(fb.errors.DataError, match="does not end as one") as caught:
         fb.from_arrow(stream)
     assert "new_file" in str(caught.value.hint)
-    times = pa.table({"t": pa.array([1], pa.timestamp("s")), "i": [1]})
-    feather.write_feather(times, tmp_path / "times.arrow")
-    with pytest.raises(fb.errors.InvalidPipelineError, match='column "t"'):
-        fb.from_arrow(tmp_path / "times.arrow")
-    assert [int(row["i"]) for row in fb.from_arrow(tmp_path / "times.arrow", columns=["i"])] == [1]
 
 
 def test_damaged_files_are_errors_or_the_rows_that_they_say(foreign, images, tmp_path):

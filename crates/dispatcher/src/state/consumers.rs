@@ -200,7 +200,8 @@ impl State {
         trouble.avoid = Some((holder.worker, now));
         let failures = trouble.failures;
         // What lies between a reader and its workers may pass, as a dispatcher comes back. What a worker says stays so.
-        let is_hopeless = if error.get(UNREACHED).is_some() {
+        let may_pass = error.get(UNREACHED).is_some() && error.kind() == ErrorKind::Unavailable;
+        let is_hopeless = if may_pass {
             let since = *trouble.unreached.get_or_insert(now);
             consumer.set_unreached(now, holder.worker, lease);
             now - since >= UNREACHED_FOR
