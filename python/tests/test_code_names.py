@@ -78,6 +78,9 @@ SCRIPT = textwrap.dedent(
         return wrapper
     def beside_it(row): return {{"y": helper(row["id"]) + beside.other()}}
     def library(row): return {{"y": np.clip(row["id"], 0, {n})}}
+    @functools.lru_cache
+    def remembered(n): return n + {n}
+    def uses_remembered(row): return {{"y": remembered(row["id"])}}
     def generator():
         for i in range({n}): yield {{"y": i}}
 
@@ -86,7 +89,7 @@ SCRIPT = textwrap.dedent(
         "child": Child({n}), "data": Data(), "plain": plain, "set": in_set, "globals": from_globals, "default": default,
         "enum": enumerated, "tuples": tuples, "class": makes_class, "nested": nested, "recursive": recursive,
         "closure": closed({n}), "decorated": decorated(plain), "partial": functools.partial(default, k={n}),
-        "beside": beside_it, "library": library, "lambda": lambda row: {{"y": {n}}},
+        "remembered": uses_remembered, "beside": beside_it, "library": library, "lambda": lambda row: {{"y": {n}}},
     }}
     ids = {{k: fb.range(5).map(f, schema={{"y": "int64"}}).dataset_id for k, f in functions.items()}}
     ids["items"] = fb.from_map_dataset(Items(), schema={{"y": "int64"}}).dataset_id

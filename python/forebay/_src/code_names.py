@@ -12,6 +12,7 @@ the same code, up to what an installed library uses in turn.
 from __future__ import annotations
 
 import dis
+import functools
 import hashlib
 import marshal
 import pickle
@@ -20,6 +21,9 @@ import types
 import typing
 from collections.abc import Iterator
 from typing import Any
+
+#: What `functools.lru_cache` and `functools.cache` make of a function.
+_CACHED = type(functools.lru_cache(len))
 
 #: Lists of plain values this long are hashed at once.
 _LONG = 64
@@ -100,6 +104,9 @@ class _Walk(pickle._Pickler):
             return part, ("cell",), _cell(obj)
         if kind in (staticmethod, classmethod):
             return part, (kind.__name__, obj.__func__)
+        if kind is _CACHED:
+            # A pickle has its name alone.
+            return part, ("cached", obj.__wrapped__)
         if kind is property:
             return part, ("property", obj.fget, obj.fset, obj.fdel)
         if kind is typing.TypeVar:
