@@ -167,7 +167,7 @@ proptest! {
         prop_assert!(changes <= 3, "{changes} changes");
         let (exact, _) = decide(&job.seen(&mut || 1.0), &Previous::default());
         let last = made.last().expect("many");
-        prop_assert!(off(last.choice, &nanos(&exact.costs)) < 0.1, "{last}");
+        prop_assert!(off(last.choice, &nanos(&exact.costs)) < 0.15, "{last}");
     }
 
     #[test]
