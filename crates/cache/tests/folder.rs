@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::*;
 use forebay_cache::{Cache, Kept, Prefix, PrefixKey};
@@ -47,6 +47,21 @@ fn what_is_kept_is_found_by_the_next_process_and_by_another_at_once() {
     drop((first, second));
     let third = open(0, Some((folder.path(), 1 << 30)));
     assert_eq!(ask(&prefix(&third, 2), &[1, 2]), [0; 0], "written when it was dropped");
+}
+
+#[test]
+fn rows_that_no_other_can_follow_are_written_at_once() {
+    let folder = folder();
+    let cache = open(0, Some((folder.path(), 1 << 30)));
+    ask(&prefix(&cache, 1), &all()[1..]);
+    ask(&prefix(&cache, 1), &[0]);
+    // Far sooner than rows that wait for others.
+    let until = Instant::now() + Duration::from_secs(8);
+    let filtered = all().into_iter().filter(|row| is_without(*row)).count() as u64;
+    while cache.stats().prefixes[0].disk_rows < ROWS - filtered {
+        assert!(Instant::now() < until, "{:?}", cache.stats().prefixes[0]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The thread that writes to one level: it gathers the rows of many morsels into blocks, and publishes them.
 //!
 //! A block is written when it is large enough, when its first row has waited for [`FLUSH_AFTER`], when the queue is half full,
-//! or when somebody asks; so what is lost in a crash is bounded. When a block appears changes no sample.
+//! when no row of the prefix is missing any more, or when somebody asks; so what is lost in a crash is bounded. When a block
+//! appears changes no sample.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ struct Gathered {
     /// Segments by their number in the index, and whether they leave it when they are written.
     segments: Vec<(u32, Arc<Segment>, bool)>,
     without: Vec<Number>,
+    rows: u64,
     /// Bytes of the rows, and those that the queue counts.
     bytes: u64,
     queued: u64,
@@ -76,7 +78,8 @@ pub(crate) fn run(shared: &Shared, sink: &impl Sink) {
             Next::More(message) => {
                 let key = message.cell.key;
                 let waiting = gather(&mut gathered, message);
-                if waiting >= sink.block_bytes() {
+                let last = || gathered.get(&key).is_some_and(|g| is_last(g, sink.level()));
+                if waiting >= sink.block_bytes() || last() {
                     gathered.remove(&key).into_iter().for_each(|g| write_all(shared, sink, g));
                 }
                 if gathered.values().map(|g| g.queued).sum::<u64>() > QUEUE_BYTES_MAX / 2 {
@@ -103,6 +106,7 @@ fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64
         cell: cell.clone(),
         segments: Vec::new(),
         without: Vec::new(),
+        rows: 0,
         bytes: 0,
         queued: 0,
         since: Instant::now(),
@@ -111,12 +115,21 @@ fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64
     waiting.queued += bytes;
     match rows {
         Rows::Computed { id, segment, passing } => {
+            waiting.rows += segment.numbers.len() as u64;
             waiting.bytes += segment.table.bytes() as u64;
             waiting.segments.push((id, segment, passing));
         }
         Rows::Without(numbers) => waiting.without.extend(numbers),
     }
     waiting.bytes
+}
+
+/// Says whether nothing can follow: with what was gathered, every row of the prefix is there. Rows that are on several levels, or
+/// in two blocks, make it say so early; then the block is only smaller.
+fn is_last(gathered: &Gathered, level: Level) -> bool {
+    let index = read(&gathered.cell.index);
+    let written: u64 = index.blocks(level).map(|(_, block)| block.numbers.len() as u64).sum();
+    written + index.without() + gathered.rows >= gathered.cell.rows
 }
 
 fn drain(
