@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Field, Schema, write_ipc};
-use forebay_io::{Draft, Features};
+use forebay_exec::Nearby;
+use forebay_io::{Draft, Features, ReadThrough};
 use forebay_plan::{BlobId, Source};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -70,10 +71,14 @@ impl From<Files> for Draft {
     }
 }
 
-/// Looks up what a source of files leaves open.
+/// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
 pub(crate) fn infer(json: &str) -> Result<Source> {
     let files: Files = serde_json::from_str(json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
-    forebay_io::infer(files.into())
+    let draft = Draft::from(files);
+    let files = Source::Files { paths: draft.paths().to_vec() };
+    let kept = crate::cache::keeping_bytes(&files)?;
+    let near = kept.and_then(|kept| Nearby::open(&files, 0, &kept.cache));
+    forebay_io::infer(draft, near.as_ref().map(|near| near as &dyn ReadThrough))
 }
 
 /// Makes a source, and its blob, of a dictionary of arrays or lists with the rows first.

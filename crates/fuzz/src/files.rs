@@ -54,7 +54,7 @@ fn streamed(reader: &dyn Reader, blocks: u64) -> Result<Vec<Chunk>> {
 
 /// Reads as a user would: infers, then streams without an index and gathers with one. Both give the same rows.
 fn read(draft: Draft) {
-    let Ok(source) = forebay_io::infer(draft) else { return };
+    let Ok(source) = forebay_io::infer(draft, None) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();
         streamed(&*forebay_io::open(&source, index, &NoBlobs, None)?, blocks)

@@ -9,7 +9,7 @@ use forebay_data::{Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
-use crate::store::{self, Forward, Found, Object};
+use crate::store::{self, Forward, Found, Object, ReadThrough};
 
 /// Records that are looked at to find the features of an Example.
 const RECORDS: u64 = 16;
@@ -66,12 +66,28 @@ pub enum Features {
     Given(Vec<Field>),
 }
 
-/// Looks up what the user left open.
+impl Draft {
+    /// Returns the paths and patterns that the user gave.
+    pub fn paths(&self) -> &[String] {
+        match self {
+            Self::ImageFolder { root } => std::slice::from_ref(root),
+            Self::Files { paths }
+            | Self::Tar { paths, .. }
+            | Self::Tfrecord { paths, .. }
+            | Self::Parquet { paths, .. }
+            | Self::Arrow { paths, .. }
+            | Self::Text { paths }
+            | Self::Jsonl { paths, .. } => paths,
+        }
+    }
+}
+
+/// Looks up what the user left open. What is read of remote files on the way goes through `near`.
 ///
 /// # Errors
 /// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
 /// what no column can.
-pub fn infer(draft: Draft) -> Result<Source> {
+pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
     Ok(match draft {
         Draft::Files { paths } => Source::Files { paths: looked_up(paths)?.0 },
         Draft::Text { paths } => Source::Text { paths: looked_up(paths)?.0 },
@@ -82,7 +98,7 @@ pub fn infer(draft: Draft) -> Result<Source> {
         }
         Draft::Tar { paths, extensions } => {
             let (paths, files) = looked_up(paths)?;
-            let found = first(&files, |object| Ok(Some(tar::extensions(object)?).filter(|e| !e.is_empty())))?;
+            let found = first(&files, near, |object| Ok(Some(tar::extensions(object)?).filter(|e| !e.is_empty())))?;
             let found = found.ok_or_else(|| empty(&files, "sample"))?;
             let (extensions, optional) = match extensions {
                 Some(named) => name_extensions(&named, &found).map_err(|e| e.with("file", &files[0].uri))?,
@@ -97,7 +113,7 @@ pub fn infer(draft: Draft) -> Result<Source> {
             let (paths, files) = looked_up(paths)?;
             let features = match features {
                 Features::Raw => None,
-                Features::Infer => Some(infer_features(&files, verify)?),
+                Features::Infer => Some(infer_features(&files, near, verify)?),
                 Features::Given(fields) => {
                     fields.iter().try_for_each(example::check)?;
                     Some(fields)
@@ -107,13 +123,13 @@ pub fn infer(draft: Draft) -> Result<Source> {
         }
         Draft::Parquet { paths, columns } => {
             let (paths, files) = looked_up(paths)?;
-            let file = parquet::File::open(open(&files[0])?)?;
+            let file = parquet::File::open(open(&files[0], near)?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Parquet { paths, fields }
         }
         Draft::Arrow { paths, columns } => {
             let (paths, files) = looked_up(paths)?;
-            let file = arrow::File::open(open(&files[0])?)?;
+            let file = arrow::File::open(open(&files[0], near)?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Arrow { paths, fields }
         }
@@ -124,7 +140,7 @@ pub fn infer(draft: Draft) -> Result<Source> {
                     fields.iter().try_for_each(json::check)?;
                     fields
                 }
-                None => first(&files, infer_json)?.ok_or_else(|| empty(&files, "line"))?,
+                None => first(&files, near, infer_json)?.ok_or_else(|| empty(&files, "line"))?,
             };
             Schema::new(fields.clone()).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Jsonl { paths, fields }
@@ -142,17 +158,19 @@ fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
     Ok((paths, files))
 }
 
-fn open(file: &Found) -> Result<Arc<Object>> {
-    match &file.stat {
-        Some(stat) => Object::open(&file.uri, stat, None).map(Arc::new),
-        None => Object::open_any(&file.uri).map(Arc::new),
-    }
+fn open(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
+    let stat = file.stat.clone().map_or_else(|| store::stat(&file.uri), Ok)?;
+    Object::open(&file.uri, &stat, near).map(Arc::new)
 }
 
 /// Looks into files until one tells something.
-fn first<T>(files: &[Found], mut look: impl FnMut(Arc<Object>) -> Result<Option<T>>) -> Result<Option<T>> {
+fn first<T>(
+    files: &[Found],
+    near: Option<&dyn ReadThrough>,
+    mut look: impl FnMut(Arc<Object>) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     for file in files.iter().take(FILES) {
-        if let Some(found) = look(open(file)?)? {
+        if let Some(found) = look(open(file, near)?)? {
             return Ok(Some(found));
         }
     }
@@ -195,7 +213,7 @@ fn name_extensions(named: &[String], found: &[tar::Extension]) -> Result<(Vec<St
     Ok((extensions, optional))
 }
 
-fn infer_features(files: &[Found], verify: bool) -> Result<Vec<Field>> {
+fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool) -> Result<Vec<Field>> {
     let look = |object: Arc<Object>| {
         let mut forward = Forward::reading(object.clone());
         let mut seen = example::Seen::default();
@@ -211,7 +229,7 @@ fn infer_features(files: &[Found], verify: bool) -> Result<Vec<Field>> {
         }
         if record == 0 { Ok(None) } else { seen.fields().map(Some).map_err(|e| e.with("file", object.uri())) }
     };
-    first(files, look)?.ok_or_else(|| empty(files, "record"))
+    first(files, near, look)?.ok_or_else(|| empty(files, "record"))
 }
 
 fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {

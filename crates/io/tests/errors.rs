@@ -27,7 +27,7 @@ fn tar(path: &str) -> Draft {
 /// Returns the error of reading everything, counted or not.
 fn failure(draft: Draft, counted: bool) -> Error {
     let run = || -> forebay_core::Result<()> {
-        let source = infer(draft)?;
+        let source = infer(draft, None)?;
         let index = index(&source, counted)?;
         let reader = open(&source, &index)?;
         stream_all(&*reader, index.blocks(), 4)?;
@@ -78,7 +78,7 @@ fn a_file_without_permission_is_said_to_be_one() {
 fn a_file_that_changed_is_refused_by_index_and_by_reader() {
     let dir = folder();
     let path = write(dir.path(), "a.txt", b"one\ntwo\n");
-    let source = infer(text(&path)).expect("infers");
+    let source = infer(text(&path), None).expect("infers");
     let pinned = index(&source, true).expect("indexes");
     let touched = std::fs::File::options().write(true).open(&path).expect("opens");
     touched.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("set");
@@ -314,7 +314,7 @@ fn an_index_of_another_source_is_refused() {
     let dir = folder();
     let path = write(dir.path(), "t.txt", b"x\n");
     let (text, files) =
-        (infer(text(&path)).expect("infers"), infer(Draft::Files { paths: vec![path] }).expect("infers"));
+        (infer(text(&path), None).expect("infers"), infer(Draft::Files { paths: vec![path] }, None).expect("infers"));
     let index = index(&text, true).expect("indexes");
     assert_eq!(open(&files, &index).err().expect("refused").kind(), ErrorKind::Internal);
 }
@@ -323,7 +323,7 @@ fn an_index_of_another_source_is_refused() {
 fn progress_hears_of_every_file_and_can_cancel() {
     let dir = folder();
     (0..50).for_each(|i| drop(write(dir.path(), &format!("{i}.txt"), b"x\n")));
-    let source = infer(text(&format!("{}/*.txt", dir.path().display()))).expect("infers");
+    let source = infer(text(&format!("{}/*.txt", dir.path().display())), None).expect("infers");
     let last = std::sync::Mutex::new((0, 0));
     let note = |done, total| {
         *last.lock().expect("no panic") = (done, total);
@@ -340,7 +340,7 @@ fn progress_hears_of_every_file_and_can_cancel() {
 fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
     let (dir, cache) = (folder(), folder());
     let path = write(dir.path(), "a.txt", b"one\ntwo\n");
-    let source = infer(text(&path)).expect("infers");
+    let source = infer(text(&path), None).expect("infers");
     let rows =
         || forebay_io::index(&source, true, Some(cache.path()), None, 1, &support::quiet).expect("indexes").rows();
     let entry = || std::fs::read_dir(cache.path()).expect("there").next().expect("one").expect("readable").path();

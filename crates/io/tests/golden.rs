@@ -16,7 +16,7 @@ fn check(draft: Draft, name: &str, schema: &str) {
 }
 
 fn check_rows(draft: Draft, want: &[Value], schema: &str) {
-    let source = infer(draft).expect("infers");
+    let source = infer(draft, None).expect("infers");
     assert_eq!(source.schema().expect("valid").to_string(), schema);
     let counted = index(&source, true).expect("indexes");
     let n = want.len() as u64;
@@ -64,7 +64,7 @@ fn a_list_that_is_missing_is_an_error_of_its_row_and_of_no_other() {
     let want = expected("pyarrow.parquet.json");
     let (lack, have): (Vec<u64>, Vec<u64>) = (0..want.len() as u64).partition(|&i| want[i as usize]["list"].is_null());
     let kept: Vec<Value> = have.iter().map(|&i| want[i as usize].clone()).collect();
-    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None }).expect("infers");
+    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None }, None).expect("infers");
     let index = index(&source, true).expect("indexes");
     let reader = open(&source, &index).expect("opens");
     assert_rows(&rows(&[reader.gather(&places(have.iter().copied())).expect("reads")]), &kept);
@@ -96,10 +96,10 @@ fn json_lines() {
 #[test]
 fn a_selection_of_columns_reads_only_those_in_the_order_asked_for() {
     let columns = Some(vec!["user.at.lat".to_owned(), "id".to_owned()]);
-    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns }).expect("infers");
+    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns }, None).expect("infers");
     assert_eq!(source.schema().expect("valid").to_string(), "{user.at.lat: float64?, id: int64?}");
     let columns = Some(vec!["n".to_owned()]);
-    assert!(infer(Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns }).is_ok());
+    assert!(infer(Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns }, None).is_ok());
 }
 
 #[test]

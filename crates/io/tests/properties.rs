@@ -11,7 +11,7 @@ use support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of
 
 /// Holds one source to it: streamed without an index, streamed with one and gathered in any order are the same rows.
 fn same_either_way(draft: Draft, order: &[prop::sample::Index], step: usize) -> Vec<serde_json::Value> {
-    let source = infer(draft).expect("infers");
+    let source = infer(draft, None).expect("infers");
     let counted = index(&source, true).expect("indexes");
     let reader = open(&source, &counted).expect("opens");
     let plain = open(&source, &index(&source, false).expect("lists")).expect("opens");
@@ -35,7 +35,7 @@ fn same_either_way(draft: Draft, order: &[prop::sample::Index], step: usize) -> 
 
 /// Reads everything there is, and returns the rows or the error: what matters is that it returns.
 fn read(draft: Draft, counted: bool) -> forebay_core::Result<usize> {
-    let source = infer(draft)?;
+    let source = infer(draft, None)?;
     let index = index(&source, counted)?;
     let reader = open(&source, &index)?;
     if let Some(n) = index.rows() {
@@ -237,7 +237,7 @@ fn paths_keep_the_users_order_and_globs_are_sorted() {
     let root = folder.path().display().to_string();
     let listed = |patterns: &[&str]| {
         let paths = patterns.iter().map(|p| format!("{root}/{p}")).collect();
-        let index = index(&infer(Draft::Text { paths }).expect("infers"), false).expect("lists");
+        let index = index(&infer(Draft::Text { paths }, None).expect("infers"), false).expect("lists");
         index.files().map(|f| f.uri.trim_start_matches(&format!("{root}/")).to_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(listed(&["z.txt", "b/*.txt", "z.txt"]), "z.txt b/1.txt b/2.txt z.txt");

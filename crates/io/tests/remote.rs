@@ -87,7 +87,7 @@ fn remote_rows_are_the_local_rows() {
         ]
     };
     for (remote, local) in drafts(&url).into_iter().zip(drafts(&here)) {
-        let (remote, local) = (infer(remote).expect("infers"), infer(local).expect("infers"));
+        let (remote, local) = (infer(remote, None).expect("infers"), infer(local, None).expect("infers"));
         assert_eq!(remote.schema().expect("valid"), local.schema().expect("valid"));
         let (far, near) = (index(&remote, true).expect("indexes"), index(&local, true).expect("indexes"));
         assert_eq!((far.rows(), far.blocks(), far.bytes()), (near.rows(), near.blocks(), near.bytes()));
@@ -111,7 +111,7 @@ fn many_small_remote_members_take_few_requests() {
     write(dir.path(), "t.tar", &tar_of(&members));
     let server = serve(dir.path().to_path_buf());
     let source =
-        infer(Draft::Tar { paths: vec![format!("{}/t.tar", server.address)], extensions: None }).expect("infers");
+        infer(Draft::Tar { paths: vec![format!("{}/t.tar", server.address)], extensions: None }, None).expect("infers");
     let index = index(&source, true).expect("indexes");
     let reader = open(&source, &index).expect("opens");
     let before = server.requests.load(Ordering::Relaxed);
@@ -123,7 +123,7 @@ fn many_small_remote_members_take_few_requests() {
 fn a_remote_file_that_changed_is_refused_and_a_missing_one_named() {
     let server = serve(support::golden("").into());
     let path = format!("{}/python.jsonl", server.address);
-    let source = infer(Draft::Text { paths: vec![path.clone()] }).expect("infers");
+    let source = infer(Draft::Text { paths: vec![path.clone()] }, None).expect("infers");
     let reader = open(&source, &index(&source, true).expect("indexes")).expect("opens");
     reader.gather(&places([1])).expect("reads");
     server.generation.store(7, Ordering::Relaxed);
@@ -131,11 +131,11 @@ fn a_remote_file_that_changed_is_refused_and_a_missing_one_named() {
     assert_eq!((e.kind(), e.message()), (ErrorKind::Data, "this file changed since it was indexed"));
     assert_eq!((e.get("file"), e.get("is")), (Some(path.as_str()), Some("1307 bytes, etag \"7\"")));
     let missing = format!("{}/no.tar", server.address);
-    let e = infer(Draft::Tar { paths: vec![missing.clone()], extensions: None }).expect_err("missing");
+    let e = infer(Draft::Tar { paths: vec![missing.clone()], extensions: None }, None).expect_err("missing");
     assert_eq!((e.kind(), e.get("file")), (ErrorKind::NotFound, Some(missing.as_str())));
-    let e = infer(Draft::Tar { paths: vec![format!("{}/*.tar", server.address)], extensions: None })
+    let e = infer(Draft::Tar { paths: vec![format!("{}/*.tar", server.address)], extensions: None }, None)
         .expect_err("no listing");
     assert_eq!((e.kind(), e.get("hint")), (ErrorKind::Invalid, Some("use braces, for example {0000..0099}")));
-    let e = infer(Draft::Tar { paths: vec!["ftp://x/y".into()], extensions: None }).expect_err("no such store");
+    let e = infer(Draft::Tar { paths: vec!["ftp://x/y".into()], extensions: None }, None).expect_err("no such store");
     assert_eq!(e.kind(), ErrorKind::Invalid);
 }

@@ -201,11 +201,6 @@ impl Object {
         Ok(Self { uri: name, stat: pinned.clone(), place })
     }
 
-    /// Opens `uri` as it is now.
-    pub(crate) fn open_any(uri: &str) -> Result<Self> {
-        Self::open(uri, &stat(uri)?, None)
-    }
-
     pub(crate) fn uri(&self) -> &str {
         &self.uri
     }

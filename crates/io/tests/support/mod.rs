@@ -35,7 +35,7 @@ pub(crate) fn index(source: &Source, counted: bool) -> Result<SourceIndex> {
 
 /// Infers, indexes and opens.
 pub(crate) fn opened(draft: Draft, counted: bool) -> Result<Arc<dyn Reader>> {
-    let source = infer(draft)?;
+    let source = infer(draft, None)?;
     open(&source, &index(&source, counted)?)
 }
 
