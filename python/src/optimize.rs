@@ -15,10 +15,15 @@ use crate::pipeline::Pipeline;
 const SPEEDUP_MIN: f64 = 1.03;
 
 impl Pipeline {
-    /// Measures each op on the first `samples` rows of the source, chooses the order that is cheapest with these figures,
-    /// and keeps it when it gives the same bytes in less time. The graph that comes back says its order: that one, or as
-    /// written.
-    pub(crate) fn optimized(&self, samples: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
+    /// Measures each op on the first `samples` rows of the source, chooses the order of a mode that is cheapest with these
+    /// figures, and keeps it when it is faster and gives what the mode asks for: the same bytes, or what could be of the same
+    /// distribution. The graph that comes back says its order: that one, the best of the same bytes, or as written.
+    pub(crate) fn optimized(
+        &self,
+        mode: Reorder,
+        samples: usize,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Graph> {
         let source = Stages::new(&self.graph)?.source;
         let source = Self { graph: Graph::new(source, None)?, blobs: self.blobs.clone() };
         let Some(rows) = source.first_rows(samples, poll)? else {
@@ -29,17 +34,22 @@ impl Pipeline {
         let now = || start.elapsed();
         let figures = measure(&written.stages, &written.plan, &written.environment, &rows, &now)?;
         poll()?;
-        let order = RunOrder::measured(&self.graph, &figures)?;
-        let as_written = Chosen { places: (0..self.graph.nodes().len()).collect(), speedup: 1.0 };
-        if order.moves().is_empty() {
-            return self.graph.clone().with_chosen(as_written);
+        let mut best = Chosen { mode, places: (0..self.graph.nodes().len()).collect(), speedup: 1.0 };
+        let modes: &[_] = if mode == Reorder::Relaxed { &[Reorder::Exact, mode] } else { &[mode] };
+        for &mode in modes {
+            let places = RunOrder::measured(&self.graph, mode, &figures)?.places().to_vec();
+            if places == best.places {
+                continue;
+            }
+            let tried = Chosen { mode, places, speedup: 1.0 };
+            let graph = self.graph.clone().with_reorder(mode).with_chosen(tried.clone())?;
+            let speedup = Prepared::new(self, graph)?.faster_than(&written, mode, &rows, &now)?;
+            poll()?;
+            if let Some(speedup) = speedup.filter(|speedup| *speedup >= best.speedup * SPEEDUP_MIN) {
+                best = Chosen { mode: best.mode, speedup, ..tried };
+            }
         }
-        let graph = self.graph.clone().with_reorder(Reorder::Exact);
-        let graph = graph.with_chosen(Chosen { places: order.places().to_vec(), speedup: 1.0 })?;
-        let speedup = Prepared::new(self, graph)?.faster_than(&written, &rows, &now)?;
-        let chosen =
-            if speedup >= SPEEDUP_MIN { Chosen { places: order.places().to_vec(), speedup } } else { as_written };
-        self.graph.clone().with_chosen(chosen)
+        self.graph.clone().with_chosen(best)
     }
 }
 
@@ -73,7 +83,13 @@ impl Prepared {
         Executable::for_rows(self.stages.clone(), self.plan.clone(), &self.environment)
     }
 
-    fn faster_than(&self, written: &Self, rows: &Chunk, now: forebay_exec::Now<'_>) -> Result<f64> {
-        compare(&written.executable()?, &self.executable()?, rows, now)
+    fn faster_than(
+        &self,
+        written: &Self,
+        mode: Reorder,
+        rows: &Chunk,
+        now: forebay_exec::Now<'_>,
+    ) -> Result<Option<f64>> {
+        compare(&written.executable()?, &self.executable()?, mode, rows, now)
     }
 }

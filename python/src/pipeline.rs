@@ -32,6 +32,10 @@ fn site(file: Option<String>, line: u32) -> Option<Site> {
     file.map(|file| Site { file, line })
 }
 
+fn mode(order: &str) -> Result<Reorder> {
+    serde_json::from_value(order.into()).map_err(|e| Error::invalid(format!("not a freedom to reorder ops: {e}")))
+}
+
 fn blame_source(error: Error, name: &str, site: Option<&Site>) -> Error {
     let error = error.with("op", name);
     match site {
@@ -144,16 +148,13 @@ impl Pipeline {
 
     /// The same pipeline with another freedom to reorder its ops: "exact", "relaxed" or "off".
     fn reorder(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
-        guard(py, || {
-            let order: Reorder = serde_json::from_value(order.into())
-                .map_err(|e| Error::invalid(format!("not a freedom to reorder ops: {e}")))?;
-            Ok(Self { graph: self.graph.clone().with_reorder(order), blobs: self.blobs.clone() })
-        })
+        guard(py, || Ok(Self { graph: self.graph.clone().with_reorder(mode(order)?), blobs: self.blobs.clone() }))
     }
 
-    /// The same pipeline in the order that is fastest on the first `samples` rows of its source.
-    fn optimize(&self, py: Python<'_>, samples: usize) -> PyResult<Self> {
-        let graph = interruptible(py, |poll| self.optimized(samples, poll))?;
+    /// The same pipeline in the order of a mode ("exact" or "relaxed") that is fastest on the first rows of its source.
+    fn optimize(&self, py: Python<'_>, order: &str, samples: usize) -> PyResult<Self> {
+        let mode = guard(py, || mode(order))?;
+        let graph = interruptible(py, |poll| self.optimized(mode, samples, poll))?;
         Ok(Self { graph, blobs: self.blobs.clone() })
     }
 

@@ -217,6 +217,34 @@ def test_optimize_measures_and_keeps_what_is_faster(tmp_path):
     assert "measured" not in fast.explain(order="off")
 
 
+def test_a_relaxed_order_is_taken_if_it_is_measured_to_help_and_is_part_of_the_dataset(service):
+    def changed_then_resized(given, side):
+        images = [encoded(picture(i, given, given), "JPEG") for i in range(24)]
+        ds = fb.from_dict({"image": images}).decode_image("image")
+        ds = ds.color_jitter("image", brightness=0.4, contrast=0.4, saturation=0.4)
+        return ds.resize("image", side).batch(4)
+
+    smaller = changed_then_resized(400, 24)
+    fast = smaller.optimize(samples=24, order="relaxed")
+    told = fast.explain(order="relaxed")
+    assert "measured to be" in told.partition("as it runs")[2]
+    assert "resize" in told.partition("measured to be")[2].splitlines()[1]
+    assert fast.dataset_id == smaller.dataset_id
+    assert stream(fast.iter(seed=1)) == stream(smaller.iter(seed=1, order="off"))
+    # The model finds the same order for this one, so these are its samples, here and on a service.
+    assert stream(fast.iter(seed=1, order="relaxed")) == stream(smaller.iter(seed=1, order="relaxed"))
+    there = fast.distribute(service, job=name(), epochs=1, seed=1, order="relaxed")
+    assert stream(there) == stream(fast.iter(seed=1, epochs=1, order="relaxed"))
+
+    larger = changed_then_resized(32, 224)
+    assert "reordered (relaxed" in larger.explain(order="relaxed"), "the model does not know how large they are"
+    measured = larger.optimize(samples=24, order="relaxed")
+    assert "reordered" not in measured.explain(order="relaxed")
+    assert stream(measured.iter(seed=1, order="relaxed")) == stream(larger.iter(seed=1, order="off"))
+    with pytest.raises(fb.errors.InvalidPipelineError, match="unknown order 'off'"):
+        larger.optimize(order="off")
+
+
 def test_optimize_leaves_what_cannot_be_better(photos):
     ds = fb.from_dict(photos).decode_image("image").resize("image", 24).batch(4)
     assert "reordered" not in ds.optimize().explain()

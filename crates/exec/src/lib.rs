@@ -10,6 +10,7 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod alike;
 mod auto;
 mod bring;
 mod bucket;

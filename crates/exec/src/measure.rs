@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_plan::{EpochPlan, Figures, OpFigures, Stages, Work};
+use forebay_plan::{EpochPlan, Figures, OpFigures, Reorder, Stages, Work};
 
+use crate::alike;
 use crate::executable::{Environment, Executable};
 use crate::meter::OpMeter;
 use crate::work::{Compiled, Scratch};
@@ -52,11 +53,18 @@ pub fn measure(
     Ok(figures)
 }
 
-/// Runs the row ops of two executables on the same rows, in turns, and returns the time of the first by that of the second.
+/// Runs the row ops of two executables on the same rows, in turns, and returns the time of the first by that of the second;
+/// `None` where the other, in the relaxed mode, does not give what could be of the same distribution.
 ///
 /// # Errors
-/// What goes wrong with a row; Internal when they do not give the same bytes.
-pub fn compare(written: &Arc<Executable>, other: &Arc<Executable>, rows: &Chunk, now: Now<'_>) -> Result<f64> {
+/// What goes wrong with a row; Internal when they do not give the same bytes in the exact mode.
+pub fn compare(
+    written: &Arc<Executable>,
+    other: &Arc<Executable>,
+    mode: Reorder,
+    rows: &Chunk,
+    now: Now<'_>,
+) -> Result<Option<f64>> {
     let mut least = [Duration::MAX; 2];
     for _ in 0..ROUNDS {
         let run = |executable: &Executable, least: &mut Duration| {
@@ -66,10 +74,15 @@ pub fn compare(written: &Arc<Executable>, other: &Arc<Executable>, rows: &Chunk,
             Ok::<_, Error>(done)
         };
         let [first, second] = &mut least;
-        if !run(written, first)?.same_bits(&run(other, second)?) {
+        let (as_written, otherwise) = (run(written, first)?, run(other, second)?);
+        if mode == Reorder::Relaxed {
+            if alike::difference(&as_written, &otherwise)?.is_some() {
+                return Ok(None);
+            }
+        } else if !as_written.same_bits(&otherwise) {
             return Err(Error::internal("another order of the ops gave other bytes")
                 .hint("please report this as a bug; order=\"off\" runs them as written"));
         }
     }
-    Ok(least[0].as_secs_f64() / least[1].as_secs_f64().max(f64::MIN_POSITIVE))
+    Ok(Some(least[0].as_secs_f64() / least[1].as_secs_f64().max(f64::MIN_POSITIVE)))
 }

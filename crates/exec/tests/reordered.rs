@@ -259,7 +259,9 @@ fn legal_order(draw: &mut Draw, graph: &Graph) -> Graph {
         let at = draw.below(places.len().max(2) - 1);
         let mut other = places.clone();
         other.swap(at, (at + 1).min(places.len() - 1));
-        if let Ok(legal) = graph.clone().with_chosen(Chosen { places: other.clone(), speedup: 1.0 }) {
+        if let Ok(legal) =
+            graph.clone().with_chosen(Chosen { mode: Reorder::Exact, places: other.clone(), speedup: 1.0 })
+        {
             (places, found) = (other, legal);
         }
     }

@@ -278,7 +278,7 @@ impl Graph {
         Self { reorder, ..self }
     }
 
-    /// Returns the order that was chosen for its first ops by measuring. It is taken in the exact mode alone.
+    /// Returns the order that was chosen for its first ops by measuring. It is taken in the mode that it was chosen in.
     pub fn chosen(&self) -> Option<&Chosen> {
         self.chosen.as_ref()
     }
@@ -286,7 +286,7 @@ impl Graph {
     /// Chooses the order in which its ops run. Ops that are added later stay behind them.
     ///
     /// # Errors
-    /// Invalid when that is no order of its first ops, or one that may change a byte.
+    /// Invalid when that is no order of its first ops, or one that its mode does not allow.
     pub fn with_chosen(self, chosen: Chosen) -> Result<Self> {
         reorder::check(&self, &chosen)?;
         Ok(Self { chosen: Some(chosen), ..self })
@@ -307,7 +307,7 @@ impl Graph {
         wire.on_error = if wire.on_error.is_tolerant() { OnError::Skip } else { OnError::Raise };
         (wire.version, wire.order, wire.chosen) = (VERSION, Reorder::Exact, None);
         if let Some(places) = self.other_bytes() {
-            (wire.order, wire.chosen) = (Reorder::Relaxed, Some(Chosen { places, speedup: 0.0 }));
+            (wire.order, wire.chosen) = (Reorder::Relaxed, Some(Chosen { mode: Reorder::Exact, places, speedup: 0.0 }));
         }
         wire.nodes.retain(|n| n.op.class() != Class::Hint);
         for node in &mut wire.nodes {

@@ -14,7 +14,7 @@ mod cost;
 mod legal;
 mod told;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
@@ -33,7 +33,7 @@ pub enum Reorder {
     #[default]
     Exact,
     /// Bytes, but not what they are drawn from: an image is resized before its colours are changed. Decided by the
-    /// pipeline alone, never by a measurement, and part of the dataset's id.
+    /// pipeline alone, of which an order that was measured beforehand is a part; and part of the dataset's id.
     Relaxed,
     /// Nothing: ops run as written.
     Off,
@@ -58,6 +58,9 @@ impl std::fmt::Display for Reorder {
 /// An order that was chosen by measuring, for the first ops of a graph. It is checked wherever a graph is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chosen {
+    /// In which mode it was chosen, and is taken: exact, or relaxed.
+    #[serde(default, skip_serializing_if = "Reorder::is_exact")]
+    pub mode: Reorder,
     /// Which op runs at each place.
     pub places: Vec<usize>,
     /// The time as written by the time in this order.
@@ -99,21 +102,21 @@ impl RunOrder {
         let count = graph.nodes().len();
         match (graph.reorder(), graph.chosen()) {
             (Reorder::Off, _) => Ok(Self::as_written(count)),
-            (Reorder::Exact, Some(chosen)) => {
+            (mode, Some(chosen)) if chosen.mode == mode => {
                 let places = chosen.places.iter().copied().chain(chosen.places.len()..count).collect();
                 let order = Self::described(graph, &segments(graph)?, places, chosen.speedup);
                 Ok(Self { is_measured: true, ..order })
             }
-            (reorder, _) => Self::cheapest(graph, reorder, &Figures::default()),
+            (mode, _) => Self::cheapest(graph, mode, &Figures::default()),
         }
     }
 
-    /// Returns the order that is cheapest where ops cost what was measured. It changes no byte.
+    /// Returns the order that is cheapest in a mode where ops cost what was measured.
     ///
     /// # Errors
     /// As [`RunOrder::of`].
-    pub fn measured(graph: &Graph, figures: &Figures) -> Result<Self> {
-        Self::cheapest(graph, Reorder::Exact, figures)
+    pub fn measured(graph: &Graph, mode: Reorder, figures: &Figures) -> Result<Self> {
+        Self::cheapest(graph, mode, figures)
     }
 
     fn as_written(count: usize) -> Self {
@@ -174,9 +177,12 @@ impl RunOrder {
     }
 }
 
-/// Refuses an order that was chosen for a graph, if it may change a byte.
+/// Refuses an order that was chosen for a graph, if it may change what its mode keeps.
 pub(crate) fn check(graph: &Graph, chosen: &Chosen) -> Result<()> {
-    legal::check(graph, &chosen.places, Rules::of(graph, Reorder::Exact))
+    if chosen.mode == Reorder::Off {
+        return Err(Error::invalid("ops that run as written have no chosen order"));
+    }
+    legal::check(graph, &chosen.places, Rules::of(graph, chosen.mode))
 }
 
 #[cfg(test)]

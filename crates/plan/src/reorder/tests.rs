@@ -175,7 +175,8 @@ fn a_crop_comes_before_what_looks_at_single_pixels_only() {
     assert_eq!(exact(&[decode(), blur(), crop(64)]), [0, 1, 2]);
     assert_eq!(exact(&[decode(), jitter(None), resize(64)]), [0, 1, 2], "a mean of levels is rounded");
     let flipped = |side| graph(&[decode(), resize(side), flip(), crop(64)]);
-    let swapped = |side| flipped(side).with_chosen(Chosen { places: vec![0, 1, 3, 2], speedup: 1.0 });
+    let swapped =
+        |side| flipped(side).with_chosen(Chosen { mode: Reorder::Exact, places: vec![0, 1, 3, 2], speedup: 1.0 });
     assert!(swapped(224).is_ok(), "the middle of 224 is in the middle when mirrored");
     assert!(swapped(225).is_err(), "that of 225 is not");
     assert_eq!(places(flipped(224)), [0, 1, 2, 3], "a mirror is only noted: it gains nothing");
@@ -216,7 +217,9 @@ fn an_order_of_the_same_bytes_shares_ids_and_what_is_cached() {
 #[test]
 fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
     let ops = [decode(), resize(64), above("label", 3), double("label", "n")];
-    let chosen = |places: &[usize]| graph(&ops).with_chosen(Chosen { places: places.to_vec(), speedup: 1.5 });
+    let chosen = |places: &[usize]| {
+        graph(&ops).with_chosen(Chosen { mode: Reorder::Exact, places: places.to_vec(), speedup: 1.5 })
+    };
     let graph = chosen(&[2, 0, 1]).expect("legal");
     let again = Graph::from_json(&graph.to_json()).expect("it wrote itself");
     assert_eq!(again.chosen(), graph.chosen());
@@ -231,7 +234,31 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
     assert!(Graph::from_json(&forged).is_err(), "it is checked where it is read");
     let shuffled = super::tests::graph(&[decode(), Op::Shuffle {}, above("label", 3)]);
     let places = vec![2, 0, 1];
-    assert!(shuffled.with_chosen(Chosen { places, speedup: 1.0 }).is_err(), "nothing crosses an order op");
+    assert!(
+        shuffled.with_chosen(Chosen { mode: Reorder::Exact, places, speedup: 1.0 }).is_err(),
+        "nothing crosses an order op"
+    );
+}
+
+#[test]
+fn a_relaxed_order_that_was_measured_is_taken_in_its_mode_alone_and_is_part_of_the_id() {
+    let ops = [decode(), flip(), jitter(Some((0.5, 1.5))), resize(64), normalize()];
+    let (written, places) = (graph(&ops), vec![0, 1, 3, 2, 4]);
+    let chosen = |mode| Chosen { mode, places: places.clone(), speedup: 2.0 };
+    assert!(written.clone().with_chosen(chosen(Reorder::Exact)).is_err(), "it changes bytes");
+    assert!(written.clone().with_chosen(chosen(Reorder::Off)).is_err());
+    let measured = written.clone().with_chosen(chosen(Reorder::Relaxed)).expect("legal");
+    let again = Graph::from_json(&measured.to_json()).expect("it wrote itself");
+    assert_eq!(again.dataset_id(), written.dataset_id(), "not taken in the exact mode");
+    assert_eq!(super::tests::places(again.clone()), super::tests::places(written.clone()));
+    let [model, measured] = [written.clone(), again].map(|graph| graph.with_reorder(Reorder::Relaxed));
+    assert_eq!(super::tests::places(measured.clone()), places);
+    assert_ne!(super::tests::places(model.clone()), places);
+    assert_ne!(measured.dataset_id(), model.dataset_id(), "other samples");
+    assert_ne!(measured.dataset_id(), written.dataset_id());
+    let as_written = Chosen { mode: Reorder::Relaxed, places: (0..ops.len()).collect(), speedup: 1.0 };
+    let kept = written.clone().with_chosen(as_written).expect("legal").with_reorder(Reorder::Relaxed);
+    assert_eq!(kept.dataset_id(), written.dataset_id(), "the bytes of the order as written");
 }
 
 #[test]
@@ -256,7 +283,7 @@ fn measured_figures_decide_where_the_model_was_wrong() {
             OpFigures { ns: Some(100.0), kept: Some(expression) },
         ],
     };
-    let measured = |figures| RunOrder::measured(&graph, &figures).expect("an order").places().to_vec();
+    let measured = |figures| RunOrder::measured(&graph, Reorder::Exact, &figures).expect("an order").places().to_vec();
     assert_eq!(measured(figures(0.01, 1.0)), [0, 1], "the function leaves nearly nothing");
     assert_eq!(measured(figures(1.0, 0.01)), [1, 0]);
 }
