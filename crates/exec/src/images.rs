@@ -8,7 +8,8 @@ use arrow_buffer::Buffer;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Error, Result, Seed};
 use forebay_data::{
-    Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, tensor_shape_of_row, tensor_values,
+    Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
+    tensor_values,
 };
 use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
 
@@ -51,11 +52,30 @@ impl ImageWork {
 
     pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
         let images = self.images(chunk)?;
+        if let Some(column) = self.as_they_are(&images)? {
+            return chunk.with_column(self.schema.field(&self.column)?.clone(), column);
+        }
         let row = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| {
             self.row(&images, row, chunk.ids()[row], scratch, out)
         };
         let column = self.make(chunk.num_rows(), scratch, &row)?;
         chunk.with_column(self.schema.field(&self.column)?.clone(), column)
+    }
+
+    /// Returns the images without a copy where it does nothing: it crops, and all have that size already.
+    fn as_they_are(&self, images: &Images<'_>) -> Result<Option<ArrayRef>> {
+        let kind = &self.schema.field(&self.column)?.kind;
+        let (Images::Numbers { values, size: 1, images, .. }, Some(shape)) = (images, kind.known_shape()) else {
+            return Ok(None);
+        };
+        let (wanted, bytes) = ((shape[0], shape[1]), shape.iter().product::<usize>());
+        let crops =
+            |step: &Step| matches!(step.node.op, Op::CenterCrop { height, width, .. } if (height, width) == wanted);
+        let is_there = |(row, (has, start)): (usize, &([usize; 3], usize))| *has == *shape && *start == row * bytes;
+        if !self.steps.iter().all(crops) || !images.iter().enumerate().all(is_there) {
+            return Ok(None);
+        }
+        column_of(kind, values.clone(), images.len()).map(Some)
     }
 
     /// Returns the images that it begins with.
@@ -249,5 +269,52 @@ impl<'a> Images<'a> {
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::{Epoch, SampleId};
+    use forebay_data::{DType, Field};
+    use forebay_plan::Node;
+
+    use super::*;
+
+    /// A crop of pictures to 4 by 6, which have the sizes that are given.
+    fn cropped(sizes: &[(usize, usize)]) -> (Chunk, Chunk) {
+        let any = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(3)] };
+        let schema = |kind| Arc::new(Schema::new(vec![Field::new("image", kind)]).expect("valid"));
+        let (input, output) = (schema(any), schema(Kind::fixed(DType::Uint8, &[4, 6, 3])));
+        let mut images = VariableTensorBuilder::new(DType::Uint8, 3);
+        for (row, (height, width)) in sizes.iter().enumerate() {
+            let levels: Vec<u8> = (0..height * width * 3).map(|i| (i + row) as u8).collect();
+            images.push(&[*height, *width, 3], &levels).expect("fits");
+        }
+        let ids = (0..sizes.len()).map(|row| RowId { sample: SampleId::new(0, row as u64), epoch: Epoch(0) }).collect();
+        let chunk = Chunk::new(input.clone(), vec![images.finish().expect("valid")], ids).expect("valid");
+        let node = Node::new(Op::CenterCrop { column: "image".to_owned(), height: 4, width: 6 });
+        let step = Step { node: Arc::new(node), place: 0, random: 0, schema: output, per_batch: false };
+        let work = ImageWork::new("image", &[step], &input, Seed(0), Memory::default()).expect("valid");
+        let done = work.run(&chunk, &mut Scratch::default()).expect("crops");
+        (chunk, done)
+    }
+
+    fn values(chunk: &Chunk) -> Buffer {
+        tensor_values(&chunk.schema().fields()[0].kind, &chunk.columns()[0]).expect("numbers")
+    }
+
+    #[test]
+    fn images_of_the_size_that_they_are_cropped_to_are_not_copied() {
+        let (given, done) = cropped(&[(4, 6), (4, 6), (4, 6)]);
+        assert_eq!(values(&done).as_ptr(), values(&given).as_ptr());
+        assert_eq!(values(&done), values(&given));
+        let (given, done) = cropped(&[(4, 6), (5, 6), (4, 6)]);
+        assert_ne!(values(&done).as_ptr(), values(&given).as_ptr());
+        let (given, done) = (values(&given), values(&done));
+        assert_eq!(done[..72], given[..72]);
+        // The last of five rows is cut off.
+        assert_eq!(done[72..144], given[72..144]);
+        assert_eq!(done[144..], given[72 + 90..]);
+        assert_eq!(values(&cropped(&[(6, 4), (6, 4)]).1).len(), 2 * 72, "as many numbers, another shape");
     }
 }
