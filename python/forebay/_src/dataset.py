@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from forebay._src import arguments, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
-from forebay._src.iterator import DatasetIterator, LocalIteration
+from forebay._src.iterator import DatasetIterator
+from forebay._src.local_iteration import LocalIteration
 from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.reorder import Order, reordered

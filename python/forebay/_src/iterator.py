@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from forebay import _native
 from forebay._src.quarantine import DeadLetters
-from forebay._src.tolerance import Skipped, SkippedSample, Tolerance
+from forebay._src.tolerance import Skipped, SkippedSample
 from forebay.errors import ClosedError, InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
@@ -332,64 +332,6 @@ def _epoch(position: Any) -> int:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 24 else f"{text[:16]}…"
-
-
-class LocalIteration:
-    """An iteration in this process."""
-
-    def __init__(
-        self,
-        pipeline: _native.Pipeline,
-        *,
-        seed: int,
-        epoch: int,
-        epochs: int | None,
-        threads: int,
-        consumers: tuple[int, int],
-        even: bool | None,
-        coordinated: bool,
-        executor: str,
-        tolerance: Tolerance,
-    ) -> None:
-        pipeline = pipeline.tolerate(tolerance.on_error)
-        self.budget, self.tolerance = tolerance.budget, tolerance
-        self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
-        self.threads, self._consumers, self.even, self.executor = threads, consumers, even, executor
-        self.coordinated = coordinated
-
-    def start(self, state: str | None) -> _native.NativeIterator:
-        """Starts threads."""
-        index, count = self._consumers
-        return self.pipeline.iterate(
-            seed=self.seed,
-            epoch=self.epoch,
-            epochs=self.epochs,
-            threads=self.threads,
-            consumer=index,
-            consumers=count,
-            even=self.even,
-            coordinated=self.coordinated,
-            executor=self.executor,
-            budget=self.budget,
-            state=state,
-        )
-
-    #: None does.
-    service: str | None = None
-
-    def letters(self) -> DeadLetters | None:
-        """Named after the dataset."""
-        name = self.pipeline.dataset_id[:12]
-        return self.tolerance.letters(self.pipeline, self.seed, name, self.consumers)
-
-    def identity(self) -> dict[str, Any]:
-        """The pipeline and the seed."""
-        return {"dataset": self.pipeline.dataset_id, "seed": self.seed}
-
-    @property
-    def consumers(self) -> tuple[int, int]:
-        """Which of how many consumers."""
-        return self._consumers
 
 
 #: This process. A forked child is another one, and asking the system for each sample would take longer than the sample.
