@@ -122,3 +122,34 @@ def test_a_compressed_file_is_said_to_be_one(tmp_path, written):
         with pytest.raises(fb.errors.DataError, match="this file is compressed with gzip") as info:
             list(read(path))
         assert "gunzip" in info.value.context["hint"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_json_has_no_word_for_is_said_to_be_that(written, value):
+    path = written({"x": 1.0}, {"x": value})
+    with pytest.raises(fb.errors.DataError, match="a line is not json") as info:
+        list(fb.from_jsonl(path, schema={"x": "float64"}))
+    assert "NaN" in (info.value.hint or "")
+    path.write_text('{"x": Nothing}\n')
+    with pytest.raises(fb.errors.DataError, match="a line is not json") as info:
+        list(fb.from_jsonl(path, schema={"x": "float64"}))
+    assert info.value.hint is None
+
+
+def test_a_misspelt_dtype_is_told_with_its_op_and_line(written):
+    def refused(make: Any) -> tuple[str, str]:
+        with pytest.raises(fb.errors.InvalidPipelineError, match="unknown dtype 'flot32'") as info:
+            make({"x": "flot32"})
+        assert Path(__file__).name in info.value.context["line"]
+        return info.value.context["op"], info.value.context["hint"]
+
+    path = written({"x": 1.0})
+    for op, make in {
+        "from_jsonl": lambda schema: fb.from_jsonl(path, schema=schema),
+        "from_tfrecord": lambda schema: fb.from_tfrecord(path, features=schema),
+        "from_generator": lambda schema: fb.from_generator(lambda: iter([]), schema=schema),
+        "map": lambda schema: fb.range(2).map(lambda row: row, schema=schema),
+        "map (mine)": lambda schema: fb.range(2).map(lambda row: row, schema=schema, name="mine"),
+    }.items():
+        assert refused(make)[0] == op
+        assert "float32" in refused(make)[1]

@@ -246,3 +246,10 @@ def test_a_fused_chain_is_its_ops_one_after_another():
         pixels = np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB").resize((20, 24), Image.Resampling.BILINEAR))
         want = (pixels[4:20, 2:18].astype(np.float32) / 255 - 0.5) / 0.25
         assert np.abs(row["image"] - want).max() <= 1.01 / 255 / 0.25
+
+
+def test_clip_refuses_a_whole_number_that_its_bound_would_not_be():
+    with pytest.raises(ValueError, match="no float64 is"):
+        fb.col("id").clip(high=2**53 + 1)
+    wide = fb.from_dict({"id": [2**60 + 7, 5]}).with_column("id", fb.col("id").clip(high=2**60))
+    assert [int(row["id"]) for row in wide] == [2**60, 5]

@@ -433,6 +433,8 @@ def _bound(what: str, value: Any, unlimited: float) -> float | None:
     if not isinstance(value, numbers.Real) and not hasattr(value, "__float__"):
         raise TypeError(f"clip: {what} is a number, not {type(value).__name__}")
     bound = float(value)
+    if isinstance(value, numbers.Integral) and int(value) != bound:
+        raise ValueError(f"clip: {what} is {value}, which no float64 is; use fb.where to limit so large integers")
     if math.isnan(bound) or bound == -unlimited:
         raise ValueError(f"clip: {what} is {bound}; use a number, or None for no limit")
     return None if bound == unlimited else bound

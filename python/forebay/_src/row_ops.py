@@ -65,7 +65,11 @@ class RowOps(Base):
         """
         function, pickle = _function("map", fn, reads, batched, timeout)
         written = arguments.columns(writes)
-        fields = self._probe(function, pickle, name) if schema is None else to_fields(schema)
+        fields = (
+            self._probe(function, pickle, name)
+            if schema is None
+            else to_fields(f"map ({name})" if name else "map", schema)
+        )
         if written is not None:
             fields = _only(fields, written)
         op = {"op": "map", "function": function, "output": fields, "keep_others": written is not None}

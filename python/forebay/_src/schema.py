@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
 NUMBERS = (
@@ -83,13 +84,17 @@ class Schema(Mapping[str, Column]):
         return f"Schema({', '.join(parts)})" + (f" in batches of {self.batch_size}" if self.batch_size else "")
 
 
-def to_fields(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Reads a schema as users write it.
+def to_fields(op: str, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Reads a schema as users of `op` write it.
 
-    >>> to_fields({"id": int, "tokens": ("int32", [None]), "text": str})[1]
+    >>> to_fields("map", {"id": int, "tokens": ("int32", [None]), "text": str})[1]
     {'name': 'tokens', 'kind': 'tensor', 'dtype': 'int32', 'shape': [None]}
     """
-    return [_field(name, spec) for name, spec in schema.items()]
+    try:
+        return [_field(name, spec) for name, spec in schema.items()]
+    except InvalidPipelineError as error:
+        file, line = site()
+        raise InvalidPipelineError(error.message, {"op": op, "line": f"{file}:{line}", **error.context}) from None
 
 
 def _field(name: str, spec: Any) -> dict[str, Any]:

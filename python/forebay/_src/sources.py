@@ -73,7 +73,7 @@ def from_tfrecord(
             )
         given = {"infer": True}
     elif features is not None:
-        given = {"features": to_fields(features)}
+        given = {"features": to_fields("from_tfrecord", features)}
     paths = arguments.paths(paths, "from_tfrecord")
     return _files("from_tfrecord", source="tfrecord", paths=paths, verify=bool(verify), **given)
 
@@ -150,7 +150,7 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
     ...     [dict(row) for row in ds]
     [{'n': np.float32(1.0), 'more': '{"x":[0]}', 'of': None}]
     """
-    fields = None if schema is None else to_fields(schema)
+    fields = None if schema is None else to_fields("from_jsonl", schema)
     return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)
 
 
@@ -284,7 +284,7 @@ def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _fields(op: str, schema: Mapping[str, Any] | None, samples: list[Any]) -> list[dict[str, Any]]:
     if schema is not None:
-        return to_fields(schema)
+        return to_fields(op, schema)
     file, line = site()
     if not samples:
         raise InvalidPipelineError(

@@ -33,11 +33,24 @@ fn parse(line: &[u8], columns: &HashMap<String, usize>) -> Result<Leaves> {
     if leaves.len() > limits::COLUMNS_MAX {
         limits::columns("fields of a line", leaves.len())?;
     }
-    read.map_err(|e| Error::data(format!("a line is not json: {e}")))?;
+    read.map_err(|e| {
+        let error = Error::data(format!("a line is not json: {e}"));
+        match e.is_syntax() && line.get(e.column().saturating_sub(1)..).is_some_and(is_no_number) {
+            true => {
+                error.hint("json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}")
+            }
+            false => error,
+        }
+    })?;
     match leaves.as_slice() {
         [(name, _)] if name.is_empty() => Err(Error::data("a line is json, but not an object")),
         _ => Ok(leaves),
     }
+}
+
+/// Says whether a text begins with what Python writes for floats that are no numbers.
+fn is_no_number(text: &[u8]) -> bool {
+    [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
 }
 
 /// Reads one value: an object's members go on under its name, anything else is a leaf.
