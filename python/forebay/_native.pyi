@@ -134,9 +134,10 @@ class ServiceClient:
             list[tuple[int, bool, int, int, int, int, int]],
             str,
             str,
-            list[tuple[int, int, int, str, str]],
+            list[tuple[int, int, int, str, str, str]],
             list[tuple[str, str]],
             list[tuple[str, str, str, tuple[int, int, int], float, tuple[int, int], float, bool]],
+            str,
         ]
     ]: ...
     def scale(self) -> tuple[int, int, int, str]: ...

@@ -49,7 +49,7 @@ pub(crate) fn retry(
             keeping: None,
             watch: Arc::new(SystemClock::default()),
         };
-        Executable::for_rows(stages, plan, &environment)?.finish(chunk).map(drop)
+        Executable::for_rows(stages, plan, &environment)?.finish(chunk, 0).map(drop)
     });
     runner.stop();
     ran

@@ -32,10 +32,22 @@ struct Shown {
 }
 
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
-/// Milliseconds ago, workers before and since, the reason, its JSON.
-type DecisionRow = (u64, u32, u32, String, String);
-type JobRow =
-    (Numbers, String, String, String, Vec<ConsumerRow>, String, String, Vec<DecisionRow>, Vec<CachingRow>, Vec<OpRow>);
+/// Milliseconds ago, workers before and since, the reason, its JSON, which ops readers run.
+type DecisionRow = (u64, u32, u32, String, String, String);
+/// Numbers, name, dataset, state; tenant and key; which ops readers run.
+type JobRow = (
+    Numbers,
+    String,
+    String,
+    String,
+    Vec<ConsumerRow>,
+    String,
+    String,
+    Vec<DecisionRow>,
+    Vec<CachingRow>,
+    Vec<OpRow>,
+    String,
+);
 /// Epochs, seed, splits raced, workers wanted, threads of local workers.
 type Numbers = (u64, u64, u64, u32, u32);
 /// The op, its line, whose threads; rows in, out and found; seconds, bytes in and out; microseconds of a row lately; whether
@@ -88,7 +100,8 @@ impl ServiceClient {
     }
 
     /// Numbers (epochs, seed, splits raced, workers wanted, threads of local workers), name, dataset, state, consumers (index,
-    /// attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep.
+    /// attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep, what ops cost, which of them
+    /// readers run.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
@@ -100,12 +113,12 @@ impl ServiceClient {
                     consumers.map(|c| (c.consumer, c.attached, c.epoch, c.ordinal, c.splits, c.leased, c.skipped));
                 let key = j.key.iter().map(|b| format!("{b:02x}")).collect();
                 let decisions = j.decisions.into_iter();
-                let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json)).collect();
+                let decisions = decisions.map(|d| (d.ago_ms, d.before, d.workers, d.reason, d.json, d.cut)).collect();
                 let consumers = consumers.collect();
                 let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
                 let ops = j.ops.into_iter().map(op).collect();
                 let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads);
-                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops)
+                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops, j.cut)
             })
             .collect())
     }

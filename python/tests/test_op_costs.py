@@ -66,6 +66,8 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
     with ds.distribute(service, job=job, epochs=None).iter() as it:
         until(seen)
         here = it.stats()["ops"]
+        cut = service.jobs(job)[0].cut
+    assert cut == "readers run normalize: 12 KiB a row travel, not 48 KiB"
     assert list(ops) == [
         ("read", "workers"),
         ("select", "workers"),
@@ -87,10 +89,12 @@ def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shard
     shown = table(service, job)
     assert [line.split()[1] for line in shown.splitlines() if line.startswith("* ")] == ["map"]
     assert "FACTOR" in shown
+    assert f"cut        {cut}" in shown
     assert "-> " in shown
     assert f"{__file__}:" in shown
-    told = json.loads(table(service, job, "--json"))[0]["ops"]
-    assert [op["op"] for op in told] == [op.op for op in ops.values()]
+    (told,) = json.loads(table(service, job, "--json"))
+    assert [op["op"] for op in told["ops"]] == [op.op for op in ops.values()]
+    assert told["cut"] == cut
 
     def begins_with_what_is_known() -> bool:
         again = name()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Loss, Memory};
+use forebay_data::{Chunk, Loss, Memory, Schema};
 use forebay_exec::Executable;
 use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, Ticket, Unreachable};
 
@@ -29,16 +29,22 @@ const DECODE_INLINE_MAX: usize = 256 << 10;
 pub(crate) struct Fetcher {
     pub(crate) link: Arc<Link>,
     pub(crate) workers: Workers,
-    /// What the worker left to do.
+    /// What workers leave to do.
     pub(crate) executable: Arc<Executable>,
-    /// The schema of a chunk's message.
-    pub(crate) wire: SchemaRef,
+    /// Whether chunks carry the names of their rows.
+    pub(crate) with_ids: bool,
     /// Where chunks are received.
     pub(crate) memory: Memory,
     pub(crate) job: u64,
     /// What the job's workers ask for.
     pub(crate) key: JobKey,
     pub(crate) consumer: ConsumerIndex,
+}
+
+/// The columns of a chunk that travels, and of its message.
+struct Columns {
+    schema: Arc<Schema>,
+    wire: SchemaRef,
 }
 
 /// Why a stream ended before its end.
@@ -163,20 +169,23 @@ impl Fetcher {
                 Received::Socket(_) => return Err(Ended::Worker(Error::data("a worker answered something else"))),
             };
             let head = ChunkHead::open(&message).map_err(Ended::Worker)?;
+            let columns = self.columns(&head).map_err(Ended::Worker)?;
+            let received = message.data_body.len() + head.large.apart();
+            self.link.lock().meter.receive(received);
             let chunk = match &head.large {
-                Large::Lent(lent) => self.borrow(message, lent, borrowing.as_mut()),
-                Large::Apart(columns) => self.collect(message, columns, &mut connection).await,
+                Large::Lent(lent) => self.borrow(message, lent, borrowing.as_mut(), &columns),
+                Large::Apart(apart) => self.collect(message, apart, &mut connection, &columns).await,
                 Large::Inside => {
                     parts.push(message);
                     if head.more {
                         continue;
                     }
-                    self.decode(std::mem::take(&mut parts)).await
+                    self.decode(std::mem::take(&mut parts), &columns).await
                 }
             };
             let losses = Loss::from_bytes(head.losses).map_err(Ended::Worker)?;
             let chunk = chunk.map_err(Ended::Worker)?.with_losses(losses);
-            let chunk = self.finish(chunk).await.map_err(Ended::Split)?;
+            let chunk = self.finish(chunk, head.ops).await.map_err(Ended::Split)?;
             let bytes = chunk.num_bytes();
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
@@ -219,29 +228,50 @@ impl Fetcher {
         }
     }
 
-    fn borrow(&self, rest: FlightData, lent: &Lent, borrowing: Option<&mut Borrowing>) -> Result<Chunk> {
+    /// Returns the columns of a chunk: which they are depends on where it is cut.
+    fn columns(&self, head: &ChunkHead) -> Result<Columns> {
+        let found = self.executable.stops().find(|(ops, _)| *ops == head.ops).map(|(_, schema)| schema.clone());
+        let unknown =
+            || Error::data(format!("a chunk says that {} row ops have run on it, and is cut nowhere", head.ops));
+        let schema = found.ok_or_else(unknown)?;
+        Ok(Columns { wire: Chunk::wire_schema(&schema, self.with_ids), schema })
+    }
+
+    fn borrow(
+        &self,
+        rest: FlightData,
+        lent: &Lent,
+        borrowing: Option<&mut Borrowing>,
+        Columns { schema, wire }: &Columns,
+    ) -> Result<Chunk> {
         let borrowing = borrowing.ok_or_else(|| Error::data("a worker lent to a reader that did not ask"))?;
         let columns = borrowing.take(lent)?;
         let elsewhere: Vec<usize> = columns.iter().map(|(column, _)| *column).collect();
-        let rest = decode::rest(rest, &elsewhere, &self.wire, self.executable.input())?;
-        decode::assemble(&rest, &columns, self.executable.input())
+        let rest = decode::rest(rest, &elsewhere, wire, schema)?;
+        decode::assemble(&rest, &columns, schema)
     }
 
     /// Reads the columns that follow a message into memory that is used again.
-    async fn collect(&self, rest: FlightData, apart: &[ApartColumn], from: &mut Connection) -> Result<Chunk> {
+    async fn collect(
+        &self,
+        rest: FlightData,
+        apart: &[ApartColumn],
+        from: &mut Connection,
+        Columns { schema, wire }: &Columns,
+    ) -> Result<Chunk> {
         let elsewhere: Vec<usize> = apart.iter().map(|c| c.column as usize).collect();
-        let rest = decode::rest(rest, &elsewhere, &self.wire, self.executable.input())?;
+        let rest = decode::rest(rest, &elsewhere, wire, schema)?;
         let mut columns = Vec::with_capacity(apart.len());
         for column in apart {
             let place = column.column as usize;
-            let bytes = decode::bytes_of(place, rest.num_rows(), self.executable.input())?;
+            let bytes = decode::bytes_of(place, rest.num_rows(), schema)?;
             if bytes as u64 != column.len {
                 let len = column.len;
                 return Err(Error::data(format!("column {place} of a chunk has {len} bytes, not {bytes}")));
             }
             columns.push((place, from.column(bytes, &self.memory).await?));
         }
-        decode::assemble(&rest, &columns, self.executable.input())
+        decode::assemble(&rest, &columns, schema)
     }
 
     /// Returns what ops did in this process since this was last asked.
@@ -250,23 +280,23 @@ impl Fetcher {
     }
 
     /// Does what the worker left to do.
-    async fn finish(&self, chunk: Chunk) -> Result<Chunk> {
-        if self.executable.is_finished() {
+    async fn finish(&self, chunk: Chunk, ops: u32) -> Result<Chunk> {
+        if self.executable.is_finished(ops) {
             return Ok(chunk);
         }
         if chunk.num_bytes() < DECODE_INLINE_MAX {
-            return self.executable.finish(chunk);
+            return self.executable.finish(chunk, ops);
         }
         let executable = self.executable.clone();
-        let finished = tokio::task::spawn_blocking(move || executable.finish(chunk)).await;
+        let finished = tokio::task::spawn_blocking(move || executable.finish(chunk, ops)).await;
         finished.unwrap_or_else(|e| Err(Error::internal(format!("finishing a chunk failed: {e}"))))
     }
 
-    async fn decode(&self, parts: Vec<FlightData>) -> Result<Chunk> {
+    async fn decode(&self, parts: Vec<FlightData>, Columns { schema, wire }: &Columns) -> Result<Chunk> {
         if decode::num_bytes(&parts) < DECODE_INLINE_MAX {
-            return decode::chunk(parts, &self.wire, self.executable.input());
+            return decode::chunk(parts, wire, schema);
         }
-        let (wire, schema) = (self.wire.clone(), self.executable.input().clone());
+        let (wire, schema) = (wire.clone(), schema.clone());
         let decoded = tokio::task::spawn_blocking(move || decode::chunk(parts, &wire, &schema)).await;
         decoded.unwrap_or_else(|e| Err(Error::internal(format!("decoding a chunk failed: {e}"))))
     }

@@ -17,6 +17,7 @@ pub(crate) struct Meter {
     stepped: Duration,
     batches: u64,
     rows: u64,
+    received: u64,
 }
 
 impl Meter {
@@ -36,6 +37,11 @@ impl Meter {
         self.rows += rows as u64;
     }
 
+    /// So many bytes of chunks came over a network.
+    pub(crate) fn receive(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+    }
+
     /// A batch was handed out.
     pub(crate) fn hand_out(&mut self) {
         self.batches += 1;
@@ -44,7 +50,7 @@ impl Meter {
     /// Returns what is not told yet, with the splits that are complete ahead of the trainer.
     pub(crate) fn tell(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
         self.set_waiting(now, self.is_waiting);
-        let Self { since, is_waiting, waited, stepped, batches, rows } = *self;
+        let Self { since, is_waiting, waited, stepped, batches, rows, received } = *self;
         *self = Self { is_waiting, ..Self::new(since) };
         ConsumerHeartbeat {
             batch_wait_ms: waited.as_millis() as u64,
@@ -54,6 +60,7 @@ impl Meter {
             ahead: ahead as u64,
             spare: None,
             ops: Vec::new(),
+            received_bytes: received,
         }
     }
 }
@@ -70,6 +77,8 @@ mod tests {
         meter.set_waiting(Ticks(150), false);
         meter.hand_out();
         meter.set_waiting(Ticks(151), true);
+        meter.receive(1000);
+        meter.receive(24);
         let told = |waited, stepped, batches, rows, ahead| ConsumerHeartbeat {
             batch_wait_ms: waited,
             step_ms: stepped,
@@ -78,6 +87,7 @@ mod tests {
             ahead,
             spare: None,
             ops: Vec::new(),
+            received_bytes: if rows == 7 { 1024 } else { 0 },
         };
         assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3));
         assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0));

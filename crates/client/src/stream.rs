@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Memory};
+use forebay_data::Memory;
 use forebay_exec::{Delivery, Executable, Functions, Lost, Merge};
 use tokio::task::JoinHandle;
 
@@ -82,7 +82,7 @@ impl ServiceStream {
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
             workers: Workers::new(job.dispatcher.credentials.tls.clone(), options.seat),
-            wire: Chunk::wire_schema(executable.input(), job.stages().tail_needs_ids()),
+            with_ids: job.stages().tail_needs_ids(),
             executable: executable.clone(),
             memory,
             job: job.id(),

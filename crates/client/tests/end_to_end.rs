@@ -13,6 +13,7 @@ use cluster::{BLOB, Cluster, assert_same, batch, drain, graph, patient, range, r
 use forebay_client::StreamOptions;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
+use forebay_dispatcher::{Policy, Scaling};
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
 use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Extent, Function, Op, Source};
 use futures::TryStreamExt;
@@ -126,6 +127,46 @@ fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
         disturb(found.len(), &mut cluster);
     }
     assert_same(&found, &wanted);
+}
+
+#[test]
+fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
+    // Wherever it may be cut first, whatever is measured.
+    let policy = Policy::simulated("static:2+0@1").expect("a policy");
+    let scaling = Scaling { policy, ..Scaling::default() };
+    let mut cluster = Cluster::decided(2, Arc::new(NoFunctions), scaling);
+    let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };
+    let ops = vec![Op::Shuffle {}, doubled(), cast(DType::Float32), cast(DType::Float64), batch(16)];
+    let job = cluster.open("job", &range(16_000, ops), 1, 1).expect("a job");
+    let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
+    let mut stream = cluster.stream(&job, StreamOptions::default());
+    let (mut found, mut poll) = (Vec::new(), patient());
+    let mut restarted = false;
+    while let Some(delivery) = stream.next(&mut poll).expect("a delivery") {
+        found.push(delivery);
+        // Small rows are cut nowhere by themselves. Once the policy has seen a window, readers run two ops; after a restart, none,
+        // until it has seen one again.
+        while found.len() == 20 && cut_of(&cluster) != "cast, cast" {
+            poll().expect("in time");
+        }
+        if found.len() == 500 && !std::mem::replace(&mut restarted, true) {
+            cluster.kill_dispatcher();
+            cluster.start_dispatcher();
+        }
+    }
+    assert_same(&found, &wanted);
+    let stats: serde_json::Value = serde_json::from_str(&stream.stats()).expect("JSON");
+    let rows = stats["ops"].as_array().expect("ops").iter().find(|op| op["op"] == "cast").expect("cast").clone();
+    let rows = rows["rows_in"].as_u64().expect("a number");
+    assert!(0 < rows && rows < 16_000, "some rows came before the cut moved, and some after: {rows}");
+}
+
+/// Which ops the dispatcher has readers run.
+fn cut_of(cluster: &Cluster) -> String {
+    let jobs = cluster.service().jobs(None, &mut patient()).expect("jobs");
+    let cut = &jobs[0].cut;
+    let end = cut.find(':').unwrap_or(cut.len());
+    cut[..end].trim_start_matches("readers run ").to_owned()
 }
 
 #[test]

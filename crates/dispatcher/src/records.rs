@@ -130,6 +130,9 @@ pub(crate) struct LearnedRecord {
     pub(crate) ops: Vec<OpRecord>,
     /// The last one last.
     pub(crate) rests: Vec<RestRecord>,
+    /// Seconds that a trainer took for each row that it was given, its waits left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) step: Option<f64>,
 }
 
 impl LearnedRecord {

@@ -18,7 +18,7 @@ use forebay_plan::{EpochPlan, OnError, Stages};
 use forebay_policy::caching::{self, Choice, Observation, Tiers};
 use serde_json::{Value, json};
 
-use crate::executable::{Environment, Part};
+use crate::executable::Environment;
 use crate::isolate::Isolation;
 use crate::learned::{Pipeline, lock};
 use crate::meter::OpMeter;
@@ -58,16 +58,18 @@ pub(crate) struct Sample<'a> {
     pub(crate) batch: Option<usize>,
     /// The way with nothing kept.
     pub(crate) way: &'a Way,
+    /// The number of the cut up to which they were.
+    pub(crate) cut: usize,
 }
 
 impl Auto {
-    /// Prepares each way of a pipeline that may be kept at several places, if this process keeps anything.
+    /// Prepares each way of a pipeline that may be kept at several places, up to each cut, if this process keeps anything.
     ///
     /// # Errors
     /// As [`Way::new`].
     pub(crate) fn new(
         stages: &Stages,
-        part: Part,
+        cuts: &[u32],
         input: &Arc<Schema>,
         plan: &EpochPlan,
         environment: &Environment,
@@ -78,7 +80,7 @@ impl Auto {
         };
         let way = |candidate| {
             let stages = stages.keeping(candidate)?;
-            Way::new(&stages, &part.works(&stages)?, input, plan, environment, meter)
+            Way::new(&stages, cuts, input, plan, environment, meter)
         };
         Ok(Some(Self {
             names: stages.candidates.iter().map(|candidate| candidate.name.clone()).collect(),
@@ -152,7 +154,7 @@ impl Auto {
         let (read, gathered) = self.timed(|| Isolation::new(OnError::Skip, &locate).gather(sample.rows, sample.places));
         let read = read?.with_losses(Vec::new());
         let read_nanos = sample.read.unwrap_or(gathered as f64 / rows);
-        let mut run = |works: &[Compiled], chunk: &Chunk, batch: Option<usize>| -> Result<(Chunk, f64)> {
+        let mut run = |works: &[&Compiled], chunk: &Chunk, batch: Option<usize>| -> Result<(Chunk, f64)> {
             let mut isolation = Isolation::new(OnError::Skip, &locate);
             let (done, nanos) = self.timed(|| {
                 works.iter().try_fold(chunk.clone(), |chunk, work| {
@@ -161,7 +163,7 @@ impl Auto {
             });
             Ok((done?, nanos as f64 / rows))
         };
-        let (_, computed) = run(&sample.way.works, &read, sample.batch)?;
+        let (_, computed) = run(&sample.way.works(sample.cut).collect::<Vec<_>>(), &read, sample.batch)?;
         let mut places = Vec::new();
         let stats = self.keeping.cache.stats();
         let memory = stats.memory.quota.saturating_sub(stats.index_bytes);
@@ -169,9 +171,9 @@ impl Auto {
         let [peers, store] = self.keeping.cache.elsewhere(memory.saturating_add(disk.unwrap_or(0)));
         for (name, way) in self.names.iter().zip(&self.ways) {
             let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("a place without a prefix"))?;
-            let (before, made) = run(prefix.works(), &read, None)?;
+            let (before, made) = run(&prefix.works().iter().collect::<Vec<_>>(), &read, None)?;
             let trip = self.keep(prefix, sample, &before)?;
-            let (_, after) = run(&way.works, &before, sample.batch)?;
+            let (_, after) = run(&way.works(sample.cut).collect::<Vec<_>>(), &before, sample.batch)?;
             let to_disk = DISK_ROW_NANOS + trip.bytes * DISK_BYTE_NANOS;
             let known = stats.prefixes.iter().find(|known| known.key == prefix.key());
             let kept = known.map_or(0, |known| {

@@ -1,14 +1,15 @@
 //! A pipeline ready to run on this machine: morsels in, chunks out.
 //!
-//! Invariants: a morsel's chunks depend on (pipeline, seed, epoch, consumer, morsel) alone; an error names the op, the
-//! user's line and the sample; one executable is shared by every thread that runs it.
+//! Where a service cuts the pipeline in two, a worker's executable ends at any of the places where that may be, and a reader's goes on
+//! from there. Invariants: a morsel's chunks depend on (pipeline, seed, epoch, consumer, morsel) alone, and on the cut only until
+//! they are finished; an error names the op, the user's line and the sample; one executable is shared by every thread that runs it.
 
 use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
-use forebay_plan::{EpochPlan, Morsel, OnError, Stages, Work};
+use forebay_plan::{Cut, EpochPlan, Morsel, OnError, Stages, usual_cut};
 use serde_json::{Map, Value, json};
 
 use crate::auto::{Auto, Sample};
@@ -48,28 +49,50 @@ pub struct Executable {
     /// How rows are computed, unless `autocache()` chose another way.
     way: Way,
     auto: Option<Auto>,
-    input: Arc<Schema>,
+    /// Where it ends, the earliest first; at a reader, where it begins.
+    stops: Vec<Stop>,
+    /// Where it ends if nobody says.
+    usual: usize,
     schema: Arc<Schema>,
     environment: Environment,
     meter: Arc<OpMeter>,
 }
 
-/// Which ops of a split an executable runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Part {
-    /// All of them.
-    Whole,
-    /// What a service's workers do (see [`Stages::cut`]).
-    Worker,
+/// Where chunks are handed from a worker to a reader: so many row ops have run on them, and these are their columns.
+#[derive(Debug, Clone)]
+struct Stop {
+    ops: u32,
+    schema: Arc<Schema>,
 }
 
-impl Part {
-    pub(crate) fn works(self, stages: &Stages) -> Result<Vec<Work>> {
-        match self {
-            Part::Whole => Ok(stages.split.clone()),
-            Part::Worker => Ok(stages.cut()?.worker),
-        }
+impl Stop {
+    fn of(cut: &Cut) -> Self {
+        Self { ops: cut.ops, schema: cut.schema.clone() }
     }
+}
+
+/// Which rows are to be computed, and how far.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Whose they are.
+    pub consumer: ConsumerIndex,
+    /// Which.
+    pub morsel: Morsel,
+    /// Those that are left out whether they fail or not.
+    pub known: &'a Known,
+    /// How many row ops are to run: what [`Executable::stop`] says.
+    pub ops: u32,
+}
+
+/// The same, as the ops see it.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    epoch: Epoch,
+    known: &'a Known,
+    /// The number of the cut.
+    cut: usize,
 }
 
 impl Executable {
@@ -83,11 +106,12 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let schema = stages.split_schema()?;
-        Self::open(stages, plan, index, Part::Whole, schema, environment)
+        let cuts = stages.cuts()?;
+        let whole = cuts.last().map(Stop::of).into_iter().collect();
+        Self::open(stages, plan, index, (whole, 0), environment)
     }
 
-    /// As [`Executable::new`], but only what a service's workers do (see [`Stages::cut`]).
+    /// As [`Executable::new`], but what a service's workers do: it ends wherever that may be ([`Stages::cuts`]).
     ///
     /// # Errors
     /// As [`Executable::new`].
@@ -97,22 +121,24 @@ impl Executable {
         index: Option<SourceIndex>,
         environment: &Environment,
     ) -> Result<Arc<Self>> {
-        let schema = stages.cut()?.schema;
-        Self::open(stages, plan, index, Part::Worker, schema, environment)
+        let cuts = stages.cuts()?;
+        let stops = cuts.iter().map(Stop::of).collect();
+        Self::open(stages, plan, index, (stops, usual_cut(&cuts)), environment)
     }
 
-    /// Prepares what a service's readers do: the ops after the cut, and those after the merge. Opens nothing.
+    /// Prepares what a service's readers do: the ops after each cut, and those after the merge. Opens nothing.
     ///
     /// # Errors
     /// As [`Executable::new`].
     pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
-        let cut = stages.cut()?;
+        let cuts = stages.cuts()?;
         let meter = OpMeter::new(environment.watch.clone());
-        let way = Way::behind(&cut.reader, &cut.schema, &plan, environment, &meter)?;
-        Self::without_source(stages, plan, cut.schema, way, environment.clone(), meter)
+        let way = Way::behind(&cuts, &plan, environment, &meter)?;
+        let stops = cuts.iter().map(Stop::of).collect();
+        Self::without_source(stages, plan, stops, way, environment.clone(), meter)
     }
 
-    /// Prepares only the row ops, without the source: for rows that are at hand.
+    /// Prepares only the row ops, without the source: for rows that are at hand, on which none has run.
     ///
     /// # Errors
     /// As [`Executable::new`], but nothing is opened.
@@ -120,14 +146,16 @@ impl Executable {
         let input = Arc::new(stages.source.schema()?);
         let environment = Environment { keeping: None, ..environment.clone() };
         let meter = OpMeter::new(environment.watch.clone());
-        let way = Way::new(&stages, &stages.split, &input, &plan, &environment, &meter)?;
-        Self::without_source(stages, plan, input, way, environment, meter)
+        let all = stages.split.iter().map(|work| work.steps().len() as u32).sum();
+        let way = Way::new(&stages, &[all], &input, &plan, &environment, &meter)?;
+        let stops = vec![Stop { ops: 0, schema: input }];
+        Self::without_source(stages, plan, stops, way, environment, meter)
     }
 
     fn without_source(
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
-        input: Arc<Schema>,
+        stops: Vec<Stop>,
         way: Way,
         environment: Environment,
         meter: Arc<OpMeter>,
@@ -141,7 +169,8 @@ impl Executable {
             near: None,
             way,
             auto: None,
-            input,
+            stops,
+            usual: 0,
             schema,
             environment,
             meter,
@@ -152,8 +181,7 @@ impl Executable {
         stages: Arc<Stages>,
         plan: Arc<EpochPlan>,
         index: Option<SourceIndex>,
-        part: Part,
-        schema: Arc<Schema>,
+        (stops, usual): (Vec<Stop>, usize),
         environment: &Environment,
     ) -> Result<Arc<Self>> {
         let source = &stages.source;
@@ -162,13 +190,14 @@ impl Executable {
         let rows = Some(Rows::open(source, index.clone(), near.as_ref(), environment)?);
         let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
-        let way = Way::new(&stages, &part.works(&stages)?, &input, &plan, environment, &meter)?;
+        let cuts: Vec<_> = stops.iter().map(|stop| stop.ops).collect();
+        let way = Way::new(&stages, &cuts, &input, &plan, environment, &meter)?;
         if let Some((prefix, keeping)) = way.prefix.as_ref().zip(environment.keeping.as_ref()) {
             prefix.open(keeping);
         }
-        let auto = Auto::new(&stages, part, &input, &plan, environment, &meter)?;
-        let environment = environment.clone();
-        Ok(Arc::new(Self { stages, plan, index, rows, near, way, auto, input, schema, environment, meter }))
+        let auto = Auto::new(&stages, &cuts, &input, &plan, environment, &meter)?;
+        let (environment, schema) = (environment.clone(), stages.split_schema()?);
+        Ok(Arc::new(Self { stages, plan, index, rows, near, way, auto, stops, usual, schema, environment, meter }))
     }
 
     /// Returns the stages.
@@ -181,12 +210,27 @@ impl Executable {
         &self.plan
     }
 
-    /// Returns the columns that its row ops begin with: the source's, or at a reader those of the chunks that arrive.
-    pub fn input(&self) -> &Arc<Schema> {
-        &self.input
+    /// Returns where chunks end whose makers were told to run so many row ops: there, if a pipeline may be cut there; as late as
+    /// it may be, if these are more than there are; else, or if they were told nothing, where it is cut before anything is known.
+    pub fn stop(&self, ops: Option<u32>) -> u32 {
+        let is_it = |stop: &&Stop| Some(stop.ops) == ops;
+        let last = self.stops.last().filter(|last| ops.is_some_and(|ops| ops > last.ops));
+        let stop = self.stops.iter().find(is_it).or(last).or_else(|| self.stops.get(self.usual));
+        stop.map_or(0, |stop| stop.ops)
     }
 
-    /// Returns the columns of the chunks that its row ops give.
+    /// Returns how many row ops have run where chunks are handed from a worker to a reader, and their columns there: of all places
+    /// where that may be, the earliest first.
+    pub fn stops(&self) -> impl Iterator<Item = (u32, &Arc<Schema>)> {
+        self.stops.iter().map(|stop| (stop.ops, &stop.schema))
+    }
+
+    fn cut(&self, ops: u32) -> Result<usize> {
+        let found = self.stops.iter().position(|stop| stop.ops == ops);
+        found.ok_or_else(|| Error::data(format!("a chunk is said to be cut after {ops} ops, where it is never cut")))
+    }
+
+    /// Returns the columns of the chunks that its row ops give, once all have run.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -213,13 +257,12 @@ impl Executable {
     /// What went wrong, with op, line and sample; or whatever `emit` returned.
     pub fn morsel(
         &self,
-        epoch: Epoch,
-        consumer: ConsumerIndex,
-        morsel: Morsel,
-        known: &Known,
+        asked: &Asked<'_>,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
+        let Asked { epoch, consumer, morsel, known, ops } = *asked;
+        let told = Told { epoch, known, cut: self.cut(ops)? };
         let rows = self.rows.as_ref().ok_or_else(|| Error::internal("this executable reads no source"))?;
         match morsel {
             Morsel::Units { .. } => {
@@ -227,13 +270,13 @@ impl Executable {
                 self.plan.places(epoch, consumer, morsel, |row, epoch| places.push(Place { row, epoch }));
                 self.meter.begin(&mut scratch.tally);
                 let Some(auto) = &self.auto else {
-                    let (chunk, _) = self.units(&self.way, rows, &places, (epoch, known), scratch)?;
+                    let (chunk, _) = self.units(&self.way, rows, &places, told, scratch)?;
                     self.meter.end(&mut scratch.tally);
                     return emit(chunk);
                 };
                 let began = auto.nanos();
                 let way = auto.way().unwrap_or(&self.way);
-                let (chunk, read) = self.units(way, rows, &places, (epoch, known), scratch)?;
+                let (chunk, read) = self.units(way, rows, &places, told, scratch)?;
                 self.meter.end(&mut scratch.tally);
                 auto.work(places.len(), auto.nanos() - began);
                 emit(chunk)?;
@@ -241,7 +284,7 @@ impl Executable {
                 if known.is_empty() {
                     let read = read.map(|at| (at - began) as f64 / places.len().max(1) as f64);
                     let batch = self.stages.aligned.map(|b| b.size);
-                    auto.learn(&Sample { rows, places: &places, read, batch, way: &self.way });
+                    auto.learn(&Sample { rows, places: &places, read, batch, way: &self.way, cut: told.cut });
                 }
                 Ok(())
             }
@@ -254,7 +297,7 @@ impl Executable {
                     let chunk = chunk.map_err(locate)?;
                     scratch.tally.stop(READ, reading, Given::Places(chunk.num_rows()), Some(&chunk));
                     isolation.take_unread(chunk.losses()).map_err(locate)?;
-                    let chunk = self.run(chunk, epoch, known, isolation, scratch)?;
+                    let chunk = self.run(chunk, told, isolation, scratch)?;
                     self.meter.end(&mut scratch.tally);
                     emit(chunk)?;
                     // What whoever takes it makes us wait is no work.
@@ -266,9 +309,9 @@ impl Executable {
         }
     }
 
-    /// Says whether a chunk that arrives is already what [`Executable::schema`] says.
-    pub fn is_finished(&self) -> bool {
-        self.way.works.is_empty() && self.way.prefix.is_none()
+    /// Says whether a chunk that so many ops have run on is already what [`Executable::schema`] says.
+    pub fn is_finished(&self, ops: u32) -> bool {
+        self.way.prefix.is_none() && self.cut(ops).is_ok_and(|cut| self.way.works(cut).next().is_none())
     }
 
     /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. Under `cache` of `cache()` and
@@ -316,32 +359,31 @@ impl Executable {
         way: &Way,
         rows: &Rows,
         places: &[Place],
-        (epoch, known): (Epoch, &Known),
+        told: Told<'_>,
         scratch: &mut Scratch,
     ) -> Result<(Chunk, Option<u64>)> {
         let locate = |e| self.locate(e);
         let mut isolation = Isolation::new(self.on_error(), &locate);
         if way.prefix.is_some() {
-            return Ok((self.run_kept(way, rows, places.to_vec(), (epoch, known), isolation, scratch)?, None));
+            return Ok((self.run_kept(way, rows, places.to_vec(), told, isolation, scratch)?, None));
         }
         let read = scratch.metered(READ, Given::Places(places.len()), |_| isolation.gather(rows, places));
         let chunk = read.map_err(locate)?;
         let read = self.auto.as_ref().map(Auto::nanos);
-        Ok((self.run(chunk, epoch, known, isolation, scratch)?, read))
+        Ok((self.run(chunk, told, isolation, scratch)?, read))
     }
 
     fn run(
         &self,
         mut chunk: Chunk,
-        epoch: Epoch,
-        known: &Known,
+        Told { epoch, known, cut }: Told<'_>,
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
         chunk = chunk.with_losses(Vec::new());
         isolation.set_source(&chunk);
         chunk = isolation.leave_out(chunk, known, epoch)?;
-        let chunk = self.run_works(&self.way.works, chunk, &mut isolation, scratch)?;
+        let chunk = self.run_works(self.way.works(cut), chunk, &mut isolation, scratch)?;
         Ok(chunk.with_losses(isolation.into_losses()))
     }
 
@@ -351,7 +393,7 @@ impl Executable {
         way: &Way,
         rows: &Rows,
         places: Vec<Place>,
-        (epoch, known): (Epoch, &Known),
+        Told { epoch, known, cut }: Told<'_>,
         mut isolation: Isolation<'_>,
         scratch: &mut Scratch,
     ) -> Result<Chunk> {
@@ -366,17 +408,18 @@ impl Executable {
         }
         let question = Question { rows, places: &places, on_error: self.on_error(), locate: &locate };
         let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("nothing is kept this way"))?;
-        let made = prefix.make(&question, way.around.as_ref(), scratch)?;
+        let made = prefix.make(&question, way.around(cut), scratch)?;
         isolation.take(made.losses);
         let read = |row: RowId| {
             let at = places.iter().position(|place| id(place) == row)?;
             rows.gather(&places[at..=at]).ok()
         };
         let mut isolation = isolation.reading(&read);
-        let (chunk, works) = match way.around.as_ref().zip(made.around) {
+        let mut works = way.works(cut);
+        let chunk = match way.around(cut).zip(made.around) {
             Some((around, left)) => {
-                let (between, behind) = way.works.split_at(around.between);
-                let Some((Compiled { kernel: Kernel::Image(work), slot }, rest)) = behind.split_first() else {
+                let between: Vec<_> = works.by_ref().take(around.between).collect();
+                let Some(Compiled { kernel: Kernel::Image(work), slot }) = works.next() else {
                     return Err(Error::internal("a seam ends at an image op"));
                 };
                 let kept = self.run_works(between, made.chunk, &mut isolation, scratch)?;
@@ -386,17 +429,17 @@ impl Executable {
                 ];
                 let meeting = Meeting::new(&sides, question.ids(), &self.environment.memory)?;
                 let met = isolation.run(meeting.others(), &mut |others| meeting.run(others, scratch));
-                (met.map_err(locate)?, rest)
+                met.map_err(locate)?
             }
-            None => (made.chunk, &*way.works),
+            None => made.chunk,
         };
         let chunk = self.run_works(works, chunk, &mut isolation, scratch)?;
         Ok(chunk.with_losses(isolation.into_losses()))
     }
 
-    fn run_works(
+    fn run_works<'a>(
         &self,
-        works: &[Compiled],
+        works: impl IntoIterator<Item = &'a Compiled>,
         mut chunk: Chunk,
         isolation: &mut Isolation<'_>,
         scratch: &mut Scratch,
@@ -409,12 +452,13 @@ impl Executable {
         Ok(chunk)
     }
 
-    /// Runs the row ops on rows that are at hand: what a worker left to do on a chunk that arrived, or all of them on
-    /// rows that were left out once. None may fail; what the chunk says was left out before stays said.
+    /// Runs the row ops on rows that are at hand, of which `ops` have run: what a worker left to do on a chunk that arrived, or all
+    /// of them on rows that were left out once. None may fail; what the chunk says was left out before stays said.
     ///
     /// # Errors
-    /// What went wrong, with op and line.
-    pub fn finish(&self, chunk: Chunk) -> Result<Chunk> {
+    /// What went wrong, with op and line; Data where no chunk is handed over after so many ops.
+    pub fn finish(&self, chunk: Chunk, ops: u32) -> Result<Chunk> {
+        let cut = self.cut(ops)?;
         let (batch, mut scratch) = (self.stages.aligned.map(|b| b.size), Scratch::default());
         self.meter.begin(&mut scratch.tally);
         let losses = chunk.losses().to_vec();
@@ -422,7 +466,7 @@ impl Executable {
             Some(prefix) => prefix.run(&chunk, &mut scratch).map_err(|e| self.locate(e))?,
             None => chunk,
         };
-        for work in &self.way.works {
+        for work in self.way.works(cut) {
             done = work.run(&done, batch, &mut scratch).map_err(|e| self.locate(e))?;
         }
         self.meter.end(&mut scratch.tally);

@@ -44,7 +44,7 @@ mod work;
 pub use bring::{Brought, bring};
 pub use budget::{Budget, Lost};
 pub use crew::Crew;
-pub use executable::{Environment, Executable};
+pub use executable::{Asked, Environment, Executable};
 pub use functions::{Functions, NoFunctions, Pickle, Randomness};
 pub use isolate::Known;
 pub use learned::Learned;

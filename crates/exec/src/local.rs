@@ -18,7 +18,7 @@ use forebay_plan::Morsel;
 
 use crate::budget::{Budget, Lost};
 use crate::crew::Crew;
-use crate::executable::Executable;
+use crate::executable::{Asked, Executable};
 use crate::isolate::Known;
 use crate::merge::{Delivery, Merge, Position};
 use crate::work::Scratch;
@@ -342,7 +342,9 @@ impl Shared {
     }
 
     fn run(&self, number: u64, task: Task, scratch: &mut Scratch) -> Result<()> {
-        self.executable.morsel(Epoch(task.epoch), self.consumer, task.morsel, &self.known, scratch, &mut |chunk| {
+        let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.stop(None));
+        let asked = Asked { epoch, consumer, morsel: task.morsel, known: &self.known, ops };
+        self.executable.morsel(&asked, scratch, &mut |chunk| {
             let mut state = self.lock();
             loop {
                 if state.stop {

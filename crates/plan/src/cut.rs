@@ -1,9 +1,10 @@
-//! Where the row ops of a split are divided between a worker and the reader of a service: before ops that do little but
+//! Where the row ops of a split may be divided between a worker and the reader of a service: before ops that do little but
 //! make the rows larger (`normalize` turns 150 KB into 600 KB), so that the smaller rows travel.
 //!
-//! A pure function of the stages: every worker and every reader of a job find the same cut. Only ops that see one row, draw
+//! A pure function of the stages: every worker and every reader of a job find the same places. Only ops that see one row, draw
 //! nothing, fail on no sample and cost about as much as copying may move; what they give does not depend on where they
-//! run, and they come after `cache()` and every place that `autocache()` may keep: what is kept is made by workers. In one
+//! run, and they come after `cache()` and every place that `autocache()` may keep: what is kept is made by workers. Which of the
+//! places it is may change from one chunk to the next, because a chunk says which ops have run on it. In one
 //! process there is no cut.
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use forebay_core::Result;
 use forebay_data::Schema;
 
 use crate::op::Op;
-use crate::stages::{Stages, Work};
+use crate::stages::{Stages, Step, Work};
 
 /// A column whose size is not fixed is taken to be this large.
 const UNKNOWN_BYTES: usize = 64 << 10;
@@ -22,6 +23,8 @@ const ROW_BYTES_MIN: usize = 4 << 10;
 /// The row ops of a split, divided.
 #[derive(Debug, Clone)]
 pub struct Cut {
+    /// How many of them workers do: names the place.
+    pub ops: u32,
     /// What workers do.
     pub worker: Vec<Work>,
     /// What readers do with the chunks that workers send.
@@ -30,62 +33,90 @@ pub struct Cut {
     pub schema: Arc<Schema>,
 }
 
+impl Cut {
+    /// Returns the bytes of a row that travels, as far as its columns say.
+    pub fn row_bytes(&self) -> usize {
+        self.schema.row_bytes(UNKNOWN_BYTES)
+    }
+}
+
 impl Stages {
-    /// Divides the row ops: where rows are smallest, if that saves at least half of large rows; as late as possible.
+    /// Returns the places where row ops may be divided, the earliest first; at the last one nothing is left to readers.
     ///
     /// # Errors
     /// Internal when the graph is not what it was checked to be.
-    pub fn cut(&self) -> Result<Cut> {
-        let source = Arc::new(self.source.schema()?);
-        let mut cut = Cut { worker: self.split.clone(), reader: Vec::new(), schema: self.split_schema()? };
-        let whole = cut.schema.row_bytes(UNKNOWN_BYTES);
-        if whole < ROW_BYTES_MIN {
-            return Ok(cut);
-        }
-        let mut best = (whole / 2 + 1, None);
+    pub fn cuts(&self) -> Result<Vec<Cut>> {
         let kept = match self.candidates.last() {
             Some(last) => last.steps,
-            None => steps(self.prefix()),
+            None => self.prefix().iter().map(|work| work.steps().len()).sum(),
         };
-        while steps(&cut.worker) > kept
-            && let Some(moved) = take_last(&mut cut.worker)
-        {
-            cut.reader.insert(0, moved);
-            let before = cut.worker.last().and_then(|w| w.steps().last()).map(|s| &s.schema);
-            cut.schema = before.unwrap_or(&source).clone();
-            let bytes = cut.schema.row_bytes(UNKNOWN_BYTES);
-            if bytes < best.0 {
-                best = (bytes, Some(cut.clone()));
+        let all: Vec<_> = self.split.iter().flat_map(Work::steps).collect();
+        let moving = all.iter().skip(kept).rev().take_while(|step| may_run_at_reader(&step.node.op)).count();
+        (all.len() - moving..=all.len()).map(|ops| self.cut_after(&all, ops)).collect()
+    }
+
+    /// Returns the place that is taken while nothing is known but the columns: where rows are smallest, if that saves at least half
+    /// of large rows; as late as possible.
+    ///
+    /// # Errors
+    /// As [`Stages::cuts`].
+    pub fn cut(&self) -> Result<Cut> {
+        let mut cuts = self.cuts()?;
+        let usual = usual(&cuts);
+        Ok(cuts.swap_remove(usual))
+    }
+
+    /// Divides the row ops after the first `ops` of them.
+    fn cut_after(&self, all: &[&Step], ops: usize) -> Result<Cut> {
+        let schema = match ops.checked_sub(1).and_then(|last| all.get(last)) {
+            Some(last) => last.schema.clone(),
+            None => Arc::new(self.source.schema()?),
+        };
+        let reader = all.iter().skip(ops).map(|step| Work::of((*step).clone())).collect();
+        Ok(Cut { ops: ops as u32, worker: self.first_ops(ops), reader, schema })
+    }
+
+    /// Returns what the first `ops` row ops are.
+    pub fn first_ops(&self, ops: usize) -> Vec<Work> {
+        let mut left = ops;
+        let mut first = Vec::new();
+        for work in &self.split {
+            match work {
+                _ if left == 0 => break,
+                Work::Image { column, steps } => {
+                    let steps: Vec<_> = steps.iter().take(left).cloned().collect();
+                    left -= steps.len();
+                    first.push(Work::Image { column: column.clone(), steps });
+                }
+                work => {
+                    left -= 1;
+                    first.push(work.clone());
+                }
             }
         }
-        match best {
-            (_, Some(cut)) => Ok(cut),
-            _ => Ok(Cut { worker: self.split.clone(), reader: Vec::new(), schema: self.split_schema()? }),
+        first
+    }
+}
+
+/// Returns the number of the place that is taken while nothing is known but the columns, among [`Stages::cuts`].
+pub fn usual(cuts: &[Cut]) -> usize {
+    let last = cuts.len().saturating_sub(1);
+    let whole = cuts.last().map_or(0, Cut::row_bytes);
+    if whole < ROW_BYTES_MIN {
+        return last;
+    }
+    let mut best = (whole / 2 + 1, last);
+    for (place, cut) in cuts.iter().enumerate().rev().skip(1) {
+        if cut.row_bytes() < best.0 {
+            best = (cut.row_bytes(), place);
         }
     }
+    best.1
 }
 
 /// Says whether an op sees one row, draws nothing, fails on none and costs about as much as copying.
 pub(crate) fn may_run_at_reader(op: &Op) -> bool {
     matches!(op, Op::Normalize { .. } | Op::Cast { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. })
-}
-
-fn steps(works: &[Work]) -> usize {
-    works.iter().map(|work| work.steps().len()).sum()
-}
-
-/// Takes the last op, if it is one that may move.
-fn take_last(works: &mut Vec<Work>) -> Option<Work> {
-    let last = works.last_mut()?;
-    if !last.steps().last().is_some_and(|s| may_run_at_reader(&s.node.op)) {
-        return None;
-    }
-    match last {
-        Work::Image { column, steps } if steps.len() > 1 => {
-            steps.pop().map(|step| Work::Image { column: column.clone(), steps: vec![step] })
-        }
-        _ => works.pop(),
-    }
 }
 
 #[cfg(test)]
@@ -129,6 +160,22 @@ mod tests {
         let only_y = Op::Rename { columns: vec![("x".to_owned(), "y".to_owned())] };
         let ops = vec![normalize(), only_y, Op::Cast { columns: vec![("y".to_owned(), DType::Float64)] }];
         assert_eq!(cut(SIDE, ops), (vec![], vec!["normalize", "rename", "cast"], SIDE * SIDE * 3 + 8));
+    }
+
+    #[test]
+    fn there_are_as_many_places_as_ops_that_may_move_and_an_image_op_is_cut_in_two() {
+        let fields = vec![Field::new("x", Kind::fixed(DType::Uint8, &[SIDE, SIDE, 3]))];
+        let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 10, fields };
+        let crop = Op::CenterCrop { column: "x".to_owned(), height: 48, width: 48 };
+        let ops = [crop, normalize(), cast(DType::Float64)];
+        let graph =
+            ops.into_iter().try_fold(Graph::new(source, None).expect("a source"), |g, op| g.then(Node::new(op)));
+        let stages = Stages::new(&graph.expect("ops")).expect("stages");
+        let cuts = stages.cuts().expect("cuts");
+        let found: Vec<_> = cuts.iter().map(|cut| (cut.ops, cut.worker.len(), cut.reader.len())).collect();
+        assert_eq!(found, [(1, 1, 2), (2, 1, 1), (3, 2, 0)]);
+        assert_eq!(cuts[1].worker[0].steps().len(), 2, "cropped and normalized in one pass");
+        assert_eq!((usual(&cuts), stages.cut().expect("a cut").ops), (0, 1));
     }
 
     #[test]

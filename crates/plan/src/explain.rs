@@ -244,6 +244,8 @@ fn moved(out: &mut String, stages: &Stages) {
     let ops: Vec<_> = cut.reader.iter().flat_map(Work::steps).map(|s| s.node.op.name()).collect();
     let (sent, made) = (size(&cut.schema), size(&whole));
     let _ = writeln!(out, "    on a service, readers do {}: {sent} KiB a row travel, not {made}", ops.join(" + "));
+    let _ =
+        writeln!(out, "      that is where it begins: what ops turn out to cost, and the trainer's cores, may move it");
 }
 
 fn work(work: &Work) -> String {

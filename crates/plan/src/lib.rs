@@ -34,7 +34,7 @@ mod text;
 
 pub use bucket::{Bucket, PadTo};
 pub use cache::{Cached, Candidate};
-pub use cut::Cut;
+pub use cut::{Cut, usual as usual_cut};
 pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};

@@ -7,7 +7,8 @@
 //! bytes 8..12  CRC32C of the data header, the data body, and the bytes from 13 on
 //! byte  12     bit 0: more parts of the same chunk follow; bit 1: some columns are lent; bit 2: some follow apart;
 //!              bit 3: rows were left out
-//! bytes 13..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
+//! bytes 13..17 how many of the pipeline's row ops have run on its rows
+//! bytes 17..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
 //! bytes ..     if lent: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
 //!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
 //!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
@@ -20,7 +21,9 @@ use arrow_flight::FlightData;
 use bytes::{Buf, BufMut, Bytes};
 use forebay_core::{Error, Result};
 
-const FIXED_BYTES: usize = 13;
+/// Up to the flags, and up to what they are about.
+const FLAGGED_BYTES: usize = 13;
+const FIXED_BYTES: usize = FLAGGED_BYTES + 4;
 const MORE: u8 = 1;
 const LENT: u8 = 2;
 const APART: u8 = 4;
@@ -33,6 +36,8 @@ pub struct ChunkHead {
     pub index: u64,
     /// Whether more parts of the chunk follow.
     pub more: bool,
+    /// How many of the pipeline's row ops have run on its rows: its reader runs the others.
+    pub ops: u32,
     /// Where the large columns are.
     pub large: Large,
     /// The rows that were left out of the chunk, as `forebay_data::Loss::to_bytes` writes them.
@@ -85,14 +90,15 @@ impl ChunkHead {
     #[must_use]
     pub fn seal(&self, data: FlightData) -> FlightData {
         let (large_flag, large) = self.large.to_bytes();
-        let mut rest = Vec::with_capacity(8 + self.losses.len() + large.len());
+        let mut rest = Vec::with_capacity(12 + self.losses.len() + large.len());
+        rest.put_u32_le(self.ops);
         if !self.losses.is_empty() {
             rest.put_u64_le(self.losses.len() as u64);
             rest.put_slice(&self.losses);
         }
         rest.put_slice(&large);
         let lost_flag = u8::from(!self.losses.is_empty()) * LOST;
-        let mut head = Vec::with_capacity(FIXED_BYTES + rest.len());
+        let mut head = Vec::with_capacity(FLAGGED_BYTES + rest.len());
         head.put_u64_le(self.index);
         head.put_u32_le(checksum(&data, &rest));
         head.put_u8(u8::from(self.more) * MORE + large_flag + lost_flag);
@@ -113,6 +119,7 @@ impl ChunkHead {
         if crc != checksum(data, head) {
             return Err(Error::data(format!("chunk {index} was damaged on its way: its checksum is wrong")));
         }
+        let ops = head.get_u32_le();
         let losses = if flags & LOST != 0 { losses(&mut head)? } else { Bytes::new() };
         let large = match flags & !(MORE | LOST) {
             0 => Large::Inside,
@@ -120,11 +127,16 @@ impl ChunkHead {
             APART => Large::Apart(ApartColumn::all_from_bytes(head)?),
             _ => return Err(Error::data(format!("chunk {index} says that its columns are in two places"))),
         };
-        Ok(Self { index, more: flags & MORE != 0, large, losses })
+        Ok(Self { index, more: flags & MORE != 0, ops, large, losses })
     }
 }
 
 impl Large {
+    /// Returns the bytes that follow the message.
+    pub fn apart(&self) -> usize {
+        if let Self::Apart(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
+    }
+
     /// Returns the flag, and the bytes that follow it.
     fn to_bytes(&self) -> (u8, Bytes) {
         match self {
@@ -215,9 +227,9 @@ mod tests {
             LentColumn { column: 1, offset: 1 << 33, len: 4096 },
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
-        let plain = ChunkHead { index: 0x0102, ..ChunkHead::default() };
+        let plain = ChunkHead { index: 0x0102, ops: 0x0304, ..ChunkHead::default() };
         let large = Large::Lent(Lent { loan: 9, columns });
-        let lent = ChunkHead { index: 7, more: true, large, losses: Bytes::new() };
+        let lent = ChunkHead { index: 7, more: true, ops: u32::MAX, large, losses: Bytes::new() };
         let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
         let apart = ChunkHead { index: 8, large: Large::Apart(columns), ..ChunkHead::default() };
         let losing = |head: &ChunkHead| ChunkHead { losses: Bytes::from_static(b"what was lost"), ..head.clone() };
@@ -230,14 +242,14 @@ mod tests {
     fn any_damage_is_seen() {
         let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
         let losses = Bytes::from_static(b"lost");
-        let whole = ChunkHead { index: 7, more: false, large: Large::Lent(lent), losses }.seal(message());
+        let whole = ChunkHead { index: 7, more: false, ops: 3, large: Large::Lent(lent), losses }.seal(message());
         let mut damaged = vec![
             whole.clone().with_data_body(&b"bodY"[..]),
             whole.clone().with_data_header(&b"hEader"[..]),
             whole.clone().with_app_metadata(&b""[..]),
         ];
         for at in 8..whole.app_metadata.len() {
-            if at == FIXED_BYTES - 1 {
+            if at == FLAGGED_BYTES - 1 {
                 continue; // the flags: what they say is checked against what follows
             }
             let mut head = whole.app_metadata.to_vec();

@@ -12,7 +12,7 @@ use arrow_array::{Array, Int64Array};
 use forebay_core::rng::mix64;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
+use forebay_exec::{Asked, Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
 use forebay_io::NoBlobs;
 use forebay_plan::{Binary, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source};
 use forebay_proto::JobDefinition;
@@ -148,7 +148,9 @@ impl Pipeline {
                 Ok(())
             };
             let (known, mut scratch) = (Known::default(), Scratch::default());
-            self.executable.morsel(Epoch(epoch), index, morsel, &known, &mut scratch, &mut emit)?;
+            let ops = self.executable.stop(None);
+            let asked = Asked { epoch: Epoch(epoch), consumer: index, morsel, known: &known, ops };
+            self.executable.morsel(&asked, &mut scratch, &mut emit)?;
         }
         let chunks: Rc<[Chunk]> = chunks.into();
         self.chunks.borrow_mut().insert((consumer, epoch, ordinal), chunks.clone());

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
-use forebay_data::Chunk;
-use forebay_exec::{Scratch, panicked};
+use forebay_exec::{Asked, Scratch, panicked};
 use forebay_plan::Morsel;
 
-use crate::held::{Held, Put};
+use crate::held::{Held, Made, Put};
 use crate::jobs::Prepared;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
 use crate::pool::Shared;
@@ -36,15 +35,15 @@ pub(crate) fn morsel(
     let began = Instant::now();
     let mut put = false;
     let done = patiently(pool, || {
-        attempt(scratch, split, job, morsel, &mut |chunk| {
+        attempt(scratch, split, job, morsel, &mut |made| {
             if std::mem::replace(&mut put, true) {
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
-            split.count_rows(chunk.num_rows());
+            split.count_rows(made.chunk.num_rows());
             if let Some(flight) = flight.take() {
-                flight.give(&chunk);
+                flight.give(&made);
             }
-            split.put(run, index, &chunk, false);
+            split.put(run, index, &made, false);
             Ok(())
         })
     });
@@ -75,12 +74,12 @@ fn shared(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64
             Taken::Mine(flight) => return Wanted::Computed(Some(flight)),
             Taken::Flying if !pool.aside(|| job.member.wait(split.key, index)) => return Wanted::Computed(None),
             Taken::Flying => {}
-            Taken::Chunk(chunk) => {
+            Taken::Chunk(Made { chunk, ops }) => {
                 let began = Instant::now();
                 // A chunk that is lent is its reader's to write to.
                 let Ok(chunk) = chunk.copied(&job.memory) else { return Wanted::Computed(None) };
                 split.count_shared(chunk.num_rows());
-                split.put(run, index, &chunk, false);
+                split.put(run, index, &Made { chunk, ops }, false);
                 split.count_time(began.elapsed());
                 return Wanted::Nothing;
             }
@@ -103,14 +102,14 @@ pub(crate) fn block(
         let start = next;
         let done = patiently(pool, || {
             let mut index = start;
-            attempt(scratch, split, job, morsel, &mut |chunk| {
+            attempt(scratch, split, job, morsel, &mut |made| {
                 let here = index;
                 index += 1;
                 if here < next {
                     return Ok(());
                 }
                 next = index;
-                split.count_rows(chunk.num_rows());
+                split.count_rows(made.chunk.num_rows());
                 // Not only at the end, which may be far, and without the waits for its reader.
                 split.count_time(began.elapsed() + pool.take_helped());
                 began = Instant::now();
@@ -118,7 +117,7 @@ pub(crate) fn block(
                     return if split.is_stale(run) || pool.is_stopped() { Err(stale()) } else { Ok(()) };
                 }
                 loop {
-                    match split.put(run, here, &chunk, true) {
+                    match split.put(run, here, &made, true) {
                         Put::Kept => return Ok(()),
                         Put::Stale => return Err(stale()),
                         Put::Full => {
@@ -148,11 +147,12 @@ fn attempt(
     split: &Held,
     job: &Prepared,
     morsel: Morsel,
-    emit: &mut dyn FnMut(Chunk) -> Result<()>,
+    emit: &mut dyn FnMut(Made) -> Result<()>,
 ) -> Result<()> {
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
-    let known = split.known();
-    let run = || job.executable.morsel(epoch, consumer, morsel, &known, scratch, emit);
+    let (known, ops) = (split.known(), job.executable.stop(split.ops()));
+    let asked = Asked { epoch, consumer, morsel, known: &known, ops };
+    let run = || job.executable.morsel(&asked, scratch, &mut |chunk| emit(Made { chunk, ops }));
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // What a panic left behind is not used again.
         *scratch = Scratch::default();

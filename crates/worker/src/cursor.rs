@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::Chunk;
 use forebay_proto::Ticket;
 
 use crate::engine::{Engine, Threads};
-use crate::held::{Held, Seen};
+use crate::held::{Held, Made, Seen};
 use crate::shelf::Shelf;
 
 /// One reader's place.
@@ -22,7 +21,7 @@ pub(crate) struct Cursor<E: Engine = Threads> {
 /// What a reader is to be sent.
 pub(crate) enum Step {
     /// A chunk, and its index.
-    Chunk(u64, Chunk),
+    Chunk(u64, Made),
     /// Nothing more: the split is complete.
     End,
     /// Nothing yet: look again when the split changes.
@@ -54,9 +53,9 @@ impl<E: Engine> Cursor<E> {
     pub(crate) fn after(&mut self, seen: Seen) -> Result<Step> {
         let next = self.next;
         match seen {
-            Seen::Chunk(chunk) => {
+            Seen::Chunk(made) => {
                 self.next += 1;
-                Ok(Step::Chunk(next, chunk))
+                Ok(Step::Chunk(next, made))
             }
             Seen::Dropped => {
                 self.shelf.recompute(&self.split, self.job.clone(), next);

@@ -10,6 +10,8 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Loss};
 use forebay_proto::{ChunkHead, Large};
 
+use crate::held::Made;
+
 /// A message's body should not be larger: a chunk that is goes in parts, by rows.
 const PART_BYTES_MAX: usize = 512 << 20;
 /// gRPC writes a message's length in 32 bits; this leaves room for the heads.
@@ -40,7 +42,8 @@ impl Encoder {
     ///
     /// # Errors
     /// Exhausted when one row alone is too large for a message.
-    pub(crate) fn encode(&mut self, chunk: &Chunk, index: u64, with_ids: bool) -> Result<VecDeque<FlightData>> {
+    pub(crate) fn encode(&mut self, made: &Made, index: u64, with_ids: bool) -> Result<VecDeque<FlightData>> {
+        let Made { chunk, ops } = made;
         let batch = chunk.to_record_batch(with_ids)?;
         let parts = chunk.num_bytes().div_ceil(self.part_bytes_max).clamp(1, batch.num_rows().max(1));
         let rows = batch.num_rows().div_ceil(parts).max(1);
@@ -52,7 +55,9 @@ impl Encoder {
             let more = at < batch.num_rows();
             // The last part says what the chunk lacks: it is whole then.
             let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
-            messages.push_back(ChunkHead { index, more, large: Large::Inside, losses }.seal(self.message(&part)?));
+            messages.push_back(
+                ChunkHead { index, more, ops: *ops, large: Large::Inside, losses }.seal(self.message(&part)?),
+            );
             if !more {
                 return Ok(messages);
             }
@@ -102,27 +107,28 @@ mod tests {
 
     use super::*;
 
-    fn chunk(values: Vec<i64>) -> Chunk {
+    fn made(values: Vec<i64>) -> Made {
         let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))]).expect("a schema"));
         let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; values.len()].into();
-        Chunk::new(schema, vec![Arc::new(Int64Array::from(values))], ids).expect("a chunk")
+        let chunk = Chunk::new(schema, vec![Arc::new(Int64Array::from(values))], ids).expect("a chunk");
+        Made { chunk, ops: 7 }
     }
 
     #[test]
     fn a_chunk_becomes_one_message_even_without_rows() {
         for (values, with_ids) in [(vec![1, 2, 3], false), (vec![1, 2, 3], true), (vec![], false)] {
-            let chunk = chunk(values);
-            assert_eq!(Chunk::wire_schema(chunk.schema(), with_ids).fields().len(), if with_ids { 3 } else { 1 });
-            let messages = Encoder::default().encode(&chunk, 0x0102, with_ids).expect("messages");
+            let made = made(values);
+            assert_eq!(Chunk::wire_schema(made.chunk.schema(), with_ids).fields().len(), if with_ids { 3 } else { 1 });
+            let messages = Encoder::default().encode(&made, 0x0102, with_ids).expect("messages");
             assert_eq!(messages.len(), 1);
-            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, ..ChunkHead::default() }));
+            assert_eq!(ChunkHead::open(&messages[0]), Ok(ChunkHead { index: 0x0102, ops: 7, ..ChunkHead::default() }));
         }
     }
 
     #[test]
     fn a_very_large_chunk_goes_in_parts_by_rows() {
         let mut encoder = Encoder { part_bytes_max: 3 * 8, ..Encoder::default() };
-        let messages = encoder.encode(&chunk((0..10).collect()), 5, false).expect("messages");
+        let messages = encoder.encode(&made((0..10).collect()), 5, false).expect("messages");
         let heads: Vec<_> = messages.iter().map(|m| ChunkHead::open(m).expect("whole").more).collect();
         assert_eq!(heads, [true, true, true, false]);
     }

@@ -16,7 +16,6 @@ use arrow_flight::{
 };
 use arrow_ipc::writer::IpcWriteOptions;
 use forebay_core::{Error, Result};
-use forebay_data::Chunk;
 use forebay_proto::{JobKey, Ticket, to_status};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::cursor::not_held;
 use crate::encode::Encoder;
-use crate::held::Held;
+use crate::held::{Held, Made};
 use crate::jobs::{Job, Prepared};
 use crate::reading::Reading;
 use crate::shelf::Shelf;
@@ -54,17 +53,17 @@ impl Messages {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
             }
-            let Some((index, chunk)) = self.reading.next(false).await? else { return Ok(None) };
-            self.ready = self.encode(chunk, index).await?;
+            let Some((index, made)) = self.reading.next(false).await? else { return Ok(None) };
+            self.ready = self.encode(made, index).await?;
         }
     }
 
     /// Finishes and encodes a chunk: where it may take its time, if there is much to do.
-    async fn encode(&mut self, chunk: Chunk, index: u64) -> Result<VecDeque<FlightData>> {
+    async fn encode(&mut self, Made { chunk, ops }: Made, index: u64) -> Result<VecDeque<FlightData>> {
         let (bytes, job) = (chunk.num_bytes(), self.reading.job().clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || {
-            let finished = job.finish.finish(chunk)?;
+            let finished = Made { chunk: job.finish.finish(chunk, ops)?, ops: job.finish.stop(Some(u32::MAX)) };
             Ok::<_, Error>((encoder.encode(&finished, index, job.with_ids)?, encoder))
         };
         let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {

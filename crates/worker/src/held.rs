@@ -54,9 +54,16 @@ pub(crate) struct Meter {
     pub(crate) freed: Notify,
 }
 
+/// A chunk, and how many row ops have run on it: its reader runs the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) chunk: Chunk,
+    pub(crate) ops: u32,
+}
+
 enum Slot {
     Waiting,
-    Ready(Chunk),
+    Ready(Made),
     Failed(Error),
     /// A reader on this machine has it.
     Given,
@@ -64,6 +71,8 @@ enum Slot {
 
 struct State {
     token: u64,
+    /// How many row ops run on what is computed from now on, as the lease says.
+    ops: Option<u32>,
     /// Rises when the split is computed again.
     run: u64,
     /// The index of the first slot.
@@ -100,7 +109,7 @@ pub(crate) struct Held {
 /// What a reader finds at an index.
 pub(crate) enum Seen {
     /// The chunk.
-    Chunk(Chunk),
+    Chunk(Made),
     /// The split failed here.
     Failed(Error),
     /// The split ends here.
@@ -126,10 +135,11 @@ pub(crate) enum Put {
 }
 
 impl Held {
-    pub(crate) fn new(key: Key, token: u64, meter: Arc<Meter>) -> Self {
+    pub(crate) fn new(key: Key, token: u64, ops: Option<u32>, meter: Arc<Meter>) -> Self {
         meter.open.fetch_add(1, Relaxed);
         let state = State {
             token,
+            ops,
             run: 0,
             base: 0,
             slots: VecDeque::new(),
@@ -166,10 +176,17 @@ impl Held {
         lock(&self.state).token
     }
 
-    /// The lease was granted again, to the same worker: the chunks are still right.
-    pub(crate) fn set_token(&self, token: u64) {
-        lock(&self.state).token = token;
+    /// The lease was granted again, to the same worker: the chunks are still right, wherever they are cut.
+    pub(crate) fn set_lease(&self, token: u64, ops: Option<u32>) {
+        let mut state = lock(&self.state);
+        (state.token, state.ops) = (token, ops);
+        drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Returns how many row ops are to run on what is computed now.
+    pub(crate) fn ops(&self) -> Option<u32> {
+        lock(&self.state).ops
     }
 
     /// Says whether it waits to be computed, or is: whether it takes a place.
@@ -225,7 +242,7 @@ impl Held {
     }
 
     /// Puts a chunk in its place. `bounded` is for what is put in order, by a thread that can wait.
-    pub(crate) fn put(&self, run: u64, index: u64, chunk: &Chunk, bounded: bool) -> Put {
+    pub(crate) fn put(&self, run: u64, index: u64, made: &Made, bounded: bool) -> Put {
         let mut state = lock(&self.state);
         if state.gone || state.run != run {
             return Put::Stale;
@@ -233,8 +250,8 @@ impl Held {
         if bounded && state.unsent_bytes >= AHEAD_BYTES_MAX {
             return Put::Full;
         }
-        let bytes = chunk.num_bytes();
-        if state.resolve(index, Slot::Ready(chunk.clone())) {
+        let bytes = made.chunk.num_bytes();
+        if state.resolve(index, Slot::Ready(made.clone())) {
             self.meter.bytes.fetch_add(bytes, Relaxed);
             if index < state.unsent {
                 self.add_sent(&mut state, bytes);
@@ -320,13 +337,13 @@ impl Held {
         self.advance(&mut state, index);
         let place = index.saturating_sub(state.base) as usize;
         match state.slots.get(place) {
-            Some(Slot::Ready(chunk)) => {
-                let chunk = chunk.clone();
+            Some(Slot::Ready(made)) => {
+                let made = made.clone();
                 if take {
                     self.give_away(&mut state, place, index);
                 }
                 self.advance(&mut state, index + 1);
-                Seen::Chunk(chunk)
+                Seen::Chunk(made)
             }
             Some(Slot::Failed(error)) => Seen::Failed(error.clone()),
             Some(Slot::Given) => Seen::Dropped,
@@ -440,7 +457,7 @@ impl Held {
 
 impl Slot {
     fn num_bytes(&self) -> usize {
-        if let Slot::Ready(chunk) = self { chunk.num_bytes() } else { 0 }
+        if let Slot::Ready(made) = self { made.chunk.num_bytes() } else { 0 }
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
         let jobs: Vec<_> = (0..600).map(|_| pipeline().expect("a pipeline")).collect();
         for (job, (executable, row)) in (0..).zip(&jobs) {
             told.watch(job, executable);
-            executable.finish(row.clone()).expect("runs");
+            executable.finish(row.clone(), 0).expect("runs");
         }
         let names = |told: Vec<JobOps>| told.iter().map(|job| (job.job, job.ops.len())).collect::<Vec<_>>();
         let (first, second) = (names(told.tell()), names(told.tell()));
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!((first[0], second[0]), ((0, 2), (512, 2)));
         assert_eq!(names(told.tell()), []);
         let (executable, row) = &jobs[3];
-        executable.finish(row.clone()).expect("runs");
+        executable.finish(row.clone(), 0).expect("runs");
         drop(jobs);
         assert_eq!(names(told.tell()), [(3, 2)]);
         assert!(lock(&told.0).is_empty(), "they are over");

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_data::Chunk;
 use forebay_proto::Ticket;
 use tokio_util::sync::CancellationToken;
 
 use crate::cursor::{Cursor, Step, not_held};
+use crate::held::Made;
 use crate::jobs::Prepared;
 use crate::shelf::Shelf;
 
@@ -50,14 +50,14 @@ impl Reading {
     ///
     /// # Cancel safety
     /// Safe, but for a chunk that was taken: it is computed again when somebody asks.
-    pub(crate) async fn next(&mut self, take: bool) -> Result<Option<(u64, Chunk)>> {
+    pub(crate) async fn next(&mut self, take: bool) -> Result<Option<(u64, Made)>> {
         loop {
             let seen = tokio::select! {
                 () = self.stop.cancelled() => return Err(stopping()),
                 seen = self.cursor.seen(take) => seen,
             };
             match self.cursor.after(seen)? {
-                Step::Chunk(index, chunk) => return Ok(Some((index, chunk))),
+                Step::Chunk(index, made) => return Ok(Some((index, made))),
                 Step::End => return Ok(None),
                 Step::Wait => {}
             }

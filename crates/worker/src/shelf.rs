@@ -129,14 +129,14 @@ impl<E: Engine> Shelf<E> {
             let known = state.lost.take().filter(|(of, _)| *of == key).map(|(_, known)| known).unwrap_or_default();
             if let Some(held) = state.splits.get(&key) {
                 held.set_known(known);
-                held.set_token(lease.token);
+                held.set_lease(lease.token, lease.ops);
                 if !held.has_failed() {
                     return;
                 }
                 held.rewind(0);
                 (job, held.clone())
             } else {
-                let held = Arc::new(Held::new(key, lease.token, self.meter.clone()));
+                let held = Arc::new(Held::new(key, lease.token, lease.ops, self.meter.clone()));
                 held.set_known(known);
                 state.splits.insert(key, held.clone());
                 (job, held)
@@ -235,6 +235,7 @@ impl<E: Engine> Shelf<E> {
             consumer: s.key.consumer,
             ordinal: s.key.ordinal,
             token: s.token(),
+            ops: None,
         };
         lock(&self.state).splits.values().map(lease).collect()
     }

@@ -12,7 +12,7 @@ use forebay_proto::{JobDefinition, Lease, OneReader, Ticket, worker_event};
 
 use crate::cursor::{Cursor, Step, not_held};
 use crate::engine::Engine;
-use crate::held::Held;
+use crate::held::{Held, Made};
 use crate::jobs::Job;
 use crate::lock::lock;
 use crate::options::{Bounds, HELD_BYTES_MAX};
@@ -104,7 +104,7 @@ impl Task {
     /// Puts a chunk in its place.
     pub fn put(&self, index: u64, chunk: &Chunk) {
         self.split.count_rows(chunk.num_rows());
-        self.split.put(self.run, index, chunk, false);
+        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops: 0 }, false);
     }
 
     /// Puts an error in the place of a chunk.
@@ -144,7 +144,7 @@ impl Reader {
     pub fn next(&mut self, take: bool) -> Result<Option<Option<(u64, Chunk)>>> {
         let seen = self.0.look(take);
         Ok(match self.0.after(seen)? {
-            Step::Chunk(index, chunk) => Some(Some((index, chunk))),
+            Step::Chunk(index, made) => Some(Some((index, made.chunk))),
             Step::Wait => Some(None),
             Step::End => None,
         })

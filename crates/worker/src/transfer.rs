@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
-use forebay_data::{Chunk, Loss};
+use forebay_data::Loss;
 use forebay_proto::{
     ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, JobKey, Large, Reader, Request, Ticket, send_column,
     to_json,
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blocks::Blocks;
 use crate::columns::{LargeColumn, large_columns, without};
 use crate::encode::Encoder;
+use crate::held::Made;
 use crate::lender::{Lender, Lending};
 use crate::reading::{Reading, stopping};
 use crate::shelf::Shelf;
@@ -131,10 +132,10 @@ impl Transfer {
         let mut encoder = Encoder::default();
         loop {
             let next = patiently(from, to, reading.next(lending.is_some())).await?;
-            let Some((index, chunk)) = next else {
+            let Some((index, made)) = next else {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
-            let parcel = parcel(&mut encoder, lending.clone(), chunk, index, reading.job().with_ids).await?;
+            let parcel = parcel(&mut encoder, lending.clone(), made, index, reading.job().with_ids).await?;
             send(to, &parcel).await?;
         }
     }
@@ -160,18 +161,18 @@ async fn patiently<S: AsyncRead + AsyncWrite + Unpin, T>(
 async fn parcel(
     encoder: &mut Encoder,
     lending: Option<Arc<Lending>>,
-    chunk: Chunk,
+    made: Made,
     index: u64,
     with_ids: bool,
 ) -> Result<Parcel> {
-    let large = large_columns(&chunk)?;
+    let large = large_columns(&made.chunk)?;
     let apart = || large.iter().map(LargeColumn::len).sum::<usize>();
     let copied = match &lending {
         Some(lending) => lending.bytes_to_copy(&large),
-        None => chunk.num_bytes().saturating_sub(apart()),
+        None => made.chunk.num_bytes().saturating_sub(apart()),
     };
     let mut used = std::mem::take(encoder);
-    let make = move || (make(&mut used, lending.as_deref(), &chunk, large, index, with_ids), used);
+    let make = move || (make(&mut used, lending.as_deref(), &made, large, index, with_ids), used);
     let (made, used) = if copied < COPY_INLINE_MAX {
         make()
     } else {
@@ -185,22 +186,23 @@ async fn parcel(
 fn make(
     encoder: &mut Encoder,
     lending: Option<&Lending>,
-    chunk: &Chunk,
+    made: &Made,
     large: Vec<LargeColumn>,
     index: u64,
     with_ids: bool,
 ) -> Result<Parcel> {
+    let Made { chunk, ops } = made;
     let one = |message| Parcel { messages: vec![message], apart: Vec::new() };
     if large.is_empty() {
-        return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: large });
+        return Ok(Parcel { messages: encoder.encode(made, index, with_ids)?.into(), apart: large });
     }
-    let head = |large| ChunkHead { index, more: false, large, losses: Loss::to_bytes(chunk.losses()) };
+    let head = |large| ChunkHead { index, more: false, ops: *ops, large, losses: Loss::to_bytes(chunk.losses()) };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large)).transpose()?.flatten() {
         return Ok(one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?));
     }
     let rest = without(chunk, large.iter().map(|c| c.column))?;
     if !encoder.fits(&rest) {
-        return Ok(Parcel { messages: encoder.encode(chunk, index, with_ids)?.into(), apart: Vec::new() });
+        return Ok(Parcel { messages: encoder.encode(made, index, with_ids)?.into(), apart: Vec::new() });
     }
     let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
     Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })

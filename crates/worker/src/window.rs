@@ -5,7 +5,7 @@
 //! The dispatcher gives their splits to the worker that has computed them; here whoever comes first to a chunk computes it, the others
 //! wait for that or find it. Nothing is copied while a worker has one job of a kind.
 //!
-//! Invariants: a chunk that is found has the bits that would be computed (W-1); one that is being computed is waited for at most
+//! Invariants: a chunk that is found has the bits that would be computed (W-1), once its reader has run the ops that are left; one that is being computed is waited for at most
 //! [`WAIT_MAX`], and whoever fails to compute it lets the others go on; what is remembered is at most [`BYTES_MAX`], the newest. So
 //! no job holds up another for longer than a chunk takes, and one that falls behind computes for itself. What all have had makes
 //! room first, and is at most [`HAD_BYTES_MAX`]: jobs side by side take few blocks of memory in turns, and not fresh pages for each.
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_data::{Chunk, Memory};
+use forebay_data::Memory;
 use forebay_proto::Stream;
 
-use crate::held::Key;
+use crate::held::{Key, Made};
 use crate::lock::lock;
 
 /// The most bytes of chunks that are remembered.
@@ -35,7 +35,7 @@ enum Entry {
     /// Somebody computes it.
     Flying,
     /// It is here, and these members have had it.
-    Here(Chunk, Vec<u64>),
+    Here(Made, Vec<u64>),
 }
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub(crate) struct Member {
 /// What became of a chunk that was asked for.
 pub(crate) enum Taken {
     /// It is here.
-    Chunk(Chunk),
+    Chunk(Made),
     /// It is the caller's to compute.
     Mine(Flight),
     /// Another thread computes it.
@@ -132,7 +132,7 @@ impl State {
 
     /// Notes that a member has a chunk that is here; where it is the last of `jobs`, the chunk makes room first.
     fn note(&mut self, piece: Piece, member: u64, jobs: u64, had_bytes_max: usize) {
-        let Some(Entry::Here(chunk, members)) = self.chunks.get_mut(&piece) else { return };
+        let Some(Entry::Here(made, members)) = self.chunks.get_mut(&piece) else { return };
         if !members.contains(&member) {
             members.push(member);
         }
@@ -141,7 +141,7 @@ impl State {
         }
         // The oldest of these are had first: they are at the front.
         if let Some(at) = self.order.iter().position(|other| *other == piece) {
-            self.had_bytes += chunk.num_bytes();
+            self.had_bytes += made.chunk.num_bytes();
             self.order.remove(at);
             self.had.push_back(piece);
         }
@@ -162,7 +162,7 @@ impl State {
 
 impl Entry {
     fn num_bytes(&self) -> usize {
-        if let Entry::Here(chunk, _) = self { chunk.num_bytes() } else { 0 }
+        if let Entry::Here(made, _) = self { made.chunk.num_bytes() } else { 0 }
     }
 }
 
@@ -178,10 +178,10 @@ impl Member {
         let mut state = lock(&self.window.state);
         match state.chunks.get(&piece) {
             Some(Entry::Flying) => Taken::Flying,
-            Some(Entry::Here(chunk, _)) => {
-                let chunk = chunk.clone();
+            Some(Entry::Here(made, _)) => {
+                let made = made.clone();
                 state.note(piece, self.id, self.jobs.load(Relaxed), self.window.had_bytes_max);
-                Taken::Chunk(chunk)
+                Taken::Chunk(made)
             }
             None => {
                 state.chunks.insert(piece, Entry::Flying);
@@ -224,7 +224,7 @@ impl Drop for Member {
 
 impl Flight {
     /// Remembers the chunk. It is copied: the caller's own is its reader's from the moment when it is lent.
-    pub(crate) fn give(self, chunk: &Chunk) {
+    pub(crate) fn give(self, Made { chunk, ops }: &Made) {
         let bytes = chunk.num_bytes();
         if bytes > self.window.bytes_max {
             return;
@@ -234,7 +234,8 @@ impl Flight {
         while state.bytes + bytes > self.window.bytes_max && state.drop_oldest() {}
         state.bytes += copy.num_bytes();
         state.order.push_back(self.piece);
-        state.chunks.insert(self.piece, Entry::Here(copy, vec![self.member]));
+        let made = Made { chunk: copy, ops: *ops };
+        state.chunks.insert(self.piece, Entry::Here(made, vec![self.member]));
         // Those who wait are told when this is dropped.
     }
 }

@@ -52,6 +52,7 @@ class ScaleDecision:
         workers: The workers that are wanted since.
         reason: Why, in words.
         figures: The rule (`rule`), what it compared with, and what was measured (`figures`).
+        cut: Which ops readers run since, and what a row that travels has so; empty where there is nothing to choose.
     """
 
     ago: float
@@ -59,6 +60,7 @@ class ScaleDecision:
     workers: int
     reason: str
     figures: dict[str, Any]
+    cut: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ class JobStatus:
             `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
             `source`, as `stats()["source"]` does. As of a few seconds ago.
         ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
+        cut: Which ops its readers run, and what a row that travels has so; empty where there is nothing to choose.
     """
 
     name: str
@@ -153,6 +156,7 @@ class JobStatus:
     decisions: tuple[ScaleDecision, ...] = ()
     caching: Mapping[str, Any] = field(default_factory=dict)
     ops: tuple[OpStatus, ...] = ()
+    cut: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,14 +230,15 @@ class Service:
                 workers=workers or None,
                 local_threads=local_threads,
                 decisions=tuple(
-                    ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures))
-                    for ago_ms, before, since, reason, figures in decisions
+                    ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures), cut_then)
+                    for ago_ms, before, since, reason, figures, cut_then in decisions
                 ),
                 caching={worker: json.loads(cache) for worker, cache in caching},
                 ops=tuple(
                     OpStatus(op, line or None, at, *rows, seconds, *bytes_, row_us, earlier)
                     for op, line, at, rows, seconds, bytes_, row_us, earlier in ops
                 ),
+                cut=cut,
             )
             for (
                 (epochs, seed, raced, workers, local_threads),
@@ -246,6 +251,7 @@ class Service:
                 decisions,
                 caching,
                 ops,
+                cut,
             ) in self._open.jobs(name)
         ]
 

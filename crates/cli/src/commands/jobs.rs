@@ -27,6 +27,8 @@ struct Job<'a> {
     workers: Option<u32>,
     /// Threads of its readers' own local workers.
     local_threads: u32,
+    /// Which ops its readers run, and what travels so; empty where there is nothing to choose.
+    cut: &'a str,
     /// The last decisions on that, the oldest first.
     decisions: Vec<Decision<'a>>,
     /// What workers keep of it.
@@ -48,6 +50,8 @@ struct Decision<'a> {
     before: u32,
     workers: u32,
     reason: &'a str,
+    /// Which ops readers run since, as of a job.
+    cut: &'a str,
     /// The rule, and the figures that it was applied to.
     figures: Value,
 }
@@ -74,6 +78,7 @@ fn decision(of: &ScaleDecision) -> Decision<'_> {
         before: of.before,
         workers: of.workers,
         reason: &of.reason,
+        cut: &of.cut,
         figures: serde_json::from_str(&of.json).unwrap_or_default(),
     }
 }
@@ -103,6 +108,7 @@ fn of(job: &JobStatus) -> Job<'_> {
         raced: job.raced,
         workers: Some(job.workers).filter(|&n| n > 0),
         local_threads: job.local_threads,
+        cut: &job.cut,
         decisions: job.decisions.iter().map(decision).collect(),
         caching: job.caching.iter().map(caching).collect(),
         ops: job.ops.iter().map(Op::of).collect(),
@@ -144,10 +150,17 @@ fn show(arguments: &ShowJob) -> Result<()> {
         if job.local_threads > 0 {
             output::line(&format!("local      threads beside its readers: {}", job.local_threads))?;
         }
-        let row = |d: &Decision<'_>| {
-            [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), d.reason.to_owned()]
+        if !job.cut.is_empty() {
+            output::line(&format!("cut        {}", job.cut))?;
+        }
+        let row = |(i, d): (usize, &Decision<'_>)| {
+            let before = i.checked_sub(1).and_then(|before| job.decisions.get(before));
+            // Said once for as long as it stays.
+            let is_said = d.cut.is_empty() || before.is_some_and(|before| before.cut == d.cut);
+            let why = if is_said { d.reason.to_owned() } else { format!("{}; {}", d.reason, d.cut) };
+            [format!("{:.1} s ago", d.ago_s), format!("{} -> {}", d.before, d.workers), why]
         };
-        let rows: Vec<_> = job.decisions.iter().map(row).collect();
+        let rows: Vec<_> = job.decisions.iter().enumerate().map(row).collect();
         if !rows.is_empty() {
             output::table(["WHEN", "WORKERS", "WHY"], &rows)?;
         }

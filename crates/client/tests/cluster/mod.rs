@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_client::{JobSpec, OpenedJob, Remote, Service, ServiceStream, StreamOptions};
 use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
-use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Timing};
+use forebay_dispatcher::{Dispatcher, Options as DispatcherOptions, Scaling, Timing};
 use forebay_exec::{Delivery, Environment, Executable, Functions, LocalOptions, LocalStream, NoFunctions};
 use forebay_plan::{BlobId, EpochPlan, Graph, Node, Op, Source, Stages};
 use forebay_worker::Worker;
@@ -24,6 +24,7 @@ pub struct Cluster {
     runtime: Runtime,
     dir: tempfile::TempDir,
     functions: Arc<dyn Functions>,
+    scaling: Scaling,
     dispatcher: Option<JoinHandle<Result<()>>>,
     pub address: SocketAddr,
     workers: Vec<Option<JoinHandle<Result<()>>>>,
@@ -42,12 +43,18 @@ impl Cluster {
     }
 
     pub fn with(workers: usize, functions: Arc<dyn Functions>) -> Self {
+        Self::decided(workers, functions, Scaling::default())
+    }
+
+    /// Starts one whose dispatcher decides so.
+    pub fn decided(workers: usize, functions: Arc<dyn Functions>, scaling: Scaling) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
         let mut cluster = Self {
             runtime,
             dir: tempfile::tempdir().expect("a folder"),
             functions,
+            scaling,
             dispatcher: None,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             workers: Vec::new(),
@@ -69,6 +76,7 @@ impl Cluster {
                 lease: Duration::from_millis(500),
                 ..Timing::default()
             },
+            scaling: self.scaling,
             ..DispatcherOptions::new(self.dir.path())
         };
         let end = Instant::now() + DEADLINE;

@@ -160,9 +160,11 @@ impl State {
             consumer: key.1,
             ordinal: position.ordinal,
             token: self.next_token,
+            ops: None,
         };
         let lost = self.lost_of(&lease);
         let (Some(job), Some(worker)) = (self.jobs.get_mut(&key.0), self.workers.get_mut(&id)) else { return false };
+        let lease = Lease { ops: job.cuts.ops(worker.is_local()), ..lease };
         let (Some(consumer), Some(session)) = (job.consumers.get_mut(key.1 as usize), worker.session) else {
             return false;
         };

@@ -24,6 +24,7 @@ impl State {
             workers: job.scale.wanted().unwrap_or(0),
             decisions: job.scale.decisions(now, !name.is_empty()),
             ops: if name.is_empty() { Vec::new() } else { self.ops(job) },
+            cut: job.cuts.describe(&self.costs(job)),
             ..self.job_status(job, tenant.is_some())
         };
         self.jobs.values().filter(seen).filter(named).map(status).collect()
@@ -65,6 +66,7 @@ impl State {
             caching: job.caching(),
             local_threads: 0,
             ops: Vec::new(),
+            cut: String::new(),
         }
     }
 

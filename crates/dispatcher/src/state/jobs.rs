@@ -7,6 +7,7 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 
 use super::consumer::Consumer;
 use super::consumers::cancelled;
+use super::cuts::Cuts;
 use super::load::Load;
 use super::ops::Ops;
 use super::pace::Pace;
@@ -59,7 +60,7 @@ impl State {
         let consumers = splits.iter().map(|s| Consumer::new(*s, record.epochs, Position::default(), now)).collect();
         self.next_job = self.next_job.max(record.id + 1);
         self.names.insert(whole(&record.tenant, &record.name), record.id);
-        let streamed = record.is_streamed();
+        let (streamed, cuts) = (record.is_streamed(), Cuts::of(&record));
         self.twins.add(&record);
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(
@@ -74,6 +75,7 @@ impl State {
                 scale,
                 caching: BTreeMap::new(),
                 ops: Ops::default(),
+                cuts,
             },
         );
     }

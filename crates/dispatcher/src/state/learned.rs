@@ -1,5 +1,5 @@
-//! What jobs on a dataset have shown, for its tenant's next ones: what its ops cost, and where its jobs came to rest. It belongs to no
-//! job and is in the ledger, so it outlives jobs and this process.
+//! What jobs on a dataset have shown, for its tenant's next ones: what its ops cost, what a trainer took for a row, and where its jobs
+//! came to rest. It belongs to no job and is in the ledger, so it outlives jobs and this process.
 //!
 //! It changes with every heartbeat and is written seldom: a first time soon, and then once in [`WRITE_EVERY`] while it changes;
 //! [`SOON`] after a reader has left, by when its workers have said the rest; and when this process ends in peace.
@@ -41,6 +41,8 @@ struct Known {
     dataset: String,
     ops: Ops,
     rests: VecDeque<RestRecord>,
+    /// Seconds of a trainer for a row.
+    step: Option<f64>,
     /// As it was written, whether there is more, and when that is written.
     written: Option<Arc<LearnedRecord>>,
     is_more: bool,
@@ -54,6 +56,7 @@ impl Known {
             dataset: record.dataset.clone(),
             ops: Ops::of(&record.ops),
             rests: record.rests.iter().cloned().collect(),
+            step: record.step,
             written: Some(record.clone()),
             is_more: false,
             due: Ticks(0),
@@ -67,7 +70,7 @@ impl Known {
     fn record(&self, number: u64) -> Arc<LearnedRecord> {
         let (tenant, dataset) = (self.tenant.clone(), self.dataset.clone());
         let (ops, rests) = (self.ops.records(), self.rests.iter().cloned().collect());
-        Arc::new(LearnedRecord { tenant, dataset, number, ops, rests })
+        Arc::new(LearnedRecord { tenant, dataset, number, ops, rests, step: self.step })
     }
 }
 
@@ -91,6 +94,7 @@ impl Learned {
             dataset: job.dataset.clone(),
             ops: Ops::default(),
             rests: VecDeque::new(),
+            step: None,
             written: None,
             is_more: true,
             due: now + SOON,
@@ -119,6 +123,18 @@ impl Learned {
         let objective = objective.to_string();
         let is_alike = |r: &&RestRecord| (r.consumers, &r.objective) == (job.consumers, &objective);
         self.known(job)?.rests.iter().find(is_alike).map(|r| r.rest)
+    }
+
+    /// Returns seconds that a trainer of such a job took for a row.
+    pub(super) fn step(&self, job: &JobRecord) -> Option<f64> {
+        self.known(job)?.step
+    }
+
+    /// A trainer takes so many seconds for a row.
+    pub(super) fn take_step(&mut self, now: Ticks, job: &JobRecord, step: f64, out: &mut Vec<Effect>) {
+        if step.is_finite() && step > 0.0 {
+            self.more(now, job, out).step = Some(step);
+        }
     }
 
     /// A job is at rest.

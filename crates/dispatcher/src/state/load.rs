@@ -11,7 +11,8 @@ use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
 use forebay_proto::{ConsumerHeartbeat, Spent};
 
-use super::machines::{Spared, as_one};
+use super::cuts::Costs;
+use super::machines::{Made, Sent, Spared, as_one};
 
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
@@ -33,6 +34,8 @@ struct Taken {
     spared: Spared,
     /// What its local worker computed.
     here_rows: u64,
+    /// Bytes that came over a network.
+    received: u64,
 }
 
 /// Who computes for a job.
@@ -59,11 +62,23 @@ pub(super) struct Load {
     /// The fewest workers in the window, and whether there were others.
     crew: Option<Crew>,
     unsteady: bool,
-    /// Seconds of one thread for a row, and rows for a batch, as last known.
-    row_cost: Option<f64>,
+    /// Seconds of one thread for a row, and rows for a batch, as last known. While only local workers computed, which run all
+    /// ops, what a row costs them.
+    row_cost: Option<RowCost>,
     batch_rows: Option<f64>,
     /// Threads of a worker, as last seen.
     threads: Option<f64>,
+    /// Bytes of a row that came over a network, as last known.
+    row_received: Option<f64>,
+}
+
+/// What a row takes one thread, in seconds.
+#[derive(Debug, Clone, Copy)]
+enum RowCost {
+    /// Of a worker, which runs the ops before the cut.
+    OfWorkers(f64),
+    /// Of a local one, which runs all.
+    Whole(f64),
 }
 
 impl Load {
@@ -74,8 +89,8 @@ impl Load {
 
     /// Begins another window: what was said so far is of something else.
     pub(super) fn restart(&mut self, now: Ticks, spent: u64) {
-        let Self { row_cost, batch_rows, threads, .. } = *self;
-        *self = Self { row_cost, batch_rows, threads, ..Self::new(now, spent) };
+        let Self { row_cost, batch_rows, threads, row_received, .. } = *self;
+        *self = Self { row_cost, batch_rows, threads, row_received, ..Self::new(now, spent) };
     }
 
     pub(super) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
@@ -85,6 +100,7 @@ impl Load {
         add(&mut taken.step_ms, said.step_ms);
         add(&mut taken.batches, said.batches);
         add(&mut taken.rows, said.rows);
+        add(&mut taken.received, said.received_bytes);
         add(&mut taken.ahead.0, said.ahead);
         taken.ahead.1 += 1;
         if let Some(spare) = &said.spare {
@@ -111,8 +127,19 @@ impl Load {
         self.crew = Some(if crew.workers < least.workers { crew } else { Crew { local: crew.local, ..least } });
     }
 
+    /// Splits are cut elsewhere from now on: some of this window come as they were.
+    pub(super) fn note_cut(&mut self) {
+        self.unsteady = true;
+    }
+
+    /// Returns the rows of a batch, as last known.
+    pub(super) fn batch_rows(&self) -> Option<f64> {
+        self.batch_rows.filter(|rows| *rows > 0.0)
+    }
+
     /// Ends the window, if it has lasted long enough, and begins the next one. `workers` is how many of those there are it can
-    /// count on, where others share them; `spent` is what all workers have spent on all jobs.
+    /// count on, where others share them; `spent` is what all workers have spent on all jobs, `costs` says what rows cost wherever
+    /// splits are cut.
     pub(super) fn end(
         &mut self,
         now: Ticks,
@@ -120,6 +147,7 @@ impl Load {
         workers: u32,
         limits: Limits,
         objective: Objective,
+        costs: impl FnOnce() -> Costs,
     ) -> Option<Observation> {
         let lasted = now - self.began;
         let batches = self.sum(|t| t.batches);
@@ -130,8 +158,16 @@ impl Load {
         // Threads whose number the user set are not decided on: what they make need not be made by anybody else.
         let [here, set] = [true, false].map(|is_asked| self.made_here(is_asked) / seconds);
         let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
-        let compute = self.row_cost.zip(self.batch_rows).map(|(cost, rows)| cost * rows).filter(|c| *c > 0.0);
+        let (costs, rows) = (costs(), self.batch_rows().unwrap_or(0.0));
+        let (after, row_bytes) = costs.now();
+        let row = self.row_cost.map(|cost| match cost {
+            RowCost::OfWorkers(cost) => cost,
+            RowCost::Whole(cost) => (cost - after).max(cost * REST_MIN),
+        });
+        let worked = row.map(|row| row * rows).filter(|compute| *compute > 0.0);
+        let sent = Sent::new(self.row_received.unwrap_or(0.0), row_bytes);
         let machines: Vec<_> = self.readers.values().map(|t| t.spared).collect();
+        let made = Made { here, remote: (batches as f64 / seconds - here - set).max(0.0), rows, compute: worked };
         let seen = Observation {
             at: now,
             workers: crew.workers.min(workers),
@@ -143,11 +179,11 @@ impl Load {
             delivered: rest(batches as f64 / seconds),
             demand: self.demand(seconds).map(rest),
             waited: self.waited(),
-            compute,
+            compute: worked.map(|compute| compute + sent.by_worker(row_bytes * rows)),
             busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
             ahead: self.ahead(),
             beside: set,
-            host: as_one(&machines, here, compute, objective),
+            host: as_one(&machines, &made, &costs, &sent, objective),
         };
         self.restart(now, spent);
         Some(seen)
@@ -162,10 +198,14 @@ impl Load {
             self.batch_rows = Some(self.sum(|t| t.rows) as f64 / batches as f64);
         }
         let here_rows = self.sum(|t| t.here_rows);
+        let came = self.sum(|t| t.rows).saturating_sub(here_rows);
+        if came > 0 {
+            self.row_received = Some(self.sum(|t| t.received) as f64 / came as f64);
+        }
         if self.rows > 0 {
-            self.row_cost = Some(self.compute_us as f64 / 1e6 / self.rows as f64);
+            self.row_cost = Some(RowCost::OfWorkers(self.compute_us as f64 / 1e6 / self.rows as f64));
         } else if self.row_cost.is_none() && here_rows > 0 {
-            self.row_cost = Some(self.here_us as f64 / 1e6 / here_rows as f64);
+            self.row_cost = Some(RowCost::Whole(self.here_us as f64 / 1e6 / here_rows as f64));
         }
     }
 
@@ -204,8 +244,14 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::cuts::Cuts;
 
     const LIMITS: Limits = Limits { min: 1, max: 8 };
+
+    /// A pipeline that is cut nowhere.
+    fn whole() -> Costs {
+        Cuts::default().costs(&[])
+    }
 
     fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
         ConsumerHeartbeat {
@@ -216,6 +262,7 @@ mod tests {
             ahead: 2,
             spare: None,
             ops: Vec::new(),
+            received_bytes: 0,
         }
     }
 
@@ -233,8 +280,8 @@ mod tests {
             load.take(1, &said(250, 250, 10));
             load.spend(&Spent { job: 1, compute_us: 3_200_000, rows: 480 });
         }
-        assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS, Objective::Time), None, "too early");
-        let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS, Objective::Time).expect("long enough");
+        assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS, Objective::Time, whole), None, "too early");
+        let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 60.0) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
         assert!(close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady, "{seen:?}");
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
@@ -242,8 +289,8 @@ mod tests {
         load.see(Crew { workers: 3, threads: 12, local: 0 });
         load.see(Crew { workers: 1, threads: 4, local: 0 });
         load.take(0, &said(0, 6000, 3));
-        assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS, Objective::Time), None, "few batches");
-        let seen = load.end(Ticks(8000), 0, 9, LIMITS, Objective::Time).expect("long enough");
+        assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS, Objective::Time, whole), None, "few batches");
+        let seen = load.end(Ticks(8000), 0, 9, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 0.5) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
         assert_eq!((seen.workers, seen.steady), (1, false));
     }
@@ -254,12 +301,12 @@ mod tests {
         let crew = Crew { workers: 1, threads: 1, local: 0 };
         load.see(crew);
         load.take(0, &said(0, 60_000, 0));
-        assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS, Objective::Time), None);
-        let seen = load.end(Ticks(60_000), 0, 1, LIMITS, Objective::Time).expect("long enough");
+        assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS, Objective::Time, whole), None);
+        let seen = load.end(Ticks(60_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 1.0 / 60.0) && seen.waited == 0.0, "{seen:?}");
         load.see(crew);
         load.take(0, &said(60_000, 0, 0));
-        let seen = load.end(Ticks(120_000), 0, 1, LIMITS, Objective::Time).expect("long enough");
+        let seen = load.end(Ticks(120_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert_eq!((seen.demand, seen.waited), (None, 1.0));
     }
 
@@ -279,10 +326,11 @@ mod tests {
                     ahead: most,
                     spare: None,
                     ops: Vec::new(),
+                    received_bytes: most,
                 },
             );
             load.spend(&Spent { job: 1, compute_us: most, rows: most });
         }
-        assert!(load.end(Ticks(2000), most, 1, LIMITS, Objective::Time).is_some());
+        assert!(load.end(Ticks(2000), most, 1, LIMITS, Objective::Time, whole).is_some());
     }
 }

@@ -15,9 +15,11 @@
 //! SP-8 a worker that says nothing is noticed when its lease ends;
 //! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's.
 
+mod begin;
 mod caching;
 mod consumer;
 mod consumers;
+mod cuts;
 mod grant;
 mod inspect;
 mod jobs;
@@ -52,6 +54,7 @@ use crate::options::{Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
+use cuts::Cuts;
 use learned::Learned;
 use load::Load;
 use ops::Ops;
@@ -166,8 +169,9 @@ struct Job {
     scale: Scale,
     /// What each worker keeps of it, as JSON.
     caching: BTreeMap<WorkerId, Arc<str>>,
-    /// What its ops cost.
+    /// What its ops cost, and where its splits are cut for that.
     ops: Ops,
+    cuts: Cuts,
 }
 
 impl Job {

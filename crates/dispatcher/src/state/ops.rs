@@ -1,5 +1,5 @@
 //! What each op of a job costs, as workers and readers said it, and of jobs with the same pipeline before it: for people, and for
-//! whoever decides by it. Nothing is decided on it here.
+//! the policy that decides on workers and on the cut (see `cuts`).
 //!
 //! What a row costs is the median of the last few windows, so that a storage that stalled once, or a thread that had no core, is
 //! not taken for the op. Kept for each dataset of a tenant, too (see `learned`): a second job of a pipeline begins with what the first
@@ -84,6 +84,11 @@ impl Figures {
         }
     }
 
+    /// Returns bytes of a row that comes out.
+    fn bytes_out(&self) -> f64 {
+        self.all.of_row(self.all.bytes_out) * self.all.rows_in as f64 / self.all.rows_out.max(1) as f64
+    }
+
     fn status(&self, named: Named, at: At, earlier: bool) -> OpStatus {
         let (seconds, bytes_in, bytes_out) = self.all.scaled();
         OpStatus {
@@ -119,6 +124,35 @@ impl Ops {
             ops.truncate(WRITTEN_MAX);
         }
         ops
+    }
+
+    /// Lists the pieces of work of which something was timed.
+    fn timed(&self) -> impl Iterator<Item = (At, &[u32], &Figures)> {
+        self.0.iter().filter(|(_, figures)| figures.all.timed > 0).map(|((at, places), f)| (*at, &**places, f))
+    }
+
+    /// Returns nanoseconds of a row that the op at a place takes where it runs by itself: at readers, or else at workers.
+    pub(super) fn row_ns(&self, place: u32) -> Option<f64> {
+        let at = |side: At| self.timed().find(|(at, places, _)| *at == side && **places == [place]);
+        at(At::Reader).or_else(|| at(At::Workers)).map(|(_, _, figures)| figures.row_ns())
+    }
+
+    /// Returns bytes of a row between two ops, as the one before it or the one behind it showed them. `None` is what reads.
+    pub(super) fn bytes_between(&self, before: Option<u32>, behind: Option<u32>) -> Option<f64> {
+        let made = self.timed().find(|(_, places, f)| places.last().copied() == before && f.all.rows_out > 0);
+        let taken = || self.timed().find(|(_, places, _)| behind.is_some() && places.first().copied() == behind);
+        let made = made.map(|(_, _, figures)| figures.bytes_out());
+        made.or_else(|| taken().map(|(_, _, figures)| figures.all.of_row(figures.all.bytes_in)))
+    }
+
+    /// Returns nanoseconds that a row which workers sent took their threads, all ops together. Every row went through `last`,
+    /// whatever ops are fused with it; `None` is what reads.
+    pub(super) fn worker_row_ns(&self, last: Option<u32>) -> Option<f64> {
+        let own = || self.timed().filter(|(at, ..)| *at == At::Workers);
+        let is_through = |places: &[u32]| last.map_or(places.is_empty(), |last| places.contains(&last));
+        let sent: u64 = own().filter(|(_, places, _)| is_through(places)).map(|(.., f)| f.all.rows_out).sum();
+        let spent: f64 = own().map(|(.., f)| f.row_ns() * f.all.rows_in as f64).sum();
+        (sent > 0).then(|| spent / sent as f64)
     }
 
     pub(super) fn take(&mut self, now: Ticks, at: At, said: &[OpSpent]) {

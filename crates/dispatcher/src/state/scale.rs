@@ -34,6 +34,8 @@ struct Made {
     at: Ticks,
     before: u32,
     decision: Decision,
+    /// Which ops readers run with it, in words.
+    cut: String,
 }
 
 impl Scale {
@@ -45,7 +47,16 @@ impl Scale {
         self.wanted
     }
 
-    fn keep(&mut self, at: Ticks, before: u32, decision: Decision) {
+    /// Says whether nothing was decided yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.decisions.is_empty()
+    }
+
+    pub(super) fn set_previous(&mut self, previous: Previous) {
+        self.previous = previous;
+    }
+
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, cut: String) {
         self.wanted = Some(decision.workers);
         if self.decisions.back().is_some_and(|last| last.decision.says_the_same(&decision)) {
             return;
@@ -53,7 +64,7 @@ impl Scale {
         if self.decisions.len() == DECISIONS_MAX {
             self.decisions.pop_front();
         }
-        self.decisions.push_back(Made { at, before, decision });
+        self.decisions.push_back(Made { at, before, decision, cut });
     }
 
     /// Returns all decisions, or the last few, the oldest first.
@@ -66,6 +77,7 @@ impl Scale {
             reason: made.decision.to_string(),
             // Finite numbers and names: they serialise.
             json: serde_json::to_string(&made.decision).unwrap_or_default(),
+            cut: made.cut.clone(),
         };
         self.decisions.iter().skip(skipped).map(of).collect()
     }
@@ -76,18 +88,6 @@ impl State {
     pub(crate) fn set_scaling(&mut self, scaling: Scaling) {
         self.scaling = scaling;
         self.jobs.values_mut().for_each(|job| job.scale = Scale::new(scaling));
-    }
-
-    /// A job of which nothing was decided yet begins where the last one on its samples came to rest. Not before it is read, or just
-    /// opened: of jobs that nobody comes back to after a restart nothing is wanted.
-    pub(super) fn begin_scale(&mut self, now: Ticks, job: u64) {
-        let Scaling { policy, objective, .. } = self.scaling;
-        let Some(job) = self.jobs.get_mut(&job).filter(|job| job.scale.decisions.is_empty()) else { return };
-        let rest = self.learned.rest(&job.record, &objective);
-        if let Some((decision, previous)) = rest.and_then(|rest| policy.again(&rest)) {
-            job.scale.previous = previous;
-            job.scale.keep(now, decision.workers, decision);
-        }
     }
 
     /// A worker says what it spent. What one says of another tenant's job is not taken.
@@ -119,6 +119,7 @@ impl State {
         let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
         let mut shares = shares.into_iter();
         let local = self.local_threads();
+        let mut made = Vec::new();
         for job in self.jobs.values_mut() {
             if !is_read(job) {
                 job.load.restart(now, spent);
@@ -131,12 +132,19 @@ impl State {
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
             // Each of its readers has a machine that costs.
             let objective = objective.with_trainers(job.consumers.len() as u32);
-            let Some(seen) = job.load.end(now, spent, shares.next().unwrap_or(u32::MAX), limits, objective) else {
+            let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
+            let costs = || job.cuts.costs(&shown);
+            let share = shares.next().unwrap_or(u32::MAX);
+            let Some(seen) = job.load.end(now, spent, share, limits, objective, costs) else {
                 continue;
             };
             let (decision, previous) = decide(&seen, &job.scale.previous);
             if let Some(rest) = previous.rest() {
                 self.learned.come_to_rest(now, &job.record, &self.scaling.objective, rest, out);
+            }
+            if let Some((figures, rows)) = decision.figures.zip(job.load.batch_rows()) {
+                let step = f64::from(job.record.consumers) / (figures.demand * rows);
+                self.learned.take_step(now, &job.record, step, out);
             }
             job.scale.previous = previous;
             job.deal(decision.local);
@@ -145,8 +153,29 @@ impl State {
                 let Decision { workers, local, .. } = decision;
                 tracing::info!(job = job.record.name, before, workers, local, "{decision}");
             }
-            job.scale.keep(now, before, decision);
+            made.push((job.record.id, before, decision));
         }
+        for (job, before, decision) in made {
+            self.decided(now, job, before, decision);
+        }
+    }
+
+    /// Keeps a decision, and cuts the job's splits where it says from now on.
+    pub(super) fn decided(&mut self, now: Ticks, id: u64, before: u32, decision: Decision) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let moved = decision.cut.is_some_and(|cut| job.cuts.set(cut));
+        if moved {
+            job.load.note_cut();
+        }
+        // A policy counts places, people count ops.
+        let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
+        let Some(job) = self.jobs.get(&id) else { return };
+        let cut = job.cuts.describe(&self.costs(job));
+        if moved {
+            tracing::info!(job = job.record.name, "{cut}");
+        }
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.scale.keep(now, before, decision, cut);
     }
 
     /// Returns what the jobs want together. Unknown for as long as that of one is: after a restart, too.
@@ -168,7 +197,7 @@ impl State {
     }
 
     /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
-    fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
+    pub(super) fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
         let mut crews: HashMap<Option<Arc<str>>, Crew> = HashMap::new();
         for worker in self.workers.values().filter(|w| w.is_live() && !w.is_local()) {
             let crew = crews.entry(worker.serves.clone()).or_default();
@@ -184,7 +213,7 @@ fn is_read(job: &Job) -> bool {
 }
 
 /// Returns the workers that may compute for a tenant: its own, and those for everybody.
-fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
+pub(super) fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
     let own = |(serves, _): &(&Option<Arc<str>>, &Crew)| serves.as_deref().is_none_or(|serves| serves == tenant);
     crews.iter().filter(own).fold(Crew::default(), |sum, (_, crew)| Crew {
         workers: sum.workers + crew.workers,

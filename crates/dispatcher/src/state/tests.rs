@@ -2,6 +2,7 @@
 //!
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
+mod cuts;
 mod grant;
 mod learned;
 mod local;

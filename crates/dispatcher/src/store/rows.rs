@@ -234,6 +234,7 @@ pub(crate) mod tests {
             number,
             ops: vec![OpRecord { at: At::Workers, places: vec![0, 2], sums, row_ns: 2333.1 }],
             rests: vec![RestRecord { consumers: 2, objective: "time".to_owned(), rest }],
+            step: None,
         })
     }
 

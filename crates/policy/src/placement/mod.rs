@@ -15,7 +15,7 @@ mod solve;
 
 use serde::{Deserialize, Serialize};
 
-pub use model::{CUTS_MAX, Cut, Machine, Manners, Model, Wire};
+pub use model::{CUTS_MAX, Cut, Finishing, Machine, Manners, Model, Wire};
 pub use prices::{Objective, Prices, SLACK_MAX};
 pub use solve::{Bounds, solve};
 

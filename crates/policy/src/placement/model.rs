@@ -2,7 +2,9 @@
 //!
 //! The reader's threads first finish what workers send, and with what is left make whole batches. What is received takes of the
 //! spare cores before they do; without any, nothing more can be received. With [`Manners::SpareOnly`] they have the cores that nobody else wants (idle priority), with
-//! [`Manners::Fair`] their share of all cores, which is taken from the trainer.
+//! [`Manners::Fair`] their share of all cores, which is taken from the trainer. In a service what workers send is finished by the
+//! reader's own process ([`Finishing::Reader`]): no thread is counted for that, and where no core is spare, it has the trainer's. That
+//! may be cheaper than a worker, and is not asked for ([`Model::leaves_cores`]).
 //!
 //! Invariant: all rates are of a steady state, constant for as long as the placement and the model are.
 
@@ -16,6 +18,8 @@ use super::Placement;
 pub const CUTS_MAX: usize = 1024;
 /// More seconds, bytes or cores than anything has.
 const LARGE: f64 = 1e15;
+/// What a trainer may lack of its cores by the cut, as a share of all: it would not show.
+const CROWD_MAX: f64 = 0.01;
 
 /// A place where a pipeline may be cut in two. All figures are of one batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,6 +52,16 @@ pub enum Manners {
     Fair,
 }
 
+/// Who runs the ops behind the cut on what workers send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Finishing {
+    /// The threads on the reader's machine that also make whole batches; without any, nothing of a cut pipeline comes.
+    #[default]
+    Threads,
+    /// The reader's own process, as what is received: it takes spare cores, and beyond these the trainer's.
+    Reader,
+}
+
 /// The reader's machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
@@ -76,8 +90,10 @@ pub struct Model {
     pub efficiency: f64,
     /// Batches a second that all workers together can bring.
     pub shared_limit: Option<f64>,
-    /// The reader's machine; `None` where its threads compute nothing, and what it receives costs nothing.
+    /// The reader's machine; `None` where its threads compute nothing, and what its process does costs nothing.
     pub machine: Option<Machine>,
+    /// Who finishes what workers send.
+    pub finishing: Finishing,
 }
 
 impl Cut {
@@ -179,8 +195,13 @@ impl Model {
         let cut = self.cut(at);
         let sent = self.sent(at.workers, cut);
         let Some(machine) = self.machine else {
-            return (if cut.after > 0.0 { 0.0 } else { sent }, 0.0);
+            let none = self.finishing == Finishing::Threads && cut.after > 0.0;
+            return (if none { 0.0 } else { sent }, 0.0);
         };
+        if self.finishing == Finishing::Reader {
+            let left = f64::from(at.local).min(machine.room(f64::from(at.local)) - self.taken_by_reader(sent, cut));
+            return (sent, left.max(0.0) / self.whole());
+        }
         let threads = f64::from(at.local);
         let (room, receive) = (machine.room(threads), self.wire.receive * cut.bytes);
         let bound = |cores: f64, cost: f64| if cost > 0.0 { cores / cost } else { f64::INFINITY };
@@ -203,10 +224,43 @@ impl Model {
         let part = (1.0 / (self.step * (remote + local))).min(1.0);
         let busy = part * (local * self.whole() + remote * cut.after);
         let crowd = match machine.manners {
+            Manners::SpareOnly if self.finishing == Finishing::Reader => {
+                ((machine.used + self.taken_by_reader(remote, cut)) / machine.cores).max(1.0)
+            }
             Manners::SpareOnly => 1.0,
             Manners::Fair => ((machine.used + part * f64::from(at.local)) / machine.cores).max(1.0),
         };
         self.step * crowd * (1.0 + machine.interference * busy / machine.cores)
+    }
+
+    /// Returns the cores that the reader's process takes for what comes from workers, of which it takes in no more than the trainer
+    /// wants.
+    pub(crate) fn taken_by_reader(&self, remote: f64, cut: Cut) -> f64 {
+        remote.min(1.0 / self.step) * self.at_reader(cut)
+    }
+
+    /// Returns the seconds of a core that a batch takes the reader's side, cut there.
+    pub fn at_reader(&self, cut: Cut) -> f64 {
+        cut.after + self.wire.receive * cut.bytes
+    }
+
+    /// Returns the cut that leaves the reader's side the least.
+    pub fn lightest(&self) -> u32 {
+        let work = |cut| self.at_reader(self.cut(Placement { workers: 1, local: 0, cut }));
+        (1..=self.ops()).rev().min_by(|a, b| work(*a).total_cmp(&work(*b))).unwrap_or(1)
+    }
+
+    /// Says whether the trainer has the cores that it wants, as far as that is for the cut to say: the reader's process takes only
+    /// spare ones, or cannot take fewer.
+    pub fn leaves_cores(&self, at: Placement) -> bool {
+        let Some(machine) = self.machine.filter(|_| self.finishing == Finishing::Reader) else { return true };
+        let taken = self.taken_by_reader(self.made(at).0, self.cut(at));
+        machine.used + taken <= machine.cores * (1.0 + CROWD_MAX) || at.cut == self.lightest()
+    }
+
+    /// Returns the seconds of threads that a batch takes on both sides.
+    pub(super) fn work(&self, cut: Cut) -> f64 {
+        cut.before + self.wire.send * cut.bytes + self.at_reader(cut)
     }
 
     /// Returns what a batch takes: its step, or as long as it takes to make one.
@@ -266,6 +320,7 @@ mod tests {
             efficiency: 1.0,
             shared_limit: None,
             machine: Some(Machine { cores: 10.0, used: 4.0, manners: Manners::SpareOnly, interference: 0.0 }),
+            finishing: Finishing::Threads,
         }
     }
 
@@ -287,6 +342,20 @@ mod tests {
         assert!(close(wired.made(at(9, 0, 2)).0, 50.0));
         let (remote, local) = wired.made(at(2, 6, 1));
         assert!(close(remote, 200.0) && close(local, 0.0), "2 cores receive, 4 normalise: {remote} {local}");
+    }
+
+    #[test]
+    fn what_the_readers_process_finishes_takes_spare_cores_and_then_the_trainers() {
+        let model = Model { finishing: Finishing::Reader, ..model() };
+        // 100 batches/s are decoded by a worker and normalised by 2 cores of the 6 that are spare; 4 are left for 40 more.
+        let (remote, local) = model.made(at(1, 9, 1));
+        assert!(close(remote, 100.0) && close(local, 40.0) && close(model.step(at(1, 0, 1)), 0.01), "{remote} {local}");
+        let machine = model.machine.map(|machine| Machine { used: 9.0, ..machine });
+        let short = Model { machine, ..model.clone() };
+        assert!(close(short.step(at(1, 0, 1)), 0.011), "9 cores and 2 of 10");
+        assert!(close(short.step(at(1, 0, 2)), 0.01) && close(short.made(at(1, 0, 1)).0, 100.0));
+        let unseen = Model { machine: None, ..model };
+        assert!(close(unseen.made(at(1, 0, 1)).0, 100.0) && close(unseen.step(at(1, 0, 1)), 0.01));
     }
 
     #[test]

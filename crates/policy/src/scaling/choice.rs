@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use forebay_core::Error;
 
-use super::decision::{Decision, Reason};
-use super::{Observation, cachew, forebay, hpa, pecan};
-use crate::placement::Placement;
+use super::decision::{Decision, Figures, Reason};
+use super::{Limits, Observation, cachew, forebay, hpa, pecan};
+use crate::placement::{Model, Objective, Placement};
 
 /// What one more worker must gain for a policy that climbs, in thousandths of the time of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,20 @@ impl Policy {
     /// Returns what it starts a job with on whose samples another one came to rest there; `None` where it starts like any.
     pub fn again(self, rest: &forebay::Rest) -> Option<(Decision, Previous)> {
         let (decision, next) = (self == Self::Forebay).then(|| rest.begin())?;
+        Some((decision, Previous::Forebay(next)))
+    }
+
+    /// Returns what it starts a job with of which `model` says what it is likely to be, with the `figures` in it; `None` where it
+    /// starts like any.
+    pub fn begin(
+        self,
+        model: &Model,
+        figures: Figures,
+        limits: Limits,
+        objective: &Objective,
+    ) -> Option<(Decision, Previous)> {
+        let is_sound = self == Self::Forebay && model.check().is_ok() && !figures.contradict();
+        let (decision, next) = is_sound.then(|| forebay::begin(model, figures, limits, objective))?;
         Some((decision, Previous::Forebay(next)))
     }
 

@@ -153,6 +153,8 @@ pub enum Reason {
     },
     /// What was right for an earlier job on the same samples.
     Again,
+    /// What earlier jobs on the same samples showed of the trainer and of their ops says so; nothing of this one is measured yet.
+    Known,
     /// The number that was set.
     Fixed,
     /// Another policy's rule (see its module), with what it compared.
@@ -274,6 +276,11 @@ impl fmt::Display for Decision {
                 "{workers}: {needed} are needed for {takes}, and there may be {limit}; the trainer waits {waits} of its time"
             ),
             Reason::Again => write!(f, "{workers}, as was right for these samples before"),
+            Reason::Known => write!(
+                f,
+                "{workers} to begin with: with these samples a trainer took {takes} when it never waited, and one worker made \
+                 {supply:.2}"
+            ),
             Reason::Fixed => write!(f, "{workers}, as was set"),
             Reason::Rule { policy, found, figure } => write!(f, "{workers}: {policy} finds {found} ({figure:.2})"),
         }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::placement::{CUTS_MAX, Cut, Machine, Manners, Objective, Wire};
+use crate::placement::{CUTS_MAX, Cut, Finishing, Machine, Manners, Objective, Wire};
+
+/// The most of its time that a trainer is held to have no core, where it is asked what it would do with one.
+const PRESSURE_MAX: f64 = 0.5;
 
 /// The reader's machine in one window. With [`Host::local_max`] 0 and one cut, there is nothing to place: workers alone are
 /// decided on, as without it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
-    /// Cores of the machine.
+    /// Cores of the machine; 0 where nothing is told of it.
     pub cores: f64,
     /// Cores, on average, that nobody wanted but the reader's threads that compute: what these had counts as spare.
     pub spare: f64,
@@ -24,6 +27,10 @@ pub struct Host {
     pub cut: u32,
     /// What it takes to send.
     pub wire: Wire,
+    /// Who finishes what workers send, and the cores that the reader's process took for it, where it does that.
+    pub finishing: Finishing,
+    /// See `finishing`. They are not among the spare ones.
+    pub finishes: f64,
     /// What is to be made small.
     pub objective: Objective,
 }
@@ -32,11 +39,10 @@ impl Host {
     /// Says whether its figures can all be right.
     pub(crate) fn is_sound(&self) -> bool {
         let amount = |x: f64| x.is_finite() && x >= 0.0;
-        let amounts = [self.cores, self.spare, self.here, self.wire.send, self.wire.receive];
+        let amounts = [self.cores, self.spare, self.here, self.finishes, self.wire.send, self.wire.receive];
         let of_cut = |cut: &Cut| amount(cut.before) && amount(cut.after) && amount(cut.bytes);
         let ops = self.cuts.len();
         amounts.into_iter().all(amount)
-            && self.cores > 0.0
             && (0.0..=1.0).contains(&self.pressure)
             && self.wire.bandwidth.is_none_or(|limit| limit > 0.0)
             && (1..=CUTS_MAX).contains(&ops)
@@ -46,9 +52,20 @@ impl Host {
             && self.objective.check().is_ok()
     }
 
-    /// Returns the machine, as threads that take only what is spare see it.
-    pub(crate) fn machine(&self) -> Machine {
-        let used = (self.cores - self.spare).max(0.0);
-        Machine { cores: self.cores, used, manners: Manners::SpareOnly, interference: 0.0 }
+    /// Returns the part of its time that a trainer whose process finishes what is sent was not held up by that: the other part it would
+    /// work, and use cores, too.
+    pub(crate) fn freely(&self) -> f64 {
+        if self.finishing == Finishing::Reader { 1.0 - self.pressure.min(PRESSURE_MAX) } else { 1.0 }
+    }
+
+    /// Returns the machine, as threads that take only what is spare see it; `None` where nothing is told of it.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        let used = (self.cores - self.spare - self.finishes).max(0.0) / self.freely();
+        (self.cores > 0.0).then_some(Machine {
+            cores: self.cores,
+            used: used.min(self.cores),
+            manners: Manners::SpareOnly,
+            interference: 0.0,
+        })
     }
 }

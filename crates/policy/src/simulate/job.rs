@@ -2,7 +2,7 @@
 
 use forebay_core::{Error, Result};
 
-use crate::placement::{Cut, Machine, Manners, Model, Objective, Placement, Wire};
+use crate::placement::{Cut, Finishing, Machine, Manners, Model, Objective, Placement, Wire};
 use crate::scaling::Limits;
 
 /// Jobs of a scenario.
@@ -46,13 +46,15 @@ pub struct Host {
     pub crew: u32,
     /// What it takes to send a batch.
     pub wire: Wire,
+    /// Who finishes what workers send.
+    pub finishing: Finishing,
 }
 
 impl Host {
     /// Makes a machine of so many cores, all of which may be used, and a network that costs nothing and limits nothing.
     pub fn new(cores: f64, used: f64) -> Self {
-        let wire = Wire::default();
-        Self { cores, used, then: Vec::new(), interference: 0.0, local_max: cores as u32, crew: 1, wire }
+        let (wire, finishing) = (Wire::default(), Finishing::Threads);
+        Self { cores, used, then: Vec::new(), interference: 0.0, local_max: cores as u32, crew: 1, wire, finishing }
     }
 }
 
@@ -120,6 +122,7 @@ impl Job {
             efficiency: self.efficiency,
             shared_limit: self.shared_limit,
             machine: self.host.as_ref().map(machine),
+            finishing: self.host.as_ref().map_or(Finishing::Threads, |host| host.finishing),
         }
     }
 

@@ -6,7 +6,7 @@ use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, SampleId, Seed, Ticks};
 
 use super::Job;
-use crate::placement::{Cut, Machine, Manners, Model, Objective, Placement};
+use crate::placement::{Cut, Finishing, Machine, Manners, Model, Objective, Placement};
 use crate::scaling::{self, Limits, Observation, window};
 
 /// What rounding alone takes off a sum of times or batches.
@@ -25,6 +25,8 @@ pub(super) struct Sums {
     /// Cores of the trainer's machine that were spare, and the share of the time that the trainer had none, times seconds.
     spare: f64,
     pressed: f64,
+    /// Cores that its process took for what workers sent, times seconds.
+    finishes: f64,
     /// Batches that were ahead, times seconds.
     ahead: f64,
     /// Workers, times seconds.
@@ -109,7 +111,14 @@ impl<'a> Live<'a> {
         let worked = filling + if made > 0.0 { rest * slower / made } else { 0.0 };
         self.sums.made += remote * worked;
         self.sums.here += local * worked;
-        self.sums.spare += self.model.spare() * lasted;
+        let finishes = match self.model.finishing {
+            Finishing::Threads => 0.0,
+            Finishing::Reader => {
+                self.model.taken_by_reader(remote * worked / lasted.max(f64::MIN_POSITIVE), self.model.cut(self.at))
+            }
+        };
+        self.sums.finishes += finishes * lasted;
+        self.sums.spare += (self.model.spare() - finishes).max(0.0) * lasted;
         self.sums.pressed += (1.0 - self.model.step / self.model.step(self.at)) * lasted;
         self.sums.waited += rest * (1.0 - slower / demand);
         self.sums.ahead += (self.buffer + level) / 2.0 * filling + level * rest;
@@ -186,8 +195,8 @@ impl<'a> Live<'a> {
             ahead: Some(sum(|s| s.ahead) / seconds),
             beside: 0.0,
             host: self.machine().map(|machine| {
-                let [spare, pressed, here] = [sum(|s| s.spare), sum(|s| s.pressed), sum(|s| s.here)];
-                self.host(machine, [spare / seconds, pressed / seconds, here / seconds], &mut noisy)
+                let sums = [sum(|s| s.spare), sum(|s| s.pressed), sum(|s| s.here), sum(|s| s.finishes)];
+                self.host(machine, sums.map(|sum| sum / seconds), &mut noisy)
             }),
         };
         (self.began, self.least, self.unsteady) = ((self.now, self.sums), self.at.workers, false);
@@ -201,11 +210,12 @@ impl<'a> Live<'a> {
         self.model.machine.or((self.job.objective != Objective::Time).then_some(busy))
     }
 
-    /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there.
+    /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there, cores
+    /// that finished what was sent.
     fn host(
         &self,
         machine: Machine,
-        [spare, pressed, here]: [f64; 3],
+        [spare, pressed, here, finishes]: [f64; 4],
         noisy: &mut impl FnMut(f64) -> f64,
     ) -> scaling::Host {
         let (scale, job) = (noisy(1.0), self.job.host.as_ref());
@@ -219,6 +229,8 @@ impl<'a> Live<'a> {
             cuts: self.model.cuts.iter().map(of).collect(),
             cut: self.at.cut,
             wire: self.model.wire,
+            finishing: self.model.finishing,
+            finishes: if finishes > 0.0 { noisy(finishes) } else { 0.0 },
             objective: self.job.objective,
         }
     }

@@ -246,6 +246,9 @@ pub struct ConsumerHeartbeat {
     /// What ops did in the reader's process since the last heartbeat.
     #[prost(message, repeated, tag = "7")]
     pub ops: ::prost::alloc::vec::Vec<OpSpent>,
+    /// Bytes of chunks that came over a network (or as if over one) since the last heartbeat: those that were lent did not.
+    #[prost(uint64, tag = "8")]
+    pub received_bytes: u64,
 }
 /// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -502,6 +505,10 @@ pub struct Lease {
     pub ordinal: u64,
     #[prost(uint64, tag = "5")]
     pub token: u64,
+    /// How many of the row ops the worker runs; the reader of a chunk, which says how many ran on it, runs the others. More than there
+    /// are is all of them; nothing is what the pipeline says by itself.
+    #[prost(uint32, optional, tag = "6")]
+    pub ops: ::core::option::Option<u32>,
 }
 /// Samples of a split that are left out whether they fail or not. Comes before the lease of the split.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -602,6 +609,9 @@ pub struct JobStatus {
     /// What its ops cost, in the order in which they run. Only where the job was named.
     #[prost(message, repeated, tag = "14")]
     pub ops: ::prost::alloc::vec::Vec<OpStatus>,
+    /// Which ops its readers run, and what travels so, in words; empty where there is nothing to choose.
+    #[prost(string, tag = "15")]
+    pub cut: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpStatus {
@@ -661,6 +671,9 @@ pub struct ScaleDecision {
     /// JSON of forebay_policy::scaling::Decision: the rule and its figures.
     #[prost(string, tag = "5")]
     pub json: ::prost::alloc::string::String,
+    /// Which ops readers run from then on, as in JobStatus.
+    #[prost(string, tag = "6")]
+    pub cut: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerStatus {

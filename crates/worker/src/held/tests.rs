@@ -8,10 +8,11 @@ use super::*;
 
 const KEY: Key = Key { job: 1, consumer: 0, epoch: 0, ordinal: 0 };
 
-fn chunk(bytes: usize) -> Chunk {
+fn chunk(bytes: usize) -> Made {
     let schema = Schema::new(vec![Field::new("x", Kind::scalar(DType::Int8))]).expect("a schema");
     let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; bytes].into();
-    Chunk::new(Arc::new(schema), vec![Arc::new(Int8Array::from(vec![0; bytes]))], ids).expect("a chunk")
+    let values = Arc::new(Int8Array::from(vec![0; bytes]));
+    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 0 }
 }
 
 /// What a reader sees from chunk `from` on, until it would wait.
@@ -32,7 +33,7 @@ fn read(held: &Held, from: u64) -> String {
 }
 
 fn held(meter: &Arc<Meter>) -> Held {
-    Held::new(KEY, 9, meter.clone())
+    Held::new(KEY, 9, None, meter.clone())
 }
 
 fn totals(meter: &Meter) -> (usize, usize, usize) {
@@ -54,7 +55,8 @@ fn counted_chunks_come_in_any_order_and_are_kept_until_consumed() {
         ("chunk chunk chunk end".into(), "end".into(), "beyond".into())
     );
     assert_eq!(totals(&meter), (7, 0, 0));
-    held.set_token(10);
+    held.set_lease(10, Some(3));
+    assert_eq!(held.ops(), Some(3));
     assert_eq!(read(&held, 0), "gone");
     held.remove();
     assert_eq!(totals(&meter), (0, 0, 0));

@@ -2,20 +2,22 @@
 
 use arrow_array::{Array, Int8Array};
 use forebay_core::{Epoch, SampleId};
-use forebay_data::{DType, Field, Kind, RowId, Schema};
+use forebay_data::{Chunk, DType, Field, Kind, RowId, Schema};
 use forebay_proto::JobDefinition;
 
 use super::*;
 
 const SPLIT: Key = Key { job: 1, consumer: 0, epoch: 0, ordinal: 3 };
 
-fn chunk(value: i8, bytes: usize) -> Chunk {
+fn chunk(value: i8, bytes: usize) -> Made {
     let schema = Schema::new(vec![Field::new("x", Kind::scalar(DType::Int8))]).expect("a schema");
     let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; bytes].into();
-    Chunk::new(Arc::new(schema), vec![Arc::new(Int8Array::from(vec![value; bytes]))], ids).expect("a chunk")
+    let values = Arc::new(Int8Array::from(vec![value; bytes]));
+    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 7 }
 }
 
-fn values(chunk: &Chunk) -> Vec<i8> {
+fn values(Made { chunk, ops }: &Made) -> Vec<i8> {
+    assert_eq!(*ops, 7, "where it is cut is known of what another job computed");
     chunk.columns()[0].as_any().downcast_ref::<Int8Array>().expect("int8").values().to_vec()
 }
 

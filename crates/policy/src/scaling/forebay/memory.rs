@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::placement::{Cut, Model, Objective, Placement, Wire};
+use crate::placement::{Cut, Finishing, Model, Objective, Placement, Wire};
 use crate::scaling::{Figures, Host, Observation};
 
 /// One window.
@@ -75,6 +75,12 @@ impl Memory {
         }
     }
 
+    /// Returns the cores that were spare, with those that the reader's process took for what workers sent: it would give them back,
+    /// as threads would those that they had.
+    pub(super) fn room(&self, count: usize) -> f64 {
+        self.median(count, |w| w.figures.spare + w.host.as_ref().map_or(0.0, |host| host.finishes))
+    }
+
     /// Returns the batches a second that came from workers.
     pub(super) fn remote(&self, count: usize) -> f64 {
         self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
@@ -103,8 +109,10 @@ impl Memory {
     pub(super) fn model(&self, count: usize, efficiency: f64) -> Model {
         let figures = self.medians(count);
         let (step, threads) = (1.0 / figures.demand, figures.supply * figures.compute);
-        let plain =
-            |cuts| Model { step, cuts, wire: Wire::default(), threads, efficiency, shared_limit: None, machine: None };
+        let plain = |cuts| {
+            let (wire, finishing) = (Wire::default(), Finishing::default());
+            Model { step, cuts, wire, threads, efficiency, shared_limit: None, machine: None, finishing }
+        };
         let Some(host) = self.host() else {
             return plain(Arc::from([Cut { before: figures.compute, after: 0.0, bytes: 0.0 }]));
         };
@@ -117,8 +125,10 @@ impl Memory {
             after: of(i, |cut| cut.after),
             bytes: of(i, |cut| cut.bytes),
         });
-        let machine = Host { spare: figures.spare, ..host.clone() }.machine();
-        Model { wire: host.wire, machine: Some(machine), ..plain(cuts.collect()) }
+        let finishes = self.median(count, |w| w.host.as_ref().map_or(0.0, |host| host.finishes));
+        let host = Host { spare: figures.spare, pressure: figures.pressure, finishes, ..host.clone() };
+        let (step, machine) = (step * host.freely(), host.machine());
+        Model { step, wire: host.wire, machine, finishing: host.finishing, ..plain(cuts.collect()) }
     }
 
     fn median(&self, count: usize, of: impl Fn(&Window) -> f64) -> f64 {

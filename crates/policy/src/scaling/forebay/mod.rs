@@ -3,8 +3,8 @@
 //!
 //! Where the reader's machine is not told of, or nothing may compute there, the placement is a number of workers: one policy, not two.
 //! Invariants: at most [`PROBES_MAX`] changes follow the first one at the same load; a placement that was too little is not gone
-//! back to before the load has fallen; cores that the trainer misses are given back in the window that says so, and not taken
-//! again before there are more of them; without figures nothing changes; the result is within the limits.
+//! back to before the load has fallen; cores that the trainer misses are given back in the window that says so, by threads and by
+//! the cut, and not taken again before there are more of them; without figures nothing changes; the result is within the limits.
 
 mod memory;
 mod phases;
@@ -14,8 +14,8 @@ mod solving;
 mod tests;
 
 use super::decision::{Decision, Figures, Reason};
-use super::{Limits, Observation};
-use crate::placement::Placement;
+use super::{Host, Limits, Observation};
+use crate::placement::{Bounds, Model, Objective, Placement, solve};
 use memory::Memory;
 pub use rest::Rest;
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,9 @@ pub struct Previous {
     based_spare: f64,
     /// The most threads on the reader's machine, once they had to give some back.
     local_max: Option<u32>,
+    /// The only cut, once the trainer missed cores, or suffered, and the reader's process had work that workers can do; and the cores that
+    /// were spare then, with those that this took.
+    cut_only: Option<(u32, f64)>,
     /// What the last change came from.
     tried: Option<Mark>,
     /// What was too little.
@@ -122,6 +125,7 @@ impl Default for Previous {
             based: (0.0, 0),
             based_spare: 0.0,
             local_max: None,
+            cut_only: None,
             tried: None,
             too_few: None,
             is_shared: false,
@@ -160,6 +164,17 @@ fn possible(at: Placement, seen: &Observation) -> Placement {
     Placement { workers: seen.limits.clamp(at.workers), local: at.local.min(local_max), cut: at.cut.min(cuts) }
 }
 
+/// Returns what a job begins with of which nothing was measured yet, but for what jobs on the same samples showed: as `model` says, with
+/// the `figures` in it. To be confirmed.
+pub fn begin(model: &Model, figures: Figures, limits: Limits, objective: &Objective) -> (Decision, Previous) {
+    let bounds = Bounds::new((limits.min.min(limits.max), limits.max), 0);
+    let at = solve(model, objective, bounds, solving::margin(objective));
+    let based = (model.whole() / (model.step * model.threads), 1);
+    let next = Previous { wanted: Some(at), phase: Phase::Confirming(0), based, ..Previous::default() };
+    let Placement { workers, local, cut } = at;
+    (Decision { workers, local, cut: Some(cut), reason: Reason::Known, figures: Some(figures) }, next)
+}
+
 type Found = (Reason, Option<Figures>);
 
 impl Previous {
@@ -193,19 +208,25 @@ impl Previous {
     fn give_back(&mut self, limits: Limits, wanted: Placement) -> Option<Found> {
         let host = self.windows.host()?;
         let (spare, pressure) = (host.spare, host.pressure);
+        let is_pressed = pressure > PRESSURE_MAX && host.cores > 0.0;
         let local = left(wanted.local, spare, pressure);
-        (local < wanted.local).then(|| self.yield_to(limits, local, spare, Reason::Yields { spare, pressure }))
+        let lightest = self.lightest_cut(wanted.cut).filter(|_| is_pressed);
+        if local >= wanted.local && lightest.is_none() {
+            return None;
+        }
+        self.cut_only = lightest.map(|cut| (cut, self.windows.room(1))).or(self.cut_only);
+        // Threads that it did not have are none that it gave back.
+        let local = Some(local).filter(|local| *local < wanted.local);
+        Some(self.yield_to(limits, local, spare, Reason::Yields { spare, pressure }))
     }
 
-    /// Leaves the reader's machine so many threads, and has workers make the rest.
-    fn yield_to(&mut self, limits: Limits, local: u32, spare: f64, reason: Reason) -> Found {
+    /// Leaves the reader's machine so many threads, if some are given back, and has workers make the rest.
+    fn yield_to(&mut self, limits: Limits, local: Option<u32>, spare: f64, reason: Reason) -> Found {
         let count = FEW.min(self.windows.len());
         let figures = Figures { spare, ..self.windows.medians(count) };
         let mut model = self.windows.model(count, self.efficiency);
-        if let Some(machine) = &mut model.machine {
-            machine.used = (machine.cores - spare).max(0.0);
-        }
-        (self.local_max, self.based_spare) = (Some(local), spare);
+        model.machine = self.windows.host().and_then(|host| Host { spare, ..host.clone() }.machine());
+        (self.local_max, self.based_spare) = (local.or(self.local_max), spare);
         (self.based, self.tried, self.too_few) = ((self.windows.load(count), 1), None, None);
         let target = self.target(limits, &model);
         self.change(limits, target, 0, &figures, reason)

@@ -37,16 +37,19 @@ impl Previous {
         let change = if (count as usize) < SOME { CHANGE_EARLY } else { CHANGE };
         let (now, spare) = (self.windows.load(SOME), self.windows.medians(SOME).spare);
         let is_other = now > before * change || now * change < before;
-        let is_free = spare >= CHANGE * self.based_spare.max(1.0);
+        let room = self.windows.room(SOME);
+        // What the reader's process gave back itself is no reason to have it take that again.
+        let has_room = self.cut_only.is_some_and(|(_, then)| room >= CHANGE * then.max(1.0));
+        let is_free = spare >= CHANGE * self.based_spare.max(1.0) || has_room;
         if !is_other && !is_free {
             return None;
         }
         // The window in which it changed has some of both, and may be the median of all; of the newest it is none.
         let (figures, now) = (self.windows.medians(FEW), self.windows.load(FEW));
-        let kept = self.local_max.take_if(|_| is_free);
+        let kept = (self.local_max.take_if(|_| is_free), self.cut_only.take_if(|_| has_room));
         let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
         if target.at == wanted || (!is_other && target.at.workers >= wanted.workers) {
-            self.local_max = self.local_max.or(kept);
+            (self.local_max, self.cut_only) = (self.local_max.or(kept.0), self.cut_only.or(kept.1));
             return None;
         }
         (self.based, self.tried, self.too_few, self.is_shared) = ((now, 1), None, None, false);
@@ -62,9 +65,14 @@ impl Previous {
             return (Reason::Settling { wanted: wanted.workers }, Some(figures));
         }
         self.phase = Phase::Confirming(probes);
-        if self.tried.is_some_and(|then| then.at.local < wanted.local && figures.demand < SUFFERS * then.demand) {
+        let suffers = self.tried.filter(|then| figures.demand < SUFFERS * then.demand);
+        let is_moved = |then: Mark| self.lightest_cut(wanted.cut) == Some(then.at.cut);
+        if suffers.is_some_and(|then| then.at.local < wanted.local || is_moved(then)) {
             let (spare, pressure) = (figures.spare, figures.pressure);
-            return self.yield_to(limits, wanted.local / 2, spare, Reason::Yields { spare, pressure });
+            let back = suffers.filter(|then| is_moved(*then)).map(|then| (then.at.cut, self.windows.room(FEW)));
+            self.cut_only = back.or(self.cut_only);
+            let local = Some(wanted.local / 2).filter(|half| *half < wanted.local);
+            return self.yield_to(limits, local, spare, Reason::Yields { spare, pressure });
         }
         if self.windows.objective() != Objective::Time {
             return self.confirm_price(limits, wanted, probes);

@@ -45,12 +45,13 @@ impl Rest {
             based,
             based_spare,
             local_max: None,
+            cut_only: None,
             tried: None,
             too_few,
             is_shared: false,
         };
-        let Placement { workers, local, .. } = at;
-        (Decision { workers, local, cut: None, reason: Reason::Again, figures: None }, next)
+        let Placement { workers, local, cut } = at;
+        (Decision { workers, local, cut: Some(cut), reason: Reason::Again, figures: None }, next)
     }
 
     fn is_finite(&self) -> bool {

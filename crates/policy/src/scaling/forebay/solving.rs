@@ -1,7 +1,7 @@
 //! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
 
 use super::{EFFICIENCY, FEW, FULL, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
-use crate::placement::{Bounds, Model, Objective, Placement, solve};
+use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
 impl Previous {
@@ -19,8 +19,8 @@ impl Previous {
 
     /// Returns the best placement.
     pub(super) fn target(&self, limits: Limits, model: &Model) -> Target {
-        let (objective, local) = (self.windows.objective(), self.local_bound());
-        let within = |workers| solve(model, &objective, Bounds { workers, local }, margin(&objective));
+        let objective = self.windows.objective();
+        let within = |workers| solve(model, &objective, self.bounds(workers), margin(&objective));
         let least = limits.min.min(limits.max);
         let free = within((least, u32::MAX));
         let at = if free.workers > limits.max { within((least, limits.max)) } else { free };
@@ -29,9 +29,21 @@ impl Previous {
 
     /// Returns the best placement with so many workers.
     pub(super) fn with_workers(&self, model: &Model, workers: u32) -> Placement {
-        let bounds = Bounds { workers: (workers, workers), local: self.local_bound() };
         let objective = self.windows.objective();
-        solve(model, &objective, bounds, margin(&objective))
+        solve(model, &objective, self.bounds((workers, workers)), margin(&objective))
+    }
+
+    fn bounds(&self, workers: (u32, u32)) -> Bounds {
+        let bounds = Bounds::new(workers, self.local_bound());
+        Bounds { cuts: self.cut_only.map_or(bounds.cuts, |(only, _)| (only, only)), ..bounds }
+    }
+
+    /// Returns the cut that leaves the reader's process the least work, if that is another one with less than now.
+    pub(super) fn lightest_cut(&self, now: u32) -> Option<u32> {
+        let model = self.windows.model(FEW.min(self.windows.len()), self.efficiency);
+        let work = |cut| model.at_reader(model.cut(Placement { workers: 1, local: 0, cut }));
+        let lightest = model.lightest();
+        (model.finishing == Finishing::Reader && work(lightest) < work(now)).then_some(lightest)
     }
 
     /// Returns the threads that may compute on the reader's machine.
@@ -68,7 +80,7 @@ impl Previous {
 }
 
 /// What is added to the demand: where a little waiting may be cheaper, nothing.
-fn margin(objective: &Objective) -> f64 {
+pub(super) fn margin(objective: &Objective) -> f64 {
     if *objective == Objective::Time { MARGIN } else { 0.0 }
 }
 

@@ -3,7 +3,7 @@
 use forebay_core::Ticks;
 
 use super::*;
-use crate::placement::{Cut, Objective, Wire};
+use crate::placement::{Cut, Finishing, Objective, Wire};
 use crate::scaling::{Gap, Host};
 
 fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
@@ -130,6 +130,8 @@ fn at_home(seen: Placement, spare: f64, pressure: f64) -> Observation {
         cuts: Cut::of_ops(&[(0.8, 1e6)]),
         cut: 1,
         wire: Wire::default(),
+        finishing: Finishing::Threads,
+        finishes: 0.0,
         objective: Objective::Time,
     };
     let limits = Limits { min: 0, max: 64 };

@@ -1,0 +1,112 @@
+//! Where splits may be cut, and what is made of what ops showed.
+
+use forebay_core::Ticks;
+use forebay_data::{DType, Field, Kind};
+use forebay_plan::{BlobId, Layout, Node, Op, Source};
+use forebay_proto::{JobKey, OpSpent};
+
+use super::*;
+use crate::records::At;
+
+const ROW: f64 = 64.0 * 64.0 * 3.0;
+
+/// Cropped images are normalised to four times as many bytes, and cast to half of these.
+pub(in crate::state) fn graph() -> Graph {
+    let fields = vec![Field::new("x", Kind::fixed(DType::Uint8, &[80, 80, 3]))];
+    let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 1000, fields };
+    let column = || "x".to_owned();
+    let crop = Op::CenterCrop { column: column(), height: 64, width: 64 };
+    let normalize = Op::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw };
+    let half = Op::Cast { columns: vec![(column(), DType::Float16)] };
+    let batch = Op::Batch { size: 8, drop_remainder: false };
+    let start = Graph::new(source, None).expect("a source");
+    [crop, normalize, half, batch].into_iter().fold(start, |graph, op| graph.then(Node::new(op)).expect("an op"))
+}
+
+pub(in crate::state) fn of(graph: String) -> JobRecord {
+    let text = String::new;
+    JobRecord {
+        id: 0,
+        name: text(),
+        dataset: text(),
+        graph,
+        seed: 0,
+        epochs: 1,
+        consumers: 1,
+        extent: text(),
+        sizing: text(),
+        index: text(),
+        even: false,
+        coordinated: false,
+        weight: 1,
+        cancelled: false,
+        tenant: text(),
+        key: JobKey::default(),
+    }
+}
+
+fn spent(places: &[u32], rows: u64, us: u64, bytes: [f64; 2]) -> OpSpent {
+    let [bytes_in, bytes_out] = bytes.map(|of_row| of_row as u64 * rows);
+    let (places, nanos) = (places.to_vec(), rows * us * 1000);
+    OpSpent { places, rows_in: rows, rows_out: rows, timed: rows, nanos, bytes_in, bytes_out, ..OpSpent::default() }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6 * b.abs().max(1e-12)
+}
+
+fn batch_of(costs: &Costs, compute: f64) -> Vec<[f64; 3]> {
+    costs.of_batch(8.0, compute).iter().map(|cut| [cut.before, cut.after, cut.bytes]).collect()
+}
+
+#[test]
+fn before_anything_is_known_it_is_cut_as_the_columns_say_and_moved_ops_cost_as_much_as_copying() {
+    let mut cuts = Cuts::of(&of(graph().to_json()));
+    assert_eq!((cuts.ops(false), cuts.ops(true), cuts.batch), (Some(1), Some(ALL), Some(8)));
+    assert_eq!(cuts.describe(&cuts.costs(&[])), "readers run normalize, cast: 12 KiB a row travel, not 24 KiB");
+    let copied = |rows: f64| rows * ROW * COPY * 8.0;
+    // A second is what was measured where it is cut; normalising is 5 bytes to go in or out, and casting 6.
+    let want = [
+        [1.0, copied(11.0), ROW * 8.0],
+        [1.0 + copied(5.0), copied(6.0), ROW * 32.0],
+        [1.0 + copied(11.0), 0.0, ROW * 16.0],
+    ];
+    for (got, want) in batch_of(&cuts.costs(&[]), 1.0).iter().zip(want) {
+        assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
+    }
+    assert!(cuts.set(3) && !cuts.set(9), "there are three places");
+    assert_eq!((cuts.ops(false), cuts.ops_before(2)), (Some(3), Some(2)));
+    assert_eq!(
+        cuts.describe(&cuts.costs(&[])),
+        "readers run no ops: 24 KiB a row travel; before normalize it would be 12 KiB"
+    );
+    // What was measured has both ops in it now.
+    assert!(close(batch_of(&cuts.costs(&[]), 1.0)[0][0], 1.0 - copied(11.0)));
+    let none = Cuts::of(&of("no graph".to_owned()));
+    assert_eq!((none.ops(false), none.ops_before(1), none.describe(&none.costs(&[])).as_str()), (None, None, ""));
+}
+
+#[test]
+fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() {
+    let (mut own, mut earlier) = (Ops::default(), Ops::default());
+    // Workers read and cropped, and the reader did the rest. Rows are larger than the columns say.
+    own.take(
+        Ticks(0),
+        At::Workers,
+        &[spent(&[], 100, 50, [0.0, 19_200.0]), spent(&[0], 100, 200, [19_200.0, 13_000.0])],
+    );
+    own.take(Ticks(0), At::Reader, &[spent(&[1], 100, 30, [13_000.0, 50_000.0])]);
+    earlier.take(Ticks(0), At::Workers, &[spent(&[2], 10, 9, [50_000.0, 25_000.0]), spent(&[1], 10, 999, [1.0, 1.0])]);
+    earlier.take(Ticks(0), At::Local, &[spent(&[2], 10, 77, [1.0, 1.0])]);
+    let cuts = Cuts::of(&of(graph().to_json()));
+    let costs = cuts.costs(&[&own, &earlier]);
+    let want =
+        [[0.002, 39e-6 * 8.0, 13_000.0 * 8.0], [0.00224, 9e-6 * 8.0, 50_000.0 * 8.0], [0.002312, 0.0, 25_000.0 * 8.0]];
+    for (got, want) in batch_of(&costs, 0.002).iter().zip(want) {
+        assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
+    }
+    assert!(own.worker_row_ns(cuts.last_before_all()).is_some_and(|ns| close(ns, 250_000.0)));
+    // Some of the rows were normalised with the crop, in one pass.
+    own.take(Ticks(0), At::Workers, &[spent(&[], 100, 50, [0.0, 1.0]), spent(&[0, 1], 100, 240, [1.0, 1.0])]);
+    assert!(own.worker_row_ns(cuts.last_before_all()).is_some_and(|ns| close(ns, (250_000.0 + 290_000.0) / 2.0)));
+}
