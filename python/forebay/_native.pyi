@@ -127,7 +127,7 @@ class ServiceClient:
         self, name: str | None = None
     ) -> list[
         tuple[
-            tuple[int, int, int, int, int],
+            tuple[int, int, int, int, int, int],
             str,
             str,
             str,
@@ -138,11 +138,15 @@ class ServiceClient:
             list[tuple[str, str]],
             list[tuple[str, str, str, tuple[int, int, int], float, tuple[int, int], float, bool]],
             str,
+            list[tuple[str, bool, float, float]],
         ]
     ]: ...
     def scale(self) -> tuple[int, int, int, str]: ...
-    def workers(self) -> list[tuple[str, str, int, str, int, int, int, int, int, bool]]: ...
+    def workers(
+        self,
+    ) -> list[tuple[str, str, int, str, int, int, int, int, int, bool, str, tuple[str, float, bool]]]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
+    def forget(self, job: str, tenant: str | None = None) -> None: ...
     def open(
         self,
         pipeline: Pipeline,
@@ -155,6 +159,7 @@ class ServiceClient:
         even: bool | None,
         coordinated: bool,
         weight: int,
+        priority: int,
         budget: int | float,
         local: int | None,
         state: str | None,

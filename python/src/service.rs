@@ -34,7 +34,7 @@ struct Shown {
 type ConsumerRow = (u32, bool, u64, u64, u64, u32, u64);
 /// Milliseconds ago, workers before and since, the reason, its JSON, which ops readers run.
 type DecisionRow = (u64, u32, u32, String, String, String);
-/// Numbers, name, dataset, state; tenant and key; which ops readers run.
+/// Numbers, name, dataset, state; tenant and key; which ops readers run; what workers computed.
 type JobRow = (
     Numbers,
     String,
@@ -47,17 +47,20 @@ type JobRow = (
     Vec<CachingRow>,
     Vec<OpRow>,
     String,
+    Vec<WorkedRow>,
 );
-/// Epochs, seed, splits raced, workers wanted, threads of local workers.
-type Numbers = (u64, u64, u64, u32, u32);
+/// Epochs, seed, splits raced, workers wanted, threads of local workers, priority.
+type Numbers = (u64, u64, u64, u32, u32, u32);
 /// The op, its line, whose threads; rows in, out and found; seconds, bytes in and out; microseconds of a row lately; whether
 /// all that is of earlier jobs.
 type OpRow = (String, String, String, (u64, u64, u64), f64, (u64, u64), f64, bool);
+/// Kind, whether they may be taken back, seconds, cost.
+type WorkedRow = (String, bool, f64, f64);
 /// A worker, and JSON.
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
-type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64, bool);
+type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64, bool, String, (String, f64, bool));
 
 fn op(o: forebay_client::OpStatus) -> OpRow {
     let (rows, bytes) = ((o.rows_in, o.rows_out, o.rows_found), (o.bytes_in, o.bytes_out));
@@ -99,9 +102,9 @@ impl ServiceClient {
         if address.contains("://") { address.to_owned() } else { format!("forebay://{address}") }
     }
 
-    /// Numbers (epochs, seed, splits raced, workers wanted, threads of local workers), name, dataset, state, consumers (index,
-    /// attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep, what ops cost, which of them
-    /// readers run.
+    /// Numbers (epochs, seed, splits raced, workers wanted, threads of local workers, priority), name, dataset, state, consumers
+    /// (index, attached, epoch, split, splits, leased, skipped), tenant, key, decisions, what workers keep, what ops cost, which
+    /// of them readers run, what workers computed.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
         let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
@@ -117,18 +120,33 @@ impl ServiceClient {
                 let consumers = consumers.collect();
                 let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
                 let ops = j.ops.into_iter().map(op).collect();
-                let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads);
-                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops, j.cut)
+                let worked = j.worked.into_iter().map(|w| (w.kind, w.spot, w.seconds, w.cost)).collect();
+                let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads, j.priority);
+                (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops, j.cut, worked)
             })
             .collect())
     }
 
-    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence, whether it is local.
+    /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence, whether it is local,
+    /// why its cache folder is not written to, its kind, price and whether it may be taken back.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
         let workers = interruptible(py, |poll| self.service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
             let (done, rows, shared) = (w.splits_done, w.rows_done, w.rows_shared);
-            (w.worker, w.address, w.threads, w.state, w.leases, done, rows, shared, w.silent_ms, w.local)
+            (
+                w.worker,
+                w.address,
+                w.threads,
+                w.state,
+                w.leases,
+                done,
+                rows,
+                shared,
+                w.silent_ms,
+                w.local,
+                w.disk_off,
+                (w.kind, w.price, w.spot),
+            )
         };
         Ok(workers.into_iter().map(row).collect())
     }
@@ -144,8 +162,13 @@ impl ServiceClient {
         interruptible(py, |poll| self.service.cancel(job, tenant, poll))
     }
 
+    #[pyo3(signature = (job, tenant=None))]
+    fn forget(&self, py: Python<'_>, job: &str, tenant: Option<&str>) -> PyResult<()> {
+        interruptible(py, |poll| self.service.forget(job, tenant, poll))
+    }
+
     /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, budget, local, state))]
+    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, priority, budget, local, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -159,6 +182,7 @@ impl ServiceClient {
         even: Option<bool>,
         coordinated: bool,
         weight: u32,
+        priority: u32,
         budget: ErrorBudget,
         local: Option<usize>,
         state: Option<&str>,
@@ -169,7 +193,8 @@ impl ServiceClient {
         let runner = Runner::new(py, "thread")?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
-        let spec = JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated, weight };
+        let spec =
+            JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated, weight, priority };
         let command = crate::cli::command(py)?;
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();

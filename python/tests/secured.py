@@ -47,20 +47,22 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         self.ca.write_bytes(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int, begins: int = -3
+    ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self.name).public_key(key)
         builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - 3 * DAY).not_valid_after(now + days * DAY)
+        return builder.not_valid_before(now + begins * DAY).not_valid_after(now + days * DAY)
 
-    def issue(self, who: str, host: str = "127.0.0.1", days: int = 1) -> Identity:
-        """A certificate for a host, good for so many days from now."""
+    def issue(self, who: str, host: str = "127.0.0.1", days: int = 1, begins: int = -3) -> Identity:
+        """A certificate for a host, good from so many days from now until so many days."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             of: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             of = x509.DNSName(host)
-        builder = self._builder(name(who), key.public_key(), days)
+        builder = self._builder(name(who), key.public_key(), days, begins)
         builder = builder.add_extension(x509.SubjectAlternativeName([of]), critical=False)
         cert = builder.sign(self.key, hashes.SHA256())
         made = Identity(self.folder / f"{who}.pem", self.folder / f"{who}.key")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import forebay as fb
 import pytest
@@ -78,3 +80,34 @@ def test_a_local_module_travels_to_the_workers(script):
         jobs = json.loads(forebay("jobs", "--service", service.address, "--json").stdout)
         assert any(job["name"] == "cli" for job in jobs)
         assert len(json.loads(forebay("workers", "--service", service.address, "--json").stdout)) == 1
+
+
+def test_what_does_not_go_together_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
+    state = ["--state-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+    for wrong in (
+        ["dispatcher", *state, "--lease-ms", "100", "--heartbeat-ms", "5000"],
+        ["dispatcher", *state, "--policy", "hpa", "--objective", "cost"],
+        ["up", "--max-workers", "2", "--workers", "2"],
+        ["up", "--workers", "auto", "--policy", "hpa", "--objective", "cost"],
+        ["worker", "--dispatcher", "127.0.0.1:1", "--cache", "/a", "--cache", "/b"],
+    ):
+        done = forebay(*wrong)
+        assert (done.returncode, "hint" in done.stderr) == (2, True), (wrong, done.stderr)
+    done = forebay("dispatcher", *state, FOREBAY_LOG="nonsense")
+    assert (done.returncode, "FOREBAY_LOG" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_folder_for_temporary_files_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = forebay("up", "--port", "0", TMPDIR=str(tmp_path / "none"))
+    assert (done.returncode, str(tmp_path / "none") in done.stderr, "TMPDIR" in done.stderr) == (4, True, True), done
+
+
+def test_too_few_open_files_have_a_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "forebay", "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path)]
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=few)
+    assert done.returncode != 0
+    assert "ulimit -n" in done.stderr, done.stderr

@@ -44,4 +44,4 @@ def test_a_reader_gets_no_rows_of_the_job_that_has_its_number_now(tmp_path) -> N
             reader.kill()
         assert "foreign" not in out
         assert reader.returncode != 0
-        assert "NotFoundError: there is no job" in error
+        assert "NotFoundError: the dispatcher does not know job 'ours' any more" in error.replace('"', "'")

@@ -1,59 +1,180 @@
-"""What a dispatcher tells Prometheus and KEDA, as they read it."""
+"""What dispatchers and workers tell Prometheus and KEDA, as Prometheus' own parser reads it."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import forebay as fb
 import pytest
 from forebay._src.selftest.relay import free_port
-from secured import Fleet, forebay
+from prometheus_client.parser import text_string_to_metric_families
+from secured import Authority, Fleet, forebay
 
-SAMPLE = re.compile(r"(\w+) (\d+)")
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+ROW = re.compile(r"^\| `((?:forebay|process)_\w+)(?:\{([\w,]+)\})?` \| (gauge|counter) \|", re.MULTILINE)
 
 
-def read(url: str) -> dict[str, int]:
-    """The samples; every line must be one, or a comment."""
-    with urllib.request.urlopen(url, timeout=10) as response:
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def text(at: str, timeout: float = 10) -> str:
+    with urllib.request.urlopen(f"http://{at}/metrics", timeout=timeout) as response:
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
-        lines = response.read().decode().splitlines()
-    found = [SAMPLE.fullmatch(line) for line in lines if not line.startswith("# ")]
-    assert None not in found, lines
-    return {match[1]: int(match[2]) for match in found if match}
+        return response.read().decode()
 
 
-def test_the_wanted_count_is_a_metric_and_absent_while_it_is_not_known(
-    tmp_path: Path, until: Callable[..., None]
-) -> None:
-    fleet, at = Fleet(tmp_path), f"localhost:{free_port()}"
-    try:
-        address = fleet.dispatcher("--metrics", at, "--policy", "static:2", "--max-workers", "3")
-        url = f"http://{at}/metrics"
-        assert read(url) == {"forebay_workers_wanted": 1, "forebay_workers": 0, "forebay_workers_max": 3}
-        fleet.worker(address)
-        with fb.range(10**9).batch(8).distribute(f"forebay://{address}", job="endless").iter() as batches:
+def read(at: str) -> dict[str, float]:
+    """The samples by name, with the values of their labels: `forebay_jobs/running`."""
+    families = text_string_to_metric_families(text(at))
+    samples = [sample for family in families for sample in family.samples]
+    found = {"/".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
+    assert len(found) == len(samples), "a sample is there once"
+    return found
+
+
+def kinds(of: str) -> dict[str, tuple[frozenset[str], str]]:
+    """The labels and the kind of each metric."""
+    found = {}
+    for family in text_string_to_metric_families(of):
+        assert family.samples, family.name
+        assert family.documentation, family.name
+        for sample in family.samples:
+            found[sample.name] = (frozenset(sample.labels), family.type)
+    return found
+
+
+def test_the_wanted_count_is_a_metric_and_absent_while_it_is_not_known(fleet, until: Callable[..., None]) -> None:
+    at = f"localhost:{free_port()}"
+    address = fleet.dispatcher("--metrics", at, "--policy", "static:2", "--max-workers", "3")
+
+    def workers() -> dict[str, float]:
+        return {
+            name: value for name, value in read(at).items() if re.fullmatch(r"forebay_workers(_wanted|_max)?", name)
+        }
+
+    assert workers() == {"forebay_workers_wanted": 1, "forebay_workers": 0, "forebay_workers_max": 3}
+    fleet.worker(address)
+    with fb.range(10**9).batch(8).distribute(f"forebay://{address}", job="endless").iter() as batches:
+        next(batches)
+        # Nothing is measured yet.
+        assert workers() == {"forebay_workers": 1, "forebay_workers_max": 3}
+
+        def wanted() -> bool:
             next(batches)
-            # Nothing is measured yet.
-            assert read(url) == {"forebay_workers": 1, "forebay_workers_max": 3}
+            return workers().get("forebay_workers_wanted") == 2
 
-            def wanted() -> bool:
-                next(batches)
-                return read(url).get("forebay_workers_wanted") == 2
+        until(wanted)
+    for path, method, status in (("/", "GET", 404), ("/metrics", "POST", 405)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(f"http://{at}{path}", method=method), timeout=10)
+        with refused.value:
+            assert refused.value.code == status
+    taken = forebay("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", fleet.folder / "other", "--metrics", at)
+    assert taken.returncode != 0
+    assert "choose another --metrics" in taken.stderr
+    for wrong in ("7070", "localhost", ":7070", "localhost:99999", "no.such.host.invalid:7070"):
+        assert forebay("dispatcher", "--listen", wrong, "--state-dir", fleet.folder / "other").returncode == 2, wrong
 
-            until(wanted)
-        for path, method, status in (("/", "GET", 404), ("/metrics", "POST", 405)):
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(urllib.request.Request(f"http://{at}{path}", method=method), timeout=10)
-            with refused.value:
-                assert refused.value.code == status
-        taken = forebay("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", tmp_path / "other", "--metrics", at)
-        assert taken.returncode != 0
-        assert "choose another --metrics" in taken.stderr
-        for wrong in ("7070", "localhost", ":7070", "localhost:99999", "no.such.host.invalid:7070"):
-            assert forebay("dispatcher", "--listen", wrong, "--state-dir", tmp_path / "other").returncode == 2, wrong
-    finally:
-        fleet.close()
+
+def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[..., None]) -> None:
+    written = {
+        name: (frozenset(filter(None, labels.split(","))), kind)
+        for name, labels, kind in ROW.findall(OPERATIONS.read_text())
+    }
+    authority = Authority(fleet.folder / "pki")
+    own, trust = authority.issue("one"), ["--tls-ca", authority.ca]
+    ats = [f"localhost:{free_port()}" for _ in range(2)]
+    address = fleet.dispatcher("--metrics", ats[0], *own.flags())
+    fleet.worker(address, "--metrics", ats[1], "--cache", fleet.folder / "cache", *trust, *own.flags())
+    until(lambda: read(ats[1])["forebay_worker_connected"] == 1)
+    there = [kinds(text(at)) for at in ats]
+    assert there[0] | there[1] == written
+    common = {
+        name
+        for name in written
+        if name.startswith("process_") or name in ("forebay_build_info", "forebay_certificate_expiry_timestamp_seconds")
+    }
+    assert set(there[0]) & set(there[1]) == common
+    left = read(ats[0])["forebay_certificate_expiry_timestamp_seconds"] - time.time()
+    assert 0 < left <= 86_400, "it is good for a day"
+    alerts = set(re.findall(r"\bforebay_\w+", OPERATIONS.read_text().split("```yaml")[1].split("```")[0]))
+    assert len(alerts) > 5
+    assert alerts <= set(written)
+
+
+def test_what_is_delivered_is_counted_on_both_sides(fleet, until: Callable[..., None]) -> None:
+    ats = [f"localhost:{free_port()}" for _ in range(2)]
+    address = fleet.dispatcher("--metrics", ats[0])
+    fleet.worker(address, "--metrics", ats[1], "--no-lend")
+    ds = fb.range(6400).map(lambda row: {"id": row["id"] * 2}).cache().batch(64)
+    read_all = lambda job: sum(len(batch["id"]) for batch in ds.distribute(f"forebay://{address}", job=job))  # noqa: E731
+    assert read_all("one") == 6400
+    until(lambda: read(ats[0])["forebay_readers"] == 0)
+    of, by = read(ats[0]), read(ats[1])
+    splits = of["forebay_splits_granted_total"]
+    assert splits == of["forebay_splits_accepted_total"] == by["forebay_worker_splits_computed_total"] > 0
+    assert by["forebay_worker_rows_computed_total"] == by["forebay_cache_misses_total"] == 6400
+    assert by["forebay_cache_hits_total/memory"] == 0
+    assert by["forebay_worker_sent_bytes_total/sent"] >= 6400 * 8
+    assert by["forebay_worker_busy_seconds_total"] > 0
+    assert (of["forebay_jobs/finished"], of["forebay_jobs/running"]) == (1, 0)
+    assert of["forebay_ledger_writes_total"] > 0
+    assert (of["forebay_ledger_write_failures_total"], of["forebay_ledger_pending_write_seconds"]) == (0, 0)
+    assert read_all("two") == 6400
+    by = read(ats[1])
+    assert (by["forebay_cache_hits_total/memory"], by["forebay_cache_misses_total"]) == (6400, 6400)
+    assert by["forebay_cache_rows/memory"] == 6400
+
+
+def test_a_reader_that_waits_is_seen_and_what_it_took_is_counted(fleet, until: Callable[..., None]) -> None:
+    at = f"localhost:{free_port()}"
+    address = fleet.dispatcher("--metrics", at)
+    worker = len(fleet.processes)
+    fleet.worker(address)
+
+    def consume() -> None:
+        with pytest.raises(fb.errors.ClosedError):
+            for _ in fb.range(10**9).batch(8).distribute(f"forebay://{address}", job="endless"):
+                pass
+
+    service = fb.connect(address)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(consume)
+        try:
+            until(lambda: read(at)["forebay_rows_delivered_total"] > 0)
+            of = read(at)
+            assert of["forebay_bytes_delivered_total"] >= 8 * of["forebay_rows_delivered_total"]
+            assert (of["forebay_readers"], of["forebay_jobs/running"]) == (1, 1)
+            fleet.processes[worker].kill()
+            until(lambda: read(at)["forebay_readers_longest_wait_seconds"] > 1)
+            of = read(at)
+            assert (of["forebay_workers_lost_total"], of["forebay_jobs/waiting for workers"]) == (1, 1)
+            # Its reader may have noticed it first, split by split.
+            assert of["forebay_splits_recomputed_total"] >= of["forebay_leases_lapsed_total"]
+            assert of["forebay_splits_recomputed_total"] > 0
+        finally:
+            service.cancel("endless")
+        reading.result(30)
+    assert read(at)["forebay_readers_longest_wait_seconds"] == 0
+
+
+def test_connections_that_do_nothing_do_not_hold_up_who_reads(fleet) -> None:
+    port = free_port()
+    fleet.dispatcher("--metrics", f"127.0.0.1:{port}")
+    with contextlib.ExitStack() as idle:
+        for _ in range(100):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        # They are closed after 30 s.
+        assert "forebay_workers" in text(f"127.0.0.1:{port}", timeout=10)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
+import socket
+import ssl
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ import numpy as np
 import pyarrow.flight as flight
 import pytest
 from pipelines import fingerprint
-from secured import Authority, Fleet, edit, forebay, new_token, ready
+from secured import Authority, Fleet, Identity, edit, forebay, new_token, ready
 
 DENIED = fb.errors.PermissionDeniedError
 
@@ -131,6 +134,43 @@ def refused(says: str, address: str, **shown) -> None:
     assert time.monotonic() - start < 10, "it is said at once, and not tried again and again"
 
 
+@contextlib.contextmanager
+def speaks_tls(identity: Identity) -> Iterator[str]:
+    """Something that shows a certificate: a process of ours with one that is not good would not start."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.cert, identity.key)
+    context.set_alpn_protocols(["h2"])
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with contextlib.suppress(ssl.SSLError):
+                        context.wrap_socket(server.accept()[0], server_side=True).close()
+
+        pool.submit(serve)
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_process_that_nobody_would_trust_does_not_start(authority, tmp_path):
+    late, soon = authority.issue("late", days=-1), authority.issue("soon")
+    early = authority.issue("early", days=30, begins=10)
+    listen = ["--listen", "127.0.0.1:0"]
+    roles = [
+        ["dispatcher", *listen, "--state-dir", tmp_path],
+        ["worker", *listen, "--dispatcher", "127.0.0.1:1", "--tls-ca", authority.ca],
+    ]
+    for role in roles:
+        for own, says in ((late, "has expired"), (early, "is not good yet")):
+            done = forebay(*role, *own.flags())
+            assert (done.returncode, says in done.stderr, str(own.cert) in done.stderr) == (1, True, True), done.stderr
+    # It is taken, and goes on to what is wrong next.
+    done = forebay(*roles[0], *soon.flags(), "--store", "none")
+    assert "ends on" in done.stderr, done.stderr
+    assert "expired" not in done.stderr, done.stderr
+
+
 def test_who_is_not_trusted_is_told_why(mutual, authority, other, fleet):
     own, good = mutual.tls, {"token": mutual.token}
     stranger = other.issue("stranger")
@@ -143,8 +183,8 @@ def test_who_is_not_trusted_is_told_why(mutual, authority, other, fleet):
     refused("speaks TLS, and this side does not", mutual.address, **good)
     refused("asks for a token", mutual.address, tls=own)
     refused("does not know this token", mutual.address, tls=own, token="fbt_0123")
-    expired = fleet.dispatcher(*late.flags())
-    refused("has expired", expired, tls=fb.Tls(authority.ca))
+    with speaks_tls(late) as expired:
+        refused("has expired", expired, tls=fb.Tls(authority.ca))
     plain = fleet.dispatcher()
     refused("does not speak TLS", plain, tls=fb.Tls(authority.ca))
     named = fleet.dispatcher(*authority.issue("named", "forebay.example").flags())

@@ -133,6 +133,11 @@ impl Cache {
             .map(|tier| tier.map(|tier| tier.elsewhere(own)).unwrap_or_default())
     }
 
+    /// Says why nothing is written to the folder now, if there is one and nothing is.
+    pub fn disk_stopped(&self) -> Option<String> {
+        self.shared.disk()?.stopped()
+    }
+
     /// Returns what is kept and how it was used since the cache was opened.
     pub fn stats(&self) -> Stats {
         self.shared.stats()

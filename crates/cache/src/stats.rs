@@ -36,7 +36,7 @@ pub struct TierStats {
 pub struct DiskStats {
     /// The bytes of all blocks, whoever wrote them.
     pub tier: TierStats,
-    /// Why nothing is written any more: the disk is full, or the folder cannot be written to.
+    /// Why nothing is written now: the disk is full, or the folder cannot be written to, or is gone. It is tried again after a while.
     pub stopped: Option<String>,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,

@@ -183,6 +183,26 @@ fn a_folder_that_breaks_stops_keeping_and_no_job() {
 }
 
 #[test]
+fn a_folder_that_was_removed_is_made_again_and_one_without_a_place_is_said_to_be_gone() {
+    let parent = folder();
+    let root = parent.path().join("cache");
+    let cache = written(&root);
+    std::fs::remove_dir_all(&root).expect("removed");
+    let other = prefix(&cache, 2);
+    assert_eq!(ask(&other, &all()), all());
+    assert!(cache.flush(LIMIT));
+    let stopped = || cache.stats().disk.expect("a disk").stopped;
+    assert!(stopped().is_none() && !blocks(&root).is_empty(), "{:?}", stopped());
+    // As when its disk is not there any more.
+    std::fs::remove_dir_all(&root).expect("removed");
+    std::fs::rename(parent.path(), parent.path().with_extension("away")).expect("renamed");
+    ask(&prefix(&cache, 3), &all());
+    assert!(cache.flush(LIMIT));
+    std::fs::rename(parent.path().with_extension("away"), parent.path()).expect("renamed");
+    assert!(stopped().is_some_and(|why| why.contains("is gone")), "{:?}", stopped());
+}
+
+#[test]
 fn what_the_dead_leave_is_removed_and_what_the_living_write_is_not() {
     let folder = folder();
     let dead = folder.path().join("0123.500.tmp");

@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
-pub(crate) use jobs::{Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
+pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
 pub(crate) use settings::{Access, Aim, Cache, Identity, Process, SourceCache};
 pub(crate) use sim::{Imagined, Sim, time};
@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Dispatcher(Dispatcher),
     /// Run a worker
     Worker(Worker),
-    /// List the jobs of a service, or show one
+    /// List the jobs of a service, show one, cancel it or forget it
     Jobs(Jobs),
     /// List the workers of a service
     Workers(List),

@@ -44,6 +44,34 @@ impl Exit {
     }
 }
 
+/// Why a command did not do what it was to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What it was told does not go together: nothing was tried.
+    Usage(Error),
+    /// It did not work.
+    Failed(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Failure {
+    /// Tells people what went wrong, and returns the exit code.
+    pub(crate) fn report(&self) -> i32 {
+        match self {
+            Self::Usage(error) => {
+                report(error);
+                Exit::Usage as i32
+            }
+            Self::Failed(error) => report(error),
+        }
+    }
+}
+
 /// Tells people what went wrong, and returns the exit code.
 pub(crate) fn report(error: &Error) -> i32 {
     let mut stderr = std::io::stderr();

@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
+use exit::Failure;
 
 pub use exit::Exit;
 pub use host::{
@@ -37,9 +38,9 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         }
     };
     let outcome = match command {
-        Command::Up(up) => commands::up::run(up, host),
-        Command::Dispatcher(dispatcher) => commands::dispatcher::run(dispatcher),
-        Command::Worker(worker) => commands::worker::run(worker, host),
+        Command::Up(up) => return code(commands::up::run(up, host)),
+        Command::Dispatcher(dispatcher) => return code(commands::dispatcher::run(dispatcher)),
+        Command::Worker(worker) => return code(commands::worker::run(worker, host)),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
         Command::Workers(workers) => commands::workers::run(&workers),
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
@@ -54,4 +55,9 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Version(version) => commands::version::run(&version),
     };
     outcome.map_or_else(|e| exit::report(&e), |()| Exit::Ok as i32)
+}
+
+/// Returns the exit code of a command that checks what it was told.
+fn code(outcome: Result<(), Failure>) -> i32 {
+    outcome.map_or_else(|failure| failure.report(), |()| Exit::Ok as i32)
 }

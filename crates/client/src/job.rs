@@ -36,6 +36,8 @@ pub struct JobSpec {
     pub coordinated: bool,
     /// How much of the workers it gets beside other jobs that want more than there is: 1 to 1000. Default: 1.
     pub weight: u32,
+    /// Jobs of a higher one go first: 0 to 9. Default: 0.
+    pub priority: u32,
 }
 
 /// A job that the dispatcher has recorded.
@@ -131,6 +133,7 @@ pub(crate) fn open(
         even: deal.even,
         coordinated: spec.coordinated,
         weight: spec.weight,
+        priority: spec.priority,
     };
     let definition = ask_again(service, &request, progress, poll)?;
     // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.

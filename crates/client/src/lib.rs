@@ -46,8 +46,8 @@ mod window;
 mod workers;
 
 pub use forebay_proto::{
-    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, OpStatus, Remote, ScaleDecision, Spare, TlsFiles,
-    WorkerCaching, WorkerStatus,
+    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, OpStatus, PORT, Remote, ScaleDecision, Spare, TlsFiles,
+    Worked, WorkerCaching, WorkerStatus,
 };
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;

@@ -18,6 +18,9 @@ pub(crate) struct Meter {
     batches: u64,
     rows: u64,
     received: u64,
+    bytes: u64,
+    /// When it began to wait, while it does.
+    wait_began: Ticks,
 }
 
 impl Meter {
@@ -29,12 +32,14 @@ impl Meter {
     pub(crate) fn set_waiting(&mut self, now: Ticks, is_waiting: bool) {
         let went = now - std::mem::replace(&mut self.since, now);
         *(if self.is_waiting { &mut self.waited } else { &mut self.stepped }) += went;
-        self.is_waiting = is_waiting;
+        if !std::mem::replace(&mut self.is_waiting, is_waiting) {
+            self.wait_began = now;
+        }
     }
 
-    /// So many rows of splits were merged.
-    pub(crate) fn merge(&mut self, rows: usize) {
-        self.rows += rows as u64;
+    /// So many rows of splits were merged, and so many bytes of them.
+    pub(crate) fn merge(&mut self, rows: usize, bytes: usize) {
+        (self.rows, self.bytes) = (self.rows + rows as u64, self.bytes + bytes as u64);
     }
 
     /// So many bytes of chunks came over a network.
@@ -50,8 +55,8 @@ impl Meter {
     /// Returns what is not told yet, with the splits that are complete ahead of the trainer.
     pub(crate) fn tell(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
         self.set_waiting(now, self.is_waiting);
-        let Self { since, is_waiting, waited, stepped, batches, rows, received } = *self;
-        *self = Self { is_waiting, ..Self::new(since) };
+        let Self { since, is_waiting, waited, stepped, batches, rows, received, bytes, wait_began } = *self;
+        *self = Self { is_waiting, wait_began, ..Self::new(since) };
         ConsumerHeartbeat {
             batch_wait_ms: waited.as_millis() as u64,
             step_ms: stepped.as_millis() as u64,
@@ -61,6 +66,8 @@ impl Meter {
             spare: None,
             ops: Vec::new(),
             received_bytes: received,
+            bytes,
+            waiting_ms: if is_waiting { (now - wait_began).as_millis() as u64 } else { 0 },
         }
     }
 }
@@ -73,25 +80,28 @@ mod tests {
     fn every_millisecond_is_told_once_and_a_wait_goes_on_over_reports() {
         let mut meter = Meter::new(Ticks(100));
         meter.set_waiting(Ticks(130), true);
-        meter.merge(7);
+        meter.merge(7, 56);
         meter.set_waiting(Ticks(150), false);
         meter.hand_out();
         meter.set_waiting(Ticks(151), true);
         meter.receive(1000);
         meter.receive(24);
-        let told = |waited, stepped, batches, rows, ahead| ConsumerHeartbeat {
+        let told = |waited, stepped, batches, rows, ahead, waiting_ms| ConsumerHeartbeat {
             batch_wait_ms: waited,
             step_ms: stepped,
             batches,
             rows,
+            bytes: rows * 8,
             ahead,
-            spare: None,
-            ops: Vec::new(),
+            waiting_ms,
             received_bytes: if rows == 7 { 1024 } else { 0 },
+            ..ConsumerHeartbeat::default()
         };
-        assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3));
-        assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0));
+        assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3, 449));
+        assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0, 949));
         meter.set_waiting(Ticks(1200), false);
-        assert_eq!(meter.tell(Ticks(1600), 0), told(100, 400, 0, 0, 0));
+        assert_eq!(meter.tell(Ticks(1600), 0), told(100, 400, 0, 0, 0, 0));
+        meter.set_waiting(Ticks(1700), true);
+        assert_eq!(meter.tell(Ticks(1800), 0), told(100, 100, 0, 0, 0, 100));
     }
 }

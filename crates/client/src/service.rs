@@ -8,8 +8,8 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 use forebay_proto::{
-    CancelJobRequest, DispatcherClient, GetScaleRequest, GetScaleResponse, JobStatus, Link, ListJobsRequest,
-    ListWorkersRequest, Remote, WorkerStatus, client, may_pass, to_error, unanswered,
+    CancelJobRequest, DispatcherClient, ForgetJobRequest, GetScaleRequest, GetScaleResponse, JobStatus, Link,
+    ListJobsRequest, ListWorkersRequest, Remote, WorkerStatus, client, may_pass, to_error, unanswered,
 };
 use tonic::{Response, Status};
 
@@ -109,6 +109,22 @@ impl Service {
             move |mut c| {
                 let request = CancelJobRequest { name: name.clone(), tenant: tenant.clone() };
                 async move { c.cancel_job(request).await }
+            },
+            poll,
+        )
+        .map(drop)
+    }
+
+    /// Removes a job that is finished or was cancelled. Only an administrator may name a tenant; `None` is one's own.
+    ///
+    /// # Errors
+    /// NotFound when there is none of that name; Conflict while it goes on; PermissionDenied; Unavailable.
+    pub fn forget(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let (name, tenant) = (name.to_owned(), tenant.unwrap_or_default().to_owned());
+        self.call(
+            move |mut c| {
+                let request = ForgetJobRequest { name: name.clone(), tenant: tenant.clone() };
+                async move { c.forget_job(request).await }
             },
             poll,
         )

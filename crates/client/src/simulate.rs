@@ -254,7 +254,7 @@ impl Consumer {
                         self.state.meter.set_waiting(now, false);
                     }
                     if let Front::Chunk(_, chunk) = &front {
-                        self.state.meter.merge(chunk.num_rows());
+                        self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
                     }
                     let taken = self.reader.take(front);
                     self.state.report(&self.reader.take_losses());

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::Memory;
 use forebay_exec::{Delivery, Executable, Functions, Lost, Merge};
+use forebay_proto::NO_JOB;
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -137,7 +138,7 @@ impl ServiceStream {
                 let said = self.finish(poll);
                 self.end(said.err())
             }
-            Err(error) => self.end(Some(error)),
+            Err(error) => self.end(Some(named(error, &self.job))),
         }
     }
 
@@ -197,7 +198,7 @@ impl ServiceStream {
                     state.meter.set_waiting(self.link.now(), false);
                 }
                 if let Front::Chunk(_, chunk) = &front {
-                    state.meter.merge(chunk.num_rows());
+                    state.meter.merge(chunk.num_rows(), chunk.num_bytes());
                 }
                 drop(state);
                 self.link.room.notify_waiters();
@@ -309,6 +310,16 @@ impl ServiceStream {
             std::mem::forget(task);
         }
     }
+}
+
+/// The dispatcher was told a number, and knows none of that: nobody else knows the name.
+fn named(error: Error, job: &str) -> Error {
+    if error.kind() != ErrorKind::NotFound || error.get(NO_JOB).is_none() {
+        return error;
+    }
+    let known = Error::new(ErrorKind::NotFound, format!("the dispatcher does not know job {job:?} any more"));
+    let context = error.context().iter().filter(|(key, _)| key != NO_JOB);
+    context.fold(known, |known, (key, value)| known.with(key, value))
 }
 
 impl Drop for ServiceStream {

@@ -173,6 +173,12 @@ impl std::error::Error for Error {}
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
+        // ENFILE and EMFILE, which have no kind.
+        if let Some(23 | 24) = e.raw_os_error() {
+            return Error::new(ErrorKind::Exhausted, "no more files and sockets may be open").hint(
+                "raise the limit of open files: `ulimit -n`, or LimitNOFILE= of the service; 1024 is enough for most",
+            );
+        }
         let kind = match e.kind() {
             Io::NotFound => ErrorKind::NotFound,
             Io::PermissionDenied => ErrorKind::PermissionDenied,
@@ -199,6 +205,15 @@ mod tests {
         assert_eq!(e.get("file"), Some("a.tar"));
         assert_eq!(Error::from_json(&e.to_json()), e);
         assert_eq!(e.to_string(), "bad crc\n  file: a.tar\n  hint: rewrite it");
+    }
+
+    #[test]
+    fn a_limit_of_open_files_has_its_name() {
+        for code in [23, 24] {
+            let e = Error::from(std::io::Error::from_raw_os_error(code));
+            assert_eq!(e.kind(), ErrorKind::Exhausted);
+            assert!(e.get("hint").is_some_and(|hint| hint.contains("ulimit -n")), "{e}");
+        }
     }
 
     #[test]

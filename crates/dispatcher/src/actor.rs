@@ -19,6 +19,7 @@ use crate::records::JobRecord;
 use crate::state::{Effect, Input, SessionId, State};
 use crate::store::Committer;
 use crate::term::Term;
+use crate::view::{LeaderFigures, LedgerFigures, ScaleFigures};
 
 /// Commands that are taken together.
 const TOGETHER_MAX: usize = 1024;
@@ -46,7 +47,8 @@ struct Open {
 enum Answer {
     Found(oneshot::Sender<Option<Arc<JobRecord>>>, Option<Arc<JobRecord>>),
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
-    Cancelled(oneshot::Sender<Result<()>>, Result<()>),
+    /// It was cancelled, or forgotten.
+    Ended(oneshot::Sender<Result<()>>, Result<()>),
 }
 
 /// The machine's owner.
@@ -58,6 +60,16 @@ pub(crate) struct Actor {
     term: Arc<Term>,
     open: HashMap<SessionId, Open>,
     checked: Ticks,
+    ledger: Written,
+}
+
+/// What has become of batches.
+struct Written {
+    writes: u64,
+    /// When the last one became durable.
+    last: Ticks,
+    /// When the one that is being written was handed over.
+    begun: Ticks,
 }
 
 impl Actor {
@@ -71,7 +83,8 @@ impl Actor {
     ) -> Self {
         let now = clock.now();
         let machine = Machine::new(state, recovered, now);
-        Self { machine, clock, inbox, committer, term, open: HashMap::new(), checked: now }
+        let ledger = Written { writes: 0, last: now, begun: now };
+        Self { machine, clock, inbox, committer, term, open: HashMap::new(), checked: now, ledger }
     }
 
     /// Runs until `shutdown`; then writes what is left and ends all sessions. Or until its term is over: then it ends all
@@ -100,6 +113,7 @@ impl Actor {
             }
             if let Some(done) = written {
                 done.ok_or_else(|| Error::internal("the ledger's writer died"))?;
+                (self.ledger.writes, self.ledger.last) = (self.ledger.writes + 1, self.clock.now());
                 self.machine.written();
             }
             for command in commands.drain(..) {
@@ -112,6 +126,7 @@ impl Actor {
             let batch = self.machine.schedule(self.clock.now());
             self.deliver();
             if let Some(batch) = batch {
+                self.ledger.begun = self.clock.now();
                 self.committer.send(batch)?;
             }
         }
@@ -129,6 +144,25 @@ impl Actor {
         if let Err(violation) = self.machine.check() {
             tracing::error!(%violation, "the dispatcher's state contradicts itself: please report this as a bug");
             debug_assert!(false, "{violation}");
+        }
+    }
+
+    fn figures(&self, now: Ticks) -> LeaderFigures {
+        let (scale, ledger) = (self.machine.wanted(now), &self.ledger);
+        let is_writing = self.machine.is_writing();
+        LeaderFigures {
+            scale: ScaleFigures {
+                wanted: Some(scale.wanted).filter(|&wanted| wanted > 0),
+                workers: scale.workers,
+                workers_max: scale.workers_max,
+            },
+            state: self.machine.figures(now),
+            ledger: LedgerFigures {
+                writes: ledger.writes,
+                failures: self.committer.failures(),
+                since_write: now - ledger.last,
+                pending: if is_writing { now - ledger.begun } else { Duration::ZERO },
+            },
         }
     }
 
@@ -178,6 +212,7 @@ impl Actor {
                 drop(reply.send(self.machine.list_jobs(now, tenant.as_deref(), &name)));
             }
             Command::GetScale { reply } => drop(reply.send(self.machine.wanted(now))),
+            Command::Figures { reply } => drop(reply.send(self.figures(now))),
             Command::ListWorkers { tenant, reply } => {
                 drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
             }
@@ -185,8 +220,12 @@ impl Actor {
                 self.machine.create(now, *record, &splits, jobs_max, |created| Answer::Created(reply, created));
             }
             Command::Cancel { tenant, name, reply } => {
-                self.machine.cancel(now, &tenant, &name, |cancelled| Answer::Cancelled(reply, cancelled));
+                self.machine.cancel(now, &tenant, &name, |cancelled| Answer::Ended(reply, cancelled));
             }
+            Command::Forget { tenant, name, reply } => {
+                self.machine.forget(now, &tenant, &name, |forgotten| Answer::Ended(reply, forgotten));
+            }
+            Command::Records { reply } => drop(reply.send(self.machine.records())),
         }
     }
 
@@ -206,7 +245,7 @@ impl Actor {
                 Word::Closed(session) => drop(self.open.remove(&session)),
                 Word::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
                 Word::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
-                Word::Answer(Answer::Cancelled(reply, cancelled)) => drop(reply.send(cancelled)),
+                Word::Answer(Answer::Ended(reply, ended)) => drop(reply.send(ended)),
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::recovery::Recovery;
 use crate::service::Service;
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore};
 use crate::term::Term;
-use crate::view::ScaleView;
+use crate::view::View;
 
 /// How long open requests may take to end after the sessions were ended.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -72,8 +72,9 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
+        let (scaling, retention) = (options.scaling, options.retention);
         let recovery =
-            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling: options.scaling };
+            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling, retention };
         let leadership = Arc::new(Leadership::new());
         let run = match &options.store {
             None => Run::Sole(Box::new(sole(&options, &recovery, &leadership)?)),
@@ -83,9 +84,9 @@ impl Dispatcher {
         Ok((address, Self { listener, tls: options.tls, access, leadership, run }))
     }
 
-    /// Returns what says how many workers are wanted, for as long as it serves.
-    pub fn scale(&self) -> ScaleView {
-        ScaleView(self.leadership.clone())
+    /// Returns what says what it does, for as long as it serves.
+    pub fn view(&self) -> View {
+        View { leadership: self.leadership.clone(), access: self.access.clone() }
     }
 
     /// Serves until `shutdown` is cancelled; then ends the sessions, writes what is left, and returns. Dropping the

@@ -15,6 +15,7 @@ use tonic::Status;
 use crate::records::JobRecord;
 use crate::state::{Input, SessionId};
 use crate::tenant::Tenant;
+use crate::view::LeaderFigures;
 
 /// Commands that may wait; whoever sends more waits.
 const COMMANDS_MAX: usize = 4096;
@@ -53,6 +54,14 @@ pub(crate) enum Command {
         name: String,
         reply: oneshot::Sender<Result<()>>,
     },
+    Forget {
+        tenant: Arc<str>,
+        name: String,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    Records {
+        reply: oneshot::Sender<Vec<Arc<JobRecord>>>,
+    },
     /// Of a tenant, or all.
     ListJobs {
         tenant: Option<Arc<str>>,
@@ -62,6 +71,9 @@ pub(crate) enum Command {
     },
     GetScale {
         reply: oneshot::Sender<GetScaleResponse>,
+    },
+    Figures {
+        reply: oneshot::Sender<LeaderFigures>,
     },
     ListWorkers {
         tenant: Option<Arc<str>>,
@@ -116,12 +128,24 @@ impl Handle {
         self.ask(|reply| Command::Cancel { tenant, name, reply }).await?
     }
 
+    pub(crate) async fn forget(&self, tenant: Arc<str>, name: String) -> Result<()> {
+        self.ask(|reply| Command::Forget { tenant, name, reply }).await?
+    }
+
+    pub(crate) async fn records(&self) -> Result<Vec<Arc<JobRecord>>> {
+        self.ask(|reply| Command::Records { reply }).await
+    }
+
     pub(crate) async fn list_jobs(&self, tenant: Option<Arc<str>>, name: String) -> Result<Vec<JobStatus>> {
         self.ask(|reply| Command::ListJobs { tenant, name, reply }).await
     }
 
     pub(crate) async fn wanted(&self) -> Result<GetScaleResponse> {
         self.ask(|reply| Command::GetScale { reply }).await
+    }
+
+    pub(crate) async fn figures(&self) -> Result<LeaderFigures> {
+        self.ask(|reply| Command::Figures { reply }).await
     }
 
     pub(crate) async fn list_workers(&self, tenant: Option<Arc<str>>) -> Result<Vec<WorkerStatus>> {

@@ -21,6 +21,8 @@ const NAME_BYTES_MAX: usize = 200;
 const CONSUMERS_MAX: u32 = 1 << 16;
 /// The most that a job weighs.
 const WEIGHT_MAX: u32 = 1000;
+/// The highest priority.
+const PRIORITY_MAX: u32 = 9;
 /// Sources that are indexed together; others wait.
 const INDEXING_MAX: usize = 4;
 
@@ -87,6 +89,8 @@ impl Opener {
             return Ok(job);
         }
         let blobs = self.blobs.of(&tenant.name);
+        // Until the job is known to need them.
+        let _needed = blobs.pin(graph.blobs().into_iter().cloned());
         let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
         let indexer = self.indexer.clone();
         let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
@@ -112,6 +116,9 @@ fn check_request(request: &OpenJobRequest) -> Result<()> {
     }
     if request.weight > WEIGHT_MAX {
         return Err(Error::invalid(format!("a job weighs 1 to {WEIGHT_MAX}, not {}", request.weight)));
+    }
+    if request.priority > PRIORITY_MAX {
+        return Err(Error::invalid(format!("a job has a priority of 0 to {PRIORITY_MAX}, not {}", request.priority)));
     }
     Ok(())
 }
@@ -185,6 +192,7 @@ fn prepare(
         even: request.even,
         coordinated: request.coordinated,
         weight: request.weight.max(1),
+        priority: request.priority,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),

@@ -33,6 +33,7 @@ mod service;
 pub mod simulate;
 mod state;
 mod store;
+mod sweep;
 mod tenant;
 mod term;
 mod view;
@@ -47,9 +48,10 @@ pub use indexer::{FileIndexer, Indexed, Indexer};
 pub use forebay_plan::Source;
 
 pub use measure::{GrantFigures, measure_grants};
-pub use options::{Options, Scaling, Timing};
+pub use options::{Options, Retention, Scaling, Timing};
+pub use state::{Counts, StateFigures};
 pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
-pub use view::{ScaleFigures, ScaleView};
+pub use view::{Figures, LeaderFigures, LedgerFigures, ScaleFigures, View};
 
 /// Where its certificates are.
 pub use forebay_proto::TlsFiles;

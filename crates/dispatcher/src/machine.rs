@@ -14,7 +14,7 @@ use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus, consumer_event, w
 
 use crate::outbox::Outbox;
 use crate::records::{Batch, JobRecord};
-use crate::state::{Effect, Input, SessionId, State};
+use crate::state::{Effect, Input, SessionId, State, StateFigures};
 
 /// Something to say, now. `A` answers a request.
 #[derive(Debug)]
@@ -79,6 +79,10 @@ impl<A> Machine<A> {
         self.state.wanted(now)
     }
 
+    pub(crate) fn figures(&self, now: Ticks) -> StateFigures {
+        self.state.figures(now)
+    }
+
     pub(crate) fn list_jobs(&self, now: Ticks, tenant: Option<&str>, name: &str) -> Vec<JobStatus> {
         self.state.list_jobs(now, tenant, name)
     }
@@ -106,6 +110,18 @@ impl<A> Machine<A> {
         let mut effects = Vec::new();
         let cancelled = self.state.cancel(now, tenant, name, &mut effects);
         self.answer(now, effects, cancelled.is_ok(), answer(cancelled));
+    }
+
+    /// Removes a job that is over, and answers once that is durable; at once when it is refused.
+    pub(crate) fn forget(&mut self, now: Ticks, tenant: &str, name: &str, answer: impl FnOnce(Result<()>) -> A) {
+        let mut effects = Vec::new();
+        let forgotten = self.state.forget_job(tenant, name, &mut effects);
+        self.answer(now, effects, forgotten.is_ok(), answer(forgotten));
+    }
+
+    /// Returns what jobs were opened as.
+    pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
+        self.state.records()
     }
 
     fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {
@@ -235,6 +251,7 @@ mod tests {
             even: false,
             coordinated: false,
             weight: 1,
+            priority: 0,
             cancelled: false,
             tenant: text(),
             key: JobKey::default(),

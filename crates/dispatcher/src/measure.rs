@@ -146,6 +146,7 @@ impl Running {
             even: false,
             coordinated: false,
             weight: 1,
+            priority: 0,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();

@@ -32,6 +32,8 @@ pub struct Options {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// What is remembered of jobs that are over.
+    pub retention: Retention,
     /// The most bytes of one blob. Default: 16 GiB.
     pub blob_bytes_max: u64,
     /// How many files are looked at together while a source is indexed. Default: 8.
@@ -51,6 +53,7 @@ impl Options {
             tokens: None,
             timing: Timing::default(),
             scaling: Scaling::default(),
+            retention: Retention::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,
         }
@@ -86,6 +89,24 @@ impl Scaling {
 impl Default for Scaling {
     fn default() -> Self {
         Self { policy: Policy::default(), objective: Objective::default(), workers_max: 1024 }
+    }
+}
+
+/// What is remembered of jobs that are over. What was learned of their datasets stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// How many jobs that are finished or were cancelled are remembered, of each tenant: the last ones. Default: 1000.
+    pub jobs: usize,
+    /// How long a job is remembered that nobody reads, also one that is not finished, since its last reader left or since the
+    /// dispatcher was started. Default: 7 days.
+    pub age: Duration,
+    /// How long blobs are kept that no job needs: longer than clients take from handing them in to opening a job. Default: 1 hour.
+    pub blobs: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { jobs: 1000, age: Duration::from_secs(7 * 24 * 3600), blobs: Duration::from_secs(3600) }
     }
 }
 

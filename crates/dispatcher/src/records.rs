@@ -62,6 +62,9 @@ pub(crate) struct JobRecord {
     /// How much of the workers it gets beside others.
     #[serde(default = "weight")]
     pub(crate) weight: u32,
+    /// Jobs of a higher one go first.
+    #[serde(default)]
+    pub(crate) priority: u32,
     /// Whose it is.
     #[serde(default)]
     pub(crate) tenant: String,
@@ -97,6 +100,7 @@ impl JobRecord {
             key: self.key.to_vec(),
             coordinated: self.coordinated,
             weight: self.weight,
+            priority: self.priority,
         }
     }
 }

@@ -9,10 +9,11 @@ use crate::handle::Handle;
 use crate::indexer::Indexer;
 use crate::jobs::{Opener, splits};
 use crate::leadership::Leading;
-use crate::options::{Scaling, Timing};
+use crate::options::{Retention, Scaling, Timing};
 use crate::records::Ledger;
 use crate::state::State;
 use crate::store::{BlobStore, Committer};
+use crate::sweep::Sweeper;
 use crate::term::Term;
 
 /// What does not depend on the ledger.
@@ -24,9 +25,13 @@ pub(crate) struct Recovery {
     pub(crate) with_keys: bool,
     /// Who decides how many workers jobs get.
     pub(crate) scaling: Scaling,
+    /// What is remembered of jobs that are over.
+    pub(crate) retention: Retention,
 }
 
 impl Recovery {
+    /// Must be called within a runtime.
+    ///
     /// # Errors
     /// Data when a job of the ledger cannot be planned.
     pub(crate) fn begin(
@@ -39,6 +44,7 @@ impl Recovery {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         state.set_scaling(self.scaling);
+        state.set_retention(self.retention);
         // A reader names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
         state.pass_job_numbers(uuid::Uuid::new_v4().as_u128() as u32);
         if self.with_keys {
@@ -47,6 +53,8 @@ impl Recovery {
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
         let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));
+        let (clock, grace) = (self.clock.clone(), self.retention.blobs);
+        tokio::spawn(Sweeper { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
         Ok((actor, Leading { term, actor: handle, blobs, opener }))
     }
 }

@@ -150,6 +150,7 @@ impl Dispatcher {
             even: definition.even,
             coordinated: definition.coordinated,
             weight: definition.weight.max(1),
+            priority: definition.priority,
             cancelled: false,
             tenant: String::new(),
             key: JobKey::default(),

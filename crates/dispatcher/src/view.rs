@@ -1,14 +1,18 @@
-//! How many workers are wanted, as others of this process see it, without a call over the network.
+//! What this process does, in figures, as others of it see it without a call over the network: for metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use forebay_core::Result;
-
+use crate::access::Access;
 use crate::leadership::Leadership;
+use crate::state::StateFigures;
 
-/// Says how many workers are wanted, while this process leads. Cheap to clone. Nobody is asked for a token here.
+/// Says what a dispatcher does. Cheap to clone. Nobody is asked for a token here.
 #[derive(Clone)]
-pub struct ScaleView(pub(crate) Arc<Leadership>);
+pub struct View {
+    pub(crate) leadership: Arc<Leadership>,
+    pub(crate) access: Arc<Access>,
+}
 
 /// How many workers there are, and should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +25,46 @@ pub struct ScaleFigures {
     pub workers_max: u32,
 }
 
-impl ScaleView {
+/// What has become of the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerFigures {
+    /// Batches that are durable, since this process leads.
+    pub writes: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// Since the last one became durable, or since this process leads.
+    pub since_write: Duration,
+    /// How long the batch that is being written has taken; nothing where there is none.
+    pub pending: Duration,
+}
+
+/// What a dispatcher that leads does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaderFigures {
+    /// How many workers there are, and should be.
+    pub scale: ScaleFigures,
+    /// Jobs, workers, readers, and what has happened.
+    pub state: StateFigures,
+    /// What was written down.
+    pub ledger: LedgerFigures,
+}
+
+/// What a dispatcher does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// Calls without a token that is known, since the start.
+    pub calls_refused: u64,
+    /// `None` while it does not lead.
+    pub leader: Option<LeaderFigures>,
+}
+
+impl View {
     /// Returns the figures of this moment.
-    ///
-    /// # Errors
-    /// Unavailable when this process does not lead.
-    pub async fn figures(&self) -> Result<ScaleFigures> {
-        let scale = self.0.leading()?.actor.wanted().await?;
-        let wanted = Some(scale.wanted).filter(|&wanted| wanted > 0);
-        Ok(ScaleFigures { wanted, workers: scale.workers, workers_max: scale.workers_max })
+    pub async fn figures(&self) -> Figures {
+        let leader = match self.leadership.leading() {
+            Ok(leading) => leading.actor.figures().await.ok(),
+            Err(_) => None,
+        };
+        Figures { calls_refused: self.access.refused(), leader }
     }
 }

@@ -21,6 +21,7 @@ mod stream;
 mod ticket;
 mod tls;
 mod transfer;
+mod validity;
 mod version;
 mod wire;
 
@@ -52,11 +53,15 @@ pub use transfer::{
     Block, BlockPart, COMPUTING_EVERY, Frame, FrameHead, PARTS_MAX, PREFACE, Reader, Request, broken, receive_column,
     send_column, tune,
 };
+pub use validity::Validity;
 pub use version::check_version;
 pub use wire::Wire;
 
 /// The context of an error of the way to a worker, and not of a split: a consumer that says so is given splits of others.
 pub const UNREACHED: &str = "unreached";
+
+/// The context of an error of a job that the dispatcher was told by its number, and does not know.
+pub const NO_JOB: &str = "unknown";
 
 impl JobDefinition {
     /// Returns how the job's epochs are dealt to its readers.

@@ -10,6 +10,14 @@ pub struct Stream(JobDefinition);
 impl Stream {
     /// Returns the stream of a job.
     pub fn of(job: &JobDefinition) -> Self {
-        Self(JobDefinition { job: 0, name: String::new(), epochs: 0, key: Vec::new(), weight: 0, ..job.clone() })
+        Self(JobDefinition {
+            job: 0,
+            name: String::new(),
+            epochs: 0,
+            key: Vec::new(),
+            weight: 0,
+            priority: 0,
+            ..job.clone()
+        })
     }
 }

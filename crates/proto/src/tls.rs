@@ -22,6 +22,7 @@ use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfi
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::address::Address;
+use crate::validity::Validity;
 
 /// How long a connection that is refused may take to hear why.
 const LAST_WORD_MAX: std::time::Duration = std::time::Duration::from_secs(1);
@@ -116,6 +117,19 @@ impl TlsFiles {
         };
         let config = builder.with_single_cert(certs, key).map_err(|e| unusable(file, &e.to_string()))?;
         Ok(Some(ServerTls(Arc::new(config))))
+    }
+
+    /// Returns from when until when the own certificate is good, with those that lead to the authority; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`TlsFiles::client`], and Invalid when it is no certificate.
+    pub fn validity(&self) -> Result<Option<Validity>> {
+        let Some(file) = &self.cert else { return Ok(None) };
+        let certs = certificates(file)?;
+        let validities =
+            certs.iter().map(|cert| Validity::of(cert).ok_or_else(|| unusable(file, "it is no certificate")));
+        let all = validities.reduce(|all, one| Ok(all?.and(one?))).transpose()?;
+        Ok(all)
     }
 
     fn identity(&self) -> Result<Option<Identity<'_>>> {

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// What is for services elsewhere: those on this machine's loopback interface have no security, no other address and a state of
 /// their own, and are told by arguments what is decided how.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 19] = [
     "FOREBAY_TLS_CA",
     "FOREBAY_TLS_CERT",
     "FOREBAY_TLS_KEY",
@@ -37,6 +37,10 @@ const ELSEWHERE: [&str; 15] = [
     "FOREBAY_TOKENS",
     "FOREBAY_ADVERTISE",
     "FOREBAY_METRICS",
+    "FOREBAY_WORKER_METRICS",
+    "FOREBAY_KIND",
+    "FOREBAY_PRICE",
+    "FOREBAY_SPOT",
     "FOREBAY_STORE",
     "FOREBAY_BLOB_DIR",
     "FOREBAY_OBJECTIVE",

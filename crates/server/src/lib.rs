@@ -22,6 +22,7 @@ mod indexer;
 mod lifetime;
 mod local;
 mod metrics;
+mod open_files;
 mod provision;
 mod roles;
 mod shared_store;
@@ -30,13 +31,13 @@ mod up;
 
 pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
-pub use forebay_client::{Credentials, Remote, Seat, Service, TlsFiles};
+pub use forebay_client::{Credentials, PORT, Remote, Seat, Service, TlsFiles};
 pub use forebay_dispatcher::{
-    GrantFigures, LedgerReport, NewToken, Objective, Policy, Repaired, Role, Scaling, Timing, check_ledger,
+    GrantFigures, LedgerReport, NewToken, Objective, Policy, Repaired, Retention, Role, Scaling, Timing, check_ledger,
     dump_ledger, measure_grants, new_token, repair_ledger,
 };
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
-pub use forebay_worker::{Functions, NoFunctions};
+pub use forebay_worker::{Functions, MachineKind, NoFunctions};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

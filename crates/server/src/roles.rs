@@ -1,16 +1,15 @@
 //! The dispatcher's and the worker's process: settings in, serve, leave in order.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Result, SystemClock};
-use forebay_dispatcher::{Dispatcher, FileIndexer, ScaleView, Scaling, Timing};
-use forebay_worker::{Functions, Local, Worker};
+use forebay_dispatcher::{Dispatcher, FileIndexer, Retention, Scaling, Timing};
+use forebay_worker::{Functions, Local, MachineKind, Worker};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -19,7 +18,8 @@ use crate::cache::CacheConfig;
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::local::{give_way, obey_parent, step_back};
-use crate::metrics;
+use crate::metrics::{self, Birth, Metrics, Role};
+use crate::open_files::allow_files;
 
 /// Threads that drive a process's connections. Computing has its own.
 const NETWORK_THREADS: usize = 2;
@@ -56,6 +56,8 @@ pub struct DispatcherConfig {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// What is remembered of jobs that are over.
+    pub retention: Retention,
     /// Where it serves metrics, to whoever reaches it. Default: nowhere.
     pub metrics: Option<SocketAddr>,
     /// Where it keeps the bytes of remote files that it reads to index them: in the folder, if one is named.
@@ -85,6 +87,10 @@ pub struct WorkerConfig {
     pub lend: bool,
     /// Where it keeps what `cache()` keeps.
     pub cache: CacheConfig,
+    /// What kind of machine it is on.
+    pub machine: MachineKind,
+    /// Where it serves metrics, to whoever reaches it. Default: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Where it computes for one reader alone, whose process started it: the job, and which of its consumers. Default: for
     /// everybody.
     pub local: Option<(u64, u32)>,
@@ -97,6 +103,8 @@ pub struct WorkerConfig {
 /// # Errors
 /// Conflict when a port or the state folder is in use; what the disk says.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
+    allow_files()?;
+    let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
     let kept = cache.clone();
     let runtime = runtime("forebay-dispatcher")?;
@@ -106,22 +114,20 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
+        options.retention = config.retention;
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let indexer = NearIndexer { files: FileIndexer::of(&options), cache };
         let bound = Dispatcher::bind_with(options, Arc::new(indexer), Arc::new(SystemClock::default())).await?;
         let (address, dispatcher) = bound;
-        let metrics = match config.metrics {
-            Some(at) => Some(metrics::bind(at).await?),
-            None => None,
-        };
-        let view = dispatcher.scale();
+        let listener = listen(config.metrics).await?;
+        let metrics = Metrics { role: Role::Dispatcher(dispatcher.view()), certificate_ends, birth };
         // Whoever else could, was killed.
         let leave = || temporary.into_iter().for_each(|folder| _ = std::fs::remove_dir_all(folder));
         settle(config.process, &address.to_string(), leave)?;
         tokio::select! {
             served = dispatcher.run(stop) => served,
-            never = serve_metrics(metrics, view) => match never {},
+            never = metrics::serve(listener, metrics) => match never {},
         }
     });
     runtime.shutdown_background();
@@ -134,6 +140,8 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
 /// # Errors
 /// Conflict when the port is taken; Version when the dispatcher is another version.
 pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Result<()> {
+    allow_files()?;
+    let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     if config.local.is_some() {
         step_back();
     }
@@ -158,14 +166,20 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             lend: config.lend,
             functions,
             cache: Some(cache),
+            machine: config.machine,
             local: config.local.map(|reader| Local { reader, give_way }),
         };
         let worker = Worker::bind(options).await?;
+        let listener = listen(config.metrics).await?;
+        let metrics = Metrics { role: Role::Worker(worker.view()), certificate_ends, birth };
         if config.local.is_some() {
             obey_parent(worker.throttle(), flush.clone())?;
         }
         settle(config.process, worker.address(), flush.clone())?;
-        worker.run(stop.cancelled_owned()).await
+        tokio::select! {
+            served = worker.run(stop.cancelled_owned()) => served,
+            never = metrics::serve(listener, metrics) => match never {},
+        }
     });
     runtime.shutdown_background();
     flush();
@@ -180,11 +194,22 @@ fn tell_sources(cache: &Cache) {
     }
 }
 
-async fn serve_metrics(listener: Option<TcpListener>, view: ScaleView) -> Infallible {
-    match listener {
-        Some(listener) => metrics::serve(listener, view).await,
-        None => std::future::pending().await,
+/// Listens for those who read metrics, if they may.
+async fn listen(metrics: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    match metrics {
+        Some(at) => metrics::bind(at).await.map(Some),
+        None => Ok(None),
     }
+}
+
+/// Returns when the own certificate ends, where there is one: a process that nobody would trust does not start.
+fn certificate_ends(tls: &TlsFiles) -> Result<Option<i64>> {
+    let Some(validity) = tls.validity()? else { return Ok(None) };
+    let file = tls.cert.as_deref().unwrap_or(Path::new("")).display();
+    if let Some(soon) = validity.check(SystemTime::now()).map_err(|e| e.with("file", &file))? {
+        tracing::warn!(%file, "{soon}: renew it, and start this process again");
+    }
+    Ok(Some(validity.ends))
 }
 
 /// Warns who can be reached from other machines and is open to them.

@@ -77,6 +77,16 @@ impl UpOptions {
     }
 }
 
+impl UpOptions {
+    /// Checks that they go together.
+    ///
+    /// # Errors
+    /// Invalid.
+    pub fn check(&self) -> Result<()> {
+        Plan::new(self, 1).scaling.check()
+    }
+}
+
 /// A running service. Dropping it ends its processes.
 pub struct Up {
     fleet: Arc<Mutex<Fleet>>,
@@ -100,7 +110,13 @@ struct Plan {
 /// A folder that nobody else may look into: functions and arrays of jobs are there.
 fn own_folder() -> Result<TempDir> {
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    Ok(tempfile::Builder::new().prefix("forebay-").permissions(own).tempdir()?)
+    let made = tempfile::Builder::new().prefix("forebay-").permissions(own).tempdir();
+    made.map_err(|e| {
+        let (kind, at) = (Error::from(std::io::Error::from(e.kind())).kind(), std::env::temp_dir());
+        Error::new(kind, format!("cannot make a temporary folder in {}: {e}", at.display()))
+            .with("folder", at.display())
+            .hint("set TMPDIR to a folder that can be written to, or name a state_dir")
+    })
 }
 
 impl Plan {

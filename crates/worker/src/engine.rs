@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_cache::Cache;
 use forebay_data::Memory;
 use forebay_exec::{Functions, Keeping};
 
@@ -20,6 +21,11 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// Says what is kept of a job here, and why: JSON. `None` where it keeps nothing.
     fn caching(job: &Self::Prepared) -> Option<String>;
 
+    /// Says why nothing is written to the folder where rows are kept; empty where it is, or there is none.
+    fn disk_off(&self) -> String {
+        String::new()
+    }
+
     /// Prepares a job, and then tells the shelf ([`Shelf::prepared`]).
     fn prepare(&self, shelf: &Arc<Shelf<Self>>, job: Arc<Job<Self::Prepared>>);
 
@@ -36,6 +42,8 @@ pub(crate) struct Threads {
     pub(crate) memory: Memory,
     /// Where what is before `cache()` is kept, for all jobs.
     pub(crate) keeping: Option<Keeping>,
+    /// The same, to say how it is.
+    pub(crate) cache: Option<Arc<Cache>>,
     /// What jobs with the same samples share.
     pub(crate) window: Arc<Window>,
 }
@@ -45,6 +53,10 @@ impl Engine for Threads {
 
     fn caching(job: &Prepared) -> Option<String> {
         job.executable.caching()
+    }
+
+    fn disk_off(&self) -> String {
+        self.cache.as_ref().and_then(|cache| cache.disk_stopped()).unwrap_or_default()
     }
 
     /// Must be called within a runtime.

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::{
@@ -23,7 +24,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::cursor::not_held;
 use crate::encode::Encoder;
-use crate::held::{Held, Made};
+use crate::held::{Held, Made, Meter};
 use crate::jobs::{Job, Prepared};
 use crate::reading::Reading;
 use crate::shelf::Shelf;
@@ -45,12 +46,15 @@ struct Messages {
     reading: Reading,
     ready: VecDeque<FlightData>,
     encoder: Encoder,
+    meter: Arc<Meter>,
 }
 
 impl Messages {
     async fn next(&mut self) -> Result<Option<FlightData>> {
         loop {
             if let Some(message) = self.ready.pop_front() {
+                let bytes = message.data_header.len() + message.data_body.len();
+                self.meter.bytes_sent.fetch_add(bytes as u64, Relaxed);
                 return Ok(Some(message));
             }
             let Some((index, made)) = self.reading.next(false).await? else { return Ok(None) };
@@ -81,7 +85,8 @@ impl Flight {
     async fn read(&self, ticket: &[u8]) -> Result<Out<FlightData>> {
         let reading = Reading::open(&self.shelf, &self.stop, &Ticket::from_bytes(ticket)?).await?;
         let schema = stream::once(std::future::ready(Ok(reading.job().schema_frame.clone())));
-        let messages = Messages { reading, ready: VecDeque::new(), encoder: Encoder::default() };
+        let (ready, encoder, meter) = (VecDeque::new(), Encoder::default(), self.shelf.meter.clone());
+        let messages = Messages { reading, ready, encoder, meter };
         let chunks = stream::unfold(Some(messages), async |messages| {
             let mut messages = messages?;
             match messages.next().await {

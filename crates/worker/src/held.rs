@@ -8,7 +8,7 @@
 //! Invariant: what an older run still puts is dropped.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,13 @@ pub(crate) struct Meter {
     pub(crate) rows_shared: AtomicU64,
     /// What was spent on them.
     pub(crate) spent: SpentTime,
+    /// Microseconds of that, of all jobs and since the start.
+    pub(crate) busy_us: AtomicU64,
+    /// Bytes of chunks that readers were sent, and those that were lent to them.
+    pub(crate) bytes_sent: AtomicU64,
+    pub(crate) bytes_lent: AtomicU64,
+    /// Whether the dispatcher has welcomed it, in the session that there is.
+    pub(crate) is_connected: AtomicBool,
     /// What their ops cost.
     pub(crate) ops: OpsTold,
     /// Told when any of these falls.
@@ -234,6 +241,7 @@ impl Held {
     /// A thread has computed on it for so long.
     pub(crate) fn count_time(&self, compute: Duration) {
         self.meter.spent.add(self.key.job, compute, 0);
+        self.meter.busy_us.fetch_add(compute.as_micros() as u64, Relaxed);
     }
 
     /// Says whether a chunk would be dropped at once.

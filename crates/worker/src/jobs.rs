@@ -22,6 +22,7 @@ use crate::encode::schema_frame;
 use crate::held::Held;
 use crate::lock::lock;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
+use crate::turns::Standing;
 use crate::window::{Member, Window};
 
 /// The longest pause between two attempts to reach a dispatcher that has a job's blobs.
@@ -43,7 +44,7 @@ pub(crate) struct Prepared {
     /// Where its chunks are made.
     pub(crate) memory: Memory,
     /// What it weighs beside other jobs.
-    pub(crate) weight: u32,
+    pub(crate) standing: Standing,
 }
 
 struct State<P> {
@@ -174,15 +175,16 @@ pub(crate) async fn prepare(
         watch: Arc::new(SystemClock::default()),
     };
     let join = || window.join(Stream::of(definition));
+    let standing = Standing { priority: definition.priority, weight: definition.weight };
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
-        match open(&stages, &plan, &index, &environment, join(), definition.weight).await {
+        match open(&stages, &plan, &index, &environment, join(), standing).await {
             Err(e) if e.kind() == ErrorKind::Unavailable => tokio::time::sleep(pause).await,
             done => return done,
         }
         pause *= 2;
     }
-    open(&stages, &plan, &index, &environment, join(), definition.weight).await
+    open(&stages, &plan, &index, &environment, join(), standing).await
 }
 
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
@@ -206,7 +208,7 @@ async fn open(
     index: &Option<SourceIndex>,
     environment: &Environment,
     member: Member,
-    weight: u32,
+    standing: Standing,
 ) -> Result<Arc<Prepared>> {
     let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
     let open = move || {
@@ -216,7 +218,7 @@ async fn open(
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
-        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory, weight }))
+        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory, standing }))
     };
     match tokio::task::spawn_blocking(open).await {
         Ok(done) => done,

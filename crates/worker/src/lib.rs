@@ -17,6 +17,7 @@
 //! flight    serves the chunks to any Arrow client
 //! accept    tells the two apart, on one port
 //! cursor    where one reader is, and what follows from what it finds, without I/O
+//! view      what it does, in figures
 //! engine    the seam between what is held and what computes it
 //! ```
 //!
@@ -53,10 +54,12 @@ mod spent;
 mod talk;
 mod transfer;
 mod turns;
+mod view;
 mod window;
 
-pub use options::{Local, Options};
+pub use options::{Local, MachineKind, Options};
 pub use service::{Throttle, Worker};
+pub use view::{Figures, View};
 
 /// Where its dispatcher is, and the certificates of both.
 pub use forebay_proto::{Credentials, Remote, TlsFiles};

@@ -59,8 +59,21 @@ pub struct Options {
     pub functions: Arc<dyn Functions>,
     /// Where what is before `cache()` is kept, for all jobs. Default: nowhere.
     pub cache: Option<Arc<Cache>>,
+    /// What kind of machine it is on. Default: nothing is said of it.
+    pub machine: MachineKind,
     /// Where it computes for one reader alone. Default: for everybody.
     pub local: Option<Local>,
+}
+
+/// What is said of the machine that a worker is on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MachineKind {
+    /// A name of one's own: `c5.4xlarge`. Empty says nothing.
+    pub name: String,
+    /// What it costs for an hour, in the currency of the service's other prices; 0 says nothing.
+    pub price: f64,
+    /// Whether it may be taken back at any time.
+    pub spot: bool,
 }
 
 /// A local worker: it computes for the reader that started it, on that one's machine, with as many threads as it is told while
@@ -92,6 +105,7 @@ impl Options {
             tls: None,
             functions: Arc::new(NoFunctions),
             cache: None,
+            machine: MachineKind::default(),
             local: None,
         }
     }
@@ -130,6 +144,7 @@ impl std::fmt::Debug for Options {
             .field("lend", &self.lend)
             .field("tls", &self.tls)
             .field("cache", &self.cache)
+            .field("machine", &self.machine)
             .field("local", &self.local)
             .finish_non_exhaustive()
     }

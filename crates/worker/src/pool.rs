@@ -107,9 +107,9 @@ impl Pool {
         let mut state = lock(&self.shared.state);
         state.pushed += 1;
         let order = if first { 0 } else { state.pushed };
-        let weight = job.weight;
+        let standing = job.standing;
         let entry = Entry { morsels, split, job, run, counted, order };
-        state.entries.push((key.job, key.consumer), weight, entry, first);
+        state.entries.push((key.job, key.consumer), standing, entry, first);
         drop(state);
         self.shared.work.notify_all();
     }

@@ -27,6 +27,7 @@ use crate::session::Session;
 use crate::shelf::Shelf;
 use crate::talk::Talk;
 use crate::transfer::Transfer;
+use crate::view::View;
 
 /// How often a worker that leaves looks whether everything was fetched.
 const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
@@ -68,9 +69,9 @@ impl Worker {
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (bounds, begin) = (options.bounds(), options.local.map_or(at_once as fn(), |local| local.give_way));
         let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
-        let keeping = options.cache.clone().map(Keeping::new);
+        let (cache, keeping) = (options.cache.clone(), options.cache.clone().map(Keeping::new));
         let (blobs, window) = (Arc::new(blobs), Arc::default());
-        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, window }, bounds);
+        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, cache, window }, bounds);
         Ok(Self {
             id: WorkerId(uuid::Uuid::new_v4().as_u128()),
             arena,
@@ -99,6 +100,11 @@ impl Worker {
         Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
     }
 
+    /// Returns what says what it does, for as long as it runs.
+    pub fn view(&self) -> View {
+        View { shelf: self.shelf.clone(), cache: self.options.cache.clone() }
+    }
+
     /// Returns what says how many threads of a local worker compute.
     pub fn throttle(&self) -> Throttle {
         Throttle(self.shelf.clone())
@@ -122,7 +128,7 @@ impl Worker {
         let place = kept.map(|cache| self.meet(cache, &membership)).transpose()?;
         let only = self.options.local.map(|Local { reader: (job, consumer), .. }| OneReader { job, consumer });
         let talk = Talk::new(self.id, self.address.clone(), only, self.shelf.clone());
-        let talk = talk.keeping(place.unwrap_or_default(), membership.clone());
+        let talk = talk.keeping(place.unwrap_or_default(), membership.clone()).on(self.options.machine.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
         let lender = self.arena.and_then(|arena| {
             let lender = Lender::start(arena, self.id, stop.clone());

@@ -251,6 +251,11 @@ impl<E: Engine> Shelf<E> {
         jobs.into_iter().filter_map(|(id, job)| Some((id, E::caching(&*job.ready()?)?))).collect()
     }
 
+    /// Returns why nothing is written to the folder where rows are kept; empty where it is, or there is none.
+    pub(crate) fn disk_off(&self) -> String {
+        self.engine.disk_off()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.state).splits.is_empty()
     }

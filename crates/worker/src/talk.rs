@@ -16,6 +16,7 @@ use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Wa
 
 use crate::engine::{Engine, Threads};
 use crate::membership::Membership;
+use crate::options::MachineKind;
 use crate::shelf::Shelf;
 
 /// The pauses between attempts double from the first to the last of these.
@@ -47,6 +48,7 @@ pub(crate) struct Talk<E: Engine = Threads> {
     /// Where it keeps rows, for others to read: see [`Talk::keeping`].
     place: String,
     membership: Arc<Membership>,
+    machine: MachineKind,
 }
 
 impl<E: Engine> Talk<E> {
@@ -67,12 +69,18 @@ impl<E: Engine> Talk<E> {
             caching_due: Ticks::default(),
             place: String::new(),
             membership: Arc::default(),
+            machine: MachineKind::default(),
         }
     }
 
     /// Says that rows are kept, at a place, and where it is noted who else does so.
     pub(crate) fn keeping(self, place: String, membership: Arc<Membership>) -> Self {
         Self { place, membership, ..self }
+    }
+
+    /// Says what kind of machine it is on.
+    pub(crate) fn on(self, machine: MachineKind) -> Self {
+        Self { machine, ..self }
     }
 
     pub(crate) fn worker(&self) -> WorkerId {
@@ -92,6 +100,9 @@ impl<E: Engine> Talk<E> {
             held: self.shelf.leases(),
             place: self.place.clone(),
             only: self.only,
+            kind: self.machine.name.clone(),
+            price: self.machine.price,
+            spot: self.machine.spot,
         })
     }
 
@@ -106,6 +117,7 @@ impl<E: Engine> Talk<E> {
         let every = Duration::from_millis(welcome.heartbeat_ms.max(10));
         self.silence_max = Duration::from_millis(welcome.lease_ms).max(every * 3);
         (self.heard, self.pause) = (now, PAUSE_FIRST);
+        self.shelf.meter.is_connected.store(true, Relaxed);
         Ok(every)
     }
 
@@ -165,6 +177,7 @@ impl<E: Engine> Talk<E> {
             spent: meter.spent.tell(),
             ops: meter.ops.tell(),
             caching,
+            disk_off: self.shelf.disk_off(),
         }))
     }
 
@@ -186,6 +199,7 @@ impl<E: Engine> Talk<E> {
     /// # Errors
     /// Version, Invalid or PermissionDenied: what trying again will not mend.
     pub(crate) fn broken(&mut self, error: Error) -> Result<Duration> {
+        self.shelf.meter.is_connected.store(false, Relaxed);
         if matches!(error.kind(), ErrorKind::Version | ErrorKind::Invalid | ErrorKind::PermissionDenied) {
             return Err(error);
         }

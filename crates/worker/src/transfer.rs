@@ -4,9 +4,11 @@
 //! A reader that leaves, or speaks while it is answered, ends its connection. Bounds: [`READERS_MAX`] connections; a
 //! reader that does not take what is sent holds one chunk.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
@@ -46,6 +48,16 @@ pub(crate) struct Transfer {
 struct Parcel {
     messages: Vec<FlightData>,
     apart: Vec<LargeColumn>,
+    /// Bytes that are lent instead.
+    lent: usize,
+}
+
+impl Parcel {
+    /// Returns how many bytes are sent.
+    fn sent(&self) -> usize {
+        let messages = self.messages.iter().map(|message| message.data_header.len() + message.data_body.len());
+        messages.sum::<usize>() + self.apart.iter().map(LargeColumn::len).sum::<usize>()
+    }
 }
 
 /// Why a connection ends.
@@ -137,6 +149,9 @@ impl Transfer {
             };
             let parcel = parcel(&mut encoder, lending.clone(), made, index, reading.job().with_ids).await?;
             send(to, &parcel).await?;
+            let meter = &self.shelf.meter;
+            meter.bytes_sent.fetch_add(parcel.sent() as u64, Relaxed);
+            meter.bytes_lent.fetch_add(parcel.lent as u64, Relaxed);
         }
     }
 }
@@ -192,17 +207,19 @@ fn make(
     with_ids: bool,
 ) -> Result<Parcel> {
     let Made { chunk, ops } = made;
-    let one = |message| Parcel { messages: vec![message], apart: Vec::new() };
+    let whole = |messages: VecDeque<_>| Parcel { messages: messages.into(), apart: Vec::new(), lent: 0 };
+    let one = |message| Parcel { messages: vec![message], apart: Vec::new(), lent: 0 };
     if large.is_empty() {
-        return Ok(Parcel { messages: encoder.encode(made, index, with_ids)?.into(), apart: large });
+        return Ok(whole(encoder.encode(made, index, with_ids)?));
     }
     let head = |large| ChunkHead { index, more: false, ops: *ops, large, losses: Loss::to_bytes(chunk.losses()) };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large)).transpose()?.flatten() {
-        return Ok(one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?));
+        let bytes = lent.columns.iter().map(|column| column.len as usize).sum();
+        return Ok(Parcel { lent: bytes, ..one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?) });
     }
     let rest = without(chunk, large.iter().map(|c| c.column))?;
     if !encoder.fits(&rest) {
-        return Ok(Parcel { messages: encoder.encode(made, index, with_ids)?.into(), apart: Vec::new() });
+        return Ok(whole(encoder.encode(made, index, with_ids)?));
     }
     let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
     Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })

@@ -3,8 +3,10 @@
 //! Start-time fair queueing (Goyal, Vin and Cheng, 1996): every reader has the time that was spent on it; the one with the
 //! least is next, and one that comes anew begins where the others are, so that it neither waits for what they have queued
 //! nor makes up for time when it asked for nothing. Time counts the less the more a reader's job weighs. What a piece of work takes is charged when it begins, as much as the
-//! last one took, and put right when it ends. Bounds: a line lives only while it has entries.
+//! last one took, and put right when it ends. Readers of a job of a higher priority come before all of a lower one, from the next piece on:
+//! what others have begun is ended. Bounds: a line lives only while it has entries.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -14,10 +16,18 @@ pub(crate) type Line = (u64, u32);
 /// What is charged for the first piece of a line.
 const FIRST: Duration = Duration::from_millis(1);
 
+/// What a job is beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Those of a higher one go first.
+    pub(crate) priority: u32,
+    /// Among those of one priority, how much it gets.
+    pub(crate) weight: u32,
+}
+
 struct Waiting<T> {
     entries: VecDeque<T>,
-    /// What its job weighs.
-    weight: u32,
+    standing: Standing,
     /// The time that was spent on it, for its weight.
     spent: Duration,
     /// What the last piece took.
@@ -34,20 +44,22 @@ pub(crate) struct Turn {
 /// Lines of entries.
 pub(crate) struct Turns<T> {
     lines: BTreeMap<Line, Waiting<T>>,
-    /// What was spent on the line that was served last, when it was served.
-    now: Duration,
+    /// What was spent on the line that was served last, when it was served: of each priority.
+    now: BTreeMap<u32, Duration>,
 }
 
 impl<T> Default for Turns<T> {
     fn default() -> Self {
-        Self { lines: BTreeMap::new(), now: Duration::ZERO }
+        Self { lines: BTreeMap::new(), now: BTreeMap::new() }
     }
 }
 
 impl<T> Turns<T> {
-    /// Adds an entry at the end of its line, whose job weighs `weight`; with `first`, at its front.
-    pub(crate) fn push(&mut self, line: Line, weight: u32, entry: T, first: bool) {
-        let new = || Waiting { entries: VecDeque::new(), weight: weight.max(1), spent: self.now, last: FIRST };
+    /// Adds an entry at the end of its line; with `first`, at its front.
+    pub(crate) fn push(&mut self, line: Line, standing: Standing, entry: T, first: bool) {
+        let spent = self.now.get(&standing.priority).copied().unwrap_or_default();
+        let standing = Standing { weight: standing.weight.max(1), ..standing };
+        let new = || Waiting { entries: VecDeque::new(), standing, spent, last: FIRST };
         let entries = &mut self.lines.entry(line).or_insert_with(new).entries;
         if first { entries.push_front(entry) } else { entries.push_back(entry) }
     }
@@ -56,11 +68,13 @@ impl<T> Turns<T> {
     /// line has ended.
     pub(crate) fn next<R>(&mut self, mut take: impl FnMut(&mut VecDeque<T>) -> Option<R>) -> Option<(R, Turn)> {
         loop {
-            let (&line, _) = self.lines.iter().min_by_key(|(line, waiting)| (waiting.spent, **line))?;
+            let turn =
+                |(line, waiting): &(&Line, &Waiting<T>)| (Reverse(waiting.standing.priority), waiting.spent, **line);
+            let (&line, _) = self.lines.iter().min_by_key(turn)?;
             let waiting = self.lines.get_mut(&line)?;
             if let Some(piece) = take(&mut waiting.entries) {
-                self.now = waiting.spent;
-                waiting.spent += waiting.last / waiting.weight;
+                self.now.insert(waiting.standing.priority, waiting.spent);
+                waiting.spent += waiting.last / waiting.standing.weight;
                 return Some((piece, Turn { line, charged: waiting.last }));
             }
             self.lines.remove(&line);
@@ -70,7 +84,8 @@ impl<T> Turns<T> {
     /// The piece has ended.
     pub(crate) fn end(&mut self, turn: Turn, took: Duration) {
         if let Some(waiting) = self.lines.get_mut(&turn.line) {
-            waiting.spent = (waiting.spent + took / waiting.weight).saturating_sub(turn.charged / waiting.weight);
+            let weight = waiting.standing.weight;
+            waiting.spent = (waiting.spent + took / weight).saturating_sub(turn.charged / weight);
             waiting.last = took;
         }
     }
@@ -79,6 +94,10 @@ impl<T> Turns<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(priority: u32, weight: u32) -> Standing {
+        Standing { priority, weight }
+    }
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -96,32 +115,46 @@ mod tests {
     #[test]
     fn a_reader_that_comes_later_does_not_wait_for_what_others_have_queued() {
         let mut turns = Turns::default();
-        (0..100).for_each(|_| turns.push((1, 0), 1, 10, false));
+        (0..100).for_each(|_| turns.push((1, 0), of(0, 1), 10, false));
         assert_eq!(serve(&mut turns, 5), [1; 5]);
-        (0..3).for_each(|_| turns.push((2, 0), 1, 10, false));
+        (0..3).for_each(|_| turns.push((2, 0), of(0, 1), 10, false));
         let order = serve(&mut turns, 6);
         assert_eq!(order.iter().filter(|&&line| line == 2).count(), 3, "{order:?}");
         assert!(order[..2].contains(&2), "{order:?}");
     }
 
     #[test]
+    fn a_reader_of_a_higher_priority_is_served_first_and_others_go_on_where_they_were() {
+        let mut turns = Turns::default();
+        [1, 2].into_iter().for_each(|line| (0..50).for_each(|_| turns.push((line, 0), of(0, 1), 10, false)));
+        assert_eq!(serve(&mut turns, 4), [1, 2, 1, 2]);
+        (0..5).for_each(|_| turns.push((3, 0), of(1, 1), 100, false));
+        (0..2).for_each(|_| turns.push((4, 0), of(2, 1), 100, false));
+        assert_eq!(serve(&mut turns, 7), [4, 4, 3, 3, 3, 3, 3], "from the next piece on");
+        (0..50).for_each(|_| turns.push((5, 0), of(0, 1), 10, false));
+        let order = serve(&mut turns, 9);
+        let each = [1, 2, 5].map(|line| order.iter().filter(|&&l| l == line).count());
+        assert_eq!(each, [3, 3, 3], "what the urgent took is nobody's debt: {order:?}");
+    }
+
+    #[test]
     fn time_is_shared_not_pieces_and_entries_of_a_line_keep_their_order() {
         let mut turns = Turns::default();
-        (0..40).for_each(|_| turns.push((1, 0), 1, 30, false));
-        (0..400).for_each(|_| turns.push((2, 0), 1, 3, false));
+        (0..40).for_each(|_| turns.push((1, 0), of(0, 1), 30, false));
+        (0..400).for_each(|_| turns.push((2, 0), of(0, 1), 3, false));
         let order = serve(&mut turns, 110);
         let [slow, fast] = [1, 2].map(|line| order.iter().filter(|&&l| l == line).count());
         assert!((8..=12).contains(&slow) && slow + fast == 110, "{slow} {fast}");
         // With three times the weight, it has three times the time.
         let mut turns = Turns::default();
-        (0..400).for_each(|_| turns.push((1, 0), 3, 10, false));
-        (0..400).for_each(|_| turns.push((2, 0), 1, 10, false));
+        (0..400).for_each(|_| turns.push((1, 0), of(0, 3), 10, false));
+        (0..400).for_each(|_| turns.push((2, 0), of(0, 1), 10, false));
         let order = serve(&mut turns, 100);
         let heavy = order.iter().filter(|&&l| l == 1).count();
         assert!((74..=76).contains(&heavy), "{heavy}");
         let mut turns = Turns::default();
-        [3, 4].into_iter().for_each(|entry| turns.push((1, 0), 1, entry, false));
-        turns.push((1, 0), 1, 2, true);
+        [3, 4].into_iter().for_each(|entry| turns.push((1, 0), of(0, 1), entry, false));
+        turns.push((1, 0), of(0, 1), 2, true);
         let taken: Vec<u32> = std::iter::from_fn(|| turns.next(VecDeque::pop_front).map(|(e, _)| e)).collect();
         assert_eq!(taken, [2, 3, 4]);
         assert!(turns.lines.is_empty());

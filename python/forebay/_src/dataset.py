@@ -211,6 +211,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         even: bool | None = None,
         coordinated: bool = False,
         weight: int = 1,
+        priority: int = 0,
         local: int | Literal["auto"] = 0,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
@@ -229,6 +230,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             coordinated: As for `iter`. It is part of the job, too.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
                 weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
+            priority: Jobs of a higher one go before those of a lower one, which get what these leave: workers turn to
+                them as the splits that they are at end, and nothing that was begun is lost. 0 to 9. As for `weight`,
+                who joins a job leaves it as it is.
             local: How many threads compute for this reader on its own machine, in a process beside it that gives way to
                 everything else; `"auto"` is as many as help, of the cores that are idle. Default: 0, all is left to the
                 service's workers.
@@ -252,6 +256,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             even=arguments.even(even, "distribute"),
             coordinated=bool(coordinated),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
+            priority=arguments.whole(priority, "distribute", "priority", 0, 9),
             local=arguments.local(local),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
         )

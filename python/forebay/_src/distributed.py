@@ -30,6 +30,7 @@ class Distributed:
         even: bool | None,
         coordinated: bool,
         weight: int,
+        priority: int,
         local: int | None,
         tolerance: Tolerance,
     ) -> None:
@@ -38,7 +39,7 @@ class Distributed:
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
-        self.coordinated, self.weight, self.local = coordinated, weight, local
+        self.coordinated, self.weight, self.priority, self.local = coordinated, weight, priority, local
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -73,6 +74,7 @@ class ServiceIteration:
             even=self.job.even,
             coordinated=self.job.coordinated,
             weight=self.job.weight,
+            priority=self.job.priority,
             budget=self.job._tolerance.budget,
             local=self.job.local,
             state=state,

@@ -118,6 +118,23 @@ class OpStatus:
 
 
 @dataclass(frozen=True)
+class Worked:
+    """What workers of one kind computed for a job, since the dispatcher started.
+
+    Attributes:
+        kind: As they say it (`forebay worker --kind`); `fleet` where they do not.
+        spot: Whether they may be taken back at any time.
+        seconds: Of workers: what their threads took for the job, by their number.
+        cost: What that costs, by what each said that it costs for an hour; 0.0 where none did.
+    """
+
+    kind: str
+    spot: bool
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job.
 
@@ -133,6 +150,7 @@ class JobStatus:
         key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
             need say nothing. A secret: it is not shown.
         workers: The workers that the service's policy wants for it; `None` while nothing is decided.
+        priority: Jobs of a higher one go before it.
         local_threads: The threads of its readers' local workers, which are not among those (`distribute(local=...)`).
         decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
         caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
@@ -140,6 +158,7 @@ class JobStatus:
             `source`, as `stats()["source"]` does. As of a few seconds ago.
         ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
         cut: Which ops its readers run, and what a row that travels has so; empty where there is nothing to choose.
+        worked: What workers computed for it, by kind, and what that costs.
     """
 
     name: str
@@ -152,11 +171,13 @@ class JobStatus:
     tenant: str = ""
     key: str = field(default="", repr=False)
     workers: int | None = None
+    priority: int = 0
     local_threads: int = 0
     decisions: tuple[ScaleDecision, ...] = ()
     caching: Mapping[str, Any] = field(default_factory=dict)
     ops: tuple[OpStatus, ...] = ()
     cut: str = ""
+    worked: tuple[Worked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +195,10 @@ class WorkerStatus:
         rows_shared: Of these, the rows that another job with the same samples had computed.
         silent_ms: Milliseconds since it was last heard of.
         local: Whether it computes for one reader alone, on that one's machine.
+        disk_off: Why nothing is written to its cache folder now; empty where it is, or there is none.
+        kind: What kind of machine it is on; `fleet` where it does not say.
+        price: What that costs for an hour; 0.0 where it does not say.
+        spot: Whether it may be taken back at any time.
     """
 
     worker: str
@@ -186,6 +211,10 @@ class WorkerStatus:
     rows_shared: int
     silent_ms: int
     local: bool
+    disk_off: str
+    kind: str
+    price: float
+    spot: bool
 
 
 class Service:
@@ -228,6 +257,7 @@ class Service:
                 tenant=tenant,
                 key=key,
                 workers=workers or None,
+                priority=priority,
                 local_threads=local_threads,
                 decisions=tuple(
                     ScaleDecision(ago_ms / 1000, before, since, reason, json.loads(figures), cut_then)
@@ -239,9 +269,10 @@ class Service:
                     for op, line, at, rows, seconds, bytes_, row_us, earlier in ops
                 ),
                 cut=cut,
+                worked=tuple(Worked(*of) for of in worked),
             )
             for (
-                (epochs, seed, raced, workers, local_threads),
+                (epochs, seed, raced, workers, local_threads, priority),
                 job,
                 dataset,
                 state,
@@ -252,6 +283,7 @@ class Service:
                 caching,
                 ops,
                 cut,
+                worked,
             ) in self._open.jobs(name)
         ]
 
@@ -266,7 +298,7 @@ class Service:
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""
-        return [WorkerStatus(*status) for status in self._open.workers()]
+        return [WorkerStatus(*status, *machine) for *status, machine in self._open.workers()]
 
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
         """Ends a job for good; its readers get a `ClosedError`.
@@ -276,6 +308,25 @@ class Service:
             tenant: Whose it is. Default: one's own; only an administrator may name another.
         """
         self._open.cancel(job, tenant)
+
+    def forget(self, job: str, *, tenant: str | None = None) -> None:
+        """Removes a job that is finished or was cancelled. What was learned of its dataset stays.
+
+        The service does so by itself when there are many, or after a while (`forebay dispatcher --keep-jobs`).
+
+        Args:
+            job: Its name.
+            tenant: Whose it is. Default: one's own; only an administrator may name another.
+
+        Example:
+            >>> import forebay as fb
+            >>> with fb.up() as service:
+            ...     batches = list(fb.range(8).batch(4).distribute(service, job="short"))
+            ...     service.forget("short")
+            ...     service.jobs()
+            []
+        """
+        self._open.forget(job, tenant)
 
     @property
     def worker_pids(self) -> list[int]:

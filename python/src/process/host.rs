@@ -56,7 +56,10 @@ fn take_files(socket: &UnixStream) -> Result<Shared> {
             fds.extend(rights);
         }
     }
-    Shared::from_fds(fds).ok_or_else(|| Error::internal("the parent sent no files"))
+    Shared::from_fds(fds).ok_or_else(|| {
+        Error::internal("the parent sent no files")
+            .hint("it may have reached its limit of open files: raise it (`ulimit -n`)")
+    })
 }
 
 /// Ends this process when the parent's end of the socket closes, whatever the user's code is doing.

@@ -2,11 +2,12 @@
 //! are gathered is the same in the store that machines share (`crate::store`).
 //!
 //! Invariants: a block is published whole and never changed; what was read has the sum that it was written with; no job
-//! waits for a write, and none fails because of the disk: a disk that is full or read-only is not written to any more, and
-//! [`Tier::stopped`] says why.
+//! waits for a write, and none fails because of the disk: a disk that is full, read-only or gone is left alone for a while (`pause`),
+//! and [`Tier::stopped`] says why.
 
 mod folder;
 mod format;
+mod pause;
 mod queue;
 mod read;
 mod tier;

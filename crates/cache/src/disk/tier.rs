@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, SystemClock};
 
 use super::folder::{Contents, Folder, Kind, Locked, Name};
+use super::pause::Pause;
 use super::queue::Queue;
 use super::writer::{Message, Sink};
 use crate::cache::Disk;
@@ -38,7 +39,7 @@ pub(crate) struct Tier {
     pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
-    stopped: Mutex<Option<String>>,
+    pause: Pause,
     corrupt: AtomicU64,
     other_format: AtomicU64,
 }
@@ -94,7 +95,7 @@ impl Tier {
             queue: Queue::default(),
             block_bytes: BLOCK_BYTES.min(disk.bytes / 16).max(BLOCK_BYTES_MIN),
             view: Mutex::new(view),
-            stopped: Mutex::new(None),
+            pause: Pause::new(Arc::new(SystemClock::default())),
             corrupt: AtomicU64::new(0),
             other_format: AtomicU64::new(0),
         };
@@ -122,18 +123,37 @@ impl Tier {
         &self.folder
     }
 
-    /// Writes no more, and says why, once.
+    /// Writes nothing for a while, and says why.
     pub(crate) fn stop(&self, why: &str) {
-        let mut stopped = lock(&self.stopped);
-        if stopped.is_none() {
-            tracing::warn!(why, "no more rows are kept on disk; jobs go on without");
-            *stopped = Some(why.to_owned());
-        }
+        self.pause.fail(why);
     }
 
-    /// Says why nothing is written any more.
+    /// Something was written.
+    pub(crate) fn go_on(&self) {
+        self.pause.succeed();
+    }
+
+    /// Says why nothing is written.
     pub(crate) fn stopped(&self) -> Option<String> {
-        lock(&self.stopped).clone()
+        self.pause.why()
+    }
+
+    /// Says whether nothing is even tried now.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.pause.is_on()
+    }
+
+    /// Somebody may have removed the folder, or its disk is not there any more. It is made again where there is a place for it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn make_again(&self) -> io::Result<()> {
+        match std::fs::create_dir(self.folder.root()) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                Err(io::Error::new(e.kind(), format!("the folder {} is gone: {e}", self.folder.root().display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn stats(&self) -> TierStats {
@@ -148,7 +168,7 @@ impl Tier {
 
     /// Says whether so much of a prefix would be kept now. Where others have the room, some is tried from time to time.
     pub(crate) fn wants(&self, prefix: PrefixKey, bytes: u64, uses: &Mutex<Uses>) -> bool {
-        if lock(&self.stopped).is_some() {
+        if self.is_left_alone() {
             return false;
         }
         let mut view = lock(&self.view);
@@ -167,6 +187,7 @@ impl Tier {
 
     /// Looks at the folder. Returns the blocks that are gone.
     pub(crate) fn refresh(&self) -> io::Result<Vec<Victim>> {
+        self.make_again()?;
         let contents = self.folder.scan()?;
         Ok(lock(&self.view).refresh(&contents))
     }
@@ -298,14 +319,20 @@ impl Sink for Tier {
     }
 
     fn is_stopped(&self) -> bool {
-        lock(&self.stopped).is_some()
+        self.is_left_alone()
     }
 
     fn put(&self, shared: &Shared, cell: &Cell, block: &Bytes) -> Option<Unread> {
-        match self.publish(shared, cell, block) {
-            Ok(block) => block,
+        let published = self.make_again().and_then(|()| self.publish(shared, cell, block));
+        match published {
+            Ok(Some(block)) => {
+                self.go_on();
+                Some(block)
+            }
+            Ok(None) => None,
             // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => None,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.folder.root().exists() => None,
             Err(e) => {
                 self.stop(&e.to_string());
                 None

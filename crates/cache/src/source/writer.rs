@@ -31,7 +31,7 @@ pub(crate) fn run(shared: &Shared, tier: &Tier) {
     loop {
         match sources.queue.next(None) {
             Next::More(Arrived { cell, key, bytes, claim }) => {
-                let kept = tier.stopped().is_none() && keep(shared, tier, &mut open, &cell, (&key, &bytes));
+                let kept = !tier.is_left_alone() && keep(shared, tier, &mut open, &cell, (&key, &bytes));
                 let left = open.get(&cell.key).map_or(0, |(growing, _)| growing.room_left());
                 cell.room_left.store(left, Ordering::Relaxed);
                 if !kept {
@@ -56,10 +56,15 @@ pub(crate) fn run(shared: &Shared, tier: &Tier) {
 
 /// Writes a page, if there is room; says whether it did.
 fn keep(shared: &Shared, tier: &Tier, open: &mut Open, cell: &Arc<Cell>, page: (&super::PageKey, &[u8])) -> bool {
-    match write(shared, tier, open, cell, page) {
-        Ok(kept) => kept,
+    match tier.make_again().and_then(|()| write(shared, tier, open, cell, page)) {
+        Ok(true) => {
+            tier.go_on();
+            true
+        }
+        Ok(false) => false,
         // Whoever has the folder's lock does not move, or somebody cleans up: perhaps another time.
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound) => false,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && tier.folder().root().exists() => false,
         Err(e) => {
             tier.stop(&e.to_string());
             complete(tier, open.drain().map(|(_, file)| file));

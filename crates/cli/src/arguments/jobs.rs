@@ -31,6 +31,8 @@ const JOBS_EXAMPLES: &str = "\
 Examples:
   forebay jobs
   forebay jobs show resnet50          how many workers it gets, and why
+  forebay jobs cancel resnet50        ends it for good
+  forebay jobs forget resnet50        removes it, once it is finished or cancelled
   forebay jobs --service forebay://10.0.0.5:7070 --json";
 
 #[derive(Debug, Args)]
@@ -46,6 +48,22 @@ pub(crate) struct Jobs {
 pub(crate) enum JobsAction {
     /// Show one job, with each decision on how many workers it gets, and the figures that it was taken on
     Show(ShowJob),
+    /// End a job for good: its readers get an error, and its name is free
+    Cancel(EndJob),
+    /// Remove a job that is finished or was cancelled; what was learned of its dataset stays
+    Forget(EndJob),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = JOBS_EXAMPLES)]
+pub(crate) struct EndJob {
+    /// The job
+    pub(crate) name: String,
+    /// Whose it is, for administrators [default: one's own]
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: List,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use forebay_server::Policy;
@@ -34,7 +35,7 @@ pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) aim: Aim,
     /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
-    #[arg(long, env = "FOREBAY_PORT", default_value_t = 7070)]
+    #[arg(long, env = "FOREBAY_PORT", default_value = "7070", value_parser = port)]
     pub(crate) port: u16,
     /// Folder of the dispatcher's state [default: a temporary one]
     #[arg(long, env = "FOREBAY_STATE_DIR")]
@@ -70,6 +71,15 @@ fn worker_count(text: &str) -> std::result::Result<WorkerCount, String> {
     }
 }
 
+/// Reads a port. Where a service of Kubernetes is called `forebay`, its pods find `tcp://10.0.0.1:7070` in FOREBAY_PORT: that is not
+/// meant for us, and says nothing of this machine.
+fn port(text: &str) -> std::result::Result<u16, String> {
+    match text.split_once("://") {
+        Some(("tcp" | "udp" | "sctp", _)) => Ok(forebay_server::PORT),
+        _ => text.parse().map_err(|_| "use 0 to 65535".to_owned()),
+    }
+}
+
 /// Reads a number of threads that a machine can have.
 fn threads(text: &str) -> std::result::Result<usize, String> {
     text.parse().ok().filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| format!("use 0 to {THREADS_MAX}"))
@@ -83,6 +93,22 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     }
     let found: Vec<_> = text.to_socket_addrs().map_err(|e| e.to_string())?.collect();
     found.iter().find(|at| at.is_ipv4()).or(found.first()).copied().ok_or_else(wrong)
+}
+
+/// Reads what something costs.
+fn price(text: &str) -> std::result::Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|price: &f64| price.is_finite() && *price >= 0.0)
+        .ok_or_else(|| "use a number from 0 on".to_owned())
+}
+
+/// Reads how long something is kept.
+fn age(text: &str) -> std::result::Result<Duration, String> {
+    let wrong = || "use a time with its unit: 30s, 12h, 7d".to_owned();
+    let days = text.strip_suffix('d').map(|days| days.trim().parse::<f64>().map(|days| days * 86_400.0));
+    let seconds = days.unwrap_or_else(|| Ok(super::time(text).unwrap_or(f64::NAN))).map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
 fn policy(text: &str) -> std::result::Result<Policy, String> {
@@ -131,7 +157,13 @@ pub(crate) struct Dispatcher {
     /// The most workers that are wanted, for one job and for all together
     #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_workers: u32,
-    /// Where Prometheus and KEDA read how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
+    /// How many jobs that are finished or cancelled are remembered, of each tenant: the last ones
+    #[arg(long, env = "FOREBAY_KEEP_JOBS", default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) keep_jobs: u32,
+    /// How long a job is remembered that nobody reads: 30s, 12h, 7d
+    #[arg(long, env = "FOREBAY_KEEP_JOBS_FOR", default_value = "7d", value_name = "TIME", value_parser = age)]
+    pub(crate) keep_jobs_for: Duration,
+    /// Where Prometheus reads what it does, and KEDA how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
     #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// File of tokens: who may call, and as what; see `forebay token` [default: everybody may do everything]
@@ -152,7 +184,8 @@ const WORKER_EXAMPLES: &str = "\
 Examples:
   forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080
   forebay worker --dispatcher forebay://dispatcher:7070 --listen 0.0.0.0:7080 --advertise $POD_IP:7080
-  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080 --cache /mnt/nvme/cache --cache s3://bucket/forebay";
+  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080 --cache /mnt/nvme/cache --cache s3://bucket/forebay
+  forebay worker --dispatcher 10.0.0.5:7070 --listen 0.0.0.0:7080 --kind c5.4xlarge --price 0.27 --spot";
 
 #[derive(Debug, Args)]
 #[command(after_help = WORKER_EXAMPLES)]
@@ -177,6 +210,18 @@ pub(crate) struct Worker {
     pub(crate) no_lend: bool,
     #[command(flatten)]
     pub(crate) cache: Cache,
+    /// What kind of machine it is on, by a name of your own: c5.4xlarge [default: nothing is said of it]
+    #[arg(long, env = "FOREBAY_KIND", value_name = "NAME")]
+    pub(crate) kind: Option<String>,
+    /// What that costs for an hour, in the currency of the other prices
+    #[arg(long, env = "FOREBAY_PRICE", value_name = "PRICE", value_parser = price)]
+    pub(crate) price: Option<f64>,
+    /// It may be taken back at any time, and costs less for that
+    #[arg(long, env = "FOREBAY_SPOT")]
+    pub(crate) spot: bool,
+    /// Where Prometheus reads what it does: http://HOST:PORT/metrics, in the clear [default: nowhere]
+    #[arg(long, env = "FOREBAY_WORKER_METRICS", value_name = "HOST:PORT", value_parser = address)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// PEM file of the authority that must have signed the certificates of readers [default: anyone may connect]
     #[arg(long, env = "FOREBAY_TLS_CLIENT_CA", value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
@@ -193,4 +238,22 @@ pub(crate) struct Worker {
 fn reader(text: &str) -> std::result::Result<(u64, u32), String> {
     let parts = text.split_once(':').and_then(|(job, consumer)| Some((job.parse().ok()?, consumer.parse().ok()?)));
     parts.ok_or_else(|| "use JOB:CONSUMER, by their numbers".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kubernetes_says_of_a_service_is_no_port() {
+        assert_eq!([port("tcp://10.0.0.1:80"), port("7171"), port("0")], [Ok(7070), Ok(7171), Ok(0)]);
+        assert!(["", "65536", "-1", "http://a:80", "://"].iter().all(|text| port(text).is_err()));
+    }
+
+    #[test]
+    fn ages_have_units() {
+        let seconds = |text| age(text).map(|age| age.as_secs());
+        assert_eq!([seconds("7d"), seconds("12h"), seconds("30s")], [Ok(604_800), Ok(43_200), Ok(30)]);
+        assert!(["", "7", "d", "-1d", "infd", "nand", "1e300d", "x"].iter().all(|text| age(text).is_err()));
+    }
 }

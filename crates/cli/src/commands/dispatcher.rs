@@ -3,19 +3,27 @@
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_server::{DispatcherConfig, Scaling, Timing, dispatcher_main, init_logs};
+use forebay_server::{DispatcherConfig, Retention, Scaling, Timing, dispatcher_main, init_logs};
 
 use crate::arguments::Dispatcher;
+use crate::exit::Failure;
 
-pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
-    init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" });
+pub(crate) fn run(arguments: Dispatcher) -> Result<(), Failure> {
+    init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" }).map_err(Failure::Usage)?;
+    let config = config(arguments).map_err(Failure::Usage)?;
+    Ok(dispatcher_main(config)?)
+}
+
+/// # Errors
+/// Invalid, where options do not go together.
+fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
     let lease = Duration::from_millis(arguments.lease_ms);
     let heartbeat = arguments.heartbeat_ms.map_or(lease / 5, Duration::from_millis);
     check(heartbeat, lease)?;
     let (policy, workers_max) = (arguments.policy, arguments.max_workers);
     let scaling = Scaling { policy, objective: arguments.aim.try_into()?, workers_max };
     scaling.check()?;
-    dispatcher_main(DispatcherConfig {
+    Ok(DispatcherConfig {
         listen: arguments.listen,
         state_dir: arguments.state_dir,
         store: arguments.store,
@@ -25,6 +33,11 @@ pub(crate) fn run(arguments: Dispatcher) -> Result<()> {
         tokens: arguments.tokens,
         scaling,
         timing: Timing { heartbeat, lease, ..Timing::default() },
+        retention: Retention {
+            jobs: arguments.keep_jobs as usize,
+            age: arguments.keep_jobs_for,
+            ..Retention::default()
+        },
         metrics: arguments.metrics,
         cache: arguments.cache.try_into()?,
         is_temporary: arguments.temporary,

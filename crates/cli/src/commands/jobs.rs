@@ -1,13 +1,14 @@
-//! `forebay jobs` and `forebay jobs show NAME`
+//! `forebay jobs`, and `forebay jobs show`, `cancel` or `forget NAME`
 
-use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision, WorkerCaching};
+use forebay_client::{ConsumerStatus, JobStatus, ScaleDecision, Worked, WorkerCaching};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_server::Service;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::ops::{self, Op};
 use super::{connect, go_on};
-use crate::arguments::{Jobs, JobsAction, List, ShowJob};
+use crate::arguments::{EndJob, Jobs, JobsAction, List, ShowJob};
 use crate::output;
 
 #[derive(Serialize)]
@@ -25,6 +26,8 @@ struct Job<'a> {
     raced: u64,
     /// How many workers are wanted for it; `null` while nothing is decided.
     workers: Option<u32>,
+    /// Jobs of a higher one go before it.
+    priority: u32,
     /// Threads of its readers' own local workers.
     local_threads: u32,
     /// Which ops its readers run, and what travels so; empty where there is nothing to choose.
@@ -33,6 +36,8 @@ struct Job<'a> {
     decisions: Vec<Decision<'a>>,
     /// What workers keep of it.
     caching: Vec<Caching<'a>>,
+    /// What workers computed for it, by kind, and what that costs.
+    worked: Vec<Bill<'a>>,
     /// What its ops cost, in the order in which they run; of `jobs show` alone.
     ops: Vec<Op<'a>>,
 }
@@ -54,6 +59,15 @@ struct Decision<'a> {
     cut: &'a str,
     /// The rule, and the figures that it was applied to.
     figures: Value,
+}
+
+#[derive(Serialize)]
+struct Bill<'a> {
+    kind: &'a str,
+    spot: bool,
+    /// Of workers.
+    seconds: f64,
+    cost: f64,
 }
 
 #[derive(Serialize)]
@@ -83,6 +97,10 @@ fn decision(of: &ScaleDecision) -> Decision<'_> {
     }
 }
 
+fn bill(of: &Worked) -> Bill<'_> {
+    Bill { kind: &of.kind, spot: of.spot, seconds: of.seconds, cost: of.cost }
+}
+
 fn caching(of: &WorkerCaching) -> Caching<'_> {
     Caching { worker: &of.worker, cache: serde_json::from_str(&of.json).unwrap_or_default() }
 }
@@ -107,10 +125,12 @@ fn of(job: &JobStatus) -> Job<'_> {
         consumers: job.consumers.iter().map(consumer).collect(),
         raced: job.raced,
         workers: Some(job.workers).filter(|&n| n > 0),
+        priority: job.priority,
         local_threads: job.local_threads,
         cut: &job.cut,
         decisions: job.decisions.iter().map(decision).collect(),
         caching: job.caching.iter().map(caching).collect(),
+        worked: job.worked.iter().map(bill).collect(),
         ops: job.ops.iter().map(Op::of).collect(),
     }
 }
@@ -125,7 +145,21 @@ pub(crate) fn run(arguments: &Jobs) -> Result<()> {
     match &arguments.what {
         None => list(&arguments.list),
         Some(JobsAction::Show(job)) => show(job),
+        Some(JobsAction::Cancel(job)) => end(job, "cancelled", Service::cancel),
+        Some(JobsAction::Forget(job)) => end(job, "forgotten", Service::forget),
     }
+}
+
+/// How a job is ended: its name, whose it is, and what is looked at meanwhile.
+type Ends = fn(&Service, &str, Option<&str>, &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+fn end(arguments: &EndJob, done: &str, ends: Ends) -> Result<()> {
+    let EndJob { name, tenant, list } = arguments;
+    ends(&connect(list)?, name, tenant.as_deref(), &mut go_on)?;
+    if list.json {
+        return output::json(&serde_json::json!({ "job": name, "tenant": tenant, "done": done }));
+    }
+    output::line(&format!("{done} {name}"))
 }
 
 fn show(arguments: &ShowJob) -> Result<()> {
@@ -147,6 +181,14 @@ fn show(arguments: &ShowJob) -> Result<()> {
         }
         let workers = job.workers.map_or("not decided".to_owned(), |n| format!("{n} wanted"));
         output::line(&format!("workers    {workers}"))?;
+        for of in &job.worked {
+            let spot = if of.spot { " (spot)" } else { "" };
+            let hours = of.seconds / 3600.0;
+            output::line(&format!("cost       {:.2} for {hours:.2} h of {}{spot}", of.cost, of.kind))?;
+        }
+        if job.priority > 0 {
+            output::line(&format!("priority   {}", job.priority))?;
+        }
         if job.local_threads > 0 {
             output::line(&format!("local      threads beside its readers: {}", job.local_threads))?;
         }

@@ -49,7 +49,11 @@ fn scratch(prefix: &str, dir: Option<&Path>) -> Result<TempDir> {
     builder.prefix(prefix);
     match dir {
         Some(dir) => builder.tempdir_in(dir).map_err(|e| Error::from(e).with("folder", dir.display())),
-        None => Ok(builder.tempdir()?),
+        None => builder.tempdir().map_err(|e| {
+            Error::from(e)
+                .with("folder", std::env::temp_dir().display())
+                .hint("set TMPDIR to a folder that can be written to")
+        }),
     }
 }
 

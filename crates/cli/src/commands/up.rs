@@ -4,6 +4,7 @@ use forebay_core::{Error, Result};
 use forebay_server::{StopSignal, UpOptions, Workers, init_logs};
 
 use crate::arguments::{Up, WorkerCount};
+use crate::exit::Failure;
 use crate::host::Host;
 use crate::output;
 
@@ -15,11 +16,19 @@ struct Started {
     workers: Vec<u32>,
 }
 
-pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
-    init_logs("warn");
-    if arguments.exit_with_parent {
+pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<(), Failure> {
+    init_logs("warn").map_err(Failure::Usage)?;
+    let (is_child, json) = (arguments.exit_with_parent, arguments.json);
+    let options = options(arguments, host).map_err(Failure::Usage)?;
+    if is_child {
         forebay_server::exit_with_parent(|| ())?;
     }
+    Ok(serve(options, json)?)
+}
+
+/// # Errors
+/// Invalid, where options do not go together.
+fn options(arguments: Up, host: &dyn Host) -> Result<UpOptions> {
     let workers = match (arguments.workers.unwrap_or(WorkerCount::Fixed(1)), arguments.max_workers) {
         (WorkerCount::Auto, max) => Workers::Auto { max: max.unwrap_or(0) as usize },
         (WorkerCount::Fixed(workers), None) => Workers::Fixed(workers as usize),
@@ -38,12 +47,17 @@ pub(crate) fn run(arguments: Up, host: &dyn Host) -> Result<()> {
         cache: arguments.cache.try_into()?,
         ..UpOptions::new(host.command())
     };
+    options.check()?;
+    Ok(options)
+}
+
+fn serve(options: UpOptions, json: bool) -> Result<()> {
     // Children end with this process, so a Ctrl-C before they are ready may simply end it.
     let up = super::start(options)?;
     let stop = StopSignal::new()?;
     let service = format!("forebay://{}", up.address());
     let started = Started { service, dispatcher: up.dispatcher_pid(), workers: up.worker_pids() };
-    if arguments.json {
+    if json {
         let line = serde_json::to_string(&started).map_err(|e| Error::internal(e.to_string()))?;
         output::line(&line)?;
     } else {

@@ -1,14 +1,14 @@
 //! `forebay worker`
 
-use forebay_core::Result;
-use forebay_server::{Remote, TlsFiles, WorkerConfig, init_logs, worker_main};
+use forebay_server::{CacheConfig, MachineKind, Remote, TlsFiles, WorkerConfig, init_logs, worker_main};
 
 use crate::arguments::Worker;
+use crate::exit::Failure;
 use crate::host::Host;
 
-pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<()> {
+pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
     let is_child = arguments.process.exit_with_parent || arguments.local.is_some();
-    init_logs(if is_child { "warn" } else { "info" });
+    init_logs(if is_child { "warn" } else { "info" }).map_err(Failure::Usage)?;
     let credentials = arguments.access.credentials()?;
     // What a local worker shows the dispatcher are its reader's certificates, which are no server's.
     let tls = match arguments.local {
@@ -23,9 +23,15 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<()> {
         threads: arguments.threads,
         slots: arguments.slots,
         lend: !arguments.no_lend,
-        cache: arguments.cache.try_into()?,
+        cache: CacheConfig::try_from(arguments.cache).map_err(Failure::Usage)?,
+        machine: MachineKind {
+            name: arguments.kind.unwrap_or_default(),
+            price: arguments.price.unwrap_or(0.0),
+            spot: arguments.spot,
+        },
+        metrics: arguments.metrics,
         local: arguments.local,
         process: arguments.process.into(),
     };
-    worker_main(config, host.functions())
+    Ok(worker_main(config, host.functions())?)
 }

@@ -21,6 +21,14 @@ struct Worker<'a> {
     silent_ms: u64,
     /// Whether it computes for one reader alone, on that one's machine.
     local: bool,
+    /// What kind of machine it is on; `fleet` where it does not say.
+    kind: &'a str,
+    /// What that costs for an hour; 0 where it does not say.
+    price: f64,
+    /// Whether it may be taken back at any time.
+    spot: bool,
+    /// Why its cache folder is not written to; empty where it is, or there is none.
+    disk_off: &'a str,
 }
 
 fn of(worker: &WorkerStatus) -> Worker<'_> {
@@ -35,6 +43,10 @@ fn of(worker: &WorkerStatus) -> Worker<'_> {
         rows_shared: worker.rows_shared,
         silent_ms: worker.silent_ms,
         local: worker.local,
+        kind: &worker.kind,
+        price: worker.price,
+        spot: worker.spot,
+        disk_off: &worker.disk_off,
     }
 }
 
@@ -53,8 +65,14 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
         let counts = [w.threads.to_string(), w.leases.to_string(), w.splits_done.to_string(), w.rows_done.to_string()];
         let [threads, leases, splits, rows] = counts;
         let address = if w.local { "local" } else { w.address };
-        [id, address.to_owned(), w.state.to_owned(), threads, leases, splits, rows]
+        let kind = if w.spot { format!("{} (spot)", w.kind) } else { w.kind.to_owned() };
+        [id, address.to_owned(), kind, w.state.to_owned(), threads, leases, splits, rows]
     };
-    let headings = ["WORKER", "ADDRESS", "STATE", "THREADS", "LEASES", "SPLITS", "ROWS"];
-    output::table(headings, &workers.iter().map(row).collect::<Vec<_>>())
+    let headings = ["WORKER", "ADDRESS", "KIND", "STATE", "THREADS", "LEASES", "SPLITS", "ROWS"];
+    output::table(headings, &workers.iter().map(row).collect::<Vec<_>>())?;
+    for worker in workers.iter().filter(|w| !w.disk_off.is_empty()) {
+        let id = worker.worker.get(..8).unwrap_or(worker.worker);
+        output::line(&format!("{id} keeps nothing on disk now: {}", worker.disk_off))?;
+    }
+    Ok(())
 }

@@ -134,6 +134,7 @@ impl Cluster {
             even: Some(false),
             coordinated: false,
             weight: 1,
+            priority: 0,
         };
         self.service().open_job(&spec, &|_: &BlobId| Some(BLOB.into()), &mut |_, _| {}, &mut patient())
     }

@@ -95,6 +95,7 @@ struct Tokens {
     known: RwLock<HashMap<Entry, Arc<Principal>>>,
     /// By tenant.
     calls: Mutex<HashMap<Arc<str>, Bucket>>,
+    /// Calls that were refused, since the start.
     refused: AtomicU64,
 }
 
@@ -120,6 +121,11 @@ impl Access {
     /// Says whether anybody is asked for a token.
     pub(crate) fn asks(&self) -> bool {
         self.tokens.is_some()
+    }
+
+    /// Returns how many calls had no token that is known, since the start.
+    pub(crate) fn refused(&self) -> u64 {
+        self.tokens.as_ref().map_or(0, |tokens| tokens.refused.load(Relaxed))
     }
 
     /// Finds out who calls, and counts the call.
@@ -149,12 +155,13 @@ impl Access {
     /// Looks after the file for ever.
     pub(crate) async fn watch(&self) -> Infallible {
         let Some(tokens) = &self.tokens else { return std::future::pending().await };
-        let mut seen = tokens.first;
+        let (mut seen, mut told) = (tokens.first, 0);
         loop {
             tokio::time::sleep(LOOK).await;
-            let refused = tokens.refused.swap(0, Relaxed);
-            if refused > 0 {
-                tracing::warn!(refused, "calls without a token that is known");
+            let refused = tokens.refused.load(Relaxed);
+            if refused > told {
+                tracing::warn!(refused = refused - told, "calls without a token that is known");
+                told = refused;
             }
             let now = stamp(&tokens.path);
             if now == seen {

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, VERSION};
 use forebay_proto::{
-    BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, GetBlobRequest,
-    GetScaleRequest, GetScaleResponse, GetVersionRequest, GetVersionResponse, ListJobsRequest, ListJobsResponse,
-    ListWorkersRequest, ListWorkersResponse, MissingBlobsRequest, MissingBlobsResponse, OpenJobEvent, OpenJobRequest,
-    PutBlobResponse, WorkerEvent, WorkerMessage, open_job_event, to_status,
+    BlobPart, CancelJobRequest, CancelJobResponse, ConsumerEvent, ConsumerMessage, Dispatcher, ForgetJobRequest,
+    ForgetJobResponse, GetBlobRequest, GetScaleRequest, GetScaleResponse, GetVersionRequest, GetVersionResponse,
+    ListJobsRequest, ListJobsResponse, ListWorkersRequest, ListWorkersResponse, MissingBlobsRequest,
+    MissingBlobsResponse, OpenJobEvent, OpenJobRequest, PutBlobResponse, WorkerEvent, WorkerMessage, open_job_event,
+    to_status,
 };
 use futures::Stream;
 use tokio::sync::mpsc;
@@ -136,10 +137,17 @@ impl Dispatcher for Service {
     async fn cancel_job(&self, request: Request<CancelJobRequest>) -> Result<Response<CancelJobResponse>, Status> {
         let principal = caller(&request, Role::Client)?;
         let CancelJobRequest { name, tenant } = request.into_inner();
-        let tenant =
-            if tenant.is_empty() { principal.tenant.name.clone() } else { whose_job(&principal, &name, tenant)? };
+        let tenant = whose_job(&principal, &name, tenant)?;
         self.leading()?.actor.cancel(tenant, name).await.map_err(refuse)?;
         Ok(Response::new(CancelJobResponse {}))
+    }
+
+    async fn forget_job(&self, request: Request<ForgetJobRequest>) -> Result<Response<ForgetJobResponse>, Status> {
+        let principal = caller(&request, Role::Client)?;
+        let ForgetJobRequest { name, tenant } = request.into_inner();
+        let tenant = whose_job(&principal, &name, tenant)?;
+        self.leading()?.actor.forget(tenant, name).await.map_err(refuse)?;
+        Ok(Response::new(ForgetJobResponse {}))
     }
 }
 
@@ -186,11 +194,14 @@ fn whose(principal: &Principal, tenant: String) -> Result<Arc<str>> {
     }
 }
 
-/// Returns the tenant of a job that somebody else names.
+/// Returns whose job is named: the caller's own, or that of the tenant that is named, too.
 ///
 /// # Errors
-/// PermissionDenied for all but administrators.
+/// PermissionDenied for a tenant that all but administrators name.
 fn whose_job(principal: &Principal, name: &str, tenant: String) -> Result<Arc<str>, Status> {
+    if tenant.is_empty() {
+        return Ok(principal.tenant.name.clone());
+    }
     principal.must_be(Role::Admin).map_err(|e| refuse(e.with("job", name)))?;
     Ok(tenant.into())
 }

@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 use super::{first, refuse};
 use crate::access::{Principal, Role};
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
-use crate::state::{Input, SessionId};
+use crate::state::{Input, Kind, SessionId};
 
 pub(super) async fn begin(
     actor: &Handle,
@@ -54,6 +54,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         serves,
         place: hello.place.into(),
         only: hello.only.map(|only| (only.job, only.consumer)),
+        kind: Kind::new(&hello.kind, hello.price, hello.spot)?,
     })
 }
 

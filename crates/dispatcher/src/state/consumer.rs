@@ -96,6 +96,8 @@ pub(super) struct Reader {
     pub(super) heard: Ticks,
     /// How many workers may compute for its tenant.
     pub(super) workers_max: Option<u32>,
+    /// Since when it waits for rows, if it does.
+    pub(super) waits_since: Option<Ticks>,
 }
 
 #[derive(Debug, Clone)]

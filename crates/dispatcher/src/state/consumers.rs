@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{
-    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, UNREACHED, consumer_event, worker_event,
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
+    worker_event,
 };
 
 use super::consumer::{Death, Reader};
@@ -66,7 +67,8 @@ impl State {
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
-        let dropped = consumer.attach(Reader { session, window, heard: now, workers_max: tenant.quota.workers });
+        let reader = Reader { session, window, heard: now, workers_max: tenant.quota.workers, waits_since: None };
+        let dropped = consumer.attach(reader);
         self.begin_scale(now, key.0);
         self.revoke_all(key, dropped, out);
         self.assign_again(key, out);
@@ -94,6 +96,9 @@ impl State {
         let raced: Vec<_> = consumer.races().keys().copied().collect();
         let consumed = consumer.move_to(to);
         let finished = consumer.is_finished();
+        if forwards {
+            self.counts.splits_accepted += (consumed.len() - raced.iter().filter(|p| **p < to).count()) as u64;
+        }
         let mut holders = BTreeSet::new();
         for (position, holder) in consumed {
             out.push(Effect::Remember(Update::Released((key, position))));
@@ -209,6 +214,7 @@ impl State {
             trouble.refusals += 1;
             trouble.refusals >= REFUSALS_MAX
         };
+        self.counts.splits_recomputed += 1;
         self.revoke((key, position), holder, out);
         if is_hopeless {
             let error = error.clone().with("split", position).with("attempts", failures);
@@ -223,16 +229,24 @@ impl State {
         said: &ConsumerHeartbeat,
         out: &mut Vec<Effect>,
     ) {
-        if let Some((job, consumer)) = self.heard_reader(now, session) {
-            if let Some(job) = self.jobs.get_mut(&job) {
-                job.load.take(consumer, said);
-            }
-            self.note_reader_ops(now, job, &said.ops, out);
-            let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
-            let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
-            let reply = ConsumerHeartbeatReply { local_threads };
-            out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
+        let Some((job, consumer)) = self.heard_reader(now, session) else {
+            self.counts.reader_heartbeats_refused += 1;
+            return;
+        };
+        self.counts.rows_delivered = self.counts.rows_delivered.saturating_add(said.rows);
+        self.counts.bytes_delivered = self.counts.bytes_delivered.saturating_add(said.bytes);
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.load.take(consumer, said);
         }
+        if let Some(reader) = self.consumer_mut((job, consumer)).and_then(|c| c.reader.as_mut()) {
+            let waits = Some(said.waiting_ms).filter(|ms| *ms > 0);
+            reader.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
+        }
+        self.note_reader_ops(now, job, &said.ops, out);
+        let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
+        let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
+        let reply = ConsumerHeartbeatReply { local_threads };
+        out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
     }
 
     pub(super) fn consumer_gone(&mut self, now: Ticks, session: SessionId) {
@@ -248,9 +262,10 @@ impl State {
 
 pub(super) fn no_job(id: u64) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no job {id}"))
+        .with(NO_JOB, "job")
         .hint(
-            "the dispatcher may have been started with another state folder, or with an older copy of it: read the job again by \
-             its name; a saved state goes on where it was saved",
+            "the dispatcher may have forgotten it (--keep-jobs), or have been started with another state folder, or with an older copy of \
+             it: read the job again by its name; a saved state goes on where it was saved",
         )
 }
 

@@ -1,7 +1,8 @@
 //! Who gets what: splits in their order, consumers in turn, workers by how little they hold.
 //!
 //! Fair: of the readers that could use a split, the one with the fewest leases for what its job weighs is served first, so a slow
-//! reader cannot take the workers from a fast one. Deterministic: ties go by number. A split that failed at a worker waits a
+//! reader cannot take the workers from a fast one. Jobs of a higher priority come before all of a lower one: they get the room of workers
+//! as splits of others end, and nothing that was granted is taken back. Deterministic: ties go by number. A split that failed at a worker waits a
 //! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
 //! for longer and longer, while there are others. One that is slow comes after all others (see `race`).
 
@@ -24,9 +25,10 @@ const PAUSE: Duration = Duration::from_millis(125);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// What a consumer has, for what its job weighs: the least first.
+/// What a consumer has, for what its job weighs: the least first, among those of one priority.
 #[derive(Debug, Clone, Copy)]
 struct Share {
+    priority: u32,
     leases: u64,
     weight: u32,
 }
@@ -38,10 +40,11 @@ impl Share {
 }
 
 impl Ord for Share {
-    /// By leases / weight. Of equals, who weighs more is served first.
+    /// The higher priority first, then by leases / weight. Of equals, who weighs more is served first.
     fn cmp(&self, other: &Self) -> Ordering {
         let (ours, theirs) = (self.leases * u64::from(other.weight), other.leases * u64::from(self.weight));
-        ours.cmp(&theirs).then(other.weight.cmp(&self.weight))
+        let by_weight = ours.cmp(&theirs).then(other.weight.cmp(&self.weight));
+        other.priority.cmp(&self.priority).then(by_weight)
     }
 }
 
@@ -96,11 +99,11 @@ impl State {
         }
     }
 
-    /// Returns the consumers that are read, those with the fewest leases for what their jobs weigh first.
+    /// Returns the consumers that are read, in the order in which they are served.
     fn ready(&self) -> BTreeSet<(Share, ConsumerKey)> {
         let of_job = |(id, job): (&u64, &super::Job)| {
-            let (id, weight) = (*id, job.record.weight.max(1));
-            let share = move |c: &Consumer| Share { leases: c.leases().len() as u64, weight };
+            let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));
+            let share = move |c: &Consumer| Share { priority, leases: c.leases().len() as u64, weight };
             let read = job.consumers.iter().enumerate().filter(|(_, c)| c.reader.is_some());
             read.map(move |(i, c)| (share(c), (id, i as u32))).collect::<Vec<_>>()
         };
@@ -170,6 +173,7 @@ impl State {
         };
         let token = self.next_token;
         self.next_token += 1;
+        self.counts.splits_granted += 1;
         let grant = Grant { token, worker: id, address: worker.address.clone() };
         let holder = Holder { token, worker: id };
         let first = consumer.leases().get(&position).map(|first| first.token);

@@ -9,6 +9,9 @@ use super::consumer::Trouble;
 use super::{Job, State};
 use crate::records::{ConsumerKey, Grant, Ledger, Position, SplitKey};
 
+/// What a job may be.
+pub(super) const JOB_STATES: [&str; 5] = ["running", "waiting for workers", "no consumer", "finished", "cancelled"];
+
 /// Beyond this many leases the state is not checked as a whole: it would take longer than a peer should wait.
 const CHECKED_MAX: usize = 4096;
 
@@ -30,21 +33,25 @@ impl State {
         self.jobs.values().filter(seen).filter(named).map(status).collect()
     }
 
-    fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
-        let read = |c: &super::Consumer| c.reader.is_some();
+    /// Returns what a job is: one of [`JOB_STATES`].
+    pub(super) fn job_state(&self, job: &Job) -> &'static str {
         let tenant = &job.record.tenant;
         let for_some =
             |w: &super::Worker| (0..job.consumers.len() as u32).any(|i| w.computes_for(tenant, (job.record.id, i)));
-        let state = match job {
-            _ if job.record.cancelled => "cancelled",
-            _ if job.is_finished() => "finished",
-            _ if !job.consumers.iter().any(read) => "no consumer",
-            _ if !self.workers.values().any(|w| w.session.is_some() && for_some(w)) => "waiting for workers",
-            _ => "running",
-        };
+        let [running, waiting, unread, finished, cancelled] = JOB_STATES;
+        match job {
+            _ if job.record.cancelled => cancelled,
+            _ if job.is_finished() => finished,
+            _ if !job.consumers.iter().any(|c| c.reader.is_some()) => unread,
+            _ if !self.workers.values().any(|w| w.session.is_some() && for_some(w)) => waiting,
+            _ => running,
+        }
+    }
+
+    fn job_status(&self, job: &Job, with_key: bool) -> JobStatus {
         let consumer = |(i, c): (usize, &super::Consumer)| ConsumerStatus {
             consumer: i as u32,
-            attached: read(c),
+            attached: c.reader.is_some(),
             epoch: c.frontier().epoch,
             ordinal: c.frontier().ordinal,
             splits: c.splits().unwrap_or(0),
@@ -54,7 +61,7 @@ impl State {
         JobStatus {
             name: job.record.name.clone(),
             dataset: job.record.dataset.clone(),
-            state: state.to_owned(),
+            state: self.job_state(job).to_owned(),
             epochs: job.record.epochs,
             consumers: job.consumers.iter().enumerate().map(consumer).collect(),
             seed: job.record.seed,
@@ -65,8 +72,10 @@ impl State {
             decisions: Vec::new(),
             caching: job.caching(),
             local_threads: 0,
+            priority: job.record.priority,
             ops: Vec::new(),
             cut: String::new(),
+            worked: job.bill.told(),
         }
     }
 
@@ -81,20 +90,17 @@ impl State {
             worker: format!("{:032x}", id.0),
             address: w.address.to_string(),
             threads: w.threads,
-            state: match w {
-                _ if w.session.is_none() => "lost",
-                _ if w.leaving => "leaving",
-                _ if w.slow => "slow",
-                _ if leases(w) == 0 => "idle",
-                _ => "working",
-            }
-            .to_owned(),
+            state: worker_state(w, leases(w)).to_owned(),
             leases: leases(w) as u32,
             splits_done: done(w, w.splits_done),
             rows_done: done(w, w.rows_done),
             rows_shared: done(w, w.rows_shared),
             silent_ms: (now - w.heard).as_millis() as u64,
             local: w.is_local(),
+            disk_off: w.disk_off.clone(),
+            kind: w.kind.name().to_owned(),
+            price: w.kind.price(),
+            spot: w.kind.is_spot(),
         };
         let seen = |w: &super::Worker| tenant.is_none_or(|tenant| w.serves(tenant));
         self.workers.iter().filter(|(_, w)| seen(w)).map(status).collect()
@@ -210,6 +216,17 @@ impl State {
 
     pub(super) fn consumers(&self) -> impl Iterator<Item = (ConsumerKey, &super::Consumer)> {
         self.jobs.iter().flat_map(|(id, job)| (0..).zip(&job.consumers).map(|(i, consumer)| ((*id, i), consumer)))
+    }
+}
+
+/// Returns what a worker is, to whom it holds so many leases.
+pub(super) fn worker_state(worker: &super::Worker, leases: usize) -> &'static str {
+    match worker {
+        _ if worker.session.is_none() => "lost",
+        _ if worker.leaving => "leaving",
+        _ if worker.slow => "slow",
+        _ if leases == 0 => "idle",
+        _ => "working",
     }
 }
 

@@ -12,7 +12,7 @@ use super::load::Load;
 use super::ops::Ops;
 use super::pace::Pace;
 use super::scale::Scale;
-use super::{Effect, Job, State};
+use super::{Bill, Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 
 impl State {
@@ -25,6 +25,11 @@ impl State {
     pub(crate) fn job(&self, tenant: &str, name: &str) -> Option<&Arc<JobRecord>> {
         let record = &self.jobs.get(self.names.get(&whole(tenant, name))?)?.record;
         (!record.cancelled).then_some(record)
+    }
+
+    /// Returns what jobs were opened as.
+    pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
+        self.jobs.values().map(|job| job.record.clone()).collect()
     }
 
     /// Begins a job with `splits` for each consumer's epoch; gives it its number. Its tenant may have `jobs_max` that go on.
@@ -43,10 +48,8 @@ impl State {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
         self.check_jobs(&record.tenant, jobs_max)?;
-        if let Some(old) = self.names.remove(&whole(&record.tenant, &record.name)) {
-            self.jobs.remove(&old);
-            self.twins.remove(old);
-            out.push(Effect::Persist(Update::JobGone(old)));
+        if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
+            self.remove_job(old, out);
         }
         record.id = self.next_job;
         let record = Arc::new(record);
@@ -76,6 +79,7 @@ impl State {
                 caching: BTreeMap::new(),
                 ops: Ops::default(),
                 cuts,
+                bill: Bill::default(),
             },
         );
     }
@@ -86,10 +90,8 @@ impl State {
     /// NotFound when there is none of that name; Closed when it was cancelled before.
     pub(crate) fn cancel(&mut self, now: Ticks, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         self.changed = true;
-        let missing =
-            || Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`");
-        let id = *self.names.get(&whole(tenant, name)).ok_or_else(missing)?;
-        let job = self.jobs.get_mut(&id).ok_or_else(missing)?;
+        let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
+        let job = self.jobs.get_mut(&id).ok_or_else(|| no_job_named(name))?;
         if job.record.cancelled {
             return Err(cancelled(name));
         }
@@ -107,7 +109,11 @@ impl State {
     }
 }
 
+pub(super) fn no_job_named(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")).hint("see `forebay jobs`")
+}
+
 /// The whole name of a job.
-fn whole(tenant: &str, name: &str) -> (String, String) {
+pub(super) fn whole(tenant: &str, name: &str) -> (String, String) {
     (tenant.to_owned(), name.to_owned())
 }

@@ -260,9 +260,7 @@ mod tests {
             batches,
             rows: batches * 32,
             ahead: 2,
-            spare: None,
-            ops: Vec::new(),
-            received_bytes: 0,
+            ..ConsumerHeartbeat::default()
         }
     }
 
@@ -324,9 +322,8 @@ mod tests {
                     batches: most,
                     rows: most,
                     ahead: most,
-                    spare: None,
-                    ops: Vec::new(),
                     received_bytes: most,
+                    ..ConsumerHeartbeat::default()
                 },
             );
             load.spend(&Spent { job: 1, compute_us: most, rows: most });

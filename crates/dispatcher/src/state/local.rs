@@ -50,8 +50,11 @@ impl Job {
     /// Deals threads to the readers that ask for some, by what each has to spare.
     pub(super) fn deal(&mut self, threads: u32) {
         let asking = || self.consumers.iter().filter_map(|c| c.local.spare);
-        let claim =
-            |spare: Spare| Claim { wanted: spare.limit_millicores.div_ceil(1000), weight: f64::from(spare.millicores) };
+        let claim = |spare: Spare| Claim {
+            priority: 0,
+            wanted: spare.limit_millicores.div_ceil(1000),
+            weight: f64::from(spare.millicores),
+        };
         let mut dealt = share(threads, &asking().map(claim).collect::<Vec<_>>()).into_iter();
         for local in self.consumers.iter_mut().map(|c| &mut c.local).filter(|local| local.is_asked_for()) {
             local.wanted = dealt.next();

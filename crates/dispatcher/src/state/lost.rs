@@ -34,6 +34,7 @@ impl State {
 
     /// Writes down what was left out; what is known stays as it was.
     pub(super) fn record_lost(&mut self, key: ConsumerKey, samples: &[LostSample], out: &mut Vec<Effect>) {
+        let mut skipped = 0;
         let Some(consumer) = self.consumer_mut(key) else { return };
         for sample in samples.iter().filter(|s| s.sample != WHOLE_SPLIT) {
             let at = Position::new(sample.epoch, sample.ordinal);
@@ -43,10 +44,12 @@ impl State {
             }
             let error = sample.error.as_str().into();
             if consumer.lose((at, sample.sample, sample.repetition), error) {
+                skipped += 1;
                 let error = sample.error.as_str().into();
                 out.push(Effect::Persist(Update::Lost((key, at, sample.sample, sample.repetition), error)));
             }
         }
+        self.counts.samples_skipped += skipped;
     }
 
     /// Returns what is known to be lost of a split, for the worker that gets it.

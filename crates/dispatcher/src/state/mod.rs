@@ -19,10 +19,13 @@ mod begin;
 mod caching;
 mod consumer;
 mod consumers;
+mod counts;
 mod cuts;
+mod figures;
 mod grant;
 mod inspect;
 mod jobs;
+mod kinds;
 mod learned;
 mod load;
 mod local;
@@ -35,6 +38,7 @@ mod poison;
 mod race;
 mod rebalance;
 mod recover;
+mod retention;
 mod scale;
 mod tenants;
 #[cfg(test)]
@@ -50,11 +54,15 @@ use std::sync::Arc;
 use forebay_core::{Error, Ticks, WorkerId};
 use forebay_proto::{ConsumerHeartbeat, Lease, LostSample, WorkerHeartbeat, consumer_event, worker_event};
 
-use crate::options::{Scaling, Timing};
+use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
 use cuts::Cuts;
+pub use counts::Counts;
+pub use figures::StateFigures;
+use kinds::Bill;
+pub(crate) use kinds::Kind;
 use learned::Learned;
 use load::Load;
 use ops::Ops;
@@ -117,6 +125,7 @@ pub(crate) enum Input {
         place: Arc<str>,
         /// Of a local worker: the one reader that it computes for.
         only: Option<ConsumerKey>,
+        kind: Kind,
     },
     Threads {
         session: SessionId,
@@ -172,6 +181,8 @@ struct Job {
     /// What its ops cost, and where its splits are cut for that.
     ops: Ops,
     cuts: Cuts,
+    /// What workers computed for it.
+    bill: Bill,
 }
 
 impl Job {
@@ -185,6 +196,7 @@ impl Job {
 pub(crate) struct State {
     timing: Timing,
     scaling: Scaling,
+    retention: Retention,
     jobs: BTreeMap<u64, Job>,
     /// By tenant and name.
     names: HashMap<(String, String), u64>,
@@ -211,6 +223,7 @@ pub(crate) struct State {
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.
     changed: bool,
+    counts: Counts,
 }
 
 impl State {
@@ -235,9 +248,10 @@ impl State {
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place, only } => {
+            Input::Hello { session, worker, address, threads, held, serves, place, only, kind } => {
                 self.hello(now, session, worker, address, threads, &held, serves, only, out);
                 self.note_place(session, place, out);
+                self.note_kind(session, kind);
             }
             Input::Threads { session, threads } => self.set_threads(now, session, threads, out),
             Input::Want { session, splits } => self.want(now, session, splits),

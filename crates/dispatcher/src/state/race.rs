@@ -114,6 +114,7 @@ impl State {
 
     /// A split goes to a second worker. The first may have begun with it since its last heartbeat.
     pub(super) fn count_second(&mut self, key: SplitKey) {
+        self.counts.splits_raced += 1;
         if let Some(job) = self.jobs.get_mut(&key.0.0) {
             job.raced += 1;
         }
@@ -151,7 +152,10 @@ impl State {
     pub(super) fn leave(&mut self, key: SplitKey, token: u64, out: &mut Vec<Effect>) {
         match self.consumer_mut(key.0).map_or(Left::Nobody, |c| c.leave(key.1, token)) {
             Left::Nobody => {}
-            Left::Free => out.push(Effect::Remember(Update::Released(key))),
+            Left::Free => {
+                self.counts.splits_recomputed += 1;
+                out.push(Effect::Remember(Update::Released(key)));
+            }
             Left::With(holder) => {
                 out.push(Effect::Remember(Update::Grant(key, self.grant_of(holder))));
                 self.tell(key, out);

@@ -10,8 +10,8 @@ use forebay_core::{Error, Result, Ticks};
 use super::consumer::Holder;
 use super::learned::Learned;
 use super::worker::Worker;
-use super::{Effect, State};
-use crate::options::{Scaling, Timing};
+use super::{Counts, Effect, State};
+use crate::options::{Retention, Scaling, Timing};
 use crate::records::{JobRecord, Ledger, Update};
 
 impl State {
@@ -30,6 +30,7 @@ impl State {
         let mut state = Self {
             timing,
             scaling: Scaling::default(),
+            retention: Retention::default(),
             jobs: Default::default(),
             names: HashMap::new(),
             twins: Default::default(),
@@ -48,6 +49,7 @@ impl State {
             learned: Learned::recover(ledger),
             expiry: now,
             changed: true,
+            counts: Counts::default(),
         };
         for record in ledger.jobs.values() {
             let unreadable =

@@ -10,9 +10,11 @@ use forebay_core::Ticks;
 use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
 
+use super::kinds::priced;
 use super::load::Crew;
 use super::{Effect, Job, SessionId, State};
 use crate::options::Scaling;
+use crate::records::JobRecord;
 
 /// Decisions of a job that are kept.
 const DECISIONS_MAX: usize = 64;
@@ -100,6 +102,7 @@ impl State {
             match worker.only {
                 None => {
                     job.load.spend(spent);
+                    job.bill.add(worker, spent);
                     self.spent_us = self.spent_us.saturating_add(spent.compute_us);
                 }
                 // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
@@ -132,6 +135,8 @@ impl State {
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
             // Each of its readers has a machine that costs.
             let objective = objective.with_trainers(job.consumers.len() as u32);
+            let own = |w: &&super::Worker| w.is_live() && !w.is_local() && w.serves(&job.record.tenant);
+            let objective = priced(objective, self.workers.values().filter(own));
             let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
             let costs = || job.cuts.costs(&shown);
             let share = shares.next().unwrap_or(u32::MAX);
@@ -225,5 +230,6 @@ pub(super) fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> 
 /// What a job would have: what is wanted for it, or all that there is while that is not known.
 fn claim(job: &Job, crews: &HashMap<Option<Arc<str>>, Crew>) -> Claim {
     let all = || crew_of(crews, &job.record.tenant).workers;
-    Claim { wanted: job.scale.wanted.unwrap_or_else(all), weight: job.record.weight.into() }
+    let JobRecord { priority, weight, .. } = *job.record;
+    Claim { priority, wanted: job.scale.wanted.unwrap_or_else(all), weight: weight.into() }
 }

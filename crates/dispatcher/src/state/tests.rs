@@ -3,6 +3,7 @@
 //! The model uses the outbox that the actor uses, so what is lost in a crash is what would be.
 
 mod cuts;
+mod figures;
 mod grant;
 mod learned;
 mod local;
@@ -10,6 +11,7 @@ mod ops;
 mod peers;
 mod poison;
 mod race;
+mod retention;
 mod scale;
 mod tenants;
 mod twins;
@@ -25,7 +27,7 @@ use forebay_proto::{
 };
 use proptest::prelude::*;
 
-use super::{Effect, Input, SessionId, State};
+use super::{Effect, Input, Kind, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
@@ -67,6 +69,7 @@ fn record(job: usize) -> JobRecord {
         even: false,
         coordinated: false,
         weight: 1,
+        priority: 0,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),
@@ -293,6 +296,7 @@ impl World {
             serves,
             place: Arc::from(""),
             only,
+            kind: Kind::default(),
         });
     }
 

@@ -28,6 +28,7 @@ impl State {
             self.scaled = now;
             self.scale(now, out);
             self.learned.write(now, out);
+            self.retire(now, out);
         }
         if now >= self.expiry {
             self.tick_workers(now, out);

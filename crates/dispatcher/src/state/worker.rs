@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_core::Ticks;
 
-use super::SessionId;
+use super::{Kind, SessionId};
 use crate::records::{ConsumerKey, SplitKey};
 
 /// The most splits that a worker may ask for.
@@ -51,6 +51,9 @@ pub(super) struct Worker {
     pub(super) slow: bool,
     /// Which folder it keeps rows in; empty is none.
     pub(super) place: Arc<str>,
+    /// Why nothing is written to its cache folder; empty where it is, or there is none.
+    pub(super) disk_off: String,
+    pub(super) kind: Kind,
     /// The peers that this session was told of.
     pub(super) told: Option<Vec<Arc<str>>>,
 }
@@ -79,6 +82,8 @@ impl Worker {
             only: None,
             slow: false,
             place: Arc::default(),
+            disk_off: String::new(),
+            kind: Kind::default(),
             told: None,
         }
     }

@@ -14,6 +14,9 @@ use super::worker::Worker;
 use super::{Effect, SessionId, State, revoke_event};
 use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
 
+/// What is kept of why a worker's cache folder is not written to.
+const DISK_OFF_CHARS_MAX: usize = 300;
+
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub(super) fn hello(
@@ -110,9 +113,15 @@ impl State {
     ) {
         // A worker gives the dispatcher up after a lease of silence: more answers than it needs are half of their cost.
         let (answer_every, heartbeat) = (self.timing.lease / 3, self.timing.heartbeat);
-        let Some(worker) = self.heard_worker(now, session) else { return };
+        let Some(worker) = self.heard_worker(now, session) else {
+            self.counts.worker_heartbeats_refused += 1;
+            return;
+        };
         (worker.splits_done, worker.rows_done, worker.rows_shared) =
             (said.splits_done, said.rows_done, said.rows_shared);
+        if worker.disk_off != said.disk_off {
+            worker.disk_off = said.disk_off.chars().take(DISK_OFF_CHARS_MAX).collect();
+        }
         let finished: BTreeSet<_> =
             said.finished.iter().copied().filter(|token| worker.leases.contains_key(token)).collect();
         let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
@@ -156,6 +165,8 @@ impl State {
     /// A worker is lost: its leases go to others, under new tokens.
     pub(super) fn lose(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.remove(&id) else { return };
+        self.counts.workers_lost += u64::from(!worker.leaving);
+        self.counts.leases_lapsed += worker.leases.len() as u64;
         if let Some(session) = worker.session {
             self.sessions.remove(&session);
             let silent = (now - worker.heard).as_secs_f64();

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
@@ -16,11 +17,19 @@ use forebay_proto::BLOB_PART_BYTES_MAX;
 
 use super::etcd::EtcdBlobs;
 use super::incoming::Incoming;
+use super::needless::Needless;
+
+/// A blob of a tenant.
+pub(crate) type BlobKey = (String, String);
 
 /// The folder of the blobs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
     pub(super) dir: PathBuf,
+    /// Whose; empty is nobody in particular.
+    pub(super) tenant: String,
+    /// Which of them nobody needs, as far as is known: of all tenants.
+    pub(super) needless: Arc<Needless>,
     pub(super) bytes_max: u64,
     /// Where they are, too, for other dispatchers.
     pub(super) etcd: Option<EtcdBlobs>,
@@ -35,7 +44,7 @@ impl BlobStore {
         let dir = state_dir.join("blobs");
         std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
         clean(&dir)?;
-        Ok(Self { dir, bytes_max, etcd: None })
+        Ok(Self::at(dir, bytes_max))
     }
 
     /// Opens a folder that other dispatchers may be writing to.
@@ -44,7 +53,11 @@ impl BlobStore {
     /// What the disk says.
     pub(crate) fn shared(dir: &Path, bytes_max: u64) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
-        Ok(Self { dir: dir.to_owned(), bytes_max, etcd: None })
+        Ok(Self::at(dir.to_owned(), bytes_max))
+    }
+
+    fn at(dir: PathBuf, bytes_max: u64) -> Self {
+        Self { dir, tenant: String::new(), needless: Arc::default(), bytes_max, etcd: None }
     }
 
     /// Opens the folder of this dispatcher, as a cache of what is in etcd.
@@ -58,14 +71,16 @@ impl BlobStore {
     /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
     pub(crate) fn of(&self, tenant: &str) -> Self {
         let dir = if tenant.is_empty() { self.dir.clone() } else { self.dir.join(tenant) };
-        Self { dir, bytes_max: self.bytes_max, etcd: self.etcd.as_ref().map(|etcd| etcd.of(tenant)) }
+        let etcd = self.etcd.as_ref().map(|etcd| etcd.of(tenant));
+        Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
     }
 
-    /// Says whether a blob is kept.
+    /// Says whether a blob is kept; then it is for a while longer.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
     pub(crate) fn has(&self, id: &BlobId) -> Result<bool> {
+        self.touch(id);
         match &self.etcd {
             _ if check(&id.0).is_err() => Ok(false),
             Some(etcd) => Ok(etcd.size(&id.0)?.is_some()),
@@ -174,7 +189,7 @@ fn clean(dir: &Path) -> Result<()> {
 }
 
 /// An id from outside becomes a file name only when it is a hash.
-fn check(id: &str) -> Result<()> {
+pub(super) fn check(id: &str) -> Result<()> {
     if id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
         return Ok(());
     }
@@ -186,8 +201,18 @@ fn missing(id: &str) -> Error {
 }
 
 pub(super) fn at(path: &Path, e: std::io::Error) -> Error {
-    let message = format!("cannot write or read a blob: {e}");
-    Error::new(Error::from(e).kind(), message).with("file", path.display())
+    let message = format!("the dispatcher cannot write or read a blob: {e}");
+    let error = Error::new(Error::from(e).kind(), message).with("file", path.display());
+    let error = match error.kind() {
+        ErrorKind::Exhausted => error.hint(
+            "the disk of the dispatcher is full: make room there, or give it a larger --state-dir or --blob-dir; then open the job \
+             again",
+        ),
+        _ => error,
+    };
+    // Whoever looks after the disk may be another than who opens the job.
+    tracing::error!(%error, "blobs");
+    error
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
@@ -30,6 +31,8 @@ pub(crate) struct Done;
 pub(crate) struct Committer {
     batches: mpsc::Sender<Batch>,
     done: mpsc::Receiver<Done>,
+    /// Attempts to write that failed.
+    failures: Arc<AtomicU64>,
 }
 
 impl Committer {
@@ -41,18 +44,26 @@ impl Committer {
         let (batches, inbox) = mpsc::channel(1);
         let (outbox, done) = mpsc::channel(1);
         let thread = std::thread::Builder::new().name("forebay-ledger".to_owned());
-        thread.spawn(move || run(&state_dir, store, inbox, &outbox)).map_err(|e| {
+        let failures = Arc::<AtomicU64>::default();
+        let failed = failures.clone();
+        thread.spawn(move || run(&state_dir, store, inbox, &outbox, &failed)).map_err(|e| {
             Error::new(forebay_core::ErrorKind::Exhausted, format!("cannot start the ledger's thread: {e}"))
         })?;
-        Ok(Self { batches, done })
+        Ok(Self { batches, done, failures })
     }
 
     /// Starts a task that writes to etcd, and ends `term` when somebody else leads.
     pub(crate) fn elected(ledger: EtcdLedger, term: Arc<Term>) -> Self {
         let (batches, inbox) = mpsc::channel(1);
         let (outbox, done) = mpsc::channel(1);
-        tokio::spawn(replicate(ledger, term, inbox, outbox));
-        Self { batches, done }
+        let failures = Arc::<AtomicU64>::default();
+        tokio::spawn(replicate(ledger, term, inbox, outbox, failures.clone()));
+        Self { batches, done, failures }
+    }
+
+    /// Returns how many attempts to write have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Relaxed)
     }
 
     /// Hands a batch over. Call it again only after [`Committer::done`].
@@ -72,7 +83,13 @@ impl Committer {
     }
 }
 
-fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receiver<Batch>, outbox: &mpsc::Sender<Done>) {
+fn run(
+    state_dir: &std::path::Path,
+    store: LedgerStore,
+    mut inbox: mpsc::Receiver<Batch>,
+    outbox: &mpsc::Sender<Done>,
+    failures: &AtomicU64,
+) {
     let mut store = Some(store);
     while let Some(batch) = inbox.blocking_recv() {
         loop {
@@ -85,7 +102,10 @@ fn run(state_dir: &std::path::Path, store: LedgerStore, mut inbox: mpsc::Receive
                     store = Some(ledger);
                     break;
                 }
-                Err(error) => tracing::error!(%error, "nothing is granted until the ledger can be written"),
+                Err(error) => {
+                    failures.fetch_add(1, Relaxed);
+                    tracing::error!(%error, "nothing is granted until the ledger can be written");
+                }
             }
             // After a failed write the file has to be opened again.
             std::thread::sleep(PAUSE);
@@ -104,6 +124,7 @@ async fn replicate(
     term: Arc<Term>,
     mut inbox: mpsc::Receiver<Batch>,
     outbox: mpsc::Sender<Done>,
+    failures: Arc<AtomicU64>,
 ) {
     while let Some(batch) = inbox.recv().await {
         loop {
@@ -114,6 +135,7 @@ async fn replicate(
                     return term.end();
                 }
                 Err(Refusal::Failed(error)) => {
+                    failures.fetch_add(1, Relaxed);
                     tracing::error!(%error, "nothing is granted until the ledger can be written");
                 }
             }

@@ -16,7 +16,8 @@ use crate::records::{Batch, Grant, Ledger, Position, Update};
 const PAGE: usize = 4096;
 
 /// The folders and their formats. The last is what is written today.
-const GOLDEN: [(&str, u64); 5] = [("v2", 2), ("v2-tenants", 2), ("v2-coordinated", 2), ("v2-weight", 2), ("v3", 3)];
+const GOLDEN: [(&str, u64); 6] =
+    [("v2", 2), ("v2-tenants", 2), ("v2-coordinated", 2), ("v2-weight", 2), ("v3", 3), ("v3-priority", 3)];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -85,7 +86,8 @@ fn what_is_written_today_is_written_as_before() -> Result<()> {
     batches().iter().for_each(|batch| ledger.apply(batch));
     let golden = std::fs::read(folder(GOLDEN[GOLDEN.len() - 1].0).join("ledger.jsonl"))?;
     assert_eq!(String::from_utf8_lossy(&rows::write(&ledger.to_batch())?), String::from_utf8_lossy(&golden));
-    for field in ["\"tenant\":\"a-tenant\"", "\"coordinated\":true", "\"weight\":3", "\"learned\":{"] {
+    for field in ["\"tenant\":\"a-tenant\"", "\"coordinated\":true", "\"weight\":3", "\"priority\":5", "\"learned\":{"]
+    {
         assert!(golden.windows(field.len()).any(|w| w == field.as_bytes()), "{field}");
     }
     Ok(())

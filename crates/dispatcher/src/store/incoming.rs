@@ -63,7 +63,9 @@ impl Incoming {
             std::fs::rename(&self.part, &path)?;
             File::open(&self.store.dir)?.sync_all()
         };
-        save().map_err(|e| at(&path, e))
+        save().map_err(|e| at(&path, e))?;
+        self.store.touch(&self.id);
+        Ok(())
     }
 
     /// Writes the blob to etcd, too.

@@ -10,13 +10,15 @@ mod failure;
 #[cfg(test)]
 mod golden;
 mod incoming;
+mod leaving;
 mod ledger;
+mod needless;
 mod repair;
 mod rows;
 mod sealed;
 mod witness;
 
-pub(crate) use blobs::BlobStore;
+pub(crate) use blobs::{BlobKey, BlobStore};
 pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
 pub(crate) use incoming::Incoming;

@@ -215,6 +215,7 @@ pub(crate) mod tests {
             even: true,
             coordinated: true,
             weight: 3,
+            priority: 5,
             cancelled: false,
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),

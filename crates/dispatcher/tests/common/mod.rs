@@ -91,6 +91,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         even: false,
         coordinated: false,
         weight: 1,
+        priority: 0,
     })
 }
 

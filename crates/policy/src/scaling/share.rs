@@ -2,7 +2,8 @@
 //!
 //! Whoever has least for its weight is given the next worker, until it has what it wants or there are none left
 //! ("progressive filling": Bertsekas and Gallager, Data Networks, 6.5.2). So no job gets more than it wants, nothing is left
-//! over while somebody wants more, and nobody could have more without taking it from one that has less for its weight.
+//! over while somebody wants more, and nobody could have more without taking it from one that has less for its weight. So it is among
+//! those of one priority; those of a higher one come first.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,6 +11,8 @@ use std::collections::BinaryHeap;
 /// What a job would have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Claim {
+    /// Those of a higher one are served first, whatever others have.
+    pub priority: u32,
     /// Workers that it wants.
     pub wanted: u32,
     /// How much it counts beside others. What is not above 0 counts for as good as nothing.
@@ -19,8 +22,11 @@ pub struct Claim {
 /// Deals `workers` out; returns how many each claim gets, in their order. Costs a logarithm of the claims for each worker.
 pub fn share(workers: u32, claims: &[Claim]) -> Vec<u32> {
     let mut given = vec![0; claims.len()];
-    let turn =
-        |given: u32, index: usize| Turn { has: f64::from(given) / claims[index].weight.max(f64::MIN_POSITIVE), index };
+    let turn = |given: u32, index: usize| Turn {
+        priority: claims[index].priority,
+        has: f64::from(given) / claims[index].weight.max(f64::MIN_POSITIVE),
+        index,
+    };
     let mut turns: BinaryHeap<_> = (0..claims.len()).filter(|&i| claims[i].wanted > 0).map(|i| turn(0, i)).collect();
     for _ in 0..workers {
         let Some(Turn { index, .. }) = turns.pop() else { break };
@@ -32,15 +38,18 @@ pub fn share(workers: u32, claims: &[Claim]) -> Vec<u32> {
     given
 }
 
-/// A claim that wants more. The greatest is served next: the one that has least for its weight, the first of equals.
+/// A claim that wants more. The greatest is served next: the one of the highest priority that has least for its weight, the first of
+/// equals.
 struct Turn {
+    priority: u32,
     has: f64,
     index: usize,
 }
 
 impl Ord for Turn {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.has.total_cmp(&self.has).then(other.index.cmp(&self.index))
+        let by_weight = other.has.total_cmp(&self.has).then(other.index.cmp(&self.index));
+        self.priority.cmp(&other.priority).then(by_weight)
     }
 }
 
@@ -65,7 +74,7 @@ mod tests {
     use super::*;
 
     fn claims(of: &[(u32, f64)]) -> Vec<Claim> {
-        of.iter().map(|&(wanted, weight)| Claim { wanted, weight }).collect()
+        of.iter().map(|&(wanted, weight)| Claim { priority: 0, wanted, weight }).collect()
     }
 
     #[test]
@@ -74,6 +83,15 @@ mod tests {
         assert_eq!(share(9, &claims(&[(20, 2.0), (20, 1.0)])), [6, 3]);
         assert_eq!(share(7, &claims(&[(1, 1.0), (0, 5.0), (2, 0.0)])), [1, 0, 2]);
         assert_eq!(share(1, &claims(&[(3, 1.0), (3, 1.0)])), [1, 0]);
+    }
+
+    #[test]
+    fn others_get_what_those_of_a_higher_priority_leave() {
+        let mut claims = claims(&[(5, 100.0), (3, 1.0), (2, 1.0), (9, 1.0)]);
+        (claims[1].priority, claims[2].priority) = (1, 2);
+        assert_eq!([1, 2, 4, 5, 8].map(|workers| share(workers, &claims)[2]), [1, 2, 2, 2, 2]);
+        assert_eq!([1, 2, 4, 5, 8].map(|workers| share(workers, &claims)[1]), [0, 0, 2, 3, 3]);
+        assert_eq!(share(8, &claims), [2, 3, 2, 1]);
     }
 
     proptest! {

@@ -301,7 +301,11 @@ impl<'a> World<'a> {
     fn deal(&mut self, at: f64) {
         self.is_dirty = false;
         let running: Vec<_> = (0..self.jobs.len()).filter(|&i| self.jobs[i].state == State::Running).collect();
-        let claim = |&i: &usize| Claim { wanted: self.jobs[i].wanted.workers, weight: self.scenario.jobs[i].weight };
+        let claim = |&i: &usize| Claim {
+            priority: 0,
+            wanted: self.jobs[i].wanted.workers,
+            weight: self.scenario.jobs[i].weight,
+        };
         let claims: Vec<_> = running.iter().map(claim).collect();
         let wanted = claims.iter().fold(0u32, |sum, claim| sum.saturating_add(claim.wanted));
         if let Some(ready) = self.workers.want(at, wanted.min(self.scenario.pool.max)) {

@@ -61,6 +61,9 @@ pub struct OpenJobRequest {
     /// How much of the workers it gets beside other jobs; 0 says nothing, which is 1.
     #[prost(uint32, tag = "9")]
     pub weight: u32,
+    /// Jobs of a higher one go first: others get what these leave. 0 is the lowest.
+    #[prost(uint32, tag = "10")]
+    pub priority: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -122,6 +125,9 @@ pub struct JobDefinition {
     /// How much of a worker's time it gets beside other jobs.
     #[prost(uint32, tag = "14")]
     pub weight: u32,
+    /// As in OpenJobRequest.
+    #[prost(uint32, tag = "15")]
+    pub priority: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
@@ -249,6 +255,12 @@ pub struct ConsumerHeartbeat {
     /// Bytes of chunks that came over a network (or as if over one) since the last heartbeat: those that were lent did not.
     #[prost(uint64, tag = "8")]
     pub received_bytes: u64,
+    /// Bytes of those rows, as they came.
+    #[prost(uint64, tag = "8")]
+    pub bytes: u64,
+    /// How long next() has waited for the rows that it waits for now; 0 while it waits for none.
+    #[prost(uint64, tag = "9")]
+    pub waiting_ms: u64,
 }
 /// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -360,6 +372,15 @@ pub struct Hello {
     /// Set by a local worker: it computes for this reader, whose process started it, and for nobody else.
     #[prost(message, optional, tag = "7")]
     pub only: ::core::option::Option<OneReader>,
+    /// What kind of machine it is on; empty says nothing.
+    #[prost(string, tag = "8")]
+    pub kind: ::prost::alloc::string::String,
+    /// What that costs for an hour; 0 says nothing.
+    #[prost(double, tag = "9")]
+    pub price: f64,
+    /// Whether it may be taken back at any time, and costs less for that.
+    #[prost(bool, tag = "10")]
+    pub spot: bool,
 }
 /// One consumer of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -402,6 +423,9 @@ pub struct WorkerHeartbeat {
     /// What ops did since the last heartbeat, of each job that they did anything of.
     #[prost(message, repeated, tag = "7")]
     pub ops: ::prost::alloc::vec::Vec<JobOps>,
+    /// Why nothing is written to its cache folder now; empty where it is, or there is none.
+    #[prost(string, tag = "8")]
+    pub disk_off: ::prost::alloc::string::String,
 }
 /// What the ops of a job did.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -612,6 +636,26 @@ pub struct JobStatus {
     /// Which ops its readers run, and what travels so, in words; empty where there is nothing to choose.
     #[prost(string, tag = "15")]
     pub cut: ::prost::alloc::string::String,
+    /// As in OpenJobRequest.
+    #[prost(uint32, tag = "15")]
+    pub priority: u32,
+    /// What workers computed for it, by kind, since the dispatcher started.
+    #[prost(message, repeated, tag = "16")]
+    pub worked: ::prost::alloc::vec::Vec<Worked>,
+}
+/// What workers of one kind computed for a job.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Worked {
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub spot: bool,
+    /// Of workers: what their threads took, by their number.
+    #[prost(double, tag = "3")]
+    pub seconds: f64,
+    /// What that costs, by what each said that it costs; 0 where none did.
+    #[prost(double, tag = "4")]
+    pub cost: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpStatus {
@@ -701,7 +745,7 @@ pub struct ListWorkersResponse {
     #[prost(message, repeated, tag = "1")]
     pub workers: ::prost::alloc::vec::Vec<WorkerStatus>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerStatus {
     /// Hexadecimal.
     #[prost(string, tag = "1")]
@@ -727,6 +771,16 @@ pub struct WorkerStatus {
     /// Whether it computes for one reader alone, on that one's machine.
     #[prost(bool, tag = "10")]
     pub local: bool,
+    /// As in WorkerHeartbeat.
+    #[prost(string, tag = "11")]
+    pub disk_off: ::prost::alloc::string::String,
+    /// As in Hello.
+    #[prost(string, tag = "12")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(double, tag = "13")]
+    pub price: f64,
+    #[prost(bool, tag = "14")]
+    pub spot: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetScaleRequest {}
@@ -755,6 +809,16 @@ pub struct CancelJobRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetJobRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// As in CancelJobRequest.
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetJobResponse {}
 /// Generated client implementations.
 pub mod dispatcher_client {
     #![allow(
@@ -1120,6 +1184,31 @@ pub mod dispatcher_client {
                 .insert(GrpcMethod::new("forebay.v1.Dispatcher", "CancelJob"));
             self.inner.unary(req, path, codec).await
         }
+        /// Removes a job that is finished or was cancelled.
+        pub async fn forget_job(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForgetJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetJobResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/forebay.v1.Dispatcher/ForgetJob",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("forebay.v1.Dispatcher", "ForgetJob"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1229,6 +1318,14 @@ pub mod dispatcher_server {
             request: tonic::Request<super::CancelJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CancelJobResponse>,
+            tonic::Status,
+        >;
+        /// Removes a job that is finished or was cancelled.
+        async fn forget_job(
+            &self,
+            request: tonic::Request<super::ForgetJobRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetJobResponse>,
             tonic::Status,
         >;
     }
@@ -1796,6 +1893,51 @@ pub mod dispatcher_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/forebay.v1.Dispatcher/ForgetJob" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForgetJobSvc<T: Dispatcher>(pub Arc<T>);
+                    impl<
+                        T: Dispatcher,
+                    > tonic::server::UnaryService<super::ForgetJobRequest>
+                    for ForgetJobSvc<T> {
+                        type Response = super::ForgetJobResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForgetJobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Dispatcher>::forget_job(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForgetJobSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

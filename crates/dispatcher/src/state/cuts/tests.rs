@@ -39,6 +39,7 @@ pub(in crate::state) fn of(graph: String) -> JobRecord {
         even: false,
         coordinated: false,
         weight: 1,
+        priority: 0,
         cancelled: false,
         tenant: text(),
         key: JobKey::default(),

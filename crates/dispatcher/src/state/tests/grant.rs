@@ -96,3 +96,29 @@ fn a_reader_that_reaches_no_worker_for_a_while_goes_on_and_is_told_after_a_minut
         }
     }
 }
+
+#[test]
+fn a_job_of_a_higher_priority_gets_the_room_of_workers_as_splits_end_and_nothing_is_taken_back() {
+    let mut world = World::new();
+    let (name, graph) = ("urgent".to_owned(), "another".to_owned());
+    world.create(JobRecord { name, graph, priority: 1, ..record(TWIN_OF) });
+    world.hello(0);
+    world.attach(ENDLESS, 0, 100);
+    let session = world.workers[0].session.expect("connected");
+    let held = |world: &World, reader: usize| {
+        let job = world.readers[reader].key.0;
+        world.workers[0].held.values().filter(|lease| lease.job == job).count()
+    };
+    world.input(Input::Want { session, splits: 4 });
+    world.flush();
+    assert_eq!(held(&world, ENDLESS), 4);
+    world.attach(TWIN, 0, 6);
+    world.flush();
+    assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [4, 0], "what was granted stays");
+    for (urgent, others) in [(1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)] {
+        // A split has ended: there is room for another.
+        world.input(Input::Want { session, splits: 1 });
+        world.flush();
+        assert_eq!([held(&world, ENDLESS), held(&world, TWIN)], [others, urgent], "its reader takes six ahead");
+    }
+}

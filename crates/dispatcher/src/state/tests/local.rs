@@ -67,8 +67,17 @@ fn one_of_another_tenants_reader_or_of_none_is_refused_as_of_a_job_that_does_not
         let (session, mut out) = (world.session(), Vec::new());
         let (worker, address, held) = (WorkerId(99), Arc::from("127.0.0.1:1"), Vec::new());
         let serves = serves.map(Arc::from);
-        let hello =
-            Input::Hello { session, worker, address, threads: 1, held, serves, place: "".into(), only: Some(only) };
+        let hello = Input::Hello {
+            session,
+            worker,
+            address,
+            threads: 1,
+            held,
+            serves,
+            place: "".into(),
+            only: Some(only),
+            kind: Kind::default(),
+        };
         world.state.handle(world.now, hello, &mut out);
         match out.as_slice() {
             [Effect::End(_, error)] => Some(error.to_json().replace(&format!("job {}", only.0), "job ?")),

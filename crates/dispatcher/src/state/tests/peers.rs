@@ -30,7 +30,17 @@ impl Service {
         let held = Vec::new();
         self.input(
             i,
-            Input::Hello { session, worker: WorkerId(i), address, threads: 1, held, serves, place, only: None },
+            Input::Hello {
+                session,
+                worker: WorkerId(i),
+                address,
+                threads: 1,
+                held,
+                serves,
+                place,
+                only: None,
+                kind: Kind::default(),
+            },
         );
     }
 

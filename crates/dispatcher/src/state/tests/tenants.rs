@@ -78,6 +78,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         serves: Some("b".into()),
         place: "".into(),
         only: None,
+        kind: Kind::default(),
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));

@@ -12,9 +12,11 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::not_leader;
 use tokio::time::{Instant, sleep};
 
-use super::client::{Etcd, VALUE_BYTES_MAX, put};
+use super::client::{Etcd, VALUE_BYTES_MAX, delete, made_at, put, request};
 use super::generated::{KeyValue, RequestOp, TxnRequest};
-use super::keys::Keys;
+use super::keys::{Keys, behind};
+use crate::store::blobs::{BlobKey, check};
+use crate::tenant::check_name;
 
 /// How long etcd may be silent: longer than its members take to elect a leader of theirs.
 const SILENT_MAX: Duration = Duration::from_secs(5);
@@ -81,6 +83,28 @@ impl EtcdBlobs {
         Ok(())
     }
 
+    /// Lists the blobs of all tenants, and which are whose.
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer.
+    pub(crate) fn list(&self) -> Result<Vec<BlobKey>> {
+        let prefix = self.keys.blobs();
+        let keys = self.ask(async || self.etcd.names(&prefix).await)?;
+        Ok(keys.iter().filter_map(|key| whose(key.strip_prefix(&prefix[..])?)).collect())
+    }
+
+    /// Removes a blob, if whoever was elected at `revision` still leads; says whether it does.
+    ///
+    /// # Errors
+    /// Unavailable when etcd does not answer.
+    pub(crate) fn remove(&self, id: &str, revision: i64) -> Result<bool> {
+        let size = self.keys.blob(&self.tenant, id);
+        let parts = [&size[..], b"/"].concat();
+        let ops = vec![delete(size, Vec::new()), delete(parts.clone(), behind(&parts))];
+        let txn = request(vec![made_at(&self.keys.leader(), revision)], ops);
+        Ok(self.ask(async || self.etcd.txn(txn.clone()).await)?.succeeded)
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<KeyValue>> {
         self.ask(async || self.etcd.get(key).await)
     }
@@ -105,6 +129,14 @@ impl EtcdBlobs {
             }
         })
     }
+}
+
+/// Reads whose blob a key is the size of: `id` or `tenant/id`. Those of parts are none.
+fn whose(key: &[u8]) -> Option<BlobKey> {
+    let key = std::str::from_utf8(key).ok()?;
+    let (tenant, id) = key.split_once('/').unwrap_or(("", key));
+    let is_one = check(id).is_ok() && (tenant.is_empty() || check_name(tenant).is_ok() && check(tenant).is_err());
+    is_one.then(|| (tenant.to_owned(), id.to_owned()))
 }
 
 fn parts(bytes: u64) -> usize {

@@ -31,6 +31,8 @@ const CONNECT_MAX: Duration = Duration::from_millis(500);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Values that are asked for at once.
 const PAGE: i64 = 16;
+/// Keys that are asked for at once without their values.
+const PAGE_OF_NAMES: i64 = 10_000;
 /// The most bytes of a value. A request may have 1.5 MiB, unless etcd is told otherwise.
 pub(super) const VALUE_BYTES_MAX: usize = 512 << 10;
 
@@ -109,10 +111,23 @@ impl Etcd {
     /// # Errors
     /// Unavailable when nobody answered.
     pub(crate) async fn all(&self, prefix: &[u8]) -> Result<Vec<KeyValue>> {
+        self.pages(prefix, RangeRequest { limit: PAGE, ..RangeRequest::default() }).await
+    }
+
+    /// Returns all keys that begin with a prefix, in order.
+    ///
+    /// # Errors
+    /// Unavailable when nobody answered.
+    pub(crate) async fn names(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let range = RangeRequest { limit: PAGE_OF_NAMES, keys_only: true, ..RangeRequest::default() };
+        Ok(self.pages(prefix, range).await?.into_iter().map(|kv| kv.key).collect())
+    }
+
+    async fn pages(&self, prefix: &[u8], like: RangeRequest) -> Result<Vec<KeyValue>> {
         let (mut key, end) = (prefix.to_vec(), behind(prefix));
         let mut found = Vec::new();
         loop {
-            let range = RangeRequest { key, range_end: end.clone(), limit: PAGE, ..RangeRequest::default() };
+            let range = RangeRequest { key, range_end: end.clone(), ..like.clone() };
             let (page, more) = self.range(range).await?;
             let last = page.last().map(|kv| kv.key.clone());
             found.extend(page);

@@ -24,8 +24,14 @@ struct Golden {
 }
 
 /// The files and their formats; of the same format, one whose rows have gained fields. The last is what is written today.
-const GOLDEN: [(&str, u64); 5] =
-    [("etcd-v1", 1), ("etcd-v1-tenants", 1), ("etcd-v1-coordinated", 1), ("etcd-v1-weight", 1), ("etcd-v2", 2)];
+const GOLDEN: [(&str, u64); 6] = [
+    ("etcd-v1", 1),
+    ("etcd-v1-tenants", 1),
+    ("etcd-v1-coordinated", 1),
+    ("etcd-v1-weight", 1),
+    ("etcd-v2", 2),
+    ("etcd-v2-priority", 2),
+];
 const NEWEST: &str = GOLDEN[GOLDEN.len() - 1].0;
 
 fn golden(name: &str) -> PathBuf {
@@ -62,7 +68,11 @@ async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> R
         let job = expected.jobs.values().next().ok_or_else(|| Error::data("no job"))?;
         assert_eq!((meta.format, job.tenant == "a-tenant", job.key.is_none()), (format, age >= 1, age < 1), "{name}");
         assert_eq!((job.coordinated, job.weight), (age >= 2, if age >= 3 { 3 } else { 1 }), "{name}");
-        assert_eq!(expected.learned.len(), usize::from(age >= 4), "{name}");
+        assert_eq!(
+            (expected.learned.len(), job.priority),
+            (usize::from(age >= 4), if age >= 5 { 5 } else { 0 }),
+            "{name}"
+        );
         for gone in keys.keys().filter(|key| *key != "forebay/meta") {
             let mut rest = keys.clone();
             rest.remove(gone);

@@ -51,6 +51,11 @@ impl Keys {
         format!("{}/state/{seq:016x}/", self.prefix).into_bytes()
     }
 
+    /// All that has to do with blobs.
+    pub(super) fn blobs(&self) -> Vec<u8> {
+        format!("{}/blobs/", self.prefix).into_bytes()
+    }
+
     /// How large a blob of a tenant is. It is there once this is. A tenant's name is shorter than any id, so that neither is
     /// taken for the other.
     pub(super) fn blob(&self, tenant: &str, id: &str) -> Vec<u8> {

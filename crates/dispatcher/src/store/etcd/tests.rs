@@ -270,3 +270,37 @@ async fn a_blob_is_read_by_another_dispatcher() -> Result<()> {
     };
     tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(e.to_string()))?
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blobs_that_no_job_needs_leave_when_whoever_leads_says_so() -> Result<()> {
+    let Some(server) = server().await? else { return Ok(()) };
+    let world = World::new(&server)?;
+    let (a, b) = (world.candidate("a:1"), world.candidate("b:1"));
+    let first = world.elect(&a).await?;
+    // By its own clock it still leads.
+    let _ = patient(async || world.etcd.revoke_lease(first.lease()).await).await;
+    let second = world.elect(&b).await?;
+    let folder = tempfile::tempdir()?;
+    let (path, blobs) = (folder.path().to_owned(), EtcdBlobs::new(world.etcd.clone(), world.keys.clone()));
+    let work = move || {
+        let bytes: Vec<u8> = (0..1_300_000u32).map(|i| (i / 7) as u8).collect();
+        let store = BlobStore::cached(&path, 2 << 20, blobs)?;
+        let (one, two) = (store.of("one"), store.of("two"));
+        let id = one.put(&bytes)?;
+        two.put(&bytes)?;
+        let (needed, grace) = ([("two".to_owned(), id.0.clone())].into(), Duration::from_millis(100));
+        let sweep = |at, term: &Term| store.sweep(&needed, forebay_core::Ticks(at), grace, term);
+        assert!(first.holds());
+        assert_eq!((sweep(0, &first)?, sweep(100, &first)?), (0, 0));
+        assert!(one.has(&id)?, "another leads");
+        assert_eq!((sweep(1000, &second)?, sweep(1100, &second)?), (0, 1));
+        assert_eq!((one.has(&id)?, two.has(&id)?), (false, true));
+        Ok::<_, Error>(())
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(e.to_string()))??;
+    let names = patient(async || world.etcd.names(&world.keys.blobs()).await).await?;
+    // Its size, and its parts.
+    assert_eq!(names.len(), 4);
+    assert!(names.iter().all(|name| String::from_utf8_lossy(name).contains("/blobs/two/")));
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What is counted.
+
+use super::*;
+
+fn counts(world: &World) -> super::super::Counts {
+    world.state.figures(world.now).counts
+}
+
+#[test]
+fn splits_are_counted_from_their_grant_to_their_reader() {
+    let mut world = World::new();
+    (0..2).for_each(|i| world.hello(i));
+    world.attach(0, 0, 4);
+    let session = world.workers[0].session.expect("connected");
+    world.input(Input::Want { session, splits: 3 });
+    world.flush();
+    assert_eq!((counts(&world).splits_granted, counts(&world).splits_accepted), (3, 0));
+    world.consume(0);
+    assert_eq!((counts(&world).splits_granted, counts(&world).splits_accepted), (3, 1));
+    // Its worker dies with two of them.
+    world.workers[0].session = None;
+    world.input(Input::WorkerGone { session });
+    let of = counts(&world);
+    assert_eq!((of.workers_lost, of.leases_lapsed, of.splits_recomputed), (1, 2, 2));
+    // One that leaves in order is not lost.
+    let session = world.workers[1].session.take().expect("connected");
+    world.input(Input::Leaving { session });
+    world.input(Input::WorkerGone { session });
+    assert_eq!(counts(&world).workers_lost, 1);
+    // What it says after that is refused.
+    world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat::default() });
+    assert_eq!((counts(&world).worker_heartbeats_refused, counts(&world).reader_heartbeats_refused), (1, 0));
+}
+
+#[test]
+fn readers_say_what_they_took_and_how_long_they_have_waited() {
+    let mut world = World::new();
+    world.pass(Duration::from_secs(5), None);
+    world.attach(0, 0, 4);
+    world.attach(1, 0, 4);
+    let said =
+        |waiting_ms, rows| ConsumerHeartbeat { waiting_ms, rows, bytes: 8 * rows, ..ConsumerHeartbeat::default() };
+    for (reader, waiting_ms, rows) in [(0, 1500, 3), (1, 0, 4)] {
+        let session = world.readers[reader].session.expect("attached");
+        world.input(Input::ConsumerHeartbeat { session, said: said(waiting_ms, rows) });
+    }
+    let figures = world.state.figures(world.now + Duration::from_millis(500));
+    assert_eq!((figures.readers, figures.longest_wait), (2, Duration::from_secs(2)), "it goes on between heartbeats");
+    assert_eq!((figures.counts.rows_delivered, figures.counts.bytes_delivered), (7, 56));
+    let session = world.readers[0].session.take().expect("attached");
+    world.input(Input::ConsumerHeartbeat { session, said: said(0, u64::MAX) });
+    let figures = world.state.figures(world.now);
+    assert_eq!((figures.longest_wait, figures.counts.rows_delivered), (Duration::ZERO, u64::MAX), "and no overflow");
+    world.input(Input::ConsumerGone { session });
+    world.input(Input::ConsumerHeartbeat { session, said: said(0, 1) });
+    let figures = world.state.figures(world.now);
+    assert_eq!((figures.readers, figures.counts.reader_heartbeats_refused), (1, 1));
+}
+
+#[test]
+fn jobs_and_workers_are_counted_by_what_they_are() {
+    let mut world = World::new();
+    world.hello(0);
+    world.attach(0, 0, 4);
+    let mut out = Vec::new();
+    world.state.cancel(world.now, "", "job 3", &mut out).expect("it goes on");
+    let figures = world.state.figures(world.now);
+    let some: Vec<_> = figures.jobs.iter().filter(|(_, jobs)| *jobs > 0).copied().collect();
+    assert_eq!((figures.jobs.len(), some), (5, vec![("running", 1), ("no consumer", 2), ("cancelled", 1)]));
+    assert_eq!(figures.workers, [(("fleet".into(), "idle"), 1)].into());
+}

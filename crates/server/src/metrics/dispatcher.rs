@@ -1,0 +1,125 @@
+//! The figures of a dispatcher. One that waits to lead says only that.
+
+use forebay_dispatcher::{Counts, Figures, LeaderFigures, LedgerFigures, ScaleFigures, StateFigures};
+
+use super::text::Exposition;
+
+pub(super) fn write(text: &mut Exposition, figures: &Figures) {
+    let leads = "Whether this dispatcher leads: one of several does.";
+    text.gauge("forebay_dispatcher_leader", leads).is(figures.leader.is_some());
+    let refused = "Calls that were refused because they had no token that is known.";
+    text.counter("forebay_calls_refused_total", refused).is(figures.calls_refused);
+    let Some(LeaderFigures { scale, state, ledger }) = &figures.leader else { return };
+    write_scale(text, scale);
+    write_state(text, state);
+    write_counts(text, &state.counts);
+    write_ledger(text, ledger);
+}
+
+/// What is not known is left out: whoever scales by it then leaves things as they are.
+fn write_scale(text: &mut Exposition, scale: &ScaleFigures) {
+    if let Some(wanted) = scale.wanted {
+        let help = "Workers that all jobs want together; absent while that is not known.";
+        text.gauge("forebay_workers_wanted", help).is(wanted);
+    }
+    text.gauge("forebay_workers", "Workers that there are.").is(scale.workers);
+    text.gauge("forebay_workers_max", "The most workers that are ever wanted.").is(scale.workers_max);
+}
+
+fn write_state(text: &mut Exposition, of: &StateFigures) {
+    let mut jobs = text.gauge("forebay_jobs", "Jobs by what they are.");
+    of.jobs.iter().for_each(|(state, jobs_of)| _ = jobs.with(&[("state", state)], *jobs_of));
+    let mut workers = text.gauge("forebay_workers_by_state", "Workers by kind and by what they do; local ones too.");
+    for ((kind, state), count) in &of.workers {
+        workers.with(&[("kind", kind), ("state", state)], *count);
+    }
+    let mut prices =
+        text.gauge("forebay_workers_price", "What workers cost for an hour, by kind; 0 where they do not say.");
+    for ((kind, spot), price) in &of.prices {
+        prices.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], *price);
+    }
+    text.gauge("forebay_readers", "Readers that are attached.").is(of.readers);
+    let wait = "How long the reader that has waited longest for rows has waited.";
+    text.gauge("forebay_readers_longest_wait_seconds", wait).is(of.longest_wait);
+    text.gauge("forebay_splits_leased", "Splits that workers hold for readers.").is(of.splits_leased);
+}
+
+fn write_counts(text: &mut Exposition, of: &Counts) {
+    let mut count = |name: &'static str, help: &str, value: u64| text.counter(name, help).is(value);
+    count("forebay_splits_granted_total", "Splits that workers were given.", of.splits_granted);
+    count("forebay_splits_accepted_total", "Granted splits that their reader has consumed.", of.splits_accepted);
+    let again = "Splits that were granted again: their worker was lost, or their reader could not fetch them.";
+    count("forebay_splits_recomputed_total", again, of.splits_recomputed);
+    let raced = "Splits that a second worker was given because the first was late, or had others to do.";
+    count("forebay_splits_raced_total", raced, of.splits_raced);
+    count("forebay_rows_delivered_total", "Rows that readers took.", of.rows_delivered);
+    count("forebay_bytes_delivered_total", "Bytes of the rows that readers took.", of.bytes_delivered);
+    let forgotten = "Jobs that left: they were over or abandoned, or somebody said so.";
+    count("forebay_jobs_forgotten_total", forgotten, of.jobs_forgotten);
+    let skipped = "Samples that were left out because they failed.";
+    count("forebay_samples_skipped_total", skipped, of.samples_skipped);
+    let lost = "Workers that fell silent, or whose connection broke while they were not leaving.";
+    count("forebay_workers_lost_total", lost, of.workers_lost);
+    count("forebay_leases_lapsed_total", "Leases of splits that lost workers held.", of.leases_lapsed);
+    text.counter("forebay_heartbeats_refused_total", "Heartbeats of those whose session was over.")
+        .with(&[("from", "worker")], of.worker_heartbeats_refused)
+        .with(&[("from", "reader")], of.reader_heartbeats_refused);
+}
+
+fn write_ledger(text: &mut Exposition, of: &LedgerFigures) {
+    text.counter("forebay_ledger_writes_total", "Batches that were written to the ledger.").is(of.writes);
+    let failures = "Attempts to write to the ledger that failed: nothing is granted meanwhile.";
+    text.counter("forebay_ledger_write_failures_total", failures).is(of.failures);
+    let since = "Since the last good write, or since this dispatcher leads. An idle one writes nothing.";
+    text.gauge("forebay_ledger_last_write_age_seconds", since).is(of.since_write);
+    let pending = "How long the write that is under way has taken; 0 where there is none.";
+    text.gauge("forebay_ledger_pending_write_seconds", pending).is(of.pending);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_waits_to_lead_says_so_and_what_is_not_known_is_left_out() {
+        let text = |figures: &Figures| {
+            let mut text = Exposition::default();
+            write(&mut text, figures);
+            String::from(text)
+        };
+        let mut figures = Figures { calls_refused: 3, leader: None };
+        let waits = text(&figures);
+        assert!(waits.contains("\nforebay_dispatcher_leader 0\n") && waits.contains("_refused_total 3\n"), "{waits}");
+        assert!(!waits.contains("forebay_workers"), "{waits}");
+        let scale = ScaleFigures { wanted: None, workers: 3, workers_max: 8 };
+        let state = StateFigures {
+            jobs: vec![("running", 2)],
+            workers: [(("fleet".into(), "idle"), 3)].into(),
+            prices: [(("fleet".into(), true), 0.5)].into(),
+            readers: 1,
+            longest_wait: std::time::Duration::from_millis(2500),
+            splits_leased: 4,
+            counts: Counts::default(),
+        };
+        let (writes, failures) = (5, 6);
+        let (since_write, pending) = (std::time::Duration::from_secs(7), std::time::Duration::from_secs(8));
+        let ledger = LedgerFigures { writes, failures, since_write, pending };
+        figures.leader = Some(LeaderFigures { scale, state, ledger });
+        let leads = text(&figures);
+        for line in [
+            "forebay_dispatcher_leader 1",
+            "forebay_workers 3",
+            "forebay_jobs{state=\"running\"} 2",
+            "forebay_workers_by_state{kind=\"fleet\",state=\"idle\"} 3",
+            "forebay_readers_longest_wait_seconds 2.5",
+            "forebay_workers_price{kind=\"fleet\",spot=\"true\"} 0.5",
+            "forebay_ledger_write_failures_total 6",
+            "forebay_ledger_pending_write_seconds 8",
+        ] {
+            assert!(leads.lines().any(|l| l == line), "{line}: {leads}");
+        }
+        assert!(!leads.contains("forebay_workers_wanted"));
+        figures.leader.as_mut().expect("it leads").scale.wanted = Some(2);
+        assert!(text(&figures).contains("\nforebay_workers_wanted 2\n"));
+    }
+}

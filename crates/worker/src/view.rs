@@ -1,0 +1,63 @@
+//! What a worker does, in figures, as others of its process see it: for metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use forebay_cache::{Cache, Stats};
+
+use crate::shelf::Shelf;
+
+/// Says what a worker does. Cheap to clone.
+#[derive(Clone)]
+pub struct View {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) cache: Option<Arc<Cache>>,
+}
+
+/// What a worker does, and has done since it was started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// Whether the dispatcher has welcomed it, in the session that there is.
+    pub is_connected: bool,
+    /// Threads that compute.
+    pub threads: usize,
+    /// What they took for that, together.
+    pub busy: Duration,
+    /// Splits that it holds.
+    pub splits_held: usize,
+    /// Bytes of their chunks.
+    pub bytes_held: usize,
+    /// Splits that were computed to their end.
+    pub splits_computed: u64,
+    /// Rows in them.
+    pub rows_computed: u64,
+    /// Of these, the rows that another job with the same samples had computed.
+    pub rows_shared: u64,
+    /// Bytes of chunks that were sent to readers.
+    pub bytes_sent: u64,
+    /// Bytes of chunks that were lent to readers on this machine.
+    pub bytes_lent: u64,
+    /// What it keeps, where it keeps anything.
+    pub cache: Option<Stats>,
+}
+
+impl View {
+    /// Returns the figures of this moment.
+    pub fn figures(&self) -> Figures {
+        let meter = &self.shelf.meter;
+        Figures {
+            is_connected: meter.is_connected.load(Relaxed),
+            threads: self.shelf.threads(),
+            busy: Duration::from_micros(meter.busy_us.load(Relaxed)),
+            splits_held: self.shelf.leases().len(),
+            bytes_held: meter.bytes.load(Relaxed),
+            splits_computed: meter.splits_done.load(Relaxed),
+            rows_computed: meter.rows_done.load(Relaxed),
+            rows_shared: meter.rows_shared.load(Relaxed),
+            bytes_sent: meter.bytes_sent.load(Relaxed),
+            bytes_lent: meter.bytes_lent.load(Relaxed),
+            cache: self.cache.as_ref().map(|cache| cache.stats()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+"""Kinds of workers: what each is and costs, and what jobs cost by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import forebay as fb
+import pytest
+from secured import Fleet, forebay
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def test_a_job_costs_what_the_workers_of_each_kind_took(fleet, until: Callable[..., None]) -> None:
+    address = fleet.dispatcher()
+    fleet.worker(address, "--kind", "big", "--price", "3600")
+    fleet.worker(address, "--kind", "big", "--price", "1800", "--spot")
+    fleet.worker(address)
+    service = fb.connect(address)
+    until(lambda: len(service.workers()) == 3)
+    kinds = sorted((w.kind, w.price, w.spot) for w in service.workers())
+    assert kinds == [("big", 1800.0, True), ("big", 3600.0, False), ("fleet", 0.0, False)]
+    with fb.range(10**9).batch(8).distribute(service, job="job").iter() as batches:
+
+        def all_worked() -> bool:
+            for _ in range(100):
+                next(batches)
+            [job] = service.jobs("job")
+            return len(job.worked) == 3 and all(w.seconds > 0 for w in job.worked)
+
+        until(all_worked)
+        [job] = service.jobs("job")
+    by_kind = {(w.kind, w.spot): w for w in job.worked}
+    for (kind, spot), price in ((("big", False), 1.0), (("big", True), 0.5), (("fleet", False), 0.0)):
+        worked = by_kind[kind, spot]
+        assert worked.cost == pytest.approx(worked.seconds * price)
+    shown = forebay("jobs", "show", "job", "--service", address)
+    assert "h of big (spot)" in shown.stdout, shown
+    listed = json.loads(forebay("workers", "--service", address, "--json").stdout)
+    assert {(w["kind"], w["spot"]) for w in listed} == {("big", False), ("big", True), ("fleet", False)}
+    for wrong in (["--kind", "a b"], ["--kind", "local"]):
+        done = forebay("worker", "--dispatcher", address, *wrong)
+        assert (done.returncode, "kind of workers" in done.stderr) == (1, True), done.stderr
+    assert forebay("worker", "--dispatcher", address, "--price", "-1").returncode == 2
