@@ -183,6 +183,7 @@ class Up:
         cache_disk: str | None,
         cache_store: str | None,
         cache_source: bool | None,
+        cache_prices: str | None,
     ) -> Up: ...
     @property
     def address(self) -> str: ...

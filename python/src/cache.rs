@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_exec::{Keeping, reads_remote};
+use forebay_exec::{Keeping, Rent, reads_remote};
 use forebay_plan::{Graph, Source};
 use forebay_server::CacheConfig;
 use pyo3::exceptions::PyUserWarning;
@@ -53,7 +53,9 @@ fn open(config: &CacheConfig) -> Result<Keeping> {
     {
         return Ok(keeping.clone());
     }
-    let opened = Keeping::new(config.open(&warn)?);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let rent = config.prices.map_or_else(Rent::default, |prices| prices.rent(threads));
+    let opened = Keeping { rent, ..Keeping::new(config.open(&warn)?) };
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace((process, opened.clone())));
     Ok(opened)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_server::{CacheConfig, CachePlaces, Objective, Policy, UpOptions, Workers, parse_bytes};
+use forebay_server::{CacheConfig, CachePlaces, Objective, Policy, StorePrices, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, guard, interruptible};
@@ -18,7 +18,7 @@ impl Up {
     #[staticmethod]
     #[pyo3(signature = (
         workers, max_workers, threads, state_dir, policy, objective, prices, cache, cache_memory, cache_disk, cache_store,
-        cache_source
+        cache_source, cache_prices
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python's keywords, one by one")]
     fn start(
@@ -35,6 +35,7 @@ impl Up {
         cache_disk: Option<&str>,
         cache_store: Option<&str>,
         cache_source: Option<bool>,
+        cache_prices: Option<&str>,
     ) -> PyResult<Self> {
         let workers = workers.map_or(Workers::Auto { max: max_workers }, Workers::Fixed);
         let (policy, objective, cache) = guard(py, || {
@@ -42,11 +43,16 @@ impl Up {
             let bytes = |text: Option<&str>| text.map(parse_bytes).transpose();
             let (memory, disk) = (bytes(cache_memory)?.or(own.memory), bytes(cache_disk)?.or(own.disk));
             let (store, source) = (bytes(cache_store)?.or(own.store), cache_source.or(own.source));
+            let paid = cache_prices.map(str::parse::<StorePrices>).transpose()?.or(own.prices);
             let parts = cache.iter().map(|text| CachePlaces::parse(text));
             let named = parts.into_iter().try_fold(CachePlaces::default(), |all, part| all.and(part?))?;
             let places = if named.is_empty() { own.places } else { named };
             let objective = Objective::priced(objective, prices.0, prices.1)?;
-            Ok((policy.parse::<Policy>()?, objective, CacheConfig { places, memory, disk, store, source }))
+            Ok((
+                policy.parse::<Policy>()?,
+                objective,
+                CacheConfig { places, memory, disk, store, source, prices: paid },
+            ))
         })?;
         let command = crate::cli::command(py)?;
         let options = UpOptions { workers, threads, state_dir, policy, objective, cache, ..UpOptions::new(command) };

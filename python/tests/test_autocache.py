@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from keeping import calls, stream
 from pipelines import name
+from test_learned import learned
 
 ROWS = 800
 
@@ -61,6 +62,56 @@ def test_what_was_found_out_lasts_for_the_process(tmp_path):
     assert len(list(it)) == ROWS // 8
     assert it.stats()["cache"]["kept"] == "map"
     assert sum(calls(log).values()) - before < ROWS
+
+
+def test_who_comes_back_for_another_epoch_is_expected_to_come_again(tmp_path):
+    log = tmp_path / "log"
+    ds = finished(costly(log).autocache())
+    said = []
+    for epoch in range(4):
+        it = ds.iter(seed=1, epoch=epoch)
+        list(it)
+        said.append(it.stats()["cache"])
+    assert said[0]["why"].endswith("; 1 pass to come"), said[0]
+    assert [each["kept"] for each in said[1:]] == ["map"] * 3, said
+    passes = [each["figures"]["passes"] for each in said]
+    assert [int(each) for each in passes[:3]] == [0, 1, 2], passes
+    before = sum(calls(log).values())
+    list(ds.iter(seed=1, epoch=4))
+    assert sum(calls(log).values()) - before < ROWS / 2
+
+
+def test_a_job_counts_on_what_earlier_ones_read(tmp_path, until):
+    ds = finished(costly(tmp_path / "log").autocache())
+
+    state = tmp_path / "state"
+    with fb.up(workers=1, threads=2, cache_memory="64MiB", state_dir=state) as first:
+        list(ds.distribute(first, job="first", seed=1, epochs=3))
+        until(lambda: learned(state, tmp_path / "copy").get("epochs_read") == 3)
+    with fb.up(workers=1, threads=2, cache_memory="64MiB", state_dir=state) as later:
+        it = ds.distribute(later, job="again", seed=2).iter()
+        next(it)
+
+        def decided():
+            return [kept for kept in later.jobs("again")[0].caching.values() if "figures" in kept]
+
+        until(decided)
+        told = decided()[0]
+    assert 3 < told["figures"]["passes"] <= 4, told
+
+
+def test_a_store_is_written_where_that_is_worth_its_price(tmp_path):
+    for price, is_written in [(0.0, True), (1e6, False)]:
+        store = tmp_path / f"store-{is_written}"
+        store.mkdir()
+        prices = {"month": price, "write": price, "worker": 0.5}
+        ds = finished(costly(tmp_path / "log").autocache())
+        with fb.up(workers=1, threads=1, cache=f"file://{store}", cache_memory="64MiB", cache_prices=prices) as service:
+            list(ds.distribute(service, job="priced", seed=1, epochs=3))
+        assert bool([*store.rglob("*.arrow")]) == is_written
+    for wrong in [{"month": 1.0}, {"disk": 1.0, "worker": 1.0}, {"worker": "x"}, 0.5]:
+        with pytest.raises(fb.errors.InvalidPipelineError, match=r"cache_prices|prices of a store"):
+            fb.up(workers=0, cache_prices=wrong)
 
 
 def test_workers_find_out_for_themselves(tmp_path):

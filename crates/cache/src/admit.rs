@@ -34,7 +34,7 @@ pub(crate) fn admit(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(N
     }
     let wanted = needed(table, rows);
     let to_disk = shared.disk().is_some_and(|tier| tier.wants_rows(cell.key, wanted, shared.uses()));
-    let to_store = shared.store().is_some_and(|store| store.wants(wanted, shared.cost(cell)));
+    let to_store = shared.store_of(cell).is_some_and(|store| store.wants(wanted, shared.cost(cell)));
     let granted = shared.reserve(cell, wanted);
     let fit = if granted == wanted { rows.len() } else { fitting(table, rows, granted) };
     // A part of the rows in memory and all on their way down would be two copies.
@@ -84,6 +84,17 @@ pub(crate) fn promote(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[
     }
 }
 
+/// Keeps rows that peers gave, as copies of theirs.
+pub(crate) fn keep_copies(shared: &Shared, cell: &Arc<Cell>, table: &Table, rows: &[(Number, u32)]) {
+    let bytes = needed(table, rows);
+    if rows.is_empty() || !whole(shared, shared.reserve_copy(cell, bytes), bytes) {
+        return;
+    }
+    let segment = segment(shared, cell, table, rows, &Memory::default());
+    let id = write(&cell.index).add_segment(segment.clone());
+    shared.hold(cell, id, bytes, segment.last_hit.clone(), true);
+}
+
 /// Says whether all was granted; gives it back if not.
 fn whole(shared: &Shared, granted: u64, wanted: u64) -> bool {
     if granted < wanted {
@@ -104,7 +115,7 @@ pub(crate) fn write_without(shared: &Shared, cell: &Arc<Cell>, numbers: &[Number
         None if shared.has_memory() && shared.peers().get().is_some() => write(&cell.index).shown.add_without(numbers),
         _ => {}
     }
-    shared.store().filter(|store| store.wants(bytes, None)).into_iter().for_each(|store| push(&store.queue));
+    shared.store_of(cell).filter(|store| store.wants(bytes, None)).into_iter().for_each(|store| push(&store.queue));
 }
 
 impl Kept {

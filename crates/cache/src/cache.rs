@@ -13,8 +13,8 @@ use crate::lock::deadline;
 use crate::prefix::Prefix;
 use crate::shared::Shared;
 use crate::source::{self, Source};
-use crate::store::{Elsewhere, Shared as SharedStore, Store, StoreTier, keep};
-use crate::{PrefixKey, Stats};
+use crate::store::{Elsewhere, Shared as SharedStore, StoreTier, keep};
+use crate::{Peers, PrefixKey, Stats};
 
 /// How much may be kept, and where.
 #[derive(Debug, Clone)]
@@ -74,12 +74,12 @@ impl Cache {
     }
 
     /// From now on rows that are not here are looked for at peers, before they are in the store: `peers` lists and reads what they
-    /// have, with the names of a store's objects, and is not written to. `watch` as for a [`SharedStore`]. Only the first who calls is heeded.
+    /// have, with the names of a store's objects, and is not written to; and is asked for rows that are about to be computed. `watch` as for a [`SharedStore`]. Only the first who calls is heeded.
     ///
     /// # Errors
     /// What the system says when there is no thread left.
-    pub fn meet(&self, peers: Arc<dyn Store>, watch: Arc<dyn Stopwatch>) -> Result<()> {
-        if self.shared.peers().set(StoreTier::of_peers(peers, watch)).is_err() {
+    pub fn meet(&self, peers: Arc<dyn Peers>, watch: Arc<dyn Stopwatch>) -> Result<()> {
+        if !self.shared.meet(StoreTier::of_peers(peers.clone(), watch), peers) {
             return Ok(());
         }
         start(&self.shared, "forebay-peers", |shared| {

@@ -3,7 +3,7 @@
 //! What others compute comes out of a claim only when that is fulfilled: a caller does its own part before it waits, so no two
 //! wait for each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,24 @@ impl Claim {
     pub(crate) fn add(&mut self, row: u32, number: Number) {
         self.rows.push(row);
         self.numbers.push(number);
+    }
+
+    /// Returns the rows that are claimed, with their numbers.
+    pub(crate) fn numbered_rows(&self) -> impl Iterator<Item = (u32, Number)> {
+        self.rows.iter().copied().zip(self.numbers.iter().copied())
+    }
+
+    /// Claims some of its rows no more: they are there.
+    pub(crate) fn release(&mut self, rows: &HashSet<u32>) {
+        let (gone, kept): (Vec<_>, Vec<_>) = self.numbered_rows().partition(|(row, _)| rows.contains(row));
+        (self.rows, self.numbers) = kept.into_iter().unzip();
+        let mut index = write(&self.prefix.cell.index);
+        for (_, number) in gone {
+            // Whoever waits for it looks again when this claim has landed.
+            if index.flying.get(&number).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+                index.flying.remove(&number);
+            }
+        }
     }
 
     pub(crate) fn join(&mut self, row: u32, number: Number, flight: &Arc<Flight>) {
@@ -155,10 +173,14 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.landed && !self.rows.is_empty() {
-            self.leave(&mut write(&self.prefix.cell.index).flying);
-            self.flight.land(Landed::default());
+        if self.landed {
+            return;
         }
+        if !self.rows.is_empty() {
+            self.leave(&mut write(&self.prefix.cell.index).flying);
+        }
+        // Also where peers gave all of its rows: whoever waits looks for them again.
+        self.flight.land(Landed::default());
     }
 }
 

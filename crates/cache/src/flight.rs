@@ -1,7 +1,8 @@
 //! One computes, others wait: what stands for rows that somebody is at.
 //!
 //! Invariants: a flight lands exactly once, when its claim is fulfilled or dropped, so nobody waits for somebody who is not
-//! there; nobody who waits holds a claim, so no two wait for each other.
+//! there; nobody who waits for it here holds a claim, so no two wait for each other. Peers that ask for its rows wait for it once
+//! it is [settled](Flight::settle), for then it waits for nobody; before, those of a higher rank do: so no two wait for each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ pub(crate) struct Landed {
 pub(crate) struct Flight {
     /// Somebody waits, so the rows must be handed over.
     waited: AtomicBool,
+    /// Peers were asked, and its rows are computed.
+    settled: AtomicBool,
     /// Some of the rows are another's now: this one was late.
     overtaken: AtomicBool,
     landed: Mutex<Option<std::sync::Arc<Landed>>>,
@@ -36,6 +39,21 @@ impl Flight {
     /// Says that somebody will wait. To be called while the index is locked.
     pub(crate) fn join(&self) {
         self.waited.store(true, Ordering::Relaxed);
+    }
+
+    /// A peer wants some of its rows, too; `peer_first` says who goes first where neither has begun. Returns whether the peer is to wait. To be
+    /// called while the index is locked.
+    pub(crate) fn is_asked(&self, peer_first: bool) -> bool {
+        let waits = self.settled.load(Ordering::Acquire) || !peer_first;
+        if waits {
+            self.join();
+        }
+        waits
+    }
+
+    /// From now on its rows are computed, without waiting for anybody.
+    pub(crate) fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
     }
 
     /// Says whether somebody waits. Final when the flight is no longer in the index.

@@ -7,13 +7,14 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 use crate::PrefixKey;
 use crate::disk::Name;
+use crate::give::Asked;
 use crate::lock::read;
 use crate::shared::{Cell, Shared};
 use crate::shown::snapshots;
@@ -52,6 +53,15 @@ impl Lent {
             |name: &Name, bytes: u64| Object { name: object_of(name), bytes, modified: SystemTime::UNIX_EPOCH };
         let on_disk = on_disk.iter().map(|block| object(&block.name, block.len));
         on_disk.chain(in_memory.iter().map(|snapshot| object(&snapshot.name, snapshot.len))).collect()
+    }
+
+    /// Gives rows to a peer that would compute them, as blocks: those that are here, and those that are computed here by then, `limit` at
+    /// most.
+    ///
+    /// # Errors
+    /// NotFound where nothing is known of the prefix; or what making a block gives.
+    pub fn give(&self, asked: &Asked<'_>, limit: Duration) -> Result<Vec<Bytes>> {
+        self.0.give(asked, limit)
     }
 
     /// Reads a part of a block. Waits for the disk.

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Invariants: what is found has the bits that were computed, or it is not found; nothing here fails a job that could run
-//! without a cache: what cannot be kept or read is missing, and counted ([`Stats`]); no row is computed by two at once, but for
-//! one whose first computer is late; memory, disk, queues and waits have bounds.
+//! without a cache: what cannot be kept or read is missing, and counted ([`Stats`]); no row is computed by two at once, also not by two
+//! processes that are peers, but for one whose first computer is late; memory, disk, queues and waits have bounds.
 //!
 //! Whether and when a row is found changes only when it comes, never what it is.
 //!
@@ -30,12 +30,14 @@
 //! The bytes of remote files are kept in the same folder, and given in ranges: [`Source`].
 
 mod admit;
+mod ask;
 mod cache;
 mod claim;
 mod commands;
 mod disk;
 mod flight;
 mod found;
+mod give;
 mod index;
 mod key;
 mod lent;
@@ -52,10 +54,12 @@ mod stored;
 mod table;
 mod value;
 
+pub use ask::Peers;
 pub use cache::{Cache, Disk, Options};
 pub use claim::{Claim, Computed, Pending};
 pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
+pub use give::Asked;
 pub use key::{FileKey, PrefixKey, RowKey};
 pub use lent::{Lent, PART_BYTES_MAX};
 pub use prefix::{Look, Prefix};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use forebay_data::{Memory, Schema};
@@ -55,6 +56,11 @@ impl Prefix {
         &self.cell.schema
     }
 
+    /// Says whether rows that are computed from now on go to the store, too; they do until somebody says that they do not.
+    pub fn store(&self, is_stored: bool) {
+        self.cell.stored.store(is_stored, Ordering::Relaxed);
+    }
+
     /// Looks for rows. Never fails: what cannot be read is missing, and counted. Rows from below memory are read into `memory`.
     pub fn look(self: &Arc<Self>, rows: &[RowKey], memory: &Memory) -> Look {
         self.ask(rows, Beyond::Claim, memory)
@@ -101,7 +107,7 @@ impl Prefix {
 
     /// Adds to `found` those of `rows` that are there, and claims the others.
     pub(crate) fn resolve(self: &Arc<Self>, found: Found, rows: Vec<(u32, Number)>, asking: Asking<'_>) -> Look {
-        let mut answer = Answer { found, tables: HashMap::default(), last: None, passes: asking.passes };
+        let mut answer = Answer::new(found, asking.passes);
         let missing = self.find(&mut answer, rows, asking.memory);
         let room = match asking.beyond {
             Beyond::Claim => missing.len(),
@@ -186,6 +192,9 @@ impl Prefix {
             }
         }
         drop(index);
+        if !asking.overdue && !claim.rows().is_empty() {
+            self.ask_peers(answer, &mut claim, asking.memory);
+        }
         let missed = claim.rows().len() + left.len();
         add(&self.cell.counters.misses, missed);
         add(&self.cell.counters.memory_refused, left.len());
@@ -218,8 +227,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Begins with what is found.
+    pub(crate) fn new(found: Found, passes: f64) -> Self {
+        Self { found, tables: HashMap::default(), last: None, passes }
+    }
+
     /// Takes a row from a segment, if that is there.
-    fn take(&mut self, row: u32, spot: Spot, index: &Index) -> bool {
+    pub(crate) fn take(&mut self, row: u32, spot: Spot, index: &Index) -> bool {
         let known = self.last.filter(|(block, _)| *block == spot.block).map(|(_, table)| table);
         let table = match known.or_else(|| self.tables.get(&spot.block).copied()) {
             Some(table) => table,

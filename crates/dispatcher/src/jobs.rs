@@ -193,6 +193,7 @@ fn prepare(
         coordinated: request.coordinated,
         weight: request.weight.max(1),
         priority: request.priority,
+        read_before: 0,
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),

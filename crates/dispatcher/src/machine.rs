@@ -253,6 +253,7 @@ mod tests {
             weight: 1,
             priority: 0,
             cancelled: false,
+            read_before: 0,
             tenant: text(),
             key: JobKey::default(),
         }

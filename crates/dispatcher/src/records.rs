@@ -65,6 +65,9 @@ pub(crate) struct JobRecord {
     /// Jobs of a higher one go first.
     #[serde(default)]
     pub(crate) priority: u32,
+    /// Epochs of its dataset that other jobs had read when it was opened.
+    #[serde(default)]
+    pub(crate) read_before: u32,
     /// Whose it is.
     #[serde(default)]
     pub(crate) tenant: String,
@@ -101,6 +104,7 @@ impl JobRecord {
             coordinated: self.coordinated,
             weight: self.weight,
             priority: self.priority,
+            read_before: self.read_before,
         }
     }
 }
@@ -137,6 +141,9 @@ pub(crate) struct LearnedRecord {
     /// Seconds that a trainer took for each row that it was given, its waits left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) step: Option<f64>,
+    /// Epochs that its jobs have read; of one that several consumers share, a part each.
+    #[serde(default)]
+    pub(crate) epochs_read: f64,
 }
 
 impl LearnedRecord {

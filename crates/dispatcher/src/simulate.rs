@@ -151,6 +151,7 @@ impl Dispatcher {
             coordinated: definition.coordinated,
             weight: definition.weight.max(1),
             priority: definition.priority,
+            read_before: 0,
             cancelled: false,
             tenant: String::new(),
             key: JobKey::default(),

@@ -42,10 +42,20 @@ pub(crate) struct Auto {
     /// One for each place, in the same order.
     ways: Vec<Way>,
     pipeline: Arc<Mutex<Pipeline>>,
+    /// Who this is among those that run it.
+    reader: u64,
     /// Held by whoever measures.
     scratch: Mutex<Scratch>,
     memory: Memory,
     rows: u64,
+    /// Passes over the rows in an epoch: several where they are repeated. `None` of one without end.
+    epoch_passes: Option<f64>,
+}
+
+impl Drop for Auto {
+    fn drop(&mut self) {
+        lock(&self.pipeline).leave(self.reader);
+    }
 }
 
 /// Rows that have just been computed or found.
@@ -82,22 +92,39 @@ impl Auto {
             let stages = stages.keeping(candidate)?;
             Way::new(&stages, cuts, input, plan, environment, meter)
         };
+        let ways = stages.candidates.iter().map(way).collect::<Result<_>>()?;
+        let rows = plan.rows().into_iter().chain(plan.extent().rows).min().unwrap_or(0);
+        let pipeline = keeping.learned.of(stages.graph.dataset_id());
+        let reader = lock(&pipeline).join();
         Ok(Some(Self {
             names: stages.candidates.iter().map(|candidate| candidate.name.clone()).collect(),
-            ways: stages.candidates.iter().map(way).collect::<Result<_>>()?,
-            pipeline: keeping.learned.of(stages.graph.dataset_id()),
+            ways,
+            pipeline,
+            reader,
             scratch: Mutex::default(),
             memory: environment.memory.clone(),
-            rows: plan.rows().into_iter().chain(plan.extent().rows).min().unwrap_or(0),
+            epoch_passes: plan.rows().map(|epoch| epoch as f64 / rows.max(1) as f64),
+            rows,
             keeping,
         }))
     }
 
+    /// Takes note of which epoch this reader ends before, if it ends, and how many passes others made before it began.
+    pub(crate) fn expect(&self, end_epoch: Option<u64>, before: u64) {
+        let end = end_epoch.zip(self.epoch_passes).map(|(end, passes)| end as f64 * passes);
+        lock(&self.pipeline).expect(self.reader, end, before as f64);
+    }
+
     /// Returns the way of the place that is kept; `None` where nothing is.
     pub(crate) fn way(&self) -> Option<&Way> {
-        let Choice::Keep(place) = lock(&self.pipeline).choice() else { return None };
+        let (choice, stores) = lock(&self.pipeline).choice();
+        let Choice::Keep(place) = choice else { return None };
         let way = self.ways.get(place)?;
-        way.prefix.as_ref()?.open(&self.keeping);
+        let prefix = way.prefix.as_ref()?;
+        prefix.open(&self.keeping);
+        if !self.keeping.rent.is_free() {
+            prefix.store(stores);
+        }
         Some(way)
     }
 
@@ -105,15 +132,24 @@ impl Auto {
         self.keeping.watch.nanos()
     }
 
-    /// Notes what rows took to come.
-    pub(crate) fn work(&self, rows: usize, nanos: u64) {
-        lock(&self.pipeline).work(rows, nanos);
+    /// Notes what rows took to come, until `now`, and how much of which epoch they end, where that is known.
+    pub(crate) fn work(&self, rows: usize, nanos: u64, now: u64, at: Option<(u64, f64)>) {
+        let mut pipeline = lock(&self.pipeline);
+        pipeline.work(self.reader, rows, nanos);
+        if let Some(((epoch, share), passes)) = at.zip(self.epoch_passes) {
+            pipeline.pass(self.reader, (epoch as f64 + share) * passes, now);
+        }
     }
 
     /// Measures some of the rows, if it is time and nobody else does, and decides anew.
     pub(crate) fn learn(&self, sample: &Sample<'_>) {
         let Ok(mut scratch) = self.scratch.try_lock() else { return };
-        let Some(rows) = lock(&self.pipeline).due().filter(|_| !sample.places.is_empty()) else { return };
+        let due = {
+            let mut pipeline = lock(&self.pipeline);
+            let passes = pipeline.passes(self.reader, self.rows);
+            pipeline.due(passes)
+        };
+        let Some(rows) = due.filter(|_| !sample.places.is_empty()) else { return };
         // Functions of batches see whole ones, here too.
         let rows = sample.batch.map_or(rows, |batch| rows.next_multiple_of(batch));
         let sample = Sample { places: &sample.places[..sample.places.len().min(rows)], ..*sample };
@@ -196,13 +232,18 @@ impl Auto {
                 kept: (kept as f64 / self.rows.max(1) as f64).min(1.0),
             });
         }
+        let (passes, pass_nanos) = {
+            let pipeline = lock(&self.pipeline);
+            (pipeline.passes(self.reader, self.rows), pipeline.pass_nanos(self.reader))
+        };
         Ok(Observation {
             rows: self.rows,
-            passes: None,
+            passes,
+            pass_nanos,
             compute: read_nanos + computed,
             places,
             room: Tiers { memory, disk: disk.unwrap_or(0), peers: peers.room, store: store.room },
-            storage: 0.0,
+            rent: self.keeping.rent,
         })
     }
 

@@ -278,7 +278,8 @@ impl Executable {
                 let way = auto.way().unwrap_or(&self.way);
                 let (chunk, read) = self.units(way, rows, &places, told, scratch)?;
                 self.meter.end(&mut scratch.tally);
-                auto.work(places.len(), auto.nanos() - began);
+                let now = auto.nanos();
+                auto.work(places.len(), now - began, now, self.passed(epoch, consumer, morsel));
                 emit(chunk)?;
                 // A row that is known to be lost may end whoever computes it.
                 if known.is_empty() {
@@ -307,6 +308,19 @@ impl Executable {
                 })
             }
         }
+    }
+
+    /// Says how long it will be read: the epoch before which its reader ends, if it does; and how many passes over the samples others
+    /// made before. `autocache()` reckons with it.
+    pub fn expect(&self, end_epoch: Option<u64>, before: u64) {
+        self.auto.iter().for_each(|auto| auto.expect(end_epoch, before));
+    }
+
+    /// Returns which epoch a consumer is in, and how much of it has come with the end of a morsel.
+    fn passed(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel) -> Option<(u64, f64)> {
+        let Morsel::Units { first, count } = morsel else { return None };
+        let units = self.plan.consumer_units(consumer)?;
+        Some((epoch.0, (first + count) as f64 / units.max(1) as f64))
     }
 
     /// Says whether a chunk that so many ops have run on is already what [`Executable::schema`] says.

@@ -60,6 +60,8 @@ pub use saved::Saved;
 pub use tokenize::check;
 pub use work::Scratch;
 
+pub use forebay_policy::caching::{Rent, StorePrices};
+
 /// Makes an error of a panic: a bug of ours, told without a backtrace.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> forebay_core::Error {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());

@@ -127,6 +127,8 @@ impl LocalStream {
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if options.threads == 0 { cores } else { options.threads };
+        // Whoever begins with a later epoch has read the earlier ones.
+        executable.expect(options.end_epoch, options.from.epoch);
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         let from = options.from;

@@ -14,6 +14,7 @@ use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, SystemClock}
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
 use forebay_plan::{EpochPlan, OnError, OpSums, Stages, describe};
+use forebay_policy::caching::Rent;
 use serde_json::{Value, json};
 
 use crate::executable::Environment;
@@ -36,12 +37,14 @@ pub struct Keeping {
     pub watch: Arc<dyn Stopwatch>,
     /// What was found out of pipelines with `autocache()`.
     pub learned: Arc<Learned>,
+    /// What the cache's store costs, which `autocache()` reckons with.
+    pub rent: Rent,
 }
 
 impl Keeping {
     /// Keeps rows in a cache, by the machine's clock.
     pub fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, watch: Arc::new(SystemClock::default()), learned: Arc::default() }
+        Self { cache, watch: Arc::new(SystemClock::default()), learned: Arc::default(), rent: Rent::default() }
     }
 }
 
@@ -122,6 +125,11 @@ impl Prefix {
             rows: keeping.cache.prefix(self.key, &self.schema, self.rows, &self.what),
             watch: keeping.watch.clone(),
         });
+    }
+
+    /// Says whether rows that are computed go to the store, too.
+    pub(crate) fn store(&self, is_stored: bool) {
+        self.kept.get().into_iter().for_each(|kept| kept.rows.store(is_stored));
     }
 
     pub(crate) fn key(&self) -> PrefixKey {

@@ -11,7 +11,7 @@ use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, Schema};
 use forebay_exec::{
-    Environment, Executable, Functions, Keeping, Learned, LocalOptions, LocalStream, Pickle, Randomness,
+    Environment, Executable, Functions, Keeping, Learned, LocalOptions, LocalStream, Pickle, Randomness, Rent,
 };
 use forebay_plan::{EpochPlan, Function, Graph, Node, Op, Source, Stages};
 
@@ -68,6 +68,7 @@ fn map(name: &str) -> Op {
 }
 
 const ROWS: i64 = 20_000;
+const EPOCHS: u64 = 50;
 const MAY: Op = Op::Autocache {};
 
 /// A pipeline in a process.
@@ -87,6 +88,7 @@ impl Job {
             cache: Cache::open(&Options { memory, disk: None, store: None }).expect("opens"),
             watch: Arc::new(Watch(functions.clone())),
             learned: Arc::new(Learned::default()),
+            rent: Rent::default(),
         });
         Self { functions, keeping, stages: Arc::new(Stages::new(&graph).expect("legal")) }
     }
@@ -96,8 +98,13 @@ impl Job {
         self.functions.late.store(late, Ordering::Relaxed);
     }
 
-    /// Reads an epoch; returns the sum of its rows, the rows that each function was called for, and what is kept.
+    /// Reads an epoch of a job of many; returns the sum of its rows, the rows that each function was called for, and what is kept.
     fn epoch(&self, epoch: u64) -> (i64, [u64; 2], serde_json::Value) {
+        self.read(epoch, EPOCHS)
+    }
+
+    /// The same of a job that ends before an epoch.
+    fn read(&self, epoch: u64, end: u64) -> (i64, [u64; 2], serde_json::Value) {
         let index =
             forebay_io::index(self.stages.graph.source(), true, None, None, 1, &|_, _| Ok(())).expect("an index");
         let plan = EpochPlan::new(&self.stages, index.extent(), Seed(9), 1, None).expect("a plan");
@@ -113,11 +120,14 @@ impl Job {
         let calls = || [&self.functions.early_rows, &self.functions.late_rows].map(|n| n.load(Ordering::Relaxed));
         let before = calls();
         let from = forebay_exec::Position { epoch, ..Default::default() };
-        let options = LocalOptions { threads: 1, end_epoch: Some(epoch + 1), from, ..LocalOptions::default() };
+        let options = LocalOptions { threads: 1, end_epoch: Some(end), from, ..LocalOptions::default() };
         let mut stream = LocalStream::start(executable, options).expect("starts");
         let mut sum = 0i64;
         let mut place = 0;
-        while let Some(delivery) = stream.next(&mut || Ok(())).expect("no error") {
+        let mut rows = 0;
+        while rows < ROWS as usize {
+            let delivery = stream.next(&mut || Ok(())).expect("no error").expect("the epoch goes on");
+            rows += delivery.chunk.num_rows();
             for name in ["id", "early", "late"] {
                 let column = delivery.chunk.column(name).expect("it is there");
                 for value in column.as_any().downcast_ref::<Int64Array>().expect("int64").values() {
@@ -181,4 +191,23 @@ fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
         said["kept"] == "map -> map"
     });
     assert!(moved.is_some(), "it stays where it was");
+}
+
+#[test]
+fn a_job_of_one_epoch_keeps_nothing_that_nobody_is_known_to_read_again() {
+    let plain =
+        Job::new(&[Op::Shuffle {}, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+    let job = Job::new(&ops(), Some(1 << 30));
+    job.set(1_000_000, 0);
+    let (sum, _, said) = job.read(0, 1);
+    assert_eq!(sum, plain.read(0, 1).0);
+    assert!(said["kept"].is_null(), "{said}");
+    assert!(said["why"].as_str().is_some_and(|why| why.ends_with("; 1 pass to come")), "{said}");
+    // Somebody comes back: once more may well follow.
+    let (sum, _, said) = job.read(1, 2);
+    assert_eq!(sum, plain.read(1, 2).0);
+    assert_eq!(said["kept"], "map", "{said}");
+    assert!(said["figures"]["passes"].as_f64().is_some_and(|passes| (1.0..=2.0).contains(&passes)), "{said}");
+    let (_, [calls, _], _) = job.read(2, 3);
+    assert!(calls < ROWS as u64 / 4, "{calls} calls");
 }

@@ -1,6 +1,8 @@
 //! The policy of caching against pipelines that are known: Cachew's sweep as it was measured, and thousands that are imagined.
 
-use forebay_policy::caching::{Choice, Cost, Decision, Observation, Place, Previous, Tiers, cachew, decide};
+use forebay_policy::caching::{
+    Choice, Cost, Decision, Observation, PASSES_UNKNOWN, Place, Previous, Rent, Tiers, cachew, decide,
+};
 use proptest::prelude::*;
 
 /// Cachew's sweep: a sleep of so many milliseconds for each batch of 900 rows; what was measured with nothing kept, with rows
@@ -35,14 +37,15 @@ fn at([compute, source, full]: [f64; 3]) -> Observation {
     let found = 0.1 * source;
     Observation {
         rows: 500_000,
-        passes: None,
+        passes: PASSES_UNKNOWN,
+        pass_nanos: 0.0,
         compute: row(compute),
         places: vec![
             place("rows as read", ROW_BYTES, row(compute - source + found), row(source - found), row(found)),
             place("batches", INFLATED * ROW_BYTES, row(compute), 0.0, row(full)),
         ],
         room: Tiers { disk: 1 << 50, ..Tiers::default() },
-        storage: 0.0,
+        rent: Rent::default(),
     }
 }
 
@@ -143,7 +146,8 @@ impl Imagined {
         let places = (0..=self.ops.len()).map(&mut place).collect();
         let [memory, disk, peers, store] = self.room.map(|share| (share * self.row_bytes * self.rows as f64) as u64);
         let room = Tiers { memory, disk, peers, store };
-        Observation { rows: self.rows, passes: None, compute: all * noise(), places, room, storage: 0.0 }
+        let (rows, passes, compute) = (self.rows, PASSES_UNKNOWN, all * noise());
+        Observation { rows, passes, pass_nanos: 0.0, compute, places, room, rent: Rent::default() }
     }
 }
 

@@ -50,8 +50,8 @@ pub use stream::Stream;
 pub use ticket::Ticket;
 pub use tls::{ClientTls, ServerTls, Speaks, TlsFiles, carried};
 pub use transfer::{
-    Block, BlockPart, COMPUTING_EVERY, Frame, FrameHead, PARTS_MAX, PREFACE, Reader, Request, broken, receive_column,
-    send_column, tune,
+    Block, BlockPart, COMPUTING_EVERY, Frame, FrameHead, PARTS_MAX, PREFACE, ROWS_MAX, Reader, Request, broken,
+    receive_column, send_column, tune,
 };
 pub use validity::Validity;
 pub use version::check_version;

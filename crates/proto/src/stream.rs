@@ -3,7 +3,7 @@
 use crate::JobDefinition;
 
 /// What the samples of a job follow from: pipeline, source, seed, how its epochs are dealt, and whose it is. Jobs of one stream may
-/// differ in their names, in how many epochs they read and in what they weigh.
+/// differ in their names, in how many epochs they read, in how many were read before, and in what they weigh.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Stream(JobDefinition);
 
@@ -17,6 +17,7 @@ impl Stream {
             key: Vec::new(),
             weight: 0,
             priority: 0,
+            read_before: 0,
             ..job.clone()
         })
     }

@@ -8,7 +8,7 @@
 //! ```text
 //! reader: PREFACE, then requests      length (4 bytes) and JSON of a Request
 //! worker: for each, frames            a head, then what it says; the last is SOCKET, END, FAILED or BLOCKS, or PART or
-//!                                     FAILED for each part that was asked for;
+//!                                     FAILED for each part that was asked for; blocks of rows are PARTs before an END;
 //!                                     COMPUTING while there is nothing else to say
 //!
 //! head    kind (1), three lengths: metadata (4), header (4), body (8)
@@ -37,10 +37,12 @@ use crate::tls::carried;
 pub const PREFACE: [u8; 8] = *b"forebay\x01";
 /// How often a worker that has nothing to send yet says that it lives.
 pub const COMPUTING_EVERY: Duration = Duration::from_millis(500);
-/// A request is a ticket and two numbers, or [`PARTS_MAX`] parts of blocks.
+/// A request is a ticket and two numbers, [`PARTS_MAX`] parts of blocks, or [`ROWS_MAX`] rows.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// The most parts that are asked for in one request.
 pub const PARTS_MAX: usize = 200;
+/// The most rows, each perhaps of a file of its own.
+pub const ROWS_MAX: usize = 1000;
 /// Heads of chunks, and Arrow's description of a record batch: of thousands of columns, at most.
 const PART_BYTES_MAX: u32 = 16 << 20;
 /// What is not sent apart: strings, lists, small columns. The same bound as for a message of gRPC.
@@ -72,6 +74,19 @@ pub enum Request {
         /// Which beginning, in hexadecimal.
         prefix: String,
         /// What workers of this service show each other.
+        key: JobKey,
+    },
+    /// Rows that the asker would compute, of those that a worker has, or computes now.
+    Rows {
+        /// Of which beginning, in hexadecimal.
+        prefix: String,
+        /// By their file, in hexadecimal. At most [`ROWS_MAX`].
+        rows: Vec<(String, Vec<u64>)>,
+        /// Who goes first where both would compute: the lower.
+        rank: u64,
+        /// How long rows that are computed are waited for, in milliseconds.
+        wait_ms: u64,
+        /// As for [`Request::Blocks`].
         key: JobKey,
     },
     /// Parts of blocks that a worker keeps.
@@ -297,12 +312,14 @@ mod tests {
         let name = format!("1/{}/{}.arrow", "0".repeat(64), "a".repeat(32));
         let parts = vec![BlockPart { name, start: u64::MAX, end: u64::MAX }; PARTS_MAX];
         let key = ticket.key;
+        let far_apart = vec![("f".repeat(32), vec![u64::MAX >> 20]); ROWS_MAX];
         for request in [
             Request::Local,
             Request::Read { ticket, reader },
             Request::Read { ticket, reader: None },
             Request::Blocks { prefix: "0".repeat(64), key },
             Request::Parts { parts, key },
+            Request::Rows { prefix: "0".repeat(64), rows: far_apart, rank: u64::MAX, wait_ms: 5000, key },
         ] {
             assert_eq!(block_on(Request::read(&mut &request.to_bytes()[..])), Ok(Some(request)));
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use forebay_cache::{Cache, Disk, Kept, Options};
 use forebay_core::{Error, Result};
+use forebay_worker::StorePrices;
 
 use crate::shared_store::shared_store;
 
@@ -106,7 +107,7 @@ impl CachePlaces {
 }
 
 /// Settings of a cache; what is not set is chosen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct CacheConfig {
     /// Where. Default: in memory alone.
     pub places: CachePlaces,
@@ -118,13 +119,16 @@ pub struct CacheConfig {
     pub store: Option<u64>,
     /// Whether the bytes of remote files are kept in the folder, too. Default: yes.
     pub source: Option<bool>,
+    /// What the store costs, and a worker. Default: nothing.
+    pub prices: Option<StorePrices>,
 }
 
 impl CacheConfig {
-    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK`, `FOREBAY_CACHE_STORE` and `FOREBAY_CACHE_SOURCE`.
+    /// Reads `FOREBAY_CACHE`, `FOREBAY_CACHE_MEMORY`, `FOREBAY_CACHE_DISK`, `FOREBAY_CACHE_STORE`, `FOREBAY_CACHE_SOURCE`
+    /// and `FOREBAY_CACHE_PRICES`.
     ///
     /// # Errors
-    /// Invalid when one is no size, or neither on nor off, or the first names two of a kind.
+    /// Invalid when one is no size, or neither on nor off, or no prices, or the first names two of a kind.
     pub fn from_env() -> Result<Self> {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let size = |name: &str| {
@@ -133,12 +137,16 @@ impl CacheConfig {
         };
         let name = "FOREBAY_CACHE_SOURCE";
         let source = text(name).map(|text| parse_switch(&text).map_err(|e| e.with("variable", name))).transpose()?;
+        let name = "FOREBAY_CACHE_PRICES";
+        let prices =
+            text(name).map(|text| text.parse::<StorePrices>().map_err(|e| e.with("variable", name))).transpose()?;
         Ok(Self {
             places: CachePlaces::from_env()?,
             memory: size("FOREBAY_CACHE_MEMORY")?,
             disk: size("FOREBAY_CACHE_DISK")?,
             store: size("FOREBAY_CACHE_STORE")?,
             source,
+            prices,
         })
     }
 

@@ -57,10 +57,11 @@ impl Recipe {
 
     /// Returns a command, with where its process keeps what it keeps. Rows are for workers.
     fn keeping(&self, arguments: &[&str], rows: bool) -> Vec<String> {
-        let CacheConfig { places, memory, disk, store, source } = &self.cache;
+        let CacheConfig { places, memory, disk, store, source, prices } = &self.cache;
         let folder = places.folder.as_ref().map(|folder| folder.to_string_lossy());
         let [memory, disk, store] = [memory, disk, store].map(|bytes| bytes.map(|bytes| bytes.to_string()));
         let source = source.map(|is_on| if is_on { "on" } else { "off" });
+        let prices = prices.map(|prices| prices.to_string());
         let options = [
             ("--cache", folder.as_deref()),
             ("--cache-disk", disk.as_deref()),
@@ -68,6 +69,7 @@ impl Recipe {
             ("--cache", places.store.as_deref().filter(|_| rows)),
             ("--cache-memory", memory.as_deref().filter(|_| rows)),
             ("--cache-store", store.as_deref().filter(|_| rows)),
+            ("--cache-prices", prices.as_deref().filter(|_| rows)),
         ];
         let options: Vec<&str> =
             options.into_iter().filter_map(|(name, value)| Some([name, value?])).flatten().collect();

@@ -37,7 +37,7 @@ pub use forebay_dispatcher::{
     dump_ledger, measure_grants, new_token, repair_ledger,
 };
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
-pub use forebay_worker::{Functions, MachineKind, NoFunctions};
+pub use forebay_worker::{Functions, MachineKind, NoFunctions, StorePrices};
 pub use lifetime::{StopSignal, exit_with_parent};
 pub use local::{LocalRecipe, LocalThreads, LocalWorker};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};

@@ -167,6 +167,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             functions,
             cache: Some(cache),
             machine: config.machine,
+            prices: config.cache.prices,
             local: config.local.map(|reader| Local { reader, give_way }),
         };
         let worker = Worker::bind(options).await?;

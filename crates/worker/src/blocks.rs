@@ -1,13 +1,14 @@
-//! Shows other workers what is kept here: which blocks there are, and parts of them.
+//! Shows other workers what is kept here: which blocks there are, and parts of them; and gives them rows that they would compute.
 //!
 //! Invariants: whoever does not show the key that the dispatcher tells its workers is shown nothing; of a question one part is in
 //! memory at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use forebay_cache::{Cache, Lent, Part, PrefixKey};
+use forebay_cache::{Asked, Cache, FileKey, Lent, Part, PrefixKey, RowKey};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, send_column, to_json};
+use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, ROWS_MAX, send_column, to_json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::membership::Membership;
@@ -70,6 +71,39 @@ impl Blocks {
         }
         to.flush().await
     }
+}
+
+impl Blocks {
+    /// Gives rows to a worker that would compute them: sends blocks of what there is of them, or comes to be here while it waits.
+    ///
+    /// # Errors
+    /// PermissionDenied for another key; Invalid where it is no prefix, or no rows; NotFound where nothing is kept; or what the system
+    /// says, when the connection is of no more use.
+    pub(crate) async fn give(&self, to: &mut (impl AsyncWrite + Unpin), wanted: Wanted, key: &JobKey) -> Result<()> {
+        let (lent, prefix) = (self.lent(key)?, PrefixKey::parse(&wanted.prefix)?);
+        let mut rows = Vec::new();
+        for (file, numbers) in wanted.rows {
+            let wrong = |_| Error::invalid(format!("{file:?} names no file"));
+            let file = FileKey(u128::from_str_radix(&file, 16).map_err(wrong)?.to_be_bytes());
+            rows.extend(numbers.into_iter().map(|row| RowKey { file, row }));
+        }
+        rows.truncate(ROWS_MAX);
+        let (rank, limit) = (wanted.rank, Duration::from_millis(wanted.wait_ms));
+        let given = tokio::task::spawn_blocking(move || lent.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
+        for block in given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))?? {
+            part(to, &block).await?;
+        }
+        to.write_all(&FrameHead::of_body(Frame::End, 0).to_bytes()).await?;
+        Ok(to.flush().await?)
+    }
+}
+
+/// Rows that a worker would compute, as it asks for them.
+pub(crate) struct Wanted {
+    pub(crate) prefix: String,
+    pub(crate) rows: Vec<(String, Vec<u64>)>,
+    pub(crate) rank: u64,
+    pub(crate) wait_ms: u64,
 }
 
 async fn part(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {

@@ -175,16 +175,15 @@ pub(crate) async fn prepare(
         watch: Arc::new(SystemClock::default()),
     };
     let join = || window.join(Stream::of(definition));
-    let standing = Standing { priority: definition.priority, weight: definition.weight };
     let mut pause = RETRY_PAUSE;
     for _ in 0..RETRIES_MAX {
-        match open(&stages, &plan, &index, &environment, join(), standing).await {
+        match open(&stages, &plan, &index, &environment, join(), definition).await {
             Err(e) if e.kind() == ErrorKind::Unavailable => tokio::time::sleep(pause).await,
             done => return done,
         }
         pause *= 2;
     }
-    open(&stages, &plan, &index, &environment, join(), standing).await
+    open(&stages, &plan, &index, &environment, join(), definition).await
 }
 
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {
@@ -208,14 +207,17 @@ async fn open(
     index: &Option<SourceIndex>,
     environment: &Environment,
     member: Member,
-    standing: Standing,
+    definition: &JobDefinition,
 ) -> Result<Arc<Prepared>> {
     let (stages, plan, index, environment) = (stages.clone(), plan.clone(), index.clone(), environment.clone());
+    let (end_epoch, before) = ((definition.epochs > 0).then_some(definition.epochs), definition.read_before.into());
+    let standing = Standing { priority: definition.priority, weight: definition.weight };
     let open = move || {
         let with_ids = stages.tail_needs_ids();
         let finish = Executable::for_reader(stages.clone(), plan.clone(), &environment)?;
         let memory = environment.memory.clone();
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
+        executable.expect(end_epoch, before);
         let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
         Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory, standing }))

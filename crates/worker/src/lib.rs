@@ -65,4 +65,4 @@ pub use view::{Figures, View};
 pub use forebay_proto::{Credentials, Remote, TlsFiles};
 
 /// What a worker runs users' Python with.
-pub use forebay_exec::{Functions, NoFunctions};
+pub use forebay_exec::{Functions, NoFunctions, StorePrices};

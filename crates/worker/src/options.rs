@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_cache::Cache;
-use forebay_exec::{Functions, NoFunctions};
+use forebay_exec::{Functions, NoFunctions, StorePrices};
 use forebay_proto::{Remote, ServerTls};
 
 /// Chunks that a worker holds before it asks for no more splits. One split more than this may be held.
@@ -61,6 +61,8 @@ pub struct Options {
     pub cache: Option<Arc<Cache>>,
     /// What kind of machine it is on. Default: nothing is said of it.
     pub machine: MachineKind,
+    /// What the cache's store costs, and a worker. Default: nothing.
+    pub prices: Option<StorePrices>,
     /// Where it computes for one reader alone. Default: for everybody.
     pub local: Option<Local>,
 }
@@ -106,6 +108,7 @@ impl Options {
             functions: Arc::new(NoFunctions),
             cache: None,
             machine: MachineKind::default(),
+            prices: None,
             local: None,
         }
     }
@@ -145,6 +148,7 @@ impl std::fmt::Debug for Options {
             .field("tls", &self.tls)
             .field("cache", &self.cache)
             .field("machine", &self.machine)
+            .field("prices", &self.prices)
             .field("local", &self.local)
             .finish_non_exhaustive()
     }

@@ -17,6 +17,10 @@ use crate::lock::lock;
 
 /// How long a peer may take to accept.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// How long an answer may be on its way.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Blocks in an answer: of rows, and of rows that a filter removed.
+const GIVEN_MAX: usize = 2;
 /// Connections to a peer that are kept for the next question.
 const IDLE_MAX: usize = 8;
 /// A peer that fails is not asked for so long at first, twice as long each time, ...
@@ -115,6 +119,44 @@ impl Peer {
         *lock(&self.pause) = Pause::default();
         self.give_back(connection);
         Ok(())
+    }
+
+    /// Asks for rows; returns blocks of what it has, or computes by then: `limit` at most.
+    pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Vec<Bytes> {
+        let given = tokio::time::timeout(limit + ANSWER_MAX, self.try_rows(request)).await;
+        let given = given.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
+        given.unwrap_or_else(|error| {
+            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
+            self.failed();
+            Vec::new()
+        })
+    }
+
+    async fn try_rows(&self, request: &Request) -> Result<Vec<Bytes>> {
+        let mut connection = self.connect().await?;
+        say(&mut connection, request).await?;
+        let mut given = Vec::new();
+        loop {
+            let mut head = [0; FrameHead::BYTES];
+            connection.read_exact(&mut head).await?;
+            let head = FrameHead::from_bytes(&head)?;
+            let mut body = vec![0; head.body as usize];
+            match head.frame {
+                Frame::Part if given.len() < GIVEN_MAX => {
+                    receive_column(&mut connection, &mut body).await?;
+                    given.push(body.into());
+                }
+                Frame::End => break,
+                // It keeps nothing of that.
+                Frame::Failed => {
+                    connection.read_exact(&mut body).await?;
+                    break;
+                }
+                frame => return Err(refused(frame, &[])),
+            }
+        }
+        self.give_back(connection);
+        Ok(given)
     }
 
     async fn connect(&self) -> Result<BufReader<Wire>> {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Object, Part, Store};
+use forebay_cache::{Asked, Object, Part, Peers as Ask, RowKey, Store};
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_proto::{Block, BlockPart, ClientTls, JobKey};
+use forebay_proto::{Block, BlockPart, ClientTls, JobKey, Request};
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 
@@ -125,6 +125,21 @@ impl Store for Peers {
 
     fn caches(&self) -> u64 {
         self.membership.now().0.len() as u64
+    }
+}
+
+impl Ask for Peers {
+    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Vec<Bytes> {
+        let (peers, key) = self.members();
+        let of_file = |rows: &[RowKey]| {
+            let file = format!("{:032x}", u128::from_be_bytes(rows[0].file.0));
+            (file, rows.iter().map(|row| row.row).collect())
+        };
+        let rows = asked.rows.chunk_by(|a, b| a.file == b.file).map(of_file).collect();
+        let (prefix, rank, wait_ms) = (asked.prefix.to_string(), asked.rank, limit.as_millis() as u64);
+        let request = Request::Rows { prefix, rows, rank, wait_ms, key };
+        let given = self.runtime.block_on(join_all(peers.values().map(|peer| peer.rows(&request, limit))));
+        given.into_iter().flatten().collect()
     }
 }
 

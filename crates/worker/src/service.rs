@@ -7,7 +7,7 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_cache::Cache;
 use forebay_core::{Error, ErrorKind, Result, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
-use forebay_exec::Keeping;
+use forebay_exec::{Keeping, Rent};
 use forebay_proto::{Address, OneReader, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -69,7 +69,9 @@ impl Worker {
         let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
         let (bounds, begin) = (options.bounds(), options.local.map_or(at_once as fn(), |local| local.give_way));
         let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
-        let (cache, keeping) = (options.cache.clone(), options.cache.clone().map(Keeping::new));
+        let rent = options.prices.map_or_else(Rent::default, |prices| prices.rent(bounds.threads));
+        let cache = options.cache.clone();
+        let keeping = cache.clone().map(|cache| Keeping { rent, ..Keeping::new(cache) });
         let (blobs, window) = (Arc::new(blobs), Arc::default());
         let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, cache, window }, bounds);
         Ok(Self {

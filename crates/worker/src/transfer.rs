@@ -21,7 +21,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Wanted};
 use crate::columns::{LargeColumn, large_columns, without};
 use crate::encode::Encoder;
 use crate::held::Made;
@@ -103,6 +103,10 @@ impl Transfer {
                 Ok(Some(Request::Blocks { prefix, key })) => self.tell_blocks(&prefix, &key, &mut to).await,
                 Ok(Some(Request::Parts { parts, key })) => {
                     self.blocks.send(&mut to, parts, &key).await.map_err(Left::from)
+                }
+                Ok(Some(Request::Rows { prefix, rows, rank, wait_ms, key })) => {
+                    let wanted = Wanted { prefix, rows, rank, wait_ms };
+                    self.blocks.give(&mut to, wanted, &key).await.map_err(Left::from)
                 }
                 Ok(None) => return,
                 Err(error) => return tracing::debug!(error = error.message(), "a reader was not understood"),

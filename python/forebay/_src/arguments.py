@@ -55,6 +55,18 @@ def amount(value: int | str | None, op: str, name: str) -> str | None:
     return value if value is None or isinstance(value, str) else str(whole(value, op, name, 0))
 
 
+def prices(value: dict[str, float], op: str, name: str) -> str:
+    """Returns prices by what they are for, as a text.
+
+    >>> prices({"month": 0.023, "worker": 0.38}, "up", "cache_prices")
+    'month=0.023,worker=0.38'
+    """
+    if not isinstance(value, dict):
+        hint = "give prices by what they are for: {'month': 0.023, 'write': 0.005, 'worker': 0.38}"
+        raise InvalidPipelineError(f"{op}: {name}={value!r} is no dict", {"hint": hint})
+    return ",".join(f"{what}={number(price, op, f'{name}[{what!r}]')}" for what, price in value.items())
+
+
 def columns(value: str | Iterable[str] | None) -> list[str] | None:
     """Returns one name, or many, as a list."""
     return [value] if isinstance(value, str) else None if value is None else list(value)

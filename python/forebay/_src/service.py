@@ -298,7 +298,7 @@ class Service:
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""
-        return [WorkerStatus(*status, *machine) for *status, machine in self._open.workers()]
+        return [WorkerStatus(*status[:-1], *status[-1]) for status in self._open.workers()]
 
     def cancel(self, job: str, *, tenant: str | None = None) -> None:
         """Ends a job for good; its readers get a `ClosedError`.
@@ -449,6 +449,7 @@ def up(
     cache_disk: int | str | None = None,
     cache_store: int | str | None = None,
     cache_source: bool | None = None,
+    cache_prices: dict[str, float] | None = None,
 ) -> Service:
     """Starts a dispatcher and workers on this machine, as processes of their own, on a free port.
 
@@ -472,6 +473,9 @@ def up(
         cache_store: The most that all who use the store keep there together. Default: `$FOREBAY_CACHE_STORE`, or 1 TiB.
         cache_source: Whether the bytes of remote files are kept in the folder, so that they are fetched once for all
             workers, jobs and epochs. Default: `$FOREBAY_CACHE_SOURCE` (`on` or `off`), or yes.
+        cache_prices: What the store costs, which `autocache` then weighs: `month`, a GiB there for a month; `write`, a
+            GiB written; and `worker`, a worker for an hour, in any currency. Default: `$FOREBAY_CACHE_PRICES`
+            (`month=0.023,write=0.005,worker=0.38`), or nothing.
 
     Returns:
         The service; leaving its context ends it. It ends with this process in any case.
@@ -497,10 +501,11 @@ def up(
     store = arguments.amount(cache_store, "up", "cache_store")
     each = arguments.whole(threads, "up", "threads", 0, 4096)
     bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
+    paid = None if cache_prices is None else arguments.prices(cache_prices, "up", "cache_prices")
     given = {"trainer_price": trainer_price, "worker_price": worker_price}
     trainer, worker = (None if price is None else arguments.number(price, "up", name) for name, price in given.items())
     started = _native.Up.start(
-        count, most, each, folder, policy, objective, (trainer, worker), kept, memory, disk, store, bytes_too
+        count, most, each, folder, policy, objective, (trainer, worker), kept, memory, disk, store, bytes_too, paid
     )
     try:
         return Service(_native.ServiceClient.connect(started.address, 30.0), started)

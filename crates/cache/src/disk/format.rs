@@ -7,7 +7,8 @@
 //! | `__row` | `uint64`: the row in it |
 //! | `__sum` | `uint64`: xxh3 of the row and of its key (see [`Table::sum`]) |
 //!
-//! The schema's metadata says what it is (`forebay.*`). Nothing is compressed, so that a row is read by itself: where its bytes are
+//! The schema's metadata says what it is (`forebay.*`). Nothing is compressed (`bench/compression.py` says what
+//! that would bring), so that a row is read by itself: where its bytes are
 //! follows from [`Layout`], which is a few bytes for each row.
 //!
 //! Invariants: whatever the bytes are, reading them neither panics nor takes more memory than they justify; what reads back

@@ -9,7 +9,7 @@ mod room;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use forebay_core::Result;
@@ -26,7 +26,7 @@ use crate::stats::{Counters, DiskStats, PrefixStats, Stats, TierStats};
 use crate::store::StoreTier;
 use crate::table::{Shape, shapes};
 use crate::value::Uses;
-use crate::{Options, PrefixKey};
+use crate::{Options, Peers, PrefixKey};
 
 /// The rows of a prefix, and what they are.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct Cell {
     pub(crate) rows: u64,
     pub(crate) index: RwLock<Index>,
     pub(crate) counters: Counters,
+    /// Whether its rows are written to the store.
+    pub(crate) stored: AtomicBool,
     users: Mutex<Weak<InUse>>,
 }
 
@@ -62,6 +64,9 @@ pub(crate) struct Shared {
     sources: Sources,
     store: Option<StoreTier>,
     peers: OnceLock<StoreTier>,
+    neighbours: OnceLock<Arc<dyn Peers>>,
+    /// Which of several processes goes first that want to compute the same.
+    rank: u64,
     /// Held by whoever makes snapshots.
     showing: Mutex<()>,
 }
@@ -83,6 +88,8 @@ impl Shared {
             sources: Sources::default(),
             store: options.store.as_ref().map(StoreTier::new),
             peers: OnceLock::new(),
+            neighbours: OnceLock::new(),
+            rank: uuid::Uuid::new_v4().as_u64_pair().0,
             showing: Mutex::default(),
         })
     }
@@ -101,6 +108,26 @@ impl Shared {
 
     pub(crate) fn peers(&self) -> &OnceLock<StoreTier> {
         &self.peers
+    }
+
+    /// Takes note of who is asked for rows, the first time.
+    pub(crate) fn meet(&self, tier: StoreTier, neighbours: Arc<dyn Peers>) -> bool {
+        let is_first = self.peers.set(tier).is_ok();
+        is_first && self.neighbours.set(neighbours).is_ok()
+    }
+
+    /// Returns who is asked for rows.
+    pub(crate) fn neighbours(&self) -> Option<&Arc<dyn Peers>> {
+        self.neighbours.get()
+    }
+
+    pub(crate) fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// Returns the bytes of a row of a prefix, if any was computed.
+    pub(crate) fn row_bytes(&self, cell: &Cell) -> Option<f64> {
+        lock(&self.uses).row_bytes(cell.key)
     }
 
     pub(crate) fn showing(&self) -> &Mutex<()> {
@@ -134,6 +161,11 @@ impl Shared {
         }
     }
 
+    /// Returns the store, if rows of a prefix are written there.
+    pub(crate) fn store_of(&self, cell: &Cell) -> Option<&StoreTier> {
+        self.store.as_ref().filter(|_| cell.stored.load(Ordering::Relaxed))
+    }
+
     /// Returns all who are asked for blocks, the nearest first.
     pub(crate) fn elsewhere(&self) -> impl Iterator<Item = &StoreTier> {
         Level::ALL.into_iter().filter_map(|level| self.tier(level))
@@ -158,6 +190,7 @@ impl Shared {
                 rows,
                 index: RwLock::default(),
                 counters: Counters::default(),
+                stored: AtomicBool::new(true),
                 users: Mutex::default(),
             })
         };

@@ -39,7 +39,7 @@ impl Shared {
         if self.disk.as_ref().is_some_and(|tier| tier.wants_rows(cell.key, bytes, &self.uses)) {
             return rows;
         }
-        if self.store.as_ref().is_some_and(|store| store.wants(bytes, self.cost(cell))) {
+        if self.store_of(cell).is_some_and(|store| store.wants(bytes, self.cost(cell))) {
             return rows;
         }
         let mut memory = lock(&self.memory);

@@ -15,6 +15,8 @@ pub(crate) const MARGIN: f64 = 2.0;
 pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
 /// How often what does not pay is read all the same.
 const PROBE_EVERY: u32 = 32;
+/// Asking for rows that nobody may have takes no more than one part in so many of computing them.
+const ASK_PART: f64 = 4.0;
 /// Reads of less say what a request takes; those of more, what a byte takes.
 const SMALL_BYTES: u64 = 64 << 10;
 /// How much the newest read counts.
@@ -75,6 +77,11 @@ impl Cost {
     /// Says whether bytes are worth moving that take `compute` nanoseconds each: requests aside.
     pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
         self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute * MARGIN)
+    }
+
+    /// Says whether it pays to ask whether somebody has rows that `compute` nanoseconds make: mostly nobody does.
+    pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
+        self.request_nanos.zip(compute).is_none_or(|(request, compute)| request * ASK_PART <= compute)
     }
 
     /// Returns how many bytes between two rows are read with them, rather than a request made for each.

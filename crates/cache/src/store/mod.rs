@@ -42,6 +42,7 @@ use bytes::Bytes;
 use forebay_core::{Result, Stopwatch};
 
 pub(crate) use account::{Contents, is_in_use};
+pub(crate) use cost::patience;
 pub(crate) use heads::heads;
 pub(crate) use keeper::run as keep;
 pub(crate) use names::{mark_of, object_of, parse_name};

@@ -42,6 +42,16 @@ impl StoreTier {
         lock(&self.cost).pays(bytes, compute, margin)
     }
 
+    /// Says whether it pays to ask for rows that `compute` nanoseconds make, if that is known, and that nobody shows.
+    pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
+        self.is_read() && lock(&self.cost).pays_to_ask(compute)
+    }
+
+    /// Notes what a question took that brought nothing.
+    pub(crate) fn note_request(&self, nanos: u64) {
+        lock(&self.cost).read(0, nanos);
+    }
+
     /// Returns how many bytes between two rows are read with them.
     pub(crate) fn gap(&self) -> u64 {
         lock(&self.cost).gap()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay_core::Result;
-use forebay_server::{CacheConfig, CachePlaces, Credentials, Objective, TlsFiles};
+use forebay_server::{CacheConfig, CachePlaces, Credentials, Objective, StorePrices, TlsFiles};
 
 /// What is made small where it is decided how many workers there are.
 #[derive(Debug, Args)]
@@ -49,6 +49,10 @@ pub(crate) struct Cache {
     /// Whether the folder keeps the bytes of remote files, too: on or off [default: on]
     #[arg(long = "cache-source", env = "FOREBAY_CACHE_SOURCE", value_name = "on|off", value_parser = switch)]
     source: Option<bool>,
+    /// What the store costs that autocache() weighs it with, in any currency: a GiB for a month and a GiB written; and what a worker
+    /// costs for an hour, as month=0.023,write=0.005,worker=0.38 [default: nothing]
+    #[arg(long = "cache-prices", env = "FOREBAY_CACHE_PRICES", value_name = "PRICES", value_parser = prices)]
+    prices: Option<StorePrices>,
 }
 
 /// Where a dispatcher keeps the bytes of remote files that it reads.
@@ -85,6 +89,10 @@ fn switch(text: &str) -> std::result::Result<bool, String> {
     forebay_server::parse_switch(text).map_err(|e| e.to_string())
 }
 
+fn prices(text: &str) -> std::result::Result<StorePrices, String> {
+    text.parse().map_err(|e: forebay_core::Error| e.to_string())
+}
+
 fn bytes(text: &str) -> std::result::Result<u64, String> {
     forebay_server::parse_bytes(text).map_err(|e| e.to_string())
 }
@@ -93,9 +101,9 @@ impl TryFrom<Cache> for CacheConfig {
     type Error = forebay_core::Error;
 
     fn try_from(cache: Cache) -> Result<Self> {
-        let Cache { places, memory, disk, store, source } = cache;
+        let Cache { places, memory, disk, store, source, prices } = cache;
         let places = places.into_iter().try_fold(CachePlaces::default(), CachePlaces::and)?;
-        Ok(Self { places, memory, disk, store, source })
+        Ok(Self { places, memory, disk, store, source, prices })
     }
 }
 

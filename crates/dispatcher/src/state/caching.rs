@@ -26,7 +26,10 @@ impl State {
 
     /// A worker is gone, and with it what it kept in memory.
     pub(super) fn forget_caching(&mut self, id: WorkerId) {
-        self.jobs.values_mut().for_each(|job| drop(job.caching.remove(&id)));
+        for job in self.jobs.values_mut() {
+            job.caching.remove(&id);
+            job.homes.forget(id);
+        }
     }
 }
 

@@ -153,6 +153,10 @@ impl State {
         match consumer.check(position) {
             // An old ack says nothing new; only a new session moves back.
             Ok(position) if position > consumer.frontier() => {
+                let epochs = position.epoch - consumer.frontier().epoch;
+                if let Some(job) = self.jobs.get(&key.0).filter(|_| epochs > 0) {
+                    self.learned.read(now, &job.record, epochs, out);
+                }
                 self.advance(now, key, position, out);
                 self.end_at_poison(now, key, out);
             }

@@ -4,7 +4,8 @@
 //! reader cannot take the workers from a fast one. Jobs of a higher priority come before all of a lower one: they get the room of workers
 //! as splits of others end, and nothing that was granted is taken back. Deterministic: ties go by number. A split that failed at a worker waits a
 //! little for another worker to have room, or for that one to get better; a worker that a reader cannot reach is left out
-//! for longer and longer, while there are others. One that is slow comes after all others (see `race`).
+//! for longer and longer, while there are others. One that is slow comes after all others (see `race`). Where a worker has the rows of
+//! one of the next splits from the epoch before, it gets that one (see `homes`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -127,6 +128,14 @@ impl State {
         let some = self.workers.iter().any(|(id, w)| w.is_live() && team.has(*id, w) && reachable(*id));
         let is_of_team = |id: &WorkerId| self.workers.get(id).is_some_and(|w| team.has(*id, w));
         let room: Vec<_> = room.iter().filter(|(_, id)| is_of_team(id) && (reachable(*id) || !some)).collect();
+        let homes = &self.jobs.get(&key.0)?.homes;
+        let at_home = |_: Position, home: WorkerId| {
+            let is_fit = self.workers.get(&home).is_some_and(|w| !w.slow) && self.may_take(home, false, reserved);
+            room.iter().find(|(_, id)| is_fit && *id == home).map(|worker| **worker)
+        };
+        if let Some(found) = homes.first(key.1, consumer, at_home) {
+            return Some(found);
+        }
         consumer.free().find_map(|p| {
             let avoided = consumer.trouble.get(&p).and_then(|t| self.avoided(now, t, &team));
             let is_suspect = consumer.trouble.get(&p).is_some_and(Trouble::is_suspect);
@@ -199,6 +208,7 @@ impl State {
         let (has_room, is_local) = (worker.has_room(), worker.is_local());
         if !is_local {
             self.twins.note(key, position, id);
+            self.note_home(key, position, id);
         }
         has_room
     }

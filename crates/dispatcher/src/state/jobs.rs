@@ -8,6 +8,7 @@ use forebay_core::{Error, ErrorKind, Result, Ticks};
 use super::consumer::Consumer;
 use super::consumers::cancelled;
 use super::cuts::Cuts;
+use super::homes::Homes;
 use super::load::Load;
 use super::ops::Ops;
 use super::pace::Pace;
@@ -51,7 +52,7 @@ impl State {
         if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }
-        record.id = self.next_job;
+        (record.id, record.read_before) = (self.next_job, self.learned.epochs_read(&record));
         let record = Arc::new(record);
         self.add(now, record.clone(), splits);
         self.begin_scale(now, record.id);
@@ -65,6 +66,7 @@ impl State {
         self.names.insert(whole(&record.tenant, &record.name), record.id);
         let (streamed, cuts) = (record.is_streamed(), Cuts::of(&record));
         self.twins.add(&record);
+        let homes = Homes::new(&record);
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(
             record.id,
@@ -80,6 +82,7 @@ impl State {
                 ops: Ops::default(),
                 cuts,
                 bill: Bill::default(),
+                homes,
             },
         );
     }

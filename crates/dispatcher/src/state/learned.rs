@@ -1,5 +1,5 @@
-//! What jobs on a dataset have shown, for its tenant's next ones: what its ops cost, what a trainer took for a row, and where its jobs
-//! came to rest. It belongs to no job and is in the ledger, so it outlives jobs and this process.
+//! What jobs on a dataset have shown, for its tenant's next ones: what its ops cost, what a trainer took for a row, where its jobs
+//! came to rest, and how often it was read. It belongs to no job and is in the ledger, so it outlives jobs and this process.
 //!
 //! It changes with every heartbeat and is written seldom: a first time soon, and then once in [`WRITE_EVERY`] while it changes;
 //! [`SOON`] after a reader has left, by when its workers have said the rest; and when this process ends in peace.
@@ -43,6 +43,7 @@ struct Known {
     rests: VecDeque<RestRecord>,
     /// Seconds of a trainer for a row.
     step: Option<f64>,
+    epochs_read: f64,
     /// As it was written, whether there is more, and when that is written.
     written: Option<Arc<LearnedRecord>>,
     is_more: bool,
@@ -57,6 +58,7 @@ impl Known {
             ops: Ops::of(&record.ops),
             rests: record.rests.iter().cloned().collect(),
             step: record.step,
+            epochs_read: record.epochs_read,
             written: Some(record.clone()),
             is_more: false,
             due: Ticks(0),
@@ -70,7 +72,8 @@ impl Known {
     fn record(&self, number: u64) -> Arc<LearnedRecord> {
         let (tenant, dataset) = (self.tenant.clone(), self.dataset.clone());
         let (ops, rests) = (self.ops.records(), self.rests.iter().cloned().collect());
-        Arc::new(LearnedRecord { tenant, dataset, number, ops, rests, step: self.step })
+        let (step, epochs_read) = (self.step, self.epochs_read);
+        Arc::new(LearnedRecord { tenant, dataset, number, ops, rests, step, epochs_read })
     }
 }
 
@@ -95,6 +98,7 @@ impl Learned {
             ops: Ops::default(),
             rests: VecDeque::new(),
             step: None,
+            epochs_read: 0.0,
             written: None,
             is_more: true,
             due: now + SOON,
@@ -116,6 +120,17 @@ impl Learned {
     /// Ops of a job did more.
     pub(super) fn take(&mut self, now: Ticks, job: &JobRecord, at: At, said: &[OpSpent], out: &mut Vec<Effect>) {
         self.more(now, job, out).ops.take(now, at, said);
+    }
+
+    /// A consumer of a job has read so many epochs more.
+    pub(super) fn read(&mut self, now: Ticks, job: &JobRecord, epochs: u64, out: &mut Vec<Effect>) {
+        self.more(now, job, out).epochs_read += epochs as f64 / f64::from(job.consumers.max(1));
+    }
+
+    /// Returns how many whole epochs of a job's dataset were read.
+    pub(super) fn epochs_read(&self, job: &JobRecord) -> u32 {
+        // Thirds may add up to less than one.
+        self.known(job).map_or(0, |known| (known.epochs_read + 1e-6) as u32)
     }
 
     /// Returns where a job with as many consumers, on the same samples and with the same aim, came to rest last.

@@ -23,6 +23,7 @@ mod counts;
 mod cuts;
 mod figures;
 mod grant;
+mod homes;
 mod inspect;
 mod jobs;
 mod kinds;
@@ -58,9 +59,10 @@ use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
-use cuts::Cuts;
 pub use counts::Counts;
+use cuts::Cuts;
 pub use figures::StateFigures;
+use homes::Homes;
 use kinds::Bill;
 pub(crate) use kinds::Kind;
 use learned::Learned;
@@ -183,6 +185,8 @@ struct Job {
     cuts: Cuts,
     /// What workers computed for it.
     bill: Bill,
+    /// Who has the rows of its splits.
+    homes: Homes,
 }
 
 impl Job {

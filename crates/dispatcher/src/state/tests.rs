@@ -5,6 +5,7 @@
 mod cuts;
 mod figures;
 mod grant;
+mod homes;
 mod learned;
 mod local;
 mod ops;
@@ -71,6 +72,7 @@ fn record(job: usize) -> JobRecord {
         weight: 1,
         priority: 0,
         cancelled: false,
+        read_before: 0,
         tenant: String::new(),
         key: JobKey::default(),
     }

@@ -86,8 +86,16 @@ fn what_is_written_today_is_written_as_before() -> Result<()> {
     batches().iter().for_each(|batch| ledger.apply(batch));
     let golden = std::fs::read(folder(GOLDEN[GOLDEN.len() - 1].0).join("ledger.jsonl"))?;
     assert_eq!(String::from_utf8_lossy(&rows::write(&ledger.to_batch())?), String::from_utf8_lossy(&golden));
-    for field in ["\"tenant\":\"a-tenant\"", "\"coordinated\":true", "\"weight\":3", "\"priority\":5", "\"learned\":{"]
-    {
+    for field in [
+        "\"tenant\":\"a-tenant\"",
+        "\"coordinated\":true",
+        "\"weight\":3",
+        "\"priority\":5",
+        "\"learned\":{",
+        "\"read_before\":4",
+        "\"epochs_read\":6.5",
+        "\"step\":0.25",
+    ] {
         assert!(golden.windows(field.len()).any(|w| w == field.as_bytes()), "{field}");
     }
     Ok(())

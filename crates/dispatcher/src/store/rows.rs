@@ -217,6 +217,7 @@ pub(crate) mod tests {
             weight: 3,
             priority: 5,
             cancelled: false,
+            read_before: 4,
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),
         })
@@ -235,7 +236,8 @@ pub(crate) mod tests {
             number,
             ops: vec![OpRecord { at: At::Workers, places: vec![0, 2], sums, row_ns: 2333.1 }],
             rests: vec![RestRecord { consumers: 2, objective: "time".to_owned(), rest }],
-            step: None,
+            step: Some(0.25),
+            epochs_read: 6.5,
         })
     }
 

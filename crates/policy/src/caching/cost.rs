@@ -4,9 +4,6 @@ use serde::{Serialize, Serializer};
 
 use super::{Observation, Place, Tiers};
 
-/// Passes that are to come where nobody knows: a training run reads its data more often than it is told here.
-pub const PASSES_UNKNOWN: f64 = 10.0;
-
 /// What a choice costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
@@ -14,6 +11,12 @@ pub struct Cost {
     pub name: String,
     /// Nanoseconds of one thread for a row, on average over the passes to come.
     pub nanos: f64,
+    /// Of these, what it takes to compute and write once what is not there yet, beyond finding it.
+    pub filling: f64,
+    /// Of these, what the store is paid; nothing where rows are not stored.
+    pub rent: f64,
+    /// Whether rows are written to the store, if there is one: not where that costs more than it brings.
+    pub stores: bool,
     /// Bytes of a row.
     pub bytes: f64,
     /// The share of the rows that fits into memory; of those that do not, what fits on disk, and so on.
@@ -30,14 +33,24 @@ fn shares<S: Serializer>(share: &Tiers<f64>, to: S) -> Result<S::Ok, S::Error> {
 impl Cost {
     /// Returns what nothing kept costs.
     pub(crate) fn computed(seen: &Observation) -> Self {
-        Self { name: String::new(), nanos: seen.compute, bytes: 0.0, share: Tiers::default() }
+        let (name, share) = (String::new(), Tiers::default());
+        Self { name, nanos: seen.compute, filling: 0.0, rent: 0.0, stores: false, bytes: 0.0, share }
     }
 
-    /// Returns what keeping a place costs.
+    /// Returns what keeping a place costs: where the store is paid for, with it or without it, whichever costs less.
     pub(crate) fn kept(seen: &Observation, place: &Place) -> Self {
+        let stored = Self::with(seen, place, seen.room, true);
+        if seen.rent.is_free() {
+            return stored;
+        }
+        let without = Self::with(seen, place, Tiers { store: 0, ..seen.room }, false);
+        if without.nanos < stored.nanos { without } else { stored }
+    }
+
+    fn with(seen: &Observation, place: &Place, room: Tiers<u64>, stores: bool) -> Self {
         let all = (seen.rows as f64 * place.bytes).max(1.0);
         let mut left = 1.0;
-        let share = seen.room.map(|room| {
+        let share = room.map(|room| {
             let fits = (room as f64 / all).min(left);
             left -= fits;
             fits
@@ -51,11 +64,14 @@ impl Cost {
         // What is not there yet is computed once, and what of it fits is written.
         let missing = (kept - place.kept.min(kept)).max(0.0);
         let average = if kept > 0.0 { found / kept } else { 0.0 };
-        let filling = missing * (place.before + place.write - average);
-        let passes = seen.passes.unwrap_or(PASSES_UNKNOWN).max(1.0);
-        let storage = seen.storage * place.bytes * kept;
-        let nanos = found + (1.0 - kept) * around + filling / passes + place.after + storage;
-        Self { name: place.name.clone(), nanos, bytes: place.bytes, share }
+        let passes = seen.passes.max(1.0);
+        let filling = missing * (place.before + place.write - average) / passes;
+        // Whatever is computed goes to the store, also what is found nearer.
+        let stored = (room.store as f64 / all).min(1.0);
+        let written = stored * (1.0 - place.kept) * seen.rent.written / passes;
+        let rent = place.bytes * (written + stored * seen.rent.held * seen.pass_nanos);
+        let nanos = found + (1.0 - kept) * around + filling + place.after + rent;
+        Self { name: place.name.clone(), nanos, filling, rent, stores, bytes: place.bytes, share }
     }
 }
 
@@ -68,10 +84,7 @@ impl Observation {
             [p.bytes, p.before, p.after, p.write, memory, disk, peers, store].into_iter().all(time)
                 && (0.0..=1.0).contains(&p.kept)
         };
-        self.compute.is_finite()
-            && self.compute > 0.0
-            && time(self.storage)
-            && self.passes.is_none_or(time)
-            && self.places.iter().all(place)
+        let others = [self.compute, self.passes, self.pass_nanos, self.rent.written, self.rent.held];
+        self.compute > 0.0 && others.into_iter().all(time) && self.places.iter().all(place)
     }
 }

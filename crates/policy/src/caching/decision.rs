@@ -54,6 +54,8 @@ pub struct Decision {
     /// Why.
     #[serde(flatten)]
     pub reason: Reason,
+    /// Passes over the rows that were taken to come.
+    pub passes: f64,
     /// What was compared: nothing kept, then each place; empty without figures.
     pub costs: Vec<Cost>,
 }
@@ -86,6 +88,9 @@ impl fmt::Display for Decision {
             (Choice::Keep(_), Some(cost)) => {
                 write!(f, "{} is kept: {}", cost.name, Nanos(cost.nanos))?;
                 write!(f, " a row of {:.0} bytes, {}", cost.bytes, Shares(cost.share))?;
+                if cost.rent > 0.0 {
+                    write!(f, ", {} of it for the store", Nanos(cost.rent))?;
+                }
             }
             (Choice::Compute, None) => f.write_str("nothing is kept")?,
             (Choice::Compute, Some(cost)) => write!(f, "nothing is kept: {} a row computed", Nanos(cost.nanos))?,
@@ -100,7 +105,7 @@ impl fmt::Display for Decision {
             let name = if cost.name.is_empty() { "computing all" } else { &cost.name };
             write!(f, "; {name}: {}", Nanos(cost.nanos))?;
         }
-        Ok(())
+        write!(f, "; {} to come", Passes(self.passes))
     }
 }
 
@@ -122,6 +127,19 @@ impl fmt::Display for Shares {
             write!(f, "{between}{:.0} % {name}", 100.0 * share)?;
         }
         Ok(())
+    }
+}
+
+/// A number of passes, for people.
+struct Passes(f64);
+
+impl fmt::Display for Passes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.max(1.0) {
+            one if one < 1.05 => f.write_str("1 pass"),
+            few if few < 9.95 => write!(f, "{few:.1} passes"),
+            many => write!(f, "{many:.0} passes"),
+        }
     }
 }
 

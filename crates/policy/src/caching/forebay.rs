@@ -1,7 +1,8 @@
 //! Forebay's own policy: the place that costs least, left only when it has lost enough to another.
 //!
 //! Invariants: the same windows give the same decisions; figures that cannot be right change nothing; between two changes the
-//! choice has lost [`LOST_MAX`] to what follows it, so noise, which goes both ways, changes nothing for long.
+//! choice has lost [`LOST_MAX`] to what follows it, so noise, which goes both ways, changes nothing for long. Only where far more
+//! passes are to come than it was chosen for, which is known and no noise, it is chosen anew at once.
 
 use super::{Choice, Cost, Decision, Observation, Reason};
 
@@ -11,12 +12,16 @@ pub const FEW: u32 = 3;
 pub const SLACK: f64 = 0.02;
 /// What a choice may lose to another, in windows times the logarithm of their costs' ratio.
 pub const LOST_MAX: f64 = 8.0;
+/// By how much more passes are to come that it is chosen anew.
+const PASSES_MOVED: f64 = 1.5;
 
 /// What is remembered from window to window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Previous {
     choice: Choice,
     windows: u32,
+    /// The fewest passes that were to come in any of them.
+    passes: f64,
     /// While it is measured: the sum of the logarithms of each cost. Later: what the choice has lost to each.
     sums: Vec<f64>,
 }
@@ -24,7 +29,8 @@ pub struct Previous {
 /// Decides on one more window.
 pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     if !seen.is_sound() {
-        return (Decision { choice: before.choice, reason: Reason::NoFigures, costs: Vec::new() }, before.clone());
+        let (choice, reason) = (before.choice, Reason::NoFigures);
+        return (Decision { choice, reason, passes: seen.passes, costs: Vec::new() }, before.clone());
     }
     let costs: Vec<Cost> =
         std::iter::once(Cost::computed(seen)).chain(seen.places.iter().map(|place| Cost::kept(seen, place))).collect();
@@ -33,9 +39,13 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     if next.sums.len() != costs.len() {
         next = Previous { sums: vec![0.0; costs.len()], ..Previous::default() };
     }
+    if next.windows == 0 || next.is_of_fewer(seen.passes) {
+        next = Previous { choice: next.choice, windows: 0, passes: seen.passes, sums: vec![0.0; costs.len()] };
+    }
+    next.passes = next.passes.min(seen.passes);
     next.windows = next.windows.saturating_add(1);
     let reason = if next.windows <= FEW { next.learn(&costs) } else { next.watch(&costs) };
-    (Decision { choice: next.choice, reason, costs }, next)
+    (Decision { choice: next.choice, reason, passes: seen.passes, costs }, next)
 }
 
 /// Costs of nothing at all have logarithms, too.
@@ -44,6 +54,11 @@ fn log(cost: &Cost) -> f64 {
 }
 
 impl Previous {
+    /// Says whether it was about far fewer passes than these.
+    pub fn is_of_fewer(&self, passes: f64) -> bool {
+        passes > self.passes.max(1.0) * PASSES_MOVED
+    }
+
     /// The first choice: what cost least in all windows so far.
     fn learn(&mut self, costs: &[Cost]) -> Reason {
         self.sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += log(cost));
@@ -78,7 +93,7 @@ impl Previous {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Place, Tiers};
+    use super::super::{PASSES_UNKNOWN, Place, Rent, Tiers};
     use super::*;
 
     /// The table of the README.
@@ -94,11 +109,12 @@ mod tests {
         };
         Observation {
             rows: 200_000,
-            passes: None,
+            passes: PASSES_UNKNOWN,
+            pass_nanos: 0.0,
             compute: 2.8e6,
             places: vec![place("read", 1e5, 0.3e6, 2.5e6, 0.03e6), place("decoded", 5e5, 2.3e6, 0.5e6, 0.15e6)],
             room: Tiers { memory: 40_000_000_000, disk: 200_000_000_000, peers: 0, store: 0 },
-            storage: 0.0,
+            rent: Rent::default(),
         }
     }
 
@@ -126,7 +142,7 @@ mod tests {
             said.starts_with("decoded is kept: 1.01 ms a row of 500000 bytes, 40 % in memory and 60 % on disk"),
             "{said}"
         );
-        assert!(said.ends_with("; computing all: 2.80 ms; read: 2.53 ms"), "{said}");
+        assert!(said.ends_with("; computing all: 2.80 ms; read: 2.53 ms; 10 passes to come"), "{said}");
         let small = Observation { room: Tiers { memory: 4_000_000_000, ..Tiers::default() }, ..seen() };
         let last = decisions(&small, Previous::default(), 3).0.pop().expect("three");
         assert_eq!(last.choice, Choice::Keep(1), "{last}");
@@ -154,13 +170,39 @@ mod tests {
 
     #[test]
     fn one_pass_over_data_that_is_dear_to_write_keeps_nothing() {
-        let mut once = Observation { passes: Some(1.0), ..seen() };
+        let mut once = Observation { passes: 1.0, ..seen() };
         once.places.iter_mut().for_each(|place| (place.kept, place.write) = (0.0, 1e5));
-        assert_eq!(decisions(&once, Previous::default(), 3).0[2].choice, Choice::Compute);
-        once.passes = Some(3.0);
-        assert_eq!(decisions(&once, Previous::default(), 3).0[2].choice, Choice::Keep(1));
-        once.storage = 10.0;
-        assert_eq!(decisions(&once, Previous::default(), 3).0[2].choice, Choice::Compute, "the room is dear");
+        let last = |seen: &Observation| decisions(seen, Previous::default(), 3).0.pop().expect("three");
+        assert_eq!(last(&once).choice, Choice::Compute);
+        assert!(last(&once).to_string().ends_with("; 1 pass to come"), "{}", last(&once));
+        once.passes = 3.0;
+        assert_eq!(last(&once).choice, Choice::Keep(1));
+        assert!(last(&once).costs[2].filling > 0.6e6, "a third of what it takes to compute and write");
+    }
+
+    #[test]
+    fn a_store_that_is_paid_for_is_used_where_it_brings_more_than_it_costs() {
+        // A quarter fits nearer.
+        let room = Tiers { memory: 25_000_000_000, disk: 0, peers: 0, store: 1 << 50 };
+        let mut seen = Observation { room, pass_nanos: 1e12, ..seen() };
+        seen.places.iter_mut().for_each(|place| (place.kept, place.found.store) = (0.0, 2.0 * place.found.memory));
+        let last = |rent: Rent, passes: f64| {
+            let seen = Observation { rent, passes, ..seen.clone() };
+            decisions(&seen, Previous::default(), 3).0.pop().expect("three")
+        };
+        let free = last(Rent::default(), 10.0);
+        assert_eq!((free.choice, free.costs[2].stores, free.costs[2].rent), (Choice::Keep(1), true, 0.0));
+        // Three quarters of 2 ms are saved with it, of 500,000 bytes: 3 ns a byte.
+        let cheap = last(Rent { written: 10.0, held: 0.5e-12 }, 10.0);
+        assert_eq!((cheap.choice, cheap.costs[2].stores), (Choice::Keep(1), true));
+        assert!((cheap.costs[2].rent - 5e5 * 1.5).abs() < 1.0, "{cheap}");
+        assert!(cheap.to_string().contains("in the store, 750.0 µs of it for the store; "), "{cheap}");
+        for (dear, passes) in [(Rent { written: 0.0, held: 5e-12 }, 10.0), (Rent { written: 10.0, held: 0.0 }, 2.0)] {
+            let decision = last(dear, passes);
+            let cost = &decision.costs[2];
+            assert_eq!((cost.stores, cost.rent, cost.share.store), (false, 0.0, 0.0), "{decision}");
+            assert_eq!(cost.share.memory, 0.25, "memory is paid for anyway");
+        }
     }
 
     #[test]
@@ -175,6 +217,21 @@ mod tests {
         assert_eq!(changed(10.0), Some(3));
         assert!(changed(1.05).is_some_and(|windows| windows > 100));
         assert_eq!(changed(1.01), None);
+    }
+
+    #[test]
+    fn when_a_job_turns_out_to_have_more_passes_ahead_it_is_chosen_anew_at_once() {
+        let mut seen = Observation { passes: 1.0, ..seen() };
+        seen.places.iter_mut().for_each(|place| (place.kept, place.write) = (0.0, 1e5));
+        let (made, before) = decisions(&seen, Previous::default(), 100);
+        assert_eq!(made[99].choice, Choice::Compute);
+        seen.passes = 1.4;
+        let (_, before) = decisions(&seen, before, 3);
+        assert_eq!(before.windows, 103, "that is little more");
+        seen.passes = 2.0;
+        let (made, _) = decisions(&seen, before, 3);
+        assert_eq!(made[1].reason, Reason::Measuring { windows: 2, needed: 3 });
+        assert_eq!((made[1].choice, made[2].choice), (Choice::Compute, Choice::Keep(1)));
     }
 
     #[test]

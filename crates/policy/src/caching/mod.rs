@@ -12,11 +12,15 @@ pub mod cachew;
 mod cost;
 mod decision;
 pub mod forebay;
+mod reads;
+mod rent;
 mod tiers;
 
-pub use cost::{Cost, PASSES_UNKNOWN};
+pub use cost::Cost;
 pub use decision::{Choice, Decision, Reason};
 pub use forebay::{Previous, decide};
+pub use reads::{AGAIN_MAX, PASSES_UNKNOWN, passes_to_come};
+pub use rent::{Rent, StorePrices};
 pub use tiers::Tiers;
 
 /// What was measured of one pipeline in one process, in one window.
@@ -24,16 +28,18 @@ pub use tiers::Tiers;
 pub struct Observation {
     /// The rows that are asked for in a pass.
     pub rows: u64,
-    /// Passes over them that are to come, this one too; `None` where nobody knows.
-    pub passes: Option<f64>,
+    /// Passes over them that are to come, this one too: see [`passes_to_come`].
+    pub passes: f64,
+    /// What a pass takes by the clock, in nanoseconds; 0 while that is not known.
+    pub pass_nanos: f64,
     /// What a row costs from its source to the end, with nothing kept.
     pub compute: f64,
     /// The places where rows may be kept, in the order of the pipeline.
     pub places: Vec<Place>,
     /// Bytes that rows of this pipeline may take.
     pub room: Tiers<u64>,
-    /// What it costs to keep a byte for a pass, in nanoseconds: 0 where the room is paid for anyway.
-    pub storage: f64,
+    /// What the store costs; all other room is paid for anyway.
+    pub rent: Rent,
 }
 
 /// A place in a pipeline, and what keeping its rows would cost and bring.

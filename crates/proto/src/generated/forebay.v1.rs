@@ -128,6 +128,9 @@ pub struct JobDefinition {
     /// As in OpenJobRequest.
     #[prost(uint32, tag = "15")]
     pub priority: u32,
+    /// Epochs of its dataset that other jobs had read when it was opened.
+    #[prost(uint32, tag = "16")]
+    pub read_before: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
@@ -256,10 +259,10 @@ pub struct ConsumerHeartbeat {
     #[prost(uint64, tag = "8")]
     pub received_bytes: u64,
     /// Bytes of those rows, as they came.
-    #[prost(uint64, tag = "8")]
+    #[prost(uint64, tag = "9")]
     pub bytes: u64,
     /// How long next() has waited for the rows that it waits for now; 0 while it waits for none.
-    #[prost(uint64, tag = "9")]
+    #[prost(uint64, tag = "10")]
     pub waiting_ms: u64,
 }
 /// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
@@ -637,10 +640,10 @@ pub struct JobStatus {
     #[prost(string, tag = "15")]
     pub cut: ::prost::alloc::string::String,
     /// As in OpenJobRequest.
-    #[prost(uint32, tag = "15")]
+    #[prost(uint32, tag = "16")]
     pub priority: u32,
     /// What workers computed for it, by kind, since the dispatcher started.
-    #[prost(message, repeated, tag = "16")]
+    #[prost(message, repeated, tag = "17")]
     pub worked: ::prost::alloc::vec::Vec<Worked>,
 }
 /// What workers of one kind computed for a job.

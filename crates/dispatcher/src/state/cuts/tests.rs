@@ -40,6 +40,7 @@ pub(in crate::state) fn of(graph: String) -> JobRecord {
         coordinated: false,
         weight: 1,
         priority: 0,
+        read_before: 0,
         cancelled: false,
         tenant: text(),
         key: JobKey::default(),

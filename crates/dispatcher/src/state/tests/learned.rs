@@ -2,6 +2,7 @@
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
+use forebay_proto::{JobDefinition, Stream};
 
 use super::ops::{job, spent};
 use super::scale::half_second_of;
@@ -205,4 +206,51 @@ fn datasets_ops_and_places_of_rest_are_bounded_and_the_longest_unheard_of_goes()
     world.pass_and_write(WRITE_EVERY);
     let rests: Vec<_> = world.written("0").expect("written").rests.iter().map(|rest| rest.consumers).collect();
     assert_eq!(rests, (RESTS_MAX as u32..2 * RESTS_MAX as u32).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_job_is_told_how_often_its_samples_were_read_before_it() {
+    let mut world = World::new();
+    let opened = |world: &mut World, record: JobRecord| {
+        let name = record.name.clone();
+        world.create(record);
+        world.state.job("", &name).expect("opened").clone()
+    };
+    let first = opened(&mut world, JobRecord { epochs: 5, ..job("first", "d") });
+    assert_eq!(first.read_before, 0);
+    let reader = world.readers.len() - 1;
+    world.attach(reader, 0, 3);
+    let session = world.readers[reader].session.expect("connected");
+    let ack = |world: &mut World, epoch: u64, ordinal: u64| {
+        world.input(Input::Ack { session, position: Position::new(epoch, ordinal) });
+    };
+    ack(&mut world, 0, 1);
+    assert_eq!(opened(&mut world, job("early", "d")).read_before, 0, "no epoch has ended");
+    ack(&mut world, 1, 0);
+    ack(&mut world, 2, 1);
+    ack(&mut world, 2, 1);
+    let later = opened(&mut world, job("later", "d"));
+    assert_eq!((later.read_before, opened(&mut world, job("other", "e")).read_before), (2, 0));
+    let twin = later.definition();
+    assert_eq!(Stream::of(&twin), Stream::of(&opened(&mut world, job("early 2", "d")).definition()));
+    assert_eq!(
+        Stream::of(&twin),
+        Stream::of(&JobDefinition { read_before: 0, ..twin.clone() }),
+        "it reaches no sample"
+    );
+    world.pass_and_write(WRITE_EVERY);
+    world.crash();
+    assert_eq!(opened(&mut world, job("after", "d")).read_before, 2, "it outlives the dispatcher");
+    assert_eq!(world.state.job("", "later").expect("goes on").read_before, 2, "and stays with a job");
+}
+
+#[test]
+fn of_a_job_with_several_consumers_each_reads_a_part() {
+    let mut world = World::new();
+    let of = JobRecord { consumers: 3, ..job("shared", "d") };
+    let mut out = Vec::new();
+    for (consumer, read) in [(0, 0), (1, 0), (2, 1)] {
+        world.state.learned.read(world.now, &of, 1, &mut out);
+        assert_eq!(world.state.learned.epochs_read(&of), read, "consumer {consumer}");
+    }
 }

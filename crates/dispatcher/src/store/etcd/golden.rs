@@ -73,6 +73,8 @@ async fn what_each_format_ever_wrote_is_read_and_what_is_missing_is_named() -> R
             (usize::from(age >= 4), if age >= 5 { 5 } else { 0 }),
             "{name}"
         );
+        let read = expected.learned.values().next().map_or(0.0, |learned| learned.epochs_read);
+        assert_eq!((job.read_before, read), if age >= 5 { (4, 6.5) } else { (0, 0.0) }, "{name}");
         for gone in keys.keys().filter(|key| *key != "forebay/meta") {
             let mut rest = keys.clone();
             rest.remove(gone);

@@ -1,0 +1,153 @@
+//! Rows that are about to be computed are asked of peers first: one may have computed them a moment ago, or be at them now.
+//!
+//! What peers show as blocks is known within a second or so; in a short epoch, or where two jobs read the same samples at once, that
+//! is many rows. Who asks has claimed them before, so of two
+//! that want the same row one hears of the other, and one computes it ([`Flight::is_asked`](crate::flight::Flight::is_asked)): but where
+//! the second claims it just when the first has heard that nobody has, within the time of a message.
+//!
+//! Invariants: a row is taken if its sum is right, as from any block; an answer is waited for no longer than a read from peers is, and what
+//! has not come by then is computed.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use forebay_data::Memory;
+
+use crate::RowKey;
+use crate::admit::keep_copies;
+use crate::claim::Claim;
+use crate::disk::{Reading, Want, are_right, open};
+use crate::give::{Asked, GIVEN_BYTES_MAX};
+use crate::index::{NO_NUMBER, Number, ROW_BYTES};
+use crate::lock::{deadline, read, write};
+use crate::prefix::{Answer, Prefix};
+use crate::stats::add;
+use crate::store::{Store, StoreTier, patience};
+use crate::table::{Place, Table};
+
+/// The most rows that are asked for at once.
+const ROWS_MAX: usize = 1000;
+
+/// Other processes that keep rows: what they show is read as a store is, and they are asked for what they do not show yet.
+pub trait Peers: Store {
+    /// Returns what peers give of rows, as blocks in any order. Each waits for rows that it computes, `limit` at most.
+    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Vec<Bytes>;
+}
+
+/// The rows that are asked for, by their keys: their places in the question, and their numbers.
+type Wanted = HashMap<RowKey, (u32, Number)>;
+
+impl Prefix {
+    /// Asks peers for the rows of a claim; what they give is found, and claimed no more.
+    pub(crate) fn ask_peers(&self, answer: &mut Answer, claim: &mut Claim, memory: &Memory) {
+        let compute = self.compute_nanos(claim.rows().len());
+        let peers = self.shared.peers().get().zip(self.shared.neighbours());
+        if let Some((tier, peers)) = peers.filter(|(tier, _)| tier.pays_to_ask(compute)) {
+            self.take_given(tier, &**peers, answer, claim, memory, deadline(patience(compute)));
+        }
+        claim.flight().settle();
+    }
+
+    /// Returns what computing so many rows takes, if that is known.
+    fn compute_nanos(&self, rows: usize) -> Option<f64> {
+        let row_bytes = self.shared.row_bytes(&self.cell)?;
+        Some(self.shared.cost(&self.cell)? * row_bytes * rows as f64)
+    }
+
+    fn take_given(
+        &self,
+        tier: &StoreTier,
+        peers: &dyn Peers,
+        answer: &mut Answer,
+        claim: &mut Claim,
+        memory: &Memory,
+        until: Instant,
+    ) {
+        let mut wanted = self.wanted(claim);
+        let mut asked: Vec<RowKey> = wanted.keys().copied().collect();
+        asked.sort_unstable();
+        while !asked.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let now: Vec<RowKey> = asked.drain(..asked.len().min(ROWS_MAX)).collect();
+            let began = tier.now();
+            let question = Asked { prefix: self.cell.key, rows: &now, rank: self.shared.rank() };
+            let given = peers.rows(&question, left);
+            if given.is_empty() {
+                tier.note_request(tier.now() - began);
+                continue;
+            }
+            let is_full = given.iter().any(|block| block.len() > GIVEN_BYTES_MAX / 2);
+            let mut taken = HashSet::new();
+            given.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
+            claim.release(&taken);
+            // There may be more where that came from.
+            if is_full && !taken.is_empty() {
+                asked.extend(now.into_iter().filter(|key| wanted.contains_key(key)));
+            }
+        }
+    }
+
+    /// Takes the rows of a block that are wanted, if all of it is right.
+    fn take_block(
+        &self,
+        bytes: &Bytes,
+        wanted: &mut Wanted,
+        taken: &mut HashSet<u32>,
+        answer: &mut Answer,
+        memory: &Memory,
+    ) {
+        let cell = &self.cell;
+        let Ok((head, layout)) = open(&bytes[..]) else { return };
+        if head.prefix != cell.key || head.schema != *cell.schema {
+            return;
+        }
+        let found: Vec<(usize, RowKey, u32, Number)> = (0..)
+            .zip(&layout.keys)
+            .filter_map(|(at, key)| wanted.get(key).map(|&(row, number)| (at, *key, row, number)))
+            .collect();
+        if head.without {
+            let nothing = Table::new(Vec::new(), 0);
+            if found.iter().any(|(at, key, ..)| nothing.sum(key, 0) != layout.sums[*at]) {
+                return;
+            }
+            let (rows, numbers): (Vec<u32>, Vec<Number>) = found.iter().map(|&(.., row, number)| (row, number)).unzip();
+            answer.found.add_without(&rows);
+            if self.shared.count_index(numbers.len() as u64 * ROW_BYTES) {
+                let new = write(&cell.index).add_without(&numbers);
+                self.shared.uncount_index((numbers.len() as u64 - new) * ROW_BYTES);
+            }
+            add(&cell.counters.without_hits, rows.len());
+        } else {
+            let want =
+                |(slot, (row, key, ..)): (usize, &(usize, RowKey, u32, Number))| Want { slot, row: *row, key: *key };
+            let wants: Vec<Want> = found.iter().enumerate().map(want).collect();
+            let mut reading = Reading::new(&cell.shapes, &[(&layout, &wants)], wants.len(), memory);
+            if reading.read(&bytes[..], &layout, &wants).is_err() {
+                return;
+            }
+            let table = reading.finish();
+            if !are_right(&table, &layout, &wants) {
+                return tracing::warn!("rows that a peer gave are broken; they are computed");
+            }
+            let numbers: Vec<(Number, u32)> = (0..).zip(&found).map(|(at, &(.., number))| (number, at)).collect();
+            keep_copies(&self.shared, cell, &table, &numbers);
+            let id = answer.found.push(table, true);
+            (0..).zip(&found).for_each(|(at, &(_, _, row, _))| answer.found.put(row, Place { table: id, row: at }));
+            add(&cell.counters.peer_hits, found.len());
+        }
+        for (_, key, row, _) in found {
+            wanted.remove(&key);
+            taken.insert(row);
+        }
+    }
+
+    fn wanted(&self, claim: &Claim) -> Wanted {
+        let index = read(&self.cell.index);
+        let numbered = claim.numbered_rows().filter(|(_, number)| *number != NO_NUMBER);
+        numbered.map(|(row, number)| (index.key_of(number), (row, number))).collect()
+    }
+}

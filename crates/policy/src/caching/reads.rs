@@ -1,0 +1,30 @@
+//! How often rows are asked for from now on: arithmetic on what is known of that.
+
+/// Passes that a job is taken to make where nobody knows: one without end reads its data more often than anybody counts on.
+pub const PASSES_UNKNOWN: f64 = 10.0;
+/// The most passes that are expected of jobs that have not come yet.
+pub const AGAIN_MAX: f64 = 10.0;
+
+/// Returns the passes that are to come: those that running jobs have `ahead` of them, `None` of one without end, and as many again as
+/// others have made `before`, up to [`AGAIN_MAX`].
+///
+/// What was read `n` times is as likely as not read `n` times more, if nothing else is known of it: so data that nobody has
+/// read before is expected to be read by nobody else.
+pub fn passes_to_come(ahead: impl IntoIterator<Item = Option<f64>>, before: f64) -> f64 {
+    let known: f64 = ahead.into_iter().map(|passes| passes.unwrap_or(PASSES_UNKNOWN).max(0.0)).sum();
+    known + before.clamp(0.0, AGAIN_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_jobs_have_ahead_and_as_many_again_as_were_made() {
+        assert_eq!(passes_to_come([Some(1.0)], 0.0), 1.0);
+        assert_eq!(passes_to_come([Some(2.5), Some(1.0), Some(-1.0)], 3.0), 6.5);
+        assert_eq!(passes_to_come([None], 0.0), PASSES_UNKNOWN);
+        assert_eq!(passes_to_come([Some(1.0)], 1e9), 1.0 + AGAIN_MAX);
+        assert_eq!(passes_to_come([], 0.0), 0.0);
+    }
+}
