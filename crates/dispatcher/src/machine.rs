@@ -228,35 +228,13 @@ fn heartbeat<A>(word: &Word<A>) -> Option<SessionId> {
 mod tests {
     use std::time::Duration;
 
-    use forebay_proto::JobKey;
-
     use super::*;
     use crate::options::Timing;
     use crate::records::{Ledger, Position};
     use crate::tenant::Tenant;
 
     fn record() -> JobRecord {
-        let text = String::new;
-        JobRecord {
-            id: 0,
-            name: "job".to_owned(),
-            dataset: text(),
-            graph: text(),
-            seed: 0,
-            epochs: 1,
-            consumers: 1,
-            extent: text(),
-            sizing: text(),
-            index: text(),
-            even: false,
-            coordinated: false,
-            weight: 1,
-            priority: 0,
-            cancelled: false,
-            read_before: 0,
-            tenant: text(),
-            key: JobKey::default(),
-        }
+        JobRecord { name: "job".to_owned(), ..JobRecord::empty() }
     }
 
     fn machine() -> Machine<u64> {

@@ -76,6 +76,34 @@ pub(crate) struct JobRecord {
     pub(crate) key: JobKey,
 }
 
+#[cfg(test)]
+impl JobRecord {
+    /// Returns a job of one epoch and one consumer, of which nothing else is said.
+    pub(crate) fn empty() -> Self {
+        let text = String::new;
+        Self {
+            id: 0,
+            name: text(),
+            dataset: text(),
+            graph: text(),
+            seed: 0,
+            epochs: 1,
+            consumers: 1,
+            extent: text(),
+            sizing: text(),
+            index: text(),
+            even: false,
+            coordinated: false,
+            weight: 1,
+            priority: 0,
+            read_before: 0,
+            cancelled: false,
+            tenant: text(),
+            key: JobKey::default(),
+        }
+    }
+}
+
 impl JobRecord {
     /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
     pub(crate) fn is_streamed(&self) -> bool {

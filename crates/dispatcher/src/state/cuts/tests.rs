@@ -3,7 +3,7 @@
 use forebay_core::Ticks;
 use forebay_data::{DType, Field, Kind};
 use forebay_plan::{BlobId, Layout, Node, Op, Source};
-use forebay_proto::{JobKey, OpSpent};
+use forebay_proto::OpSpent;
 
 use super::*;
 use crate::records::At;
@@ -24,27 +24,7 @@ pub(in crate::state) fn graph() -> Graph {
 }
 
 pub(in crate::state) fn of(graph: String) -> JobRecord {
-    let text = String::new;
-    JobRecord {
-        id: 0,
-        name: text(),
-        dataset: text(),
-        graph,
-        seed: 0,
-        epochs: 1,
-        consumers: 1,
-        extent: text(),
-        sizing: text(),
-        index: text(),
-        even: false,
-        coordinated: false,
-        weight: 1,
-        priority: 0,
-        read_before: 0,
-        cancelled: false,
-        tenant: text(),
-        key: JobKey::default(),
-    }
+    JobRecord { graph, ..JobRecord::empty() }
 }
 
 fn spent(places: &[u32], rows: u64, us: u64, bytes: [f64; 2]) -> OpSpent {
