@@ -1,0 +1,205 @@
+"""What a service says of itself: its jobs, their readers, ops and costs, its workers, and how many are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ConsumerStatus:
+    """One reader of a job.
+
+    Attributes:
+        consumer: Which one.
+        attached: Whether it is connected.
+        epoch: The epoch that it is in.
+        split: The first split that it has not consumed.
+        splits: The splits of an epoch; 0 when endless.
+        leased: The splits that workers hold for it.
+        skipped: The samples that it left out, as far as the ledger has them.
+    """
+
+    consumer: int
+    attached: bool
+    epoch: int
+    split: int
+    splits: int
+    leased: int
+    skipped: int
+
+
+@dataclass(frozen=True)
+class ScaleDecision:
+    """A decision on how many workers a job gets.
+
+    Attributes:
+        ago: Seconds since it was taken.
+        before: The workers that were wanted before.
+        workers: The workers that are wanted since.
+        reason: Why, in words.
+        figures: The rule (`rule`), what it compared with, and what was measured (`figures`).
+        cut: Which ops readers run since, and what a row that travels has so; empty where there is nothing to choose.
+    """
+
+    ago: float
+    before: int
+    workers: int
+    reason: str
+    figures: dict[str, Any]
+    cut: str = ""
+
+
+@dataclass(frozen=True)
+class ScaleStatus:
+    """How many workers are wanted.
+
+    Attributes:
+        wanted: By all jobs together; `None` while that is not known: then what there is should stay.
+        workers: The workers that there are.
+        max_workers: The most that are ever wanted.
+        policy: Who decides.
+    """
+
+    wanted: int | None
+    workers: int
+    max_workers: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class OpStatus:
+    """What an op of a job costs.
+
+    Attributes:
+        op: The op as errors name it; ops that are fused are one, and `read` reads the source.
+        line: Where it was written; `None` where that is not known.
+        at: Whose threads did it: the `workers`', those of readers' `local` workers, or the `reader`s' own.
+        rows_in: The rows that went in.
+        rows_out: The rows that came out.
+        rows_found: Of those that went into `cache`, the rows that nobody had to compute.
+        seconds: What threads spent on it, by the clock: waits for a storage or for the interpreter are in it.
+        bytes_in: The bytes that went in; 0 for `read`.
+        bytes_out: The bytes that came out.
+        row_us: Microseconds of a thread for a row that goes in, lately: the median of the last minute.
+        earlier: Whether all this is what jobs with the same pipeline showed earlier: of this one the dispatcher has
+            heard nothing since it began.
+    """
+
+    op: str
+    line: str | None
+    at: str
+    rows_in: int
+    rows_out: int
+    rows_found: int
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    row_us: float
+    earlier: bool
+
+    @property
+    def inflation(self) -> float | None:
+        """Output bytes by input bytes; `None` where none went in."""
+        return self.bytes_out / self.bytes_in if self.bytes_in else None
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What workers of one kind computed for a job, since the dispatcher started.
+
+    Attributes:
+        kind: As they say it (`forebay worker --kind`); `fleet` where they do not.
+        spot: Whether they may be taken back at any time.
+        seconds: Of workers: what their threads took for the job, by their number.
+        cost: What that costs, by what each said that it costs for an hour; 0.0 where none did.
+    """
+
+    kind: str
+    spot: bool
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job.
+
+    Attributes:
+        name: Its name.
+        dataset: The id of its pipeline.
+        state: `running`, `waiting for workers`, `no consumer`, `finished` or `cancelled`.
+        epochs: How many it has; `None` is without end.
+        seed: Its seed.
+        raced: The splits that were given to a second worker because the first was late, or had others to do first.
+        consumers: Its readers.
+        tenant: Whose it is; empty where the service has no tokens.
+        key: What other Arrow Flight clients must say to its workers, in `list_flights(criteria=...)`; empty where they
+            need say nothing. A secret: it is not shown.
+        workers: The workers that the service's policy wants for it; `None` while nothing is decided.
+        priority: Jobs of a higher one go before it.
+        local_threads: The threads of its readers' local workers, which are not among those (`distribute(local=...)`).
+        decisions: How that came about, the oldest first: the last few. `jobs(name)` has the last 64.
+        caching: What each worker keeps of it, by the worker's id, as `stats()["cache"]` of an iterator says it: `kept`,
+            `why`, `figures` where `autocache()` measured them, and the `rows` that were found and computed; and the
+            `source`, as `stats()["source"]` does. As of a few seconds ago.
+        ops: What its ops cost, in the order in which they run; with `jobs(name)` alone. As of a second ago.
+        cut: Which ops its readers run, and what a row that travels has so; empty where there is nothing to choose.
+        worked: What workers computed for it, by kind, and what that costs.
+    """
+
+    name: str
+    dataset: str
+    state: str
+    epochs: int | None
+    seed: int
+    raced: int
+    consumers: tuple[ConsumerStatus, ...]
+    tenant: str = ""
+    key: str = field(default="", repr=False)
+    workers: int | None = None
+    priority: int = 0
+    local_threads: int = 0
+    decisions: tuple[ScaleDecision, ...] = ()
+    caching: Mapping[str, Any] = field(default_factory=dict)
+    ops: tuple[OpStatus, ...] = ()
+    cut: str = ""
+    worked: tuple[Worked, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker.
+
+    Attributes:
+        worker: Its id; a restarted worker has a new one.
+        address: Where it answers, for Arrow Flight clients too.
+        threads: Its threads.
+        state: `working`, `idle`, `slow` (it was late with a split, and is given one at a time), `leaving` or `lost`.
+        leases: The splits that it holds.
+        splits_done: The splits that it has computed.
+        rows_done: The rows of those.
+        rows_shared: Of these, the rows that another job with the same samples had computed.
+        silent_ms: Milliseconds since it was last heard of.
+        local: Whether it computes for one reader alone, on that one's machine.
+        disk_off: Why nothing is written to its cache folder now; empty where it is, or there is none.
+        kind: What kind of machine it is on; `fleet` where it does not say.
+        price: What that costs for an hour; 0.0 where it does not say.
+        spot: Whether it may be taken back at any time.
+    """
+
+    worker: str
+    address: str
+    threads: int
+    state: str
+    leases: int
+    splits_done: int
+    rows_done: int
+    rows_shared: int
+    silent_ms: int
+    local: bool
+    disk_off: str
+    kind: str
+    price: float
+    spot: bool
