@@ -22,27 +22,32 @@ def pipeline(rows: int) -> fb.Dataset:
     return fb.range(rows).batch(10).map(toil, schema={"x": "int64"}, writes=["x"])
 
 
-def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_short():
-    # Long enough to end after the other.
-    light, heavy = pipeline(100 * BATCHES), pipeline(10 * BATCHES)
-    with fb.up(workers=1, threads=1) as service, ThreadPoolExecutor(1) as pool:
-        lights = light.distribute(service, job="light").iter()
-        next(lights)
-        begun = threading.Event()
+def taken_beside(service: fb.Service, first: fb.DatasetIterator, **favour: int) -> int:
+    """Reads a job that has what it is favoured by to its end, and says what `first` got of the worker meanwhile."""
+    next(first)
+    begun = threading.Event()
 
-        def read_all() -> int:
-            batches = heavy.distribute(service, job="heavy", weight=3).iter()
-            next(batches)
-            begun.set()
-            return 1 + sum(1 for _ in batches)
+    def read_all() -> int:
+        batches = pipeline(10 * BATCHES).distribute(service, job="favoured", **favour).iter()
+        next(batches)
+        begun.set()
+        return 1 + sum(1 for _ in batches)
 
+    with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(read_all)
         taken = 0
         while not ended.done():
-            next(lights)
-            # While the other opens, there is nobody to share with.
-            taken += begun.is_set()
+            next(first)
+            # While the other opens, there is nobody to share with; when it has ended, neither.
+            taken += begun.is_set() and not ended.done()
         assert ended.result() == BATCHES
+    return taken
+
+
+def test_a_job_of_weight_three_gets_three_times_as_much_of_a_worker_that_is_short():
+    with fb.up(workers=1, threads=1) as service:
+        # Long enough to end after the other.
+        taken = taken_beside(service, pipeline(100 * BATCHES).distribute(service, job="light").iter(), weight=3)
     # A third, give or take what each had ahead.
     assert BATCHES / 6 < taken < BATCHES * 2 / 3, taken
 
@@ -54,25 +59,10 @@ def test_a_weight_that_is_none_is_refused_where_it_was_written(weight):
 
 
 def test_a_job_of_a_higher_priority_takes_the_worker_and_others_go_on_after_it():
-    low, urgent = pipeline(100 * BATCHES), pipeline(10 * BATCHES)
-    with fb.up(workers=1, threads=1) as service, ThreadPoolExecutor(1) as pool:
-        lows = low.distribute(service, job="low").iter()
-        next(lows)
-        begun = threading.Event()
-
-        def read_all() -> int:
-            batches = urgent.distribute(service, job="urgent", priority=3).iter()
-            next(batches)
-            begun.set()
-            return 1 + sum(1 for _ in batches)
-
-        ended = pool.submit(read_all)
-        taken = 0
-        while not ended.done():
-            next(lows)
-            taken += begun.is_set() and not ended.done()
-        assert ended.result() == BATCHES
-        [status] = service.jobs("urgent")
+    with fb.up(workers=1, threads=1) as service:
+        lows = pipeline(100 * BATCHES).distribute(service, job="low").iter()
+        taken = taken_beside(service, lows, priority=3)
+        [status] = service.jobs("favoured")
         assert status.priority == 3
         # What was computed ahead, and not a half of what the other took.
         assert taken < BATCHES / 4, taken
