@@ -27,6 +27,8 @@ const GREETING_MAX: Duration = Duration::from_secs(2);
 /// One worker's memory in this process.
 pub(crate) struct Borrower {
     memory: Arc<SharedMemory>,
+    /// The same memory, for what is lent to others, too.
+    shared: Arc<SharedMemory>,
     /// This process's number at the worker.
     reader: u64,
     streams: AtomicU64,
@@ -61,9 +63,10 @@ impl Borrower {
             socket.set_read_timeout(Some(GREETING_MAX))?;
             let (reader, arena) = receive_arena(socket.as_fd())?;
             socket.set_nonblocking(true)?;
-            Ok::<_, io::Error>((socket, reader, SharedMemory::open(arena.as_fd())?))
+            let (memory, shared) = (SharedMemory::open(arena.as_fd())?, SharedMemory::open_to_read(arena.as_fd())?);
+            Ok::<_, io::Error>((socket, reader, memory, shared))
         };
-        let (socket, reader, memory) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
+        let (socket, reader, memory, shared) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
         let (say, said) = unbounded_channel();
         let (socket, gone) = (UnixStream::from_std(socket)?, Arc::new(AtomicBool::new(false)));
         let ended = gone.clone();
@@ -71,7 +74,12 @@ impl Borrower {
             give_back(socket, said).await;
             ended.store(true, Relaxed);
         });
-        Ok(Arc::new(Self { memory, reader, streams: AtomicU64::new(0), gone, say: AssertUnwindSafe(say) }))
+        Ok(Arc::new(Self { memory, shared, reader, streams: AtomicU64::new(0), gone, say: AssertUnwindSafe(say) }))
+    }
+
+    /// Returns the memory whose bytes other readers have, too: they are for looking at, here and now.
+    pub(crate) fn shared(&self) -> &Arc<SharedMemory> {
+        &self.shared
     }
 
     /// Says whether the worker has ended, as far as is known.
@@ -148,10 +156,11 @@ impl Borrowing {
     pub(crate) fn take(&mut self, lent: &Lent) -> Result<Vec<(usize, Buffer)>> {
         self.last = self.last.max(lent.loan);
         let loan = Arc::new(Loan { borrower: self.borrower.clone(), loan: lent.loan });
+        let memory = if lent.shared { &self.borrower.shared } else { &self.borrower.memory };
         let column = |c: &LentColumn| {
             let range = usize::try_from(c.offset).ok().zip(usize::try_from(c.len).ok());
             // SAFETY: the worker leaves the bytes alone until the loan is given back, and the loan keeps the mapping.
-            let buffer = range.and_then(|(at, len)| unsafe { self.borrower.memory.buffer(at, len, loan.clone()) });
+            let buffer = range.and_then(|(at, len)| unsafe { memory.buffer(at, len, loan.clone()) });
             let buffer = buffer.ok_or_else(|| Error::data("a worker lent what it does not have"))?;
             Ok((c.column as usize, buffer))
         };

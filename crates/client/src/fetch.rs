@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
-use forebay_data::{Chunk, Loss, Memory, Schema};
+use forebay_data::{Chunk, Loss, Memory, Schema, SharedMemory};
 use forebay_exec::Executable;
 use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, Ticket, Unreachable};
 
@@ -185,7 +185,8 @@ impl Fetcher {
             };
             let losses = Loss::from_bytes(head.losses).map_err(Ended::Worker)?;
             let chunk = chunk.map_err(Ended::Worker)?.with_losses(losses);
-            let chunk = self.finish(chunk, head.ops).await.map_err(Ended::Split)?;
+            let shared = peer.borrower.as_ref().filter(|_| head.large.is_shared()).map(|b| b.shared().clone());
+            let chunk = self.finish(chunk, head.ops, shared).await.map_err(Ended::Split)?;
             let bytes = chunk.num_bytes();
             let taken = self.link.update(|s| s.window.chunk(fetch, head.index, chunk, bytes));
             if !taken.map_err(Ended::Worker)? {
@@ -279,16 +280,23 @@ impl Fetcher {
         self.executable.meter().take(OPS_MAX).into_iter().map(OpSpent::from).collect()
     }
 
-    /// Does what the worker left to do.
-    async fn finish(&self, chunk: Chunk, ops: u32) -> Result<Chunk> {
-        if self.executable.is_finished(ops) {
+    /// Does what the worker left to do. What is then still in memory that others read is copied: batches may be written to.
+    async fn finish(&self, chunk: Chunk, ops: u32, shared: Option<Arc<SharedMemory>>) -> Result<Chunk> {
+        if self.executable.is_finished(ops) && shared.is_none() {
             return Ok(chunk);
         }
-        if chunk.num_bytes() < DECODE_INLINE_MAX {
-            return self.executable.finish(chunk, ops);
+        let small = chunk.num_bytes() < DECODE_INLINE_MAX;
+        let (executable, memory) = (self.executable.clone(), self.memory.clone());
+        let finish = move || {
+            let done = executable.is_finished(ops);
+            let chunk = if done { chunk } else { executable.finish(chunk, ops)? };
+            let Some(shared) = shared else { return Ok(chunk) };
+            chunk.without_foreign(&|buffer| shared.contains(buffer), &memory)
+        };
+        if small {
+            return finish();
         }
-        let executable = self.executable.clone();
-        let finished = tokio::task::spawn_blocking(move || executable.finish(chunk, ops)).await;
+        let finished = tokio::task::spawn_blocking(finish).await;
         finished.unwrap_or_else(|e| Err(Error::internal(format!("finishing a chunk failed: {e}"))))
     }
 

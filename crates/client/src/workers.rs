@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay_core::Result;
 use forebay_proto::ClientTls;
+use tokio::sync::OnceCell;
 
 use crate::borrower::Borrower;
 use crate::connection::{Connection, unreachable};
@@ -28,11 +29,14 @@ pub(crate) struct Peer {
     idle: Mutex<Vec<Connection>>,
 }
 
+/// A worker, or why it could not be connected: what one split finds out, those that began with it need not.
+type Known = Arc<OnceCell<Result<Arc<Peer>>>>;
+
 /// The workers of one stream.
 pub(crate) struct Workers {
     tls: Option<ClientTls>,
     seat: Arc<Seat>,
-    known: Mutex<HashMap<String, Arc<Peer>>>,
+    known: Mutex<HashMap<String, Known>>,
 }
 
 impl Workers {
@@ -62,20 +66,37 @@ impl Workers {
     }
 
     async fn peer(&self, address: &str) -> Result<Arc<Peer>> {
-        if let Some(peer) = lock(&self.known).get(address).filter(|peer| !peer.is_gone()) {
-            return Ok(peer.clone());
+        let known = self.known(address);
+        let peer = known.get_or_init(|| self.connect(address)).await.clone();
+        if peer.is_err() {
+            let mut workers = lock(&self.known);
+            if workers.get(address).is_some_and(|now| Arc::ptr_eq(now, &known)) {
+                workers.remove(address);
+            }
         }
-        let tls = self.tls.clone().filter(|_| !self.seat.has(address));
-        let mut connection = Connection::open(address, tls.as_ref()).await?;
-        let borrower = Borrower::connect(&mut connection).await?;
-        let peer = Arc::new(Peer { address: address.to_owned(), tls, borrower, idle: Mutex::new(vec![connection]) });
+        peer
+    }
+
+    /// Returns what is known of a worker, or where it will be.
+    fn known(&self, address: &str) -> Known {
         let mut workers = lock(&self.known);
+        let is_gone = |known: &Known| matches!(known.get(), Some(Ok(peer)) if peer.is_gone());
+        if let Some(known) = workers.get(address).filter(|known| !is_gone(known)) {
+            return known.clone();
+        }
         if workers.len() >= WORKERS_MAX {
             workers.clear();
         }
-        // Splits that began at the same time may each have connected: the last stays.
-        workers.insert(address.to_owned(), peer.clone());
-        Ok(peer)
+        let known = Known::default();
+        workers.insert(address.to_owned(), known.clone());
+        known
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<Peer>> {
+        let tls = self.tls.clone().filter(|_| !self.seat.has(address));
+        let mut connection = Connection::open(address, tls.as_ref()).await?;
+        let borrower = Borrower::connect(&mut connection).await?;
+        Ok(Arc::new(Peer { address: address.to_owned(), tls, borrower, idle: Mutex::new(vec![connection]) }))
     }
 
     /// Forgets a worker whose connection broke.

@@ -5,7 +5,8 @@
 //! back; a shared one is a memfd, so whoever has its descriptor sees the same blocks at the same offsets.
 //!
 //! Invariants: a block belongs to one owner until it is dropped, with the [`Buffer`] made of it; what it holds at first is
-//! whatever was there before, so whoever takes one writes all of it. Bounds: [`RESERVED_BYTES`] of addresses, after which
+//! whatever was there before, so whoever takes one writes all of it; a process that maps another's arena does so twice: to
+//! write what was lent to it alone, and to read what others read, too. Bounds: [`RESERVED_BYTES`] of addresses, after which
 //! there are no more blocks; [`SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is all that is asked of the
 //! system here: nothing is read or written but by its owner.
 
@@ -65,7 +66,7 @@ impl Arena {
     /// As [`Arena::private`]; Unsupported where the system has no memory without a name (other than Linux).
     pub fn shared() -> io::Result<Arc<Self>> {
         let fd = anonymous_file(RESERVED_BYTES)?;
-        let mapping = Mapping::of(fd.as_fd())?;
+        let mapping = Mapping::of(fd.as_fd(), ProtFlags::READ | ProtFlags::WRITE)?;
         Ok(Arc::new(Self { mapping, fd: Some(fd), state: Mutex::default() }))
     }
 
@@ -173,12 +174,25 @@ impl Drop for Block {
 pub struct SharedMemory(Mapping);
 
 impl SharedMemory {
-    /// Maps the file of a shared arena.
+    /// Maps the file of a shared arena, to read and write.
     ///
     /// # Errors
     /// What the system says.
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self(Mapping::of(fd)?)))
+        Ok(Arc::new(Self(Mapping::of(fd, ProtFlags::READ | ProtFlags::WRITE)?)))
+    }
+
+    /// Maps the file of a shared arena, to read alone: the system ends a process that writes there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_to_read(fd: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self(Mapping::of(fd, ProtFlags::READ)?)))
+    }
+
+    /// Says whether bytes are in this mapping.
+    pub fn contains(&self, bytes: &[u8]) -> bool {
+        self.0.range().contains(&(bytes.as_ptr() as usize))
     }
 
     /// Makes an Arrow buffer of bytes that `owner` keeps lent to this process; `None` when they are out of range.
@@ -213,22 +227,23 @@ impl Mapping {
         let base = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
         };
-        Self::new(base.cast(), len)
+        Self::new(base.cast(), len, true)
     }
 
-    fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+    fn of(fd: BorrowedFd<'_>, access: ProtFlags) -> io::Result<Self> {
         let len = usize::try_from(rustix::fs::fstat(fd)?.st_size).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice; the file never shrinks.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)? };
-        Self::new(base.cast(), len)
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, fd, 0)? };
+        Self::new(base.cast(), len, access.contains(ProtFlags::WRITE))
     }
 
-    fn new(base: *mut u8, len: usize) -> io::Result<Self> {
+    fn new(base: *mut u8, len: usize, is_writable: bool) -> io::Result<Self> {
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Self { base, len };
-        mappings().push(mapping.range());
+        if is_writable {
+            mappings().push(mapping.range());
+        }
         mapping.advise(0, len, Usage::Large);
         Ok(mapping)
     }
@@ -256,7 +271,7 @@ impl Mapping {
     fn advise(&self, _: usize, _: usize, _: Usage) {}
 }
 
-/// The address ranges of every arena that this process has mapped, its own and others'.
+/// The address ranges of every arena that this process has mapped to write, its own and others'.
 static MAPPINGS: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
 
 fn mappings() -> MutexGuard<'static, Vec<Range<usize>>> {
@@ -348,8 +363,16 @@ mod tests {
         let other = SharedMemory::open(arena.fd().expect("a file")).expect("a mapping");
         // SAFETY: nobody writes; the mapping is its own owner.
         let seen = unsafe { other.buffer(at, 1 << 20, other.clone()) }.expect("in range");
-        assert_eq!(seen.as_slice(), buffer.as_slice());
+        let to_read = SharedMemory::open_to_read(arena.fd().expect("a file")).expect("a mapping");
+        // SAFETY: as above.
+        let read = unsafe { to_read.buffer(at, 1 << 20, to_read.clone()) }.expect("in range");
+        assert!(seen.as_slice() == buffer.as_slice() && read.as_slice() == buffer.as_slice());
         assert_ne!(seen.as_ptr(), buffer.as_ptr());
+        assert!(to_read.contains(&read) && !to_read.contains(&seen) && !to_read.contains(&buffer));
+        assert!(
+            is_in_arena(&seen) && is_in_arena(&buffer) && !is_in_arena(&read),
+            "what is only read is nobody's to write"
+        );
         // SAFETY: refused.
         assert!(unsafe { other.buffer(RESERVED_BYTES, 1, other.clone()) }.is_none());
         assert_eq!(arena.offset_of(&[0; 8]), None);

@@ -181,12 +181,15 @@ impl Chunk {
         Self::new(self.schema.clone(), taken.map_err(arrow)?, ids)
     }
 
-    /// Returns a copy that shares no numbers with this one; large columns are made in `memory`.
+    /// Returns the same rows without any buffer that `is_foreign`: those are copied, large ones into `memory`.
     ///
     /// # Errors
     /// Internal when Arrow refuses.
-    pub fn copied(&self, memory: &Memory) -> Result<Self> {
-        let copy = |column: &ArrayRef| Ok(make_array(copied(&column.to_data(), memory)?));
+    pub fn without_foreign(self, is_foreign: &dyn Fn(&Buffer) -> bool, memory: &Memory) -> Result<Self> {
+        let copy = |column: &ArrayRef| {
+            let data = column.to_data();
+            if has(&data, is_foreign) { Ok(make_array(copied(&data, memory)?)) } else { Ok(column.clone()) }
+        };
         let columns = self.columns.iter().map(copy).collect::<Result<_>>()?;
         Ok(self.with_columns(self.schema.clone(), columns)?.with_losses(self.losses.clone()))
     }
@@ -266,7 +269,12 @@ pub(crate) fn bool8(column: &BooleanArray) -> Int8Array {
     column.iter().map(|v| v.map(i8::from)).collect()
 }
 
-/// The same type but for the names and nullability of children, which writers choose as they like.
+/// Says whether an array has such a buffer.
+fn has(data: &ArrayData, such: &dyn Fn(&Buffer) -> bool) -> bool {
+    let nulls = data.nulls().is_some_and(|nulls| such(nulls.buffer()));
+    nulls || data.buffers().iter().any(such) || data.child_data().iter().any(|child| has(child, such))
+}
+
 /// Copies an array whole, as it lies: a slice is the same slice of the copy.
 fn copied(data: &ArrayData, memory: &Memory) -> Result<ArrayData> {
     let copy = |buffer: &Buffer| {
@@ -284,6 +292,7 @@ fn copied(data: &ArrayData, memory: &Memory) -> Result<ArrayData> {
     builder.align_buffers(true).build().map_err(arrow)
 }
 
+/// The same type but for the names and nullability of children, which writers choose as they like.
 fn same_storage(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::FixedSizeList(x, n), DataType::FixedSizeList(y, m)) => {

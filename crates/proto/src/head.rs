@@ -9,7 +9,7 @@
 //!              bit 3: rows were left out
 //! bytes 13..17 how many of the pipeline's row ops have run on its rows
 //! bytes 17..   if rows were left out: the length of what is said of them (8 bytes), and that (see `forebay_data::Loss`)
-//! bytes ..     if lent: the loan's number (8 bytes), then for each such column its place in the schema (4), and where
+//! bytes ..     if lent: the loan's number (8 bytes), whether others read the same memory (1), then for each such column its place in the schema (4), and where
 //!              its numbers are in the worker's arena: offset (8) and length (8), in bytes;
 //!              if apart: for each such column its place in the schema (4) and its length (8), in bytes
 //! ```
@@ -70,6 +70,8 @@ pub struct ApartColumn {
 pub struct Lent {
     /// What the reader gives back when it needs them no more.
     pub loan: u64,
+    /// Whether readers of other jobs are lent the same memory: then this one may only read it.
+    pub shared: bool,
     /// The columns, in the schema's order.
     pub columns: Vec<LentColumn>,
 }
@@ -132,6 +134,11 @@ impl ChunkHead {
 }
 
 impl Large {
+    /// Says whether readers of other jobs are lent the same memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Lent(lent) if lent.shared)
+    }
+
     /// Returns the bytes that follow the message.
     pub fn apart(&self) -> usize {
         if let Self::Apart(columns) = self { columns.iter().map(|c| c.len as usize).sum() } else { 0 }
@@ -171,8 +178,9 @@ impl ApartColumn {
 
 impl Lent {
     fn to_bytes(&self) -> Bytes {
-        let mut bytes = Vec::with_capacity(8 + self.columns.len() * LentColumn::BYTES);
+        let mut bytes = Vec::with_capacity(9 + self.columns.len() * LentColumn::BYTES);
         bytes.put_u64_le(self.loan);
+        bytes.put_u8(u8::from(self.shared));
         for column in &self.columns {
             bytes.put_u32_le(column.column);
             bytes.put_u64_le(column.offset);
@@ -183,10 +191,11 @@ impl Lent {
 
     fn from_bytes(mut bytes: &[u8]) -> Result<Self> {
         let loan = bytes.try_get_u64_le().map_err(|_| Error::data("a chunk's loan has no number"))?;
+        let shared = bytes.try_get_u8().map_err(|_| Error::data("a chunk's loan is cut off"))? != 0;
         let (columns, []) = bytes.as_chunks::<{ LentColumn::BYTES }>() else {
             return Err(Error::data("a chunk's loan is cut off"));
         };
-        Ok(Self { loan, columns: columns.iter().map(LentColumn::from_bytes).collect() })
+        Ok(Self { loan, shared, columns: columns.iter().map(LentColumn::from_bytes).collect() })
     }
 }
 
@@ -228,7 +237,7 @@ mod tests {
             LentColumn { column: 3, offset: 0, len: u64::MAX },
         ];
         let plain = ChunkHead { index: 0x0102, ops: 0x0304, ..ChunkHead::default() };
-        let large = Large::Lent(Lent { loan: 9, columns });
+        let large = Large::Lent(Lent { loan: 9, shared: true, columns });
         let lent = ChunkHead { index: 7, more: true, ops: u32::MAX, large, losses: Bytes::new() };
         let columns = vec![ApartColumn { column: 2, len: 1 << 33 }, ApartColumn { column: 0, len: 0 }];
         let apart = ChunkHead { index: 8, large: Large::Apart(columns), ..ChunkHead::default() };
@@ -240,7 +249,7 @@ mod tests {
 
     #[test]
     fn any_damage_is_seen() {
-        let lent = Lent { loan: 9, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
+        let lent = Lent { loan: 9, shared: false, columns: vec![LentColumn { column: 1, offset: 2, len: 3 }] };
         let losses = Bytes::from_static(b"lost");
         let whole = ChunkHead { index: 7, more: false, ops: 3, large: Large::Lent(lent), losses }.seal(message());
         let mut damaged = vec![

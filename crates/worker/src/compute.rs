@@ -35,13 +35,13 @@ pub(crate) fn morsel(
     let began = Instant::now();
     let mut put = false;
     let done = patiently(pool, || {
-        attempt(scratch, split, job, morsel, &mut |made| {
+        attempt(scratch, split, job, morsel, &mut |mut made| {
             if std::mem::replace(&mut put, true) {
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
             split.count_rows(made.chunk.num_rows());
             if let Some(flight) = flight.take() {
-                flight.give(&made);
+                flight.give(&mut made);
             }
             split.put(run, index, &made, false);
             Ok(())
@@ -74,13 +74,9 @@ fn shared(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64
             Taken::Mine(flight) => return Wanted::Computed(Some(flight)),
             Taken::Flying if !pool.aside(|| job.member.wait(split.key, index)) => return Wanted::Computed(None),
             Taken::Flying => {}
-            Taken::Chunk(Made { chunk, ops }) => {
-                let began = Instant::now();
-                // A chunk that is lent is its reader's to write to.
-                let Ok(chunk) = chunk.copied(&job.memory) else { return Wanted::Computed(None) };
-                split.count_shared(chunk.num_rows());
-                split.put(run, index, &Made { chunk, ops }, false);
-                split.count_time(began.elapsed());
+            Taken::Chunk(made) => {
+                split.count_shared(made.chunk.num_rows());
+                split.put(run, index, &made, false);
                 return Wanted::Nothing;
             }
         }
@@ -152,7 +148,7 @@ fn attempt(
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
     let (known, ops) = (split.known(), job.executable.stop(split.ops()));
     let asked = Asked { epoch, consumer, morsel, known: &known, ops };
-    let run = || job.executable.morsel(&asked, scratch, &mut |chunk| emit(Made { chunk, ops }));
+    let run = || job.executable.morsel(&asked, scratch, &mut |chunk| emit(Made { chunk, ops, shared: false }));
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // What a panic left behind is not used again.
         *scratch = Scratch::default();

@@ -43,7 +43,7 @@ impl Encoder {
     /// # Errors
     /// Exhausted when one row alone is too large for a message.
     pub(crate) fn encode(&mut self, made: &Made, index: u64, with_ids: bool) -> Result<VecDeque<FlightData>> {
-        let Made { chunk, ops } = made;
+        let Made { chunk, ops, .. } = made;
         let batch = chunk.to_record_batch(with_ids)?;
         let parts = chunk.num_bytes().div_ceil(self.part_bytes_max).clamp(1, batch.num_rows().max(1));
         let rows = batch.num_rows().div_ceil(parts).max(1);
@@ -111,7 +111,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("id", Kind::scalar(DType::Int64))]).expect("a schema"));
         let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; values.len()].into();
         let chunk = Chunk::new(schema, vec![Arc::new(Int64Array::from(values))], ids).expect("a chunk");
-        Made { chunk, ops: 7 }
+        Made { chunk, ops: 7, shared: false }
     }
 
     #[test]

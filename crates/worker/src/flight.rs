@@ -63,11 +63,12 @@ impl Messages {
     }
 
     /// Finishes and encodes a chunk: where it may take its time, if there is much to do.
-    async fn encode(&mut self, Made { chunk, ops }: Made, index: u64) -> Result<VecDeque<FlightData>> {
+    async fn encode(&mut self, Made { chunk, ops, shared }: Made, index: u64) -> Result<VecDeque<FlightData>> {
         let (bytes, job) = (chunk.num_bytes(), self.reading.job().clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || {
-            let finished = Made { chunk: job.finish.finish(chunk, ops)?, ops: job.finish.stop(Some(u32::MAX)) };
+            let (chunk, ops) = (job.finish.finish(chunk, ops)?, job.finish.stop(Some(u32::MAX)));
+            let finished = Made { chunk, ops, shared };
             Ok::<_, Error>((encoder.encode(&finished, index, job.with_ids)?, encoder))
         };
         let (messages, encoder) = if bytes < ENCODE_INLINE_MAX {

@@ -66,6 +66,8 @@ pub(crate) struct Meter {
 pub(crate) struct Made {
     pub(crate) chunk: Chunk,
     pub(crate) ops: u32,
+    /// Whether readers of other jobs are given the same memory, which then nobody writes.
+    pub(crate) shared: bool,
 }
 
 enum Slot {

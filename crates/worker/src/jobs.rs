@@ -41,8 +41,6 @@ pub(crate) struct Prepared {
     pub(crate) schema_frame: FlightData,
     /// Its part in what jobs with the same samples share.
     pub(crate) member: Member,
-    /// Where its chunks are made.
-    pub(crate) memory: Memory,
     /// What it weighs beside other jobs.
     pub(crate) standing: Standing,
 }
@@ -215,12 +213,11 @@ async fn open(
     let open = move || {
         let with_ids = stages.tail_needs_ids();
         let finish = Executable::for_reader(stages.clone(), plan.clone(), &environment)?;
-        let memory = environment.memory.clone();
         let executable = Executable::for_worker(stages, plan, index, &environment)?;
         executable.expect(end_epoch, before);
         let schema = Chunk::wire_schema(finish.schema(), with_ids);
         let schema_frame = schema_frame(&schema);
-        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, memory, standing }))
+        Ok(Arc::new(Prepared { executable, finish, with_ids, schema, schema_frame, member, standing }))
     };
     match tokio::task::spawn_blocking(open).await {
         Ok(done) => done,

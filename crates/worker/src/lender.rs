@@ -225,11 +225,12 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// Lends the large columns of a chunk. Returns the loan, and the chunk without what is lent; `None` when nothing can be.
+    /// Lends the large columns of a chunk; `shared` says whether others read them, too. Returns the loan, and the chunk without
+    /// what is lent; `None` when nothing can be.
     ///
     /// # Errors
     /// Internal when the chunk is not what its schema says.
-    pub(crate) fn lend(&self, chunk: &Chunk, large: &[LargeColumn]) -> Result<Option<(Lent, Chunk)>> {
+    pub(crate) fn lend(&self, chunk: &Chunk, large: &[LargeColumn], shared: bool) -> Result<Option<(Lent, Chunk)>> {
         let (mut columns, mut buffers) = (Vec::new(), Vec::new());
         for column in large {
             if let Some((offset, buffer)) = self.place(&column.values) {
@@ -242,7 +243,7 @@ impl Lending {
             return Ok(None);
         }
         let rest = without(chunk, columns.iter().map(|c| c.column as usize))?;
-        Ok(self.enter(buffers).map(|loan| (Lent { loan, columns }, rest)))
+        Ok(self.enter(buffers).map(|loan| (Lent { loan, shared, columns }, rest)))
     }
 
     /// Says how much is to be copied before it can be lent.
@@ -298,7 +299,7 @@ mod tests {
     const LARGE_BYTES: usize = 64 << 10;
 
     fn lend(lending: &Lending, chunk: &Chunk) -> Option<(Lent, Chunk)> {
-        lending.lend(chunk, &large_columns(chunk).expect("columns")).expect("a chunk")
+        lending.lend(chunk, &large_columns(chunk).expect("columns"), false).expect("a chunk")
     }
 
     fn stream(lender: &Arc<Lender>, reader: u64, stream: u64) -> Option<Lending> {

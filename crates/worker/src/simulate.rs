@@ -104,7 +104,7 @@ impl Task {
     /// Puts a chunk in its place.
     pub fn put(&self, index: u64, chunk: &Chunk) {
         self.split.count_rows(chunk.num_rows());
-        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops: 0 }, false);
+        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops: 0, shared: false }, false);
     }
 
     /// Puts an error in the place of a chunk.

@@ -210,14 +210,14 @@ fn make(
     index: u64,
     with_ids: bool,
 ) -> Result<Parcel> {
-    let Made { chunk, ops } = made;
+    let Made { chunk, ops, shared } = made;
     let whole = |messages: VecDeque<_>| Parcel { messages: messages.into(), apart: Vec::new(), lent: 0 };
     let one = |message| Parcel { messages: vec![message], apart: Vec::new(), lent: 0 };
     if large.is_empty() {
         return Ok(whole(encoder.encode(made, index, with_ids)?));
     }
     let head = |large| ChunkHead { index, more: false, ops: *ops, large, losses: Loss::to_bytes(chunk.losses()) };
-    if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large)).transpose()?.flatten() {
+    if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large, *shared)).transpose()?.flatten() {
         let bytes = lent.columns.iter().map(|column| column.len as usize).sum();
         return Ok(Parcel { lent: bytes, ..one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?) });
     }

@@ -3,7 +3,7 @@
 //!
 //! Jobs are the same where their chunks are ([`Stream`]): pipeline, seed, source, how epochs are dealt, and whose they are.
 //! The dispatcher gives their splits to the worker that has computed them; here whoever comes first to a chunk computes it, the others
-//! wait for that or find it. Nothing is copied while a worker has one job of a kind.
+//! wait for that or find it. Nothing is copied: readers on this machine are told that others read the same memory.
 //!
 //! Invariants: a chunk that is found has the bits that would be computed (W-1), once its reader has run the ops that are left; one that is being computed is waited for at most
 //! [`WAIT_MAX`], and whoever fails to compute it lets the others go on; what is remembered is at most [`BYTES_MAX`], the newest. So
@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_data::Memory;
 use forebay_proto::Stream;
 
 use crate::held::{Key, Made};
@@ -57,7 +56,6 @@ struct State {
 pub(crate) struct Window {
     state: Mutex<State>,
     changed: Condvar,
-    memory: Memory,
     bytes_max: usize,
     had_bytes_max: usize,
 }
@@ -96,8 +94,7 @@ impl Default for Window {
 
 impl Window {
     fn new(bytes_max: usize, had_bytes_max: usize) -> Self {
-        let (state, memory) = (Mutex::default(), Memory::reused());
-        Self { state, changed: Condvar::new(), memory, bytes_max, had_bytes_max }
+        Self { state: Mutex::default(), changed: Condvar::new(), bytes_max, had_bytes_max }
     }
 
     /// Takes a job in.
@@ -172,7 +169,7 @@ impl Member {
         self.jobs.load(Relaxed) > 1
     }
 
-    /// Asks for a chunk. One that is here stays here for the others: whoever lends it lends a copy.
+    /// Asks for a chunk. One that is here stays here for the others.
     pub(crate) fn take(&self, split: Key, index: u64) -> Taken {
         let piece = self.piece(split, index);
         let mut state = lock(&self.window.state);
@@ -223,19 +220,18 @@ impl Drop for Member {
 }
 
 impl Flight {
-    /// Remembers the chunk. It is copied: the caller's own is its reader's from the moment when it is lent.
-    pub(crate) fn give(self, Made { chunk, ops }: &Made) {
-        let bytes = chunk.num_bytes();
+    /// Remembers the chunk, which is shared from now on.
+    pub(crate) fn give(self, made: &mut Made) {
+        let bytes = made.chunk.num_bytes();
         if bytes > self.window.bytes_max {
             return;
         }
-        let Ok(copy) = chunk.copied(&self.window.memory) else { return };
+        made.shared = true;
         let mut state = lock(&self.window.state);
         while state.bytes + bytes > self.window.bytes_max && state.drop_oldest() {}
-        state.bytes += copy.num_bytes();
+        state.bytes += bytes;
         state.order.push_back(self.piece);
-        let made = Made { chunk: copy, ops: *ops };
-        state.chunks.insert(self.piece, Entry::Here(made, vec![self.member]));
+        state.chunks.insert(self.piece, Entry::Here(made.clone(), vec![self.member]));
         // Those who wait are told when this is dropped.
     }
 }

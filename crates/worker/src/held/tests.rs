@@ -12,7 +12,7 @@ fn chunk(bytes: usize) -> Made {
     let schema = Schema::new(vec![Field::new("x", Kind::scalar(DType::Int8))]).expect("a schema");
     let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; bytes].into();
     let values = Arc::new(Int8Array::from(vec![0; bytes]));
-    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 0 }
+    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 0, shared: false }
 }
 
 /// What a reader sees from chunk `from` on, until it would wait.

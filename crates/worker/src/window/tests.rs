@@ -13,10 +13,10 @@ fn chunk(value: i8, bytes: usize) -> Made {
     let schema = Schema::new(vec![Field::new("x", Kind::scalar(DType::Int8))]).expect("a schema");
     let ids = vec![RowId { sample: SampleId(0), epoch: Epoch(0) }; bytes].into();
     let values = Arc::new(Int8Array::from(vec![value; bytes]));
-    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 7 }
+    Made { chunk: Chunk::new(Arc::new(schema), vec![values], ids).expect("a chunk"), ops: 7, shared: false }
 }
 
-fn values(Made { chunk, ops }: &Made) -> Vec<i8> {
+fn values(Made { chunk, ops, .. }: &Made) -> Vec<i8> {
     assert_eq!(*ops, 7, "where it is cut is known of what another job computed");
     chunk.columns()[0].as_any().downcast_ref::<Int8Array>().expect("int8").values().to_vec()
 }
@@ -57,8 +57,8 @@ fn of_many_threads_one_computes_each_chunk_and_all_have_it() {
                     }
                     Taken::Mine(flight) => {
                         computed.fetch_add(1, Relaxed);
-                        let own = chunk(index as i8, 8);
-                        flight.give(&own);
+                        let mut own = chunk(index as i8, 8);
+                        flight.give(&mut own);
                         break values(&own);
                     }
                 }
@@ -78,7 +78,7 @@ fn jobs_with_other_samples_share_nothing_and_one_alone_is_not_shared() {
     assert!(!one.is_shared() && !other.is_shared());
     let twin = member(&window, 3, 7);
     assert!(one.is_shared() && twin.is_shared() && !other.is_shared());
-    mine(&one, 0).give(&chunk(1, 8));
+    mine(&one, 0).give(&mut chunk(1, 8));
     assert_eq!(found(&twin, 0), Some(vec![1; 8]));
     drop(mine(&other, 0));
     // What one job alone is left with is forgotten.
@@ -96,9 +96,9 @@ fn the_newest_are_remembered_and_one_that_is_too_large_is_not() {
     let window = Arc::new(Window::new(100, 100));
     let (one, twin) = (member(&window, 1, 7), member(&window, 2, 7));
     for index in 0..4 {
-        mine(&one, index).give(&chunk(index as i8, 40));
+        mine(&one, index).give(&mut chunk(index as i8, 40));
     }
-    mine(&one, 9).give(&chunk(9, 101));
+    mine(&one, 9).give(&mut chunk(9, 101));
     let there: Vec<_> = (0..10).filter(|index| found(&twin, *index).is_some()).collect();
     assert_eq!(there, [2, 3]);
     assert_eq!(lock(&window.state).bytes, 80);
@@ -113,7 +113,7 @@ fn what_all_have_had_is_remembered_no_longer_than_a_little_and_makes_room_first(
         range.filter(|index| state.chunks.contains_key(&members[0].piece(SPLIT, *index))).collect::<Vec<_>>()
     };
     for index in 0..5 {
-        mine(&members[0], index).give(&chunk(index as i8, 40));
+        mine(&members[0], index).give(&mut chunk(index as i8, 40));
         for member in [&members[0], &members[1], &members[1]] {
             assert_eq!(found(member, index), Some(vec![index as i8; 40]), "who has had it may have it again");
         }
@@ -124,7 +124,7 @@ fn what_all_have_had_is_remembered_no_longer_than_a_little_and_makes_room_first(
     }
     assert_eq!(there(0..5), [3, 4], "all have had them");
     for index in 5..14 {
-        mine(&members[1], index).give(&chunk(index as i8, 40));
+        mine(&members[1], index).give(&mut chunk(index as i8, 40));
     }
     assert_eq!(there(0..14), [4, 5, 6, 7, 8, 9, 10, 11, 12, 13], "the others wait for these");
     let state = lock(&window.state);
