@@ -5,12 +5,13 @@
 The store is on this machine, answers after `latency` seconds and sends `rate` bytes a second in all (`far.py`). The
 JPEGs are those of `bench/cache.py`, as files and in tar shards; each figure is of processes of their own with an empty
 cache folder, in turns; with several rounds, medians are shown. `fetched` is what the store sent, as a share of the
-files' bytes. An epoch whose bytes are all here still begins with a question to the store: which files there are.
+files' bytes. One process iterates epoch by epoch; a service runs one job of both.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -26,49 +26,51 @@ import forebay as fb
 from far import Far
 
 EPOCHS = 2
+BATCH = 64
 
 
 def w1(files: str) -> fb.Dataset:
     """JPEG, random resized crop 224, flip, normalise to float32, batches of 64."""
     ds = fb.from_image_folder(files).drop("path").shuffle().decode_image("image", mode="RGB")
     ds = ds.random_resized_crop("image", 224, antialias=False).random_flip("image")
-    return ds.normalize("image", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(64)
+    return ds.normalize("image", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(BATCH)
 
 
 def shards(files: str) -> fb.Dataset:
     """The same from tar files, whose samples are read in any order."""
     ds = fb.from_tar(f"{files}/*.tar").shuffle().decode_image("jpg", mode="RGB")
     ds = ds.random_resized_crop("jpg", 224, antialias=False).random_flip("jpg")
-    return ds.normalize("jpg", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(64)
+    return ds.normalize("jpg", mean=fb.IMAGENET_MEAN, std=fb.IMAGENET_STD).batch(BATCH)
 
 
-def measure(files: str, workers: int) -> list[float]:
+def measure(files: str, workers: int, images: int) -> list[float]:
     """Images a second of each epoch, in this process or by workers that it starts."""
     ds = shards(files) if files.endswith("shards") else w1(files)
     rates = []
 
     def epoch(batches: Any) -> None:
-        began, images = time.perf_counter(), 0
+        began, read = time.perf_counter(), 0
         for batch in batches:
-            images += len(next(iter(batch.values())))
-        rates.append(images / (time.perf_counter() - began))
+            read += len(next(iter(batch.values())))
+        rates.append(read / (time.perf_counter() - began))
 
     if workers == 0:
         for n in range(EPOCHS):
             epoch(ds.iter(seed=1, epoch=n))
         return rates
     with fb.up(workers=workers) as service:
-        for n in range(EPOCHS):
-            epoch(ds.distribute(service, job=f"job-{uuid.uuid4().hex}", seed=1 + n))
+        it = ds.distribute(service, job="far", seed=1, epochs=EPOCHS).iter()
+        for _ in range(EPOCHS):
+            epoch(itertools.islice(it, -(-images // BATCH)))
     return rates
 
 
-def child(files: str, workers: int, kept: Path, source: str, far: Far) -> dict[str, Any]:
+def child(files: str, workers: int, images: int, kept: Path, source: str, far: Far) -> dict[str, Any]:
     """Runs `measure` in a process of its own, and says what the store sent meanwhile."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
     settings = {"FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_SOURCE": source, **far.settings}
     before = far.sent()
-    command = [sys.executable, __file__, "--measure", files, "--workers", str(workers)]
+    command = [sys.executable, __file__, "--measure", files, "--workers", str(workers), "--images", str(images)]
     done = subprocess.run(command, env={**own, **settings}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -88,7 +90,7 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure(arguments.measure, arguments.workers)))
+        print(json.dumps(measure(arguments.measure, arguments.workers, arguments.images)))
         return
     with tempfile.TemporaryDirectory(dir=arguments.dir) as name:
         found = compare(Path(name), arguments)
@@ -114,7 +116,7 @@ def compare(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     with Far(folder, arguments.latency, arguments.rate) as far:
         for kind, where, source, workers in ways * arguments.rounds:
             with tempfile.TemporaryDirectory(dir=arguments.dir) as kept:
-                found = child(where + kind, workers, Path(kept), source, far)
+                found = child(where + kind, workers, arguments.images, Path(kept), source, far)
             what = "local" if where[0] == "/" else f"remote, source cache {source}"
             called = f"{kind}, {what}, {f'{workers} workers' if workers else 'one process'}"
             found["fetched"] = round(found.pop("sent") / sizes[kind], 3)

@@ -1,18 +1,65 @@
 //! Listing and counting the files of a source, with a progress line where somebody waits for it.
+//!
+//! Files in a store are listed once for a dataset and all that is made of it ([`Listing`]), as a service lists them once for a job.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_cli::Progress;
 use forebay_core::Result;
 use forebay_exec::Nearby;
-use forebay_io::{ReadThrough, SourceIndex};
+use forebay_io::{ReadThrough, SourceIndex, is_remote};
 use forebay_plan::Source;
 use forebay_server::CachePlaces;
 
+/// The most indexes of one dataset: counted or not, and by what of its files is wanted.
+const LISTED_MAX: usize = 8;
+
+/// What was found of a dataset's files in a store. Its epochs are of the same files, and only the first waits for them to be
+/// listed; files on a disk are listed for each. Clones are the same listing.
+#[derive(Clone, Default)]
+pub(crate) struct Listing(Arc<Mutex<Vec<Listed>>>);
+
+struct Listed {
+    source: Source,
+    counted: bool,
+    index: SourceIndex,
+}
+
+impl Listing {
+    /// Indexes the dataset's source, unless that was done.
+    pub(crate) fn index(
+        &self,
+        source: &Source,
+        counted: bool,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<SourceIndex> {
+        if !source.paths().iter().any(|path| is_remote(path)) {
+            return index(source, counted, poll);
+        }
+        if let Some(listed) = self.lock().iter().find(|l| l.counted == counted && l.source == *source) {
+            return Ok(listed.index.clone());
+        }
+        let index = index(source, counted, poll)?;
+        let mut all = self.lock();
+        all.truncate(LISTED_MAX - 1);
+        all.insert(0, Listed { source: source.clone(), counted, index: index.clone() });
+        Ok(index)
+    }
+
+    /// Lists anew the next time: reading failed, and files may not be what they were.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Indexes a source, as a dispatcher does: what is planned here is planned there. What is read of remote files on the way is kept
 /// where their bytes are.
-pub(crate) fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
+fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (cache, kept) = (cache_folder()?, crate::cache::keeping_bytes(source)?);
     let near = kept.and_then(|kept| Nearby::open(source, 0, &kept.cache));

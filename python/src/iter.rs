@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::arrays::Columns;
 use crate::errors::{interruptible, raise};
 use crate::functions::{closed, lock};
+use crate::indexing::Listing;
 use crate::runner::Runner;
 use crate::saving::SavedWriter;
 
@@ -27,7 +28,8 @@ const LEAVE_WAIT: Duration = Duration::from_millis(200);
 
 /// Where deliveries come from.
 pub(crate) enum Iteration {
-    Local(Box<LocalStream>),
+    /// With the files that it is of.
+    Local(Box<LocalStream>, Listing),
     /// With the worker beside it, if there is one.
     Service(Box<ServiceStream>, Option<LocalWorker>),
 }
@@ -35,7 +37,13 @@ pub(crate) enum Iteration {
 impl Iteration {
     fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         match self {
-            Iteration::Local(stream) => stream.next(poll),
+            Iteration::Local(stream, listing) => {
+                let next = stream.next(poll);
+                if next.is_err() {
+                    listing.forget();
+                }
+                next
+            }
             Iteration::Service(stream, local) => {
                 let next = stream.next(poll);
                 if !matches!(next, Ok(Some(_))) {
@@ -49,7 +57,7 @@ impl Iteration {
     /// What ops cost in this process, and what is kept; what a service's workers do is theirs.
     fn stats(&self) -> String {
         match self {
-            Iteration::Local(stream) => stream.stats(),
+            Iteration::Local(stream, _) => stream.stats(),
             Iteration::Service(stream, _) => stream.stats(),
         }
     }
@@ -64,7 +72,7 @@ impl Iteration {
 
     fn take_losses(&mut self) -> Vec<Lost> {
         match self {
-            Iteration::Local(stream) => stream.take_losses(),
+            Iteration::Local(stream, _) => stream.take_losses(),
             Iteration::Service(stream, _) => stream.take_losses(),
         }
     }

@@ -25,7 +25,7 @@ impl Pipeline {
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Graph> {
         let source = Stages::new(&self.graph)?.source;
-        let source = Self { graph: Graph::new(source, None)?, blobs: self.blobs.clone() };
+        let source = self.with(Graph::new(source, None)?);
         let Some(rows) = source.first_rows(samples, poll)? else {
             return Err(Error::invalid("optimize: the source gives no sample"));
         };

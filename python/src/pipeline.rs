@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 use crate::blobs::BlobSet;
 use crate::errors::{detached, guard, interruptible, raise};
 use crate::functions::PyFunctions;
+use crate::indexing::Listing;
 use crate::iter::{Iteration, NativeIterator};
 use crate::runner::Runner;
 
@@ -26,6 +27,8 @@ type Described = (String, String, Option<Vec<Option<usize>>>, bool);
 pub(crate) struct Pipeline {
     pub(crate) graph: Graph,
     pub(crate) blobs: BlobSet,
+    /// Of the source's files, for everything that is made of this.
+    pub(crate) listing: Listing,
 }
 
 fn site(file: Option<String>, line: u32) -> Option<Site> {
@@ -52,7 +55,7 @@ impl Pipeline {
         let site = site(file, line);
         let make = || Graph::new(crate::draft::infer(&json)?, site.clone());
         let graph = detached(py, || make().map_err(|e| blame_source(e, name, site.as_ref())))?;
-        Ok(Self { graph, blobs: BlobSet::default() })
+        Ok(Self::of(graph, BlobSet::default()))
     }
 
     /// Starts from a dictionary of arrays.
@@ -63,7 +66,7 @@ impl Pipeline {
         let (source, bytes) = crate::draft::memory(columns)
             .map_err(|e| raise(py, &blame_source(crate::errors::from_exception(py, &e), name, site.as_ref())))?;
         let blobs = BlobSet::default().with(bytes).0;
-        guard(py, || Ok(Self { graph: Graph::new(source, site)?, blobs }))
+        guard(py, || Ok(Self::of(Graph::new(source, site)?, blobs)))
     }
 
     /// Starts from a pickled Python object, or from nothing but numbers. `{blob}` in the JSON is the pickle's name.
@@ -83,7 +86,7 @@ impl Pipeline {
             let source: Source =
                 serde_json::from_str(&json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
             let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
-            Ok(Self { graph, blobs })
+            Ok(Self::of(graph, blobs))
         })
     }
 
@@ -92,7 +95,7 @@ impl Pipeline {
     fn from_json(py: Python<'_>, json: &str, blobs: Vec<PyBackedBytes>) -> PyResult<Self> {
         let set = |set: BlobSet, blob: PyBackedBytes| set.with(Bytes::copy_from_slice(&blob)).0;
         let blobs = blobs.into_iter().fold(BlobSet::default(), set);
-        guard(py, || Ok(Self { graph: Graph::from_json(json)?, blobs }))
+        guard(py, || Ok(Self::of(Graph::from_json(json)?, blobs)))
     }
 
     /// Adds an op. `{blob}` in the JSON is the name of its pickle or tokenizer.
@@ -116,7 +119,7 @@ impl Pipeline {
             forebay_exec::check(&node, &blobs)?;
             // The order of the ops may be impossible as a whole.
             Stages::new(&graph.clone().with_reorder(Reorder::Off))?;
-            Ok(Self { graph, blobs })
+            Ok(Self { graph, blobs, listing: self.listing.clone() })
         })
     }
 
@@ -142,25 +145,25 @@ impl Pipeline {
         guard(py, || {
             let on_error: OnError = serde_json::from_value(on_error.into())
                 .map_err(|e| Error::invalid(format!("not an answer to errors: {e}")))?;
-            Ok(Self { graph: self.graph.clone().with_on_error(on_error), blobs: self.blobs.clone() })
+            Ok(self.with(self.graph.clone().with_on_error(on_error)))
         })
     }
 
     /// The same pipeline with another freedom to reorder its ops: "exact", "relaxed" or "off".
     fn reorder(&self, py: Python<'_>, order: &str) -> PyResult<Self> {
-        guard(py, || Ok(Self { graph: self.graph.clone().with_reorder(mode(order)?), blobs: self.blobs.clone() }))
+        guard(py, || Ok(self.with(self.graph.clone().with_reorder(mode(order)?))))
     }
 
     /// The same pipeline in the order of a mode ("exact" or "relaxed") that is fastest on the first rows of its source.
     fn optimize(&self, py: Python<'_>, order: &str, samples: usize) -> PyResult<Self> {
         let mode = guard(py, || mode(order))?;
         let graph = interruptible(py, |poll| self.optimized(mode, samples, poll))?;
-        Ok(Self { graph, blobs: self.blobs.clone() })
+        Ok(self.with(graph))
     }
 
     /// What `cache()` keeps, each row of the source once; `None` without one.
     fn kept(&self, py: Python<'_>) -> PyResult<Option<Self>> {
-        guard(py, || Ok(self.graph.kept()?.map(|graph| Self { graph, blobs: self.blobs.clone() })))
+        guard(py, || Ok(self.graph.kept()?.map(|graph| self.with(graph))))
     }
 
     /// The graph as it crosses processes.
@@ -182,7 +185,7 @@ impl Pipeline {
             if !plan {
                 return Ok(forebay_plan::explain(&stages, None));
             }
-            let index = index(&self.graph, stages.counted, poll)?;
+            let index = self.index(&self.graph, stages.counted, poll)?;
             let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
@@ -197,7 +200,7 @@ impl Pipeline {
             }
             let rows = match self.graph.source().rows() {
                 Some(rows) => rows,
-                None => match index(&self.graph, true, poll)?.rows() {
+                None => match self.index(&self.graph, true, poll)?.rows() {
                     Some(rows) => rows,
                     None => return Ok(None),
                 },
@@ -225,7 +228,7 @@ impl Pipeline {
             if !stages.dealt || deal.coordinated {
                 return Ok(None);
             }
-            let index = index(&self.graph, stages.counted, poll)?;
+            let index = self.index(&self.graph, stages.counted, poll)?;
             let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
             let Some(units) = plan.share(consumer, 0).or_else(|| plan.consumer_units(consumer)) else {
                 return Ok(Some(-1));
@@ -299,7 +302,7 @@ impl Pipeline {
             };
             let sizing = state.as_ref().and_then(|s| s.sizing);
             let divided = Deal::choose(&self.graph, consumers, even, coordinated)?;
-            let executable = prepare(divided, Seed(seed), sizing, &environment, poll)?;
+            let executable = self.prepare(divided, Seed(seed), sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
@@ -313,7 +316,8 @@ impl Pipeline {
             Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;
-        Ok(NativeIterator::new(Iteration::Local(Box::new(stream)), from, plan, consumer, left_out, runner))
+        let iteration = Iteration::Local(Box::new(stream), self.listing.clone());
+        Ok(NativeIterator::new(iteration, from, plan, consumer, left_out, runner))
     }
 
     /// The pickles and tokenizers of the ops, without the source's.
@@ -366,6 +370,36 @@ fn check_epoch(at: u64, first: u64, end: Option<u64>) -> Result<()> {
 }
 
 impl Pipeline {
+    /// A pipeline whose source nobody has listed yet.
+    fn of(graph: Graph, blobs: BlobSet) -> Self {
+        Self { graph, blobs, listing: Listing::default() }
+    }
+
+    /// The same with another graph of the same source.
+    pub(crate) fn with(&self, graph: Graph) -> Self {
+        Self { graph, blobs: self.blobs.clone(), listing: self.listing.clone() }
+    }
+
+    /// Finds the files of a graph of this source.
+    fn index(&self, graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
+        let index = self.listing.index(graph.source(), counted, poll);
+        index.map_err(|e| blame_source(e, graph.source().name(), graph.site()))
+    }
+
+    /// Makes a pipeline of this source ready to run here.
+    fn prepare(
+        &self,
+        (stages, deal): (Stages, Deal),
+        seed: Seed,
+        sizing: Option<Sizing>,
+        environment: &Environment,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Arc<Executable>> {
+        let index = self.index(&stages.graph, stages.counted, poll)?;
+        let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
+        Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment)
+    }
+
     /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
     pub(crate) fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
         // Whether a sample may fail is said later, where the pipeline is iterated.
@@ -388,7 +422,7 @@ impl Pipeline {
             watch: Arc::new(SystemClock::default()),
         };
         let divided = (Stages::new(&graph)?, Deal::from(1));
-        let executable = prepare(divided, Seed(0), None, &environment, poll)?;
+        let executable = self.prepare(divided, Seed(0), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
             LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
@@ -421,24 +455,6 @@ fn as_batched(node: &Arc<Node>) -> Node {
         function.batched = true;
     }
     node
-}
-
-/// Makes a pipeline ready to run here.
-fn prepare(
-    (stages, deal): (Stages, Deal),
-    seed: Seed,
-    sizing: Option<Sizing>,
-    environment: &Environment,
-    poll: &mut dyn FnMut() -> Result<()>,
-) -> Result<Arc<Executable>> {
-    let index = index(&stages.graph, stages.counted, poll)?;
-    let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
-    Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment)
-}
-
-fn index(graph: &Graph, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
-    let index = crate::indexing::index(graph.source(), counted, poll);
-    index.map_err(|e| blame_source(e, graph.source().name(), graph.site()))
 }
 
 /// Puts a pickle among the blobs, and its name into the JSON.

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+#: Whoever is anonymous may not overwrite; who one is, these servers do not check.
+WHO = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+
 
 @dataclass(frozen=True)
 class Server:
@@ -40,10 +43,14 @@ def s3_server() -> Iterator[Server]:
 
 def put(server: str, key: str, body: bytes = b"") -> None:
     """Writes an object; a name without a slash makes a bucket."""
-    # Whoever is anonymous may not overwrite; who one is, this server does not check.
-    who = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-    headers = {"Content-Type": "application/octet-stream", "Authorization": who}
+    headers = {"Content-Type": "application/octet-stream", "Authorization": WHO}
     request = urllib.request.Request(f"{server}/{key}", data=body, headers=headers, method="PUT")
+    urllib.request.urlopen(request, timeout=120).close()
+
+
+def delete(server: str, key: str) -> None:
+    """Removes an object."""
+    request = urllib.request.Request(f"{server}/{key}", headers={"Authorization": WHO}, method="DELETE")
     urllib.request.urlopen(request, timeout=120).close()
 
 

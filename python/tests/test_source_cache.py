@@ -13,8 +13,8 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 import pytest
-from buckets import put
-from faulty import FAULTS, FaultProxy, none
+from buckets import delete, put
+from faulty import FAULTS, Answer, FaultProxy, none
 from keeping import said
 from pipelines import name
 from test_cli import forebay
@@ -221,6 +221,32 @@ def test_a_file_that_changes_under_the_job_is_refused_and_is_another_afterwards(
         assert caught.value.context["file"].startswith(f"{bucket}/changing/")
         again = [bytes(value) for batch in ds.iter() for column in batch.values() for value in column]
     assert again == [b"new %02d" % i for i in range(60)], "a new job has the new files, and nothing of the old"
+
+
+def test_the_files_of_a_dataset_are_listed_once(moto, bucket, monkeypatch):
+    lists = []
+
+    def is_list(_: str, answer: Answer) -> bool:
+        lists.extend([answer] * (b"<ListBucketResult" in answer.body))
+        return False
+
+    with FaultProxy(moto, none, every=1, only=is_list) as proxy:
+        for variable, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": proxy.url}.items():
+            monkeypatch.setenv(variable, value)
+        made = fb.from_files(f"{bucket}/small/*")
+        lists.clear()
+        assert made.cardinality == 60
+        ds = made.drop("path").shuffle().batch(8)
+        streams = [digest(ds.iter(seed=3, epoch=epoch)) for epoch in range(3)]
+        assert len(lists) == 1
+        assert digest(ds.iter(seed=3, epochs=3)) == digest(b for e in range(3) for b in ds.iter(seed=3, epoch=e))
+        assert (len(lists), len(set(streams))) == (1, 3)
+        put(moto, "far/small/new.bin", b"new")
+        try:
+            assert len(list(made)) == 60, "its files are those that it had"
+            assert len(list(fb.from_files(f"{bucket}/small/*"))) == 61, "one that is made anew has them all"
+        finally:
+            delete(moto, "far/small/new.bin")
 
 
 HARM = {

@@ -60,7 +60,8 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 /// Lists and pins the files of a source, and when `counted` also finds every row.
 ///
 /// With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
-/// mtime (or etag). What is read of remote files goes through `near`. `threads` files are looked at together.
+/// mtime (or etag). What is read of remote files goes through `near`. `threads` files are looked at together; where some are in
+/// a store, 32 at least.
 ///
 /// # Errors
 /// NotFound, PermissionDenied, Data (a file that is not of its format) or Unavailable, naming the file; what `progress`

@@ -19,6 +19,8 @@ use crate::{Progress, ReadThrough};
 const TICK: Duration = Duration::from_millis(100);
 /// The most files that are looked at together.
 const THREADS_MAX: usize = 256;
+/// Of files in a store, so many at least: who looks at one mostly waits for answers.
+const REMOTE_THREADS: usize = 32;
 
 pub(crate) fn build(
     source: &Source,
@@ -45,6 +47,8 @@ pub(crate) fn build(
         }
         Ok((stat, Some(table)))
     };
+    let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
+    let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
     let done = for_each(&found, threads, progress, one)?;
     let mut inner = Inner { layout, labels, ..Inner::default() };
     for (found, (stat, table)) in found.into_iter().zip(done) {
