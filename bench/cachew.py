@@ -1,16 +1,22 @@
 """Cachew's sweep (USENIX ATC 2022, figure 7) on this machine: when what `autocache()` chooses pays.
 
-    python bench/cachew.py [--rounds 3] [--dir /mnt/nvme] [--out bench/results/cachew.json]
+    python bench/cachew.py [--rounds 3] [--store 75e6] [--dir /mnt/nvme] [--out FILE.json] [--svg FILE.svg]
 
 Rows of 110 KB are made 2.5 times as large by a function that also sleeps, which stands for its work: from 200 to 550 ms
 for 900 rows. At each point: nothing kept, rows kept as they are read, rows kept at the end, both on disk; and what
 `autocache()` chooses. What is shown is the time of an epoch, from the fourth on. Every figure is of a process of its
 own, in turns; medians are shown.
+
+A local disk finds rows faster than any work makes them. With `--store` what is kept is in an S3 server that sends so
+many bytes a second (`far.py`), as Cachew's was on a file system that machines share, and an epoch has 90 rows: then it
+depends on the work whether keeping pays. What is measured there is a second process, which finds what the first has
+left in the store.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -19,25 +25,31 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import forebay as fb
 import numpy as np
+from chart import curves
+from far import Far
 
-#: Milliseconds of sleep for so many rows of so many bytes, and how large they are made.
-SLEEPS, ROWS, ROW_BYTES, LARGE_BYTES = (200, 250, 300, 350, 400, 450, 500, 550), 900, 110_000, 275_000
+#: Milliseconds of sleep for all rows, the bytes of each, and how large they are made.
+SLEEPS, ROW_BYTES, LARGE_BYTES = (200, 250, 300, 350, 400, 450, 500, 550), 110_000, 275_000
+#: Rows that are kept on a disk, and in a store.
+ROWS, STORED_ROWS = 900, 90
 WAYS = ("compute", "source", "full", "auto")
+BATCH = 10
 #: In the first ones what is kept is computed, and `autocache()` finds out.
 FILLING, EPOCHS = 3, 12
 
 
-def working(sleep_ms: float) -> Callable[[Any], Any]:
+def working(row_ms: float) -> Callable[[Any], Any]:
     """A function of rows that makes them larger and sleeps."""
 
     def work(rows: Any) -> Any:
-        time.sleep(sleep_ms * 1e-3 * len(rows["bytes"]) / ROWS)
+        time.sleep(row_ms * 1e-3 * len(rows["bytes"]))
         large = np.empty((len(rows["bytes"]), LARGE_BYTES), np.uint8)
         for i, row in enumerate(rows["bytes"]):
             for at in range(0, LARGE_BYTES, ROW_BYTES):
@@ -48,18 +60,18 @@ def working(sleep_ms: float) -> Callable[[Any], Any]:
     return work
 
 
-def dataset(folder: str, way: str, sleep_ms: float) -> fb.Dataset:
+def dataset(folder: str, way: str, row_ms: float) -> fb.Dataset:
     """The pipeline, kept in one of the ways."""
     ds = fb.from_files(f"{folder}/*.bin").shuffle()
     ds = ds.cache() if way == "source" else ds
     schema = {"large": ("uint8", (LARGE_BYTES,))}
-    ds = ds.map(working(sleep_ms), reads=["bytes"], writes=["large"], batched=True, schema=schema).select(["large"])
-    return {"full": ds.cache, "auto": ds.autocache}.get(way, lambda: ds)().batch(50)
+    ds = ds.map(working(row_ms), reads=["bytes"], writes=["large"], batched=True, schema=schema).select(["large"])
+    return {"full": ds.cache, "auto": ds.autocache}.get(way, lambda: ds)().batch(BATCH)
 
 
-def measure(folder: str, way: str, sleep_ms: float) -> dict[str, Any]:
-    """Milliseconds for 900 rows once everything is kept, in this process, and what that is."""
-    it = dataset(folder, way, sleep_ms).iter(seed=1, epochs=EPOCHS, threads=1)
+def measure(folder: str, way: str, row_ms: float) -> dict[str, Any]:
+    """Milliseconds for a row once everything is kept, in this process, and what that is."""
+    it = dataset(folder, way, row_ms).iter(seed=1, epochs=EPOCHS, threads=1)
     rows, began = 0, 0.0
     for batch in it:
         if began:
@@ -67,48 +79,54 @@ def measure(folder: str, way: str, sleep_ms: float) -> dict[str, Any]:
         elif it.epoch == FILLING:
             began = time.perf_counter()
     kept = it.stats().get("cache", {}).get("kept")
-    return {"ms": (time.perf_counter() - began) * 1e3 / rows * ROWS, "kept": kept}
+    return {"ms": (time.perf_counter() - began) * 1e3 / rows, "kept": kept}
 
 
-def child(files: Path, kept: Path, way: str, sleep: int) -> dict[str, Any]:
-    """Runs `measure` in a process of its own, with a folder of its own."""
+def child(files: Path, kept: Path, far: Far | None, way: str, row_ms: float) -> dict[str, Any]:
+    """Runs `measure` in a process of its own, with a folder or a store of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_CACHE")}
     # In memory there is room for the index alone.
     settings = {"FOREBAY_CACHE_MEMORY": "1MiB", "FOREBAY_CACHE": str(kept), "FOREBAY_CACHE_DISK": "1TiB"}
-    command = [sys.executable, __file__, "--measure", way, "--sleep", str(sleep), "--folder", str(files)]
-    done = subprocess.run(command, env={**environment, **settings}, capture_output=True, text=True, check=False)
+    if far:
+        settings |= {**far.settings, "FOREBAY_CACHE": f"s3://far/{uuid.uuid4().hex}"}
+    command = [sys.executable, __file__, "--measure", way, "--sleep", str(row_ms), "--folder", str(files)]
+    for _ in range(2 if far else 1):
+        done = subprocess.run(command, env={**environment, **settings}, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(done.stderr)
     shutil.rmtree(kept, ignore_errors=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def sweep(folder: Path, rounds: int) -> dict[str, Any]:
+def sweep(folder: Path, rounds: int, far: Far | None) -> dict[str, Any]:
     """Every point, each way in turns."""
-    files = folder / "rows"
+    files, rows = folder / "rows", STORED_ROWS if far else ROWS
     files.mkdir()
-    for i in range(ROWS):
+    for i in range(rows):
         (files / f"{i:05}.bin").write_bytes(np.random.default_rng(i).bytes(ROW_BYTES))
     points: dict[str, dict[str, Any]] = {}
     for sleep in SLEEPS:
         runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
         for _ in range(rounds):
             for way, found in runs.items():
-                found.append(child(files, folder / "kept", way, sleep))
-        point = {way: statistics.median(run["ms"] for run in found) for way, found in runs.items()}
-        off, kept = point["auto"] / min(point[way] for way in WAYS[:-1]) - 1, runs["auto"][-1]["kept"]
+                found.append(child(files, folder / "kept", far, way, sleep / rows))
+        point = {way: statistics.median(run["ms"] for run in found) * rows for way, found in runs.items()}
+        off, kept = point["auto"] / min(point[way] for way in WAYS[:-1]) - 1, runs["auto"][-1]["kept"] or "nothing"
         points[str(sleep)] = {**point, "off": off, "kept": kept}
-        print(f"{sleep:5}{''.join(f'{point[way]:9.0f}' for way in WAYS)}{100 * off:7.1f} %  {kept or 'nothing'}")
-    return {"rounds": rounds, "ms_for_900_rows": points}
+        figures = "".join(f"{point[way]:9.0f}" for way in WAYS)
+        print(f"{sleep:5}{figures}{100 * off:7.1f} %  {kept}", flush=True)
+    return {"rounds": rounds, "rows": rows, "ms": points}
 
 
 def main() -> None:
     """Measures and prints, or is the child that is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--store", type=float, help="bytes a second")
     parser.add_argument("--dir", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--svg", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--sleep", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
@@ -116,11 +134,20 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure(arguments.folder, arguments.measure, arguments.sleep)))
         return
-    print(f"sleep{''.join(f'{way:>9}' for way in WAYS)}  auto off the best; kept   (ms for {ROWS} rows)")
-    with tempfile.TemporaryDirectory(dir=arguments.dir) as folder:
-        found = sweep(Path(folder), arguments.rounds)
+    print(f"sleep{''.join(f'{way:>9}' for way in WAYS)}  auto off the best; kept   (ms for an epoch)")
+    with tempfile.TemporaryDirectory(dir=arguments.dir) as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        far = None
+        if arguments.store:
+            (folder / "store").mkdir()
+            far = stack.enter_context(Far(folder / "store", 0.0, arguments.store))
+        found = sweep(folder, arguments.rounds, far)
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.svg:
+        names = {"compute": "nothing kept", "source": "rows as read", "full": "rows at the end", "auto": "autocache()"}
+        lines = {names[way]: [(float(at), point[way]) for at, point in found["ms"].items()] for way in WAYS}
+        arguments.svg.write_text(curves(lines, "work of an epoch, ms", "an epoch, ms"))
 
 
 if __name__ == "__main__":

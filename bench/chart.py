@@ -1,4 +1,4 @@
-"""Draws a comparison as bars, in plain SVG: one panel for each workload, every bar against the longest of its panel."""
+"""Draws in plain SVG: comparisons as bars, every bar against the longest of its panel, and curves."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ def draw(result: dict[str, Any]) -> str:
         y += 14
     note = f"medians of {max((row['runs'] for row in result['results']), default=0)} runs in turns, {result['date']}"
     parts.append(text(12, y + 10, f"{note}; {result['machine']}", size=10, colour=PALE))
+    return picture(WIDTH, y + 24, parts)
+
+
+def picture(width: int, height: int, parts: list[str]) -> str:
+    """The parts, on white."""
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 24}" width="{WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'font-family="system-ui, sans-serif"><rect width="100%" height="100%" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
 
@@ -58,3 +63,39 @@ def text(
         f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" '
         f'fill="{colour}">{escape(words)}</text>'
     )
+
+
+PLOT_WIDTH, PLOT_HEIGHT, LEFT, TOP = 560, 280, 60, 16
+COLOURS = ("#9aa7b4", "#d55e00", "#009e73", "#1f6feb")
+
+
+def curves(lines: dict[str, list[tuple[float, float]]], across: str, up: str) -> str:
+    """Returns a picture of curves from points; the last one is ours, and drawn as dots above the others."""
+    points = [point for line in lines.values() for point in line]
+    first, last = min(x for x, _ in points), max(x for x, _ in points)
+    most = max(y for _, y in points) * 1.05
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x = LEFT + PLOT_WIDTH * (point[0] - first) / (last - first)
+        return x, TOP + PLOT_HEIGHT * (1 - point[1] / most)
+
+    parts = [f'<path d="M{LEFT} {TOP}V{TOP + PLOT_HEIGHT}H{LEFT + PLOT_WIDTH}" fill="none" stroke="#888888"/>']
+    parts += [
+        text(LEFT - 6, TOP + 6, f"{most:.0f}", anchor="end", colour=PALE),
+        text(LEFT - 6, TOP + PLOT_HEIGHT, "0", anchor="end", colour=PALE),
+        text(LEFT, TOP + PLOT_HEIGHT + 18, f"{first:.0f}", anchor="middle", colour=PALE),
+        text(LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT + 18, f"{last:.0f}", anchor="middle", colour=PALE),
+        text(LEFT + PLOT_WIDTH // 2, TOP + PLOT_HEIGHT + 34, across, anchor="middle"),
+        text(LEFT + 8, TOP + 6, up),
+    ]
+    for i, ((name, line), colour) in enumerate(zip(lines.items(), COLOURS, strict=True)):
+        places = [place(point) for point in line]
+        if i == len(lines) - 1:
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>' for x, y in places]
+        else:
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+            parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        y = TOP + 14 + 20 * i
+        parts.append(f'<rect x="{LEFT + PLOT_WIDTH + 20}" y="{y - 9}" width="16" height="10" fill="{colour}"/>')
+        parts.append(text(LEFT + PLOT_WIDTH + 42, y, name))
+    return picture(LEFT + PLOT_WIDTH + 180, TOP + PLOT_HEIGHT + 46, parts)

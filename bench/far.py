@@ -3,13 +3,14 @@
     with Far(folder, latency=0.02, rate=50e6) as far:
         os.environ |= far.settings    # then s3://far/... is what is below the folder
 
-It knows what readers need (sizes, ranges, lists) and no more. It is a process of its own, so that it costs them nothing
-but a core now and then.
+It knows what readers and caches need (sizes, ranges, lists, whole objects put and removed) and no more. It is a process
+of its own, so that it costs them nothing but a core now and then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import json
 import multiprocessing
 import urllib.parse
@@ -80,18 +81,24 @@ class _Server:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
                 headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:])}
                 method, target, _ = head[0].split(" ")
-                await self._answer(writer, method, target, headers)
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                await self._answer(writer, method, target, headers, body)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    async def _answer(self, writer: asyncio.StreamWriter, method: str, target: str, headers: dict[str, str]) -> None:
+    async def _answer(
+        self, writer: asyncio.StreamWriter, method: str, target: str, headers: dict[str, str], body: bytes
+    ) -> None:
         path, _, query = target.partition("?")
         key = urllib.parse.unquote(path.removeprefix("/").partition("/")[2])
         if path == "/sent":
             self._say(writer, 200, {}, str(self._sent).encode())
             return
         await asyncio.sleep(self._latency)
-        if key:
+        if key and method in ("PUT", "DELETE"):
+            await self._line_takes(len(body))
+            self._change(writer, method, key, headers, body)
+        elif key:
             await self._answer_object(writer, method, key, headers.get("range", ""))
         else:
             self._say(writer, 200, {"content-type": "application/xml"}, self._list(query))
@@ -114,16 +121,37 @@ class _Server:
         if method == "GET":
             await self._send(writer, self._folder / key, first, last + 1)
 
-    async def _send(self, writer: asyncio.StreamWriter, path: Path, start: int, end: int) -> None:
-        """Sends a range no faster than the line allows, which all share."""
+    def _change(
+        self, writer: asyncio.StreamWriter, method: str, key: str, headers: dict[str, str], body: bytes
+    ) -> None:
+        """Puts an object whole, or removes it."""
+        path, there = self._folder / key, key in self._keys
+        if method == "DELETE":
+            path.unlink(missing_ok=True)
+            self._keys = [other for other in self._keys if other != key]
+            return self._say(writer, 204, {}, b"")
+        if there and headers.get("if-none-match") == "*":
+            return self._say(writer, 412, {}, b"")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+        if not there:
+            bisect.insort(self._keys, key)
+        return self._say(writer, 200, {"etag": f'"{path.stat().st_mtime_ns:x}"'}, b"")
+
+    async def _line_takes(self, size: int) -> None:
+        """Waits for as long as so many bytes take on the line, which all share."""
         loop = asyncio.get_running_loop()
+        self._free_at = max(self._free_at, loop.time()) + size / self._rate
+        await asyncio.sleep(self._free_at - loop.time())
+
+    async def _send(self, writer: asyncio.StreamWriter, path: Path, start: int, end: int) -> None:
+        """Sends a range."""
         with open(path, "rb") as file:
             file.seek(start)
             while start < end:
                 chunk = file.read(min(CHUNK, end - start))
                 start += len(chunk)
-                self._free_at = max(self._free_at, loop.time()) + len(chunk) / self._rate
-                await asyncio.sleep(self._free_at - loop.time())
+                await self._line_takes(len(chunk))
                 writer.write(chunk)
                 self._sent += len(chunk)
         await writer.drain()

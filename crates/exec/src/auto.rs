@@ -144,10 +144,11 @@ impl Auto {
     /// Measures some of the rows, if it is time and nobody else does, and decides anew.
     pub(crate) fn learn(&self, sample: &Sample<'_>) {
         let Ok(mut scratch) = self.scratch.try_lock() else { return };
+        let guessed = self.keeping.cache.elsewhere(1).iter().any(Elsewhere::is_guess);
         let due = {
             let mut pipeline = lock(&self.pipeline);
             let passes = pipeline.passes(self.reader, self.rows);
-            pipeline.due(passes)
+            pipeline.due(passes, guessed)
         };
         let Some(rows) = due.filter(|_| !sample.places.is_empty()) else { return };
         // Functions of batches see whole ones, here too.
@@ -244,6 +245,7 @@ impl Auto {
             places,
             room: Tiers { memory, disk: disk.unwrap_or(0), peers: peers.room, store: store.room },
             rent: self.keeping.rent,
+            guessed: peers.is_guess() || store.is_guess(),
         })
     }
 

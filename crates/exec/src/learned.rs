@@ -138,9 +138,10 @@ impl Pipeline {
 
     /// Returns how many rows are to be measured, if it is time: while nothing is chosen, and once more where so many passes are to come
     /// as nobody thought.
-    pub(crate) fn due(&mut self, passes: f64) -> Option<usize> {
+    pub(crate) fn due(&mut self, passes: f64, guessed: bool) -> Option<usize> {
         let had_its_share = self.probe_nanos.saturating_mul(PROBE_PART) > self.work_nanos;
-        if self.probes >= FEW && self.decision.is_some() && !self.failed && self.previous.is_of_fewer(passes) {
+        let is_overtaken = self.previous.is_overtaken(passes, guessed);
+        if self.probes >= FEW && self.decision.is_some() && !self.failed && is_overtaken {
             self.probes = 0;
         }
         if self.work_rows == 0 || (self.probes >= FEW && had_its_share) {
@@ -178,15 +179,15 @@ mod tests {
     fn measuring_has_its_share_of_the_time_and_pipelines_are_bounded() {
         let mut pipeline = Pipeline::default();
         let reader = pipeline.join();
-        assert_eq!(pipeline.due(1.0), None, "nothing is known");
+        assert_eq!(pipeline.due(1.0, false), None, "nothing is known");
         pipeline.work(reader, 100, 100_000_000);
-        assert_eq!(pipeline.due(1.0), Some(20));
+        assert_eq!(pipeline.due(1.0, false), Some(20));
         for _ in 0..FEW {
             pipeline.take(Err(forebay_core::Error::internal("no figures")), 40_000_000);
         }
-        assert_eq!(pipeline.due(1.0), None, "it had more than its share");
+        assert_eq!(pipeline.due(1.0, false), None, "it had more than its share");
         pipeline.work(reader, 24_000, 24_000_000_000);
-        assert_eq!(pipeline.due(1.0), Some(20));
+        assert_eq!(pipeline.due(1.0, false), Some(20));
         let learned = Learned::default();
         let held: Vec<_> = (0..200u8).map(|n| learned.of(DatasetId([n; 32]))).collect();
         assert_eq!(lock(&learned.0).len(), PIPELINES_MAX);
@@ -195,9 +196,14 @@ mod tests {
         assert_eq!(lock(&learned.0).len(), 1);
     }
 
+    #[test]
+    fn the_policy_reckons_with_what_the_cache_does() {
+        assert_eq!(forebay_policy::caching::STORE_MARGIN, forebay_cache::STORE_MARGIN);
+    }
+
     fn seen(passes: f64) -> Observation {
         let (room, rent) = (Tiers::default(), Rent::default());
-        Observation { rows: 100, passes, pass_nanos: 0.0, compute: 1e6, places: Vec::new(), room, rent }
+        Observation { rows: 100, passes, pass_nanos: 0.0, compute: 1e6, places: Vec::new(), room, rent, guessed: false }
     }
 
     #[test]
@@ -228,15 +234,15 @@ mod tests {
         pipeline.work(reader, 100, 100_000_000);
         let measure = |pipeline: &mut Pipeline, passes: f64| {
             for _ in 0..100 {
-                if pipeline.due(passes).is_some() {
+                if pipeline.due(passes, false).is_some() {
                     pipeline.take(Ok(seen(passes)), 40_000_000);
                 }
             }
             pipeline.probes
         };
         assert_eq!(measure(&mut pipeline, 1.0), FEW);
-        assert_eq!((pipeline.due(1.2), measure(&mut pipeline, 1.0)), (None, FEW));
-        assert!(pipeline.due(2.0).is_some());
-        assert_eq!((measure(&mut pipeline, 2.0), pipeline.due(2.0)), (FEW, None), "and not for ever");
+        assert_eq!((pipeline.due(1.2, false), measure(&mut pipeline, 1.0)), (None, FEW));
+        assert!(pipeline.due(2.0, false).is_some());
+        assert_eq!((measure(&mut pipeline, 2.0), pipeline.due(2.0, false)), (FEW, None), "and not for ever");
     }
 }

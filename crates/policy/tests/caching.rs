@@ -46,6 +46,7 @@ fn at([compute, source, full]: [f64; 3]) -> Observation {
         ],
         room: Tiers { disk: 1 << 50, ..Tiers::default() },
         rent: Rent::default(),
+        guessed: false,
     }
 }
 
@@ -147,7 +148,7 @@ impl Imagined {
         let [memory, disk, peers, store] = self.room.map(|share| (share * self.row_bytes * self.rows as f64) as u64);
         let room = Tiers { memory, disk, peers, store };
         let (rows, passes, compute) = (self.rows, PASSES_UNKNOWN, all * noise());
-        Observation { rows, passes, pass_nanos: 0.0, compute, places, room, rent: Rent::default() }
+        Observation { rows, passes, pass_nanos: 0.0, compute, places, room, rent: Rent::default(), guessed: false }
     }
 }
 

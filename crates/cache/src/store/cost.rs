@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 /// How much longer than computing reading may take.
-pub(crate) const MARGIN: f64 = 2.0;
+pub const MARGIN: f64 = 2.0;
 /// The same, of what peers have.
 pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
 /// How often what does not pay is read all the same.
@@ -37,6 +37,8 @@ const GAP_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Cost {
     pub(super) request_nanos: Option<f64>,
     pub(super) byte_nanos: Option<f64>,
+    /// How many reads these are averages of.
+    pub(super) reads: u32,
     /// Questions that did not pay since one was tried.
     declined: u32,
 }
@@ -46,6 +48,7 @@ impl Cost {
     pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
         let average = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * NEWEST));
         let nanos = nanos as f64;
+        self.reads = self.reads.saturating_add(1);
         if bytes <= SMALL_BYTES {
             self.request_nanos = average(self.request_nanos, nanos);
         } else {

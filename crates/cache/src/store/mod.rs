@@ -42,6 +42,7 @@ use bytes::Bytes;
 use forebay_core::{Result, Stopwatch};
 
 pub(crate) use account::{Contents, is_in_use};
+pub use cost::MARGIN as STORE_MARGIN;
 pub(crate) use cost::patience;
 pub(crate) use heads::heads;
 pub(crate) use keeper::run as keep;
@@ -105,6 +106,9 @@ pub struct Object {
     pub modified: SystemTime,
 }
 
+/// Averages of fewer reads than these say little.
+const READS_FEW: u32 = 8;
+
 /// What others have room for, and what it takes to read it there.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Elsewhere {
@@ -114,6 +118,15 @@ pub struct Elsewhere {
     pub request_nanos: Option<f64>,
     /// What each byte takes.
     pub byte_nanos: Option<f64>,
+    /// How many reads these are averages of.
+    pub reads: u32,
+}
+
+impl Elsewhere {
+    /// Says whether what reading there takes is hardly known, although there is room.
+    pub fn is_guess(&self) -> bool {
+        self.room > 0 && self.reads < READS_FEW
+    }
 }
 
 /// A part of an object.

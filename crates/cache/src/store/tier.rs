@@ -166,7 +166,7 @@ impl StoreTier {
             Level::Peers => own.saturating_mul(self.store.caches()),
             _ => self.quota,
         };
-        Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos }
+        Elsewhere { room, request_nanos: cost.request_nanos, byte_nanos: cost.byte_nanos, reads: cost.reads }
     }
 
     /// Notes what came of reading.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: the same windows give the same decisions; figures that cannot be right change nothing; between two changes the
 //! choice has lost [`LOST_MAX`] to what follows it, so noise, which goes both ways, changes nothing for long. Only where far more
-//! passes are to come than it was chosen for, which is known and no noise, it is chosen anew at once.
+//! passes are to come than it was chosen for, or what fetching takes is measured that was guessed before, which is no noise, it is
+//! chosen anew at once.
 
 use super::{Choice, Cost, Decision, Observation, Reason};
 
@@ -22,6 +23,8 @@ pub struct Previous {
     windows: u32,
     /// The fewest passes that were to come in any of them.
     passes: f64,
+    /// Whether they began with a guess at what fetching takes.
+    guessed: bool,
     /// While it is measured: the sum of the logarithms of each cost. Later: what the choice has lost to each.
     sums: Vec<f64>,
 }
@@ -39,8 +42,9 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     if next.sums.len() != costs.len() {
         next = Previous { sums: vec![0.0; costs.len()], ..Previous::default() };
     }
-    if next.windows == 0 || next.is_of_fewer(seen.passes) {
-        next = Previous { choice: next.choice, windows: 0, passes: seen.passes, sums: vec![0.0; costs.len()] };
+    if next.windows == 0 || next.is_overtaken(seen.passes, seen.guessed) {
+        let sums = vec![0.0; costs.len()];
+        next = Previous { choice: next.choice, windows: 0, passes: seen.passes, guessed: seen.guessed, sums };
     }
     next.passes = next.passes.min(seen.passes);
     next.windows = next.windows.saturating_add(1);
@@ -54,9 +58,9 @@ fn log(cost: &Cost) -> f64 {
 }
 
 impl Previous {
-    /// Says whether it was about far fewer passes than these.
-    pub fn is_of_fewer(&self, passes: f64) -> bool {
-        passes > self.passes.max(1.0) * PASSES_MOVED
+    /// Says whether it was about far fewer passes than these, or about a guess at what is measured by now.
+    pub fn is_overtaken(&self, passes: f64, guessed: bool) -> bool {
+        passes > self.passes.max(1.0) * PASSES_MOVED || self.guessed && !guessed
     }
 
     /// The first choice: what cost least in all windows so far.
@@ -115,6 +119,7 @@ mod tests {
             places: vec![place("read", 1e5, 0.3e6, 2.5e6, 0.03e6), place("decoded", 5e5, 2.3e6, 0.5e6, 0.15e6)],
             room: Tiers { memory: 40_000_000_000, disk: 200_000_000_000, peers: 0, store: 0 },
             rent: Rent::default(),
+            guessed: false,
         }
     }
 
@@ -232,6 +237,25 @@ mod tests {
         let (made, _) = decisions(&seen, before, 3);
         assert_eq!(made[1].reason, Reason::Measuring { windows: 2, needed: 3 });
         assert_eq!((made[1].choice, made[2].choice), (Choice::Compute, Choice::Keep(1)));
+    }
+
+    #[test]
+    fn a_guess_at_what_fetching_takes_is_chosen_anew_when_that_was_measured() {
+        let room = Tiers { store: 1 << 50, ..Tiers::default() };
+        let mut seen = Observation { room, guessed: true, ..seen() };
+        seen.places.iter_mut().for_each(|place| place.found.store = place.found.memory);
+        let (made, before) = decisions(&seen, Previous::default(), 50);
+        assert_eq!(made[49].choice, Choice::Keep(1));
+        // Slower than computing, but not by so much that it would be left soon.
+        seen.places.iter_mut().for_each(|place| place.found.store = 3e6);
+        let (still, _) = decisions(&seen, before.clone(), 10);
+        assert!(still.iter().all(|decision| decision.choice == Choice::Keep(1)), "it loses a fifth in each");
+        seen.guessed = false;
+        let (made, before) = decisions(&seen, before, 3);
+        assert_eq!(made[1].reason, Reason::Measuring { windows: 2, needed: 3 });
+        assert_eq!((made[1].choice, made[2].choice), (Choice::Keep(1), Choice::Compute));
+        seen.guessed = true;
+        assert_eq!(decisions(&seen, before, 1).0[0].reason, Reason::Stays, "it was measured once");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod reads;
 mod rent;
 mod tiers;
 
-pub use cost::Cost;
+pub use cost::{Cost, STORE_MARGIN};
 pub use decision::{Choice, Decision, Reason};
 pub use forebay::{Previous, decide};
 pub use reads::{AGAIN_MAX, PASSES_UNKNOWN, passes_to_come};
@@ -40,6 +40,8 @@ pub struct Observation {
     pub room: Tiers<u64>,
     /// What the store costs; all other room is paid for anyway.
     pub rent: Rent,
+    /// Whether what fetching from others takes is a guess: they have room, and hardly anything was read there yet.
+    pub guessed: bool,
 }
 
 /// A place in a pipeline, and what keeping its rows would cost and bring.
