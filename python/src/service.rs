@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream, StreamOptions, TlsFiles};
-use forebay_core::{ConsumerIndex, Error, Seed};
+use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
 use forebay_server::{LocalRecipe, LocalThreads, LocalWorker};
@@ -19,7 +19,7 @@ use crate::runner::Runner;
 /// A dispatcher that has answered.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct ServiceClient {
-    service: Service,
+    service: Arc<Service>,
     /// What it was made with, for local workers.
     shown: Shown,
 }
@@ -93,7 +93,7 @@ impl ServiceClient {
             Service::connect(Remote { address, credentials }, deadline, poll)
         })?;
         let token = token.map(str::to_owned);
-        Ok(Self { service, shown: Shown { tls: files, token, token_file } })
+        Ok(Self { service: Arc::new(service), shown: Shown { tls: files, token, token_file } })
     }
 
     #[getter]
@@ -107,7 +107,7 @@ impl ServiceClient {
     /// of them readers run, what workers computed.
     #[pyo3(signature = (name=None))]
     fn jobs(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Vec<JobRow>> {
-        let jobs = interruptible(py, |poll| self.service.jobs(name, poll))?;
+        let jobs = self.ask(py, |service, poll| service.jobs(name, poll))?;
         Ok(jobs
             .into_iter()
             .map(|j| {
@@ -130,7 +130,7 @@ impl ServiceClient {
     /// Id, address, threads, state, leases, splits done, rows done, rows shared, milliseconds of silence, whether it is local,
     /// why its cache folder is not written to, its kind, price and whether it may be taken back.
     fn workers(&self, py: Python<'_>) -> PyResult<Vec<WorkerRow>> {
-        let workers = interruptible(py, |poll| self.service.workers(poll))?;
+        let workers = self.ask(py, |service, poll| service.workers(poll))?;
         let row = |w: forebay_client::WorkerStatus| {
             let (done, rows, shared) = (w.splits_done, w.rows_done, w.rows_shared);
             (
@@ -153,18 +153,18 @@ impl ServiceClient {
 
     /// Workers wanted, workers there, the most, the policy.
     fn scale(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, String)> {
-        let scale = interruptible(py, |poll| self.service.scale(poll))?;
+        let scale = self.ask(py, |service, poll| service.scale(poll))?;
         Ok((scale.wanted, scale.workers, scale.workers_max, scale.policy))
     }
 
     #[pyo3(signature = (job, tenant=None))]
     fn cancel(&self, py: Python<'_>, job: &str, tenant: Option<&str>) -> PyResult<()> {
-        interruptible(py, |poll| self.service.cancel(job, tenant, poll))
+        self.ask(py, |service, poll| service.cancel(job, tenant, poll))
     }
 
     #[pyo3(signature = (job, tenant=None))]
     fn forget(&self, py: Python<'_>, job: &str, tenant: Option<&str>) -> PyResult<()> {
-        interruptible(py, |poll| self.service.forget(job, tenant, poll))
+        self.ask(py, |service, poll| service.forget(job, tenant, poll))
     }
 
     /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
@@ -199,6 +199,7 @@ impl ServiceClient {
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
             let show = crate::indexing::progress_line();
+            crate::up::check(self.service.address())?;
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
@@ -211,6 +212,7 @@ impl ServiceClient {
                 known,
                 seat: seat.clone(),
                 tell: crate::cache::warn,
+                watch: crate::up::watch(&self.service, local != Some(0)),
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;
@@ -227,6 +229,18 @@ impl ServiceClient {
 }
 
 impl ServiceClient {
+    /// Asks the service; one that was started here, and is seen to have ended, is not waited for.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Service, &mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        interruptible(py, |poll| {
+            crate::up::check(self.service.address())?;
+            call(&self.service, poll)
+        })
+    }
+
     /// How a local worker of a reader is started.
     fn recipe(&self, command: Vec<String>, reader: (u64, u32)) -> LocalRecipe {
         let Shown { tls, token, token_file } = &self.shown;

@@ -1,16 +1,48 @@
 //! A service on this machine, as Python holds it.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
 
+use forebay_client::{Service, Watch};
+use forebay_core::Result;
 use forebay_server::{CacheConfig, CachePlaces, Objective, Policy, StorePrices, UpOptions, Workers, parse_bytes};
 use pyo3::prelude::*;
 
 use crate::errors::{detached, guard, interruptible};
+use crate::functions::lock;
 
 /// A dispatcher and workers, as child processes.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Up {
-    up: forebay_server::Up,
+    up: Arc<forebay_server::Up>,
+}
+
+/// The services that this process started and still has.
+static STARTED: Mutex<Vec<Weak<forebay_server::Up>>> = Mutex::new(Vec::new());
+
+/// Returns the service at this address, if this process started it, however it was come by.
+fn started(address: &str) -> Option<Arc<forebay_server::Up>> {
+    let address = address.strip_prefix("forebay://").unwrap_or(address);
+    lock(&STARTED).iter().filter_map(Weak::upgrade).find(|up| up.address() == address)
+}
+
+/// Says why a service does not answer any more, where this process started it and sees that.
+///
+/// # Errors
+/// Unavailable, with how its dispatcher ended.
+pub(crate) fn check(address: &str) -> Result<()> {
+    started(address).map_or(Ok(()), |up| up.check())
+}
+
+/// Says to the readers of a service when nothing can come any more, if this process started it. `local` says that a reader has a
+/// worker beside it.
+pub(crate) fn watch(service: &Arc<Service>, local: bool) -> Watch {
+    let Some(up) = started(service.address()).map(|up| Arc::downgrade(&up)) else { return Watch::default() };
+    let service = service.clone();
+    Watch::new(move |poll| match up.upgrade() {
+        Some(up) => up.check_workers(&service, local, poll),
+        None => Ok(()),
+    })
 }
 
 #[pymethods]
@@ -56,7 +88,12 @@ impl Up {
         })?;
         let command = crate::cli::command(py)?;
         let options = UpOptions { workers, threads, state_dir, policy, objective, cache, ..UpOptions::new(command) };
-        Ok(Self { up: interruptible(py, |poll| forebay_server::Up::start(options, poll))? })
+        let up = Arc::new(interruptible(py, |poll| forebay_server::Up::start(options, poll))?);
+        let mut started = lock(&STARTED);
+        started.retain(|up| up.strong_count() > 0);
+        started.push(Arc::downgrade(&up));
+        drop(started);
+        Ok(Self { up })
     }
 
     #[getter]

@@ -9,6 +9,7 @@
 //!   fetch        one split from one worker, chunk by chunk
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
+//!   watch        whether what it waits for can still come
 //!   window       chunks by (epoch, split, index), whatever order they come in
 //!   seat         what it and its local worker say to each other
 //!   reports      what was left out, until the dispatcher has written it down
@@ -42,6 +43,7 @@ mod session;
 pub mod simulate;
 mod stream;
 mod talk;
+mod watch;
 mod window;
 mod workers;
 
@@ -54,6 +56,7 @@ pub use options::StreamOptions;
 pub use seat::Seat;
 pub use service::Service;
 pub use stream::ServiceStream;
+pub use watch::Watch;
 
 /// Reads the messages of one chunk as a consumer does. For the fuzzer alone.
 ///

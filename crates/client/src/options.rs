@@ -9,6 +9,7 @@ use forebay_exec::{Budget, Lost, Position};
 use forebay_plan::EpochPlan;
 
 use crate::seat::Seat;
+use crate::watch::Watch;
 
 /// Chunks that wait for their turn, over all splits but the first; and what the chosen window of splits adds up to.
 pub(crate) const BUFFER_BYTES_MAX: usize = 256 << 20;
@@ -43,6 +44,8 @@ pub struct StreamOptions {
     pub patience: Duration,
     /// Tells the user, at most once for each stream. Called by whoever called `next`. Default: a warning in the log.
     pub tell: fn(&Error),
+    /// Who knows whether a batch that has not come for so long still can. Default: nobody, it is waited for.
+    pub watch: Watch,
 }
 
 impl Default for StreamOptions {
@@ -57,6 +60,7 @@ impl Default for StreamOptions {
             seat: Arc::default(),
             patience: Duration::from_secs(10),
             tell: |error| tracing::warn!("{error}"),
+            watch: Watch::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
 use crate::session::{FINISH_MAX, Session};
 use crate::talk::Talk;
+use crate::watch::Watch;
 use crate::window::{Front, Place, Window};
 use crate::workers::Workers;
 
@@ -36,6 +37,8 @@ pub struct ServiceStream {
     patience: Duration,
     /// How the user is told that nothing comes, until that was done.
     tell: Option<fn(&Error)>,
+    /// Who knows whether it still can.
+    watch: Watch,
     ended: Option<Option<Error>>,
     /// What was left out, and that nobody has asked for yet.
     lost: Vec<Lost>,
@@ -108,6 +111,7 @@ impl ServiceStream {
             deadline: options.deadline,
             patience: options.patience,
             tell: Some(options.tell),
+            watch: options.watch,
             ended: None,
             lost: Vec::new(),
             task: Some(task),
@@ -120,7 +124,7 @@ impl ServiceStream {
     ///
     /// # Errors
     /// The first error in the order of the stream, after everything before it; Unavailable when nobody answered for
-    /// the deadline; Closed when the job was cancelled; Conflict when another reader took the consumer. After it, the
+    /// the deadline, or when the service is seen to have ended; Closed when the job was cancelled; Conflict when another reader took the consumer. After it, the
     /// stream has ended with that error.
     pub fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         self.owner.check()?;
@@ -216,6 +220,7 @@ impl ServiceStream {
             let is_coming = state.window.is_coming();
             drop(self.link.wait(state, POLL));
             if !is_coming && self.link.now() - since >= self.patience {
+                self.watch.look(self.link.now(), poll)?;
                 self.tell_of_waiting();
             }
             poll()?;
@@ -243,6 +248,7 @@ impl ServiceStream {
         self.link.lock().report(&lost);
         self.lost.extend(lost);
         self.link.to_say.notify_one();
+        let since = self.link.now();
         loop {
             let state = self.link.lock();
             if let Some(error) = &state.fatal {
@@ -255,6 +261,9 @@ impl ServiceStream {
                 return Err(self.unanswered());
             }
             drop(self.link.wait(state, POLL));
+            if self.link.now() - since >= self.patience {
+                self.watch.look(self.link.now(), poll)?;
+            }
             poll()?;
         }
     }

@@ -153,6 +153,11 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
+    /// Names it, with how it ended.
+    pub(crate) fn said(&self, status: &ExitStatus) -> String {
+        format!("{} (process {}; {status})", self.what, self.process.id())
+    }
+
     /// Says what became of it, with what it wrote last.
     pub(crate) fn unavailable(&self, what: &str) -> Error {
         // One that has just ended may have said why a moment ago.

@@ -17,6 +17,7 @@
 mod announce;
 mod cache;
 mod child;
+mod ended;
 mod fleet;
 mod indexer;
 mod lifetime;

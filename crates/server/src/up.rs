@@ -4,7 +4,7 @@
 //! process, however that ends.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};
 use std::time::{Duration, Instant};
 
 use forebay_client::{Remote, Service};
@@ -96,6 +96,8 @@ pub struct Up {
     pid: u32,
     /// Whether the dispatcher says how many workers there are.
     is_auto: bool,
+    /// Whether a worker that dies is started again.
+    respawns: bool,
 }
 
 /// What is to be started.
@@ -172,6 +174,7 @@ impl Up {
             temporary: Mutex::new(temporary),
             pid: std::process::id(),
             is_auto: matches!(options.workers, Workers::Auto { .. }),
+            respawns: options.respawn,
         };
         up.wait_for_workers(&started?, end, poll)?;
         match options.workers {
@@ -184,6 +187,16 @@ impl Up {
 
     fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Up::fleet`], where nobody else is at it.
+    pub(crate) fn try_fleet(&self) -> TryLockResult<MutexGuard<'_, Fleet>> {
+        self.fleet.try_lock()
+    }
+
+    /// Says whether a worker that ends is followed by another one.
+    pub(crate) fn starts_others(&self) -> bool {
+        self.is_auto || self.respawns
     }
 
     /// Returns the dispatcher's `host:port`.
@@ -243,18 +256,6 @@ impl Up {
         let child = fleet.live().nth(index).ok_or_else(missing)?;
         child.kill();
         Ok(child.pid())
-    }
-
-    /// Says whether a child ended that should not have; with the dispatcher nothing works.
-    ///
-    /// # Errors
-    /// Unavailable, with what it wrote last.
-    pub fn check(&self) -> Result<()> {
-        let mut fleet = self.fleet();
-        match fleet.dispatcher.ended() {
-            Some(status) => Err(fleet.dispatcher.unavailable(&format!("ended ({status})"))),
-            None => Ok(()),
-        }
     }
 
     /// Waits until the workers with these processes are registered: they were just started, and must not end. What others do
