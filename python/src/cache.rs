@@ -2,13 +2,13 @@
 //! runs here first, and shared by all that do.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_core::{Error, Result};
 use forebay_exec::{Keeping, Rent, reads_remote};
 use forebay_plan::{Graph, Source};
 use forebay_server::CacheConfig;
-use pyo3::exceptions::PyUserWarning;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::functions::lock;
@@ -18,8 +18,29 @@ const FLUSH_MAX: Duration = Duration::from_secs(10);
 /// How long whoever computes only to keep waits for room.
 const EASE_MAX: Duration = Duration::from_secs(60);
 
-/// The cache with what was found out of pipelines, and the process that opened it.
-static CACHE: Mutex<Option<(u32, Keeping)>> = Mutex::new(None);
+/// How often it is looked whether rows are kept as they should be.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The cache with what was found out of pipelines.
+struct Opened {
+    /// Who opened it.
+    process: u32,
+    /// As what.
+    config: CacheConfig,
+    keeping: Keeping,
+}
+
+static CACHE: Mutex<Option<Opened>> = Mutex::new(None);
+
+/// What the user was told.
+struct Told {
+    looked: Option<Instant>,
+    disk: bool,
+    store: bool,
+    late: Option<CacheConfig>,
+}
+
+static TOLD: Mutex<Told> = Mutex::new(Told { looked: None, disk: false, store: false, late: None });
 
 /// Returns where a pipeline keeps rows, if it says `cache()` or `autocache()`, or the bytes of its files. To be called without the
 /// GIL.
@@ -48,41 +69,92 @@ pub(crate) fn keeping_bytes(source: &Source) -> Result<Option<Keeping>> {
 fn open(config: &CacheConfig) -> Result<Keeping> {
     let mut cache = lock(&CACHE);
     let process = std::process::id();
-    if let Some((owner, keeping)) = &*cache
-        && *owner == process
+    if let Some(opened) = &*cache
+        && opened.process == process
     {
-        return Ok(keeping.clone());
+        let keeping = opened.keeping.clone();
+        let error = too_late(&opened.config, config);
+        drop(cache);
+        error.iter().for_each(warn);
+        return Ok(keeping);
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let rent = config.prices.map_or_else(Rent::default, |prices| prices.rent(threads));
     let opened = Keeping { rent, ..Keeping::new(config.open(&warn)?) };
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
-    std::mem::forget(cache.replace((process, opened.clone())));
+    std::mem::forget(cache.replace(Opened { process, config: config.clone(), keeping: opened.clone() }));
     Ok(opened)
+}
+
+/// Says that settings come too late which name a place or an amount that the cache has not, once.
+fn too_late(opened: &CacheConfig, now: &CacheConfig) -> Option<Error> {
+    let differs = |was: Option<u64>, is: Option<u64>| is.is_some() && is != was;
+    let is_other = !now.places.is_empty() && now.places != opened.places
+        || differs(opened.memory, now.memory)
+        || differs(opened.disk, now.disk)
+        || differs(opened.store, now.store);
+    if !is_other || lock(&TOLD).late.replace(now.clone()).as_ref() == Some(now) {
+        return None;
+    }
+    let place = |config: &CacheConfig| match config.places.is_empty() {
+        true => "memory alone".to_owned(),
+        false => config.places.to_string(),
+    };
+    let message = "FOREBAY_CACHE, or another of its settings, came too late: the cache of this process is open already";
+    let hint = "set it before the first pipeline with cache() runs; in a notebook, restart the kernel";
+    Some(Error::invalid(message).with("kept in", place(opened)).with("set to", place(now)).hint(hint))
+}
+
+/// Tells the user, once for each place, when rows are not kept that were to be. Looks now and then, or `now`.
+pub(crate) fn tell(now: bool) {
+    let mut told = lock(&TOLD);
+    if !now && told.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        return;
+    }
+    told.looked = Some(Instant::now());
+    // Whoever opens it may be waiting for the GIL, which the caller may have.
+    let Ok(opened) = CACHE.try_lock() else { return };
+    let Some(cache) = opened.as_ref().filter(|o| o.process == std::process::id()).map(|o| o.keeping.cache.clone())
+    else {
+        return;
+    };
+    drop(opened);
+    let go_on = "they are computed again when they are needed, and it is tried again later: the stream is the same";
+    let disk = cache.disk_stopped().filter(|_| !told.disk);
+    let store = cache.store_stopped().filter(|_| !told.store);
+    (told.disk, told.store) = (told.disk || disk.is_some(), told.store || store.is_some());
+    drop(told);
+    if let Some(why) = disk {
+        let message = format!("rows are not kept in the cache's folder: {why}");
+        warn(&Error::unavailable(message).hint(format!("give it room, or another folder; {go_on}")));
+    }
+    if let Some((url, why)) = store {
+        let message = format!("rows are not kept in the cache's store {url}: {why}");
+        warn(&Error::unavailable(message).hint(go_on));
+    }
 }
 
 /// Waits until what is computed next finds room on its way to be kept.
 pub(crate) fn ease() {
-    let kept =
-        lock(&CACHE).as_ref().filter(|(owner, _)| *owner == std::process::id()).map(|(_, keeping)| keeping.clone());
+    let kept = lock(&CACHE).as_ref().filter(|o| o.process == std::process::id()).map(|o| o.keeping.clone());
     kept.into_iter().for_each(|keeping| keeping.cache.ease(EASE_MAX));
 }
 
 /// Writes what a later process would find, before this one ends.
 pub(crate) fn flush() {
-    if let Some((owner, keeping)) = &*lock(&CACHE)
-        && *owner == std::process::id()
+    if let Some(opened) = &*lock(&CACHE)
+        && opened.process == std::process::id()
     {
-        keeping.cache.flush(FLUSH_MAX);
+        opened.keeping.cache.flush(FLUSH_MAX);
     }
 }
 
-/// Tells the user. Where warnings are errors, this one is printed: nothing but speed is lost.
+/// Tells the user, at the line that is running. Where warnings are errors, this one is printed: nothing but speed is lost.
 pub(crate) fn warn(error: &Error) {
     Python::attach(|py| {
-        let category = py.get_type::<PyUserWarning>();
-        let text = std::ffi::CString::new(error.to_string()).unwrap_or_default();
-        if let Err(raised) = PyErr::warn(py, &category, &text, 1) {
+        let warn =
+            || py.import(intern!(py, "forebay._src.site"))?.call_method1(intern!(py, "warn"), (error.to_string(),));
+        if let Err(raised) = warn() {
             raised.write_unraisable(py, None);
         }
     });

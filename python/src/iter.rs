@@ -225,6 +225,7 @@ impl NativeIterator {
         if let Some(error) = news {
             crate::cache::warn(&error);
         }
+        crate::cache::tell(!matches!(delivery, Ok(Some(_))));
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(e) => {
@@ -289,13 +290,17 @@ pub(crate) fn close_all(py: Python<'_>) {
     py.detach(|| {
         live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT));
         crate::cache::flush();
+        crate::cache::tell(true);
     });
 }
 
 /// Writes what was kept.
 #[pyfunction]
 pub(crate) fn flush_cache(py: Python<'_>) {
-    py.detach(crate::cache::flush);
+    py.detach(|| {
+        crate::cache::flush();
+        crate::cache::tell(true);
+    });
 }
 
 /// Waits until what is computed next finds room on its way to be kept.

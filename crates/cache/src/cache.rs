@@ -138,6 +138,17 @@ impl Cache {
         self.shared.disk()?.stopped()
     }
 
+    /// Returns the bytes of the blocks that were removed from the folder when it was opened, for they were more than it may hold.
+    pub fn disk_trimmed(&self) -> u64 {
+        self.shared.disk().map_or(0, |disk| disk.trimmed())
+    }
+
+    /// Says why the store did not take what was to be written there last, if there is one and it did not; with the store's url.
+    pub fn store_stopped(&self) -> Option<(String, String)> {
+        let stats = self.shared.store()?.stats();
+        Some((stats.uri, stats.refused?))
+    }
+
     /// Returns what is kept and how it was used since the cache was opened.
     pub fn stats(&self) -> Stats {
         self.shared.stats()

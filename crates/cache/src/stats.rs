@@ -55,6 +55,8 @@ pub struct StoreStats {
     pub unread: Option<String>,
     /// Why it is not written to now, if it is not.
     pub unwritten: Option<String>,
+    /// What it said to the last rows that it did not take, if it has taken none since. Once is no reason to leave it alone.
+    pub refused: Option<String>,
     /// The quota is full, of what others use.
     pub full: bool,
     /// Blocks that were broken, and removed.

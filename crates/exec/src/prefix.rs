@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow_array::ArrayRef;
-use forebay_cache::{Cache, Computed, Look, PrefixKey, PrefixStats, StoreStats};
+use forebay_cache::{Cache, Computed, DiskStats, Look, PrefixKey, PrefixStats, StoreStats};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Loss, Memory, RowId, Schema};
 use forebay_io::Place;
@@ -174,6 +174,7 @@ impl Prefix {
             "computed_late": counts.late,
             "unreadable": counts.unreadable,
             "not_stored": counts.store_refused,
+            "disk": stats.disk.as_ref().map(of_disk),
             "store": stats.store.as_ref().map(of_store),
         })
     }
@@ -351,13 +352,23 @@ impl Question<'_> {
     }
 }
 
+/// Says whether the folder can be used, for people.
+fn of_disk(disk: &DiskStats) -> Value {
+    json!({
+        "bytes": disk.tier.bytes,
+        "quota": disk.tier.quota,
+        "not_written": disk.stopped,
+        "corrupt_blocks": disk.corrupt_blocks,
+    })
+}
+
 /// Says whether the store can be used, for people.
 fn of_store(store: &StoreStats) -> Value {
     json!({
         "url": store.uri,
         "bytes": store.tier.bytes,
         "not_read": store.unread,
-        "not_written": store.unwritten,
+        "not_written": store.unwritten.as_ref().or(store.refused.as_ref()),
         "full": store.full,
         "corrupt_blocks": store.corrupt_blocks,
     })

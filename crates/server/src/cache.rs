@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_cache::{Cache, Disk, Kept, Options};
@@ -39,23 +39,29 @@ impl fmt::Display for CachePlaces {
 }
 
 impl CachePlaces {
-    /// Reads what users write: a folder, a url, or both with a comma between them.
+    /// Reads what users write: a folder, a url, or both with a comma between them; a folder that is there is one, whatever it is called.
     ///
     /// # Errors
-    /// Invalid when it names two of a kind.
+    /// Invalid when it names two of a kind, or a folder that only a shell would find.
     pub fn parse(text: &OsStr) -> Result<Self> {
-        let Some(urls) = text.to_str().filter(|text| text.contains("://")) else {
-            return Ok(Self { folder: Some(text.into()).filter(|_| !text.is_empty()), store: None });
+        let several = |text: &&str| text.contains("://") || text.contains(',') || text.trim().is_empty();
+        let Some(several) = text.to_str().filter(several).filter(|_| !Path::new(text).is_dir()) else {
+            return Self::one(text);
         };
-        let parts = urls.split(',').map(str::trim).filter(|part| !part.is_empty());
-        parts.map(Self::one).try_fold(Self::default(), Self::and)
+        let parts = several.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(|part| Self::one(OsStr::new(part))).try_fold(Self::default(), |all, part| all.and(part?))
     }
 
-    fn one(text: &str) -> Self {
-        match text.contains("://") {
-            true => Self { folder: None, store: Some(text.to_owned()) },
-            false => Self { folder: Some(text.into()), store: None },
+    fn one(text: &OsStr) -> Result<Self> {
+        if let Some(url) = text.to_str().filter(|text| text.contains("://")) {
+            return Ok(Self { folder: None, store: Some(url.to_owned()) });
         }
+        let folder = Path::new(text);
+        if folder.starts_with("~") {
+            return Err(Error::invalid(format!("a cache's folder is {}, which only a shell knows", folder.display()))
+                .hint("write the whole path, or $HOME in place of ~"));
+        }
+        Ok(Self { folder: Some(folder.to_owned()).filter(|_| !text.is_empty()), store: None })
     }
 
     /// Adds what else was written.
@@ -101,7 +107,8 @@ impl CachePlaces {
             (Some(folder), None) => Ok(Kept::Folder(folder.clone())),
             (None, Some(url)) => Ok(Kept::Store(crate::shared_store::open(url)?)),
             (Some(_), Some(_)) => Err(Error::invalid("a folder and a store are named").hint("name the one to look at")),
-            (None, None) => Err(Error::invalid("no folder and no store is named")),
+            (None, None) => Err(Error::invalid("no folder and no store is named")
+                .hint("name one: `forebay cache ls FOLDER`, or the url of a store; or set FOREBAY_CACHE")),
         }
     }
 }
@@ -179,12 +186,24 @@ impl CacheConfig {
         let Some(folder) = &self.places.folder else { return Cache::open(&Options { memory, disk: None, store }) };
         let (bytes, sources) = (self.disk.unwrap_or(DISK_BYTES), self.keeps_sources());
         let disk = Disk { folder: std::path::absolute(folder)?, bytes, sources };
-        Cache::open(&Options { memory, disk: Some(disk), store: store.clone() }).or_else(|error| {
+        let opened = Cache::open(&Options { memory, disk: Some(disk), store: store.clone() });
+        if let Some(removed) = opened.as_ref().ok().map(|cache| cache.disk_trimmed()).filter(|&removed| removed > bytes)
+        {
+            warn(&shrank(folder, removed, bytes));
+        }
+        opened.or_else(|error| {
             let hint = "nothing is kept on disk; give a folder of a local disk that can be written to";
             warn(&error.replace("hint", hint));
             Cache::open(&Options { memory, disk: None, store })
         })
     }
+}
+
+/// More was removed than stayed, so that was hardly meant.
+fn shrank(folder: &Path, removed: u64, quota: u64) -> Error {
+    let message = format!("{removed} bytes were removed from the cache's folder, which may hold {quota}");
+    let hint = "let it hold more: cache_disk=, --cache-disk or FOREBAY_CACHE_DISK; or name another folder";
+    Error::invalid(message).with("folder", folder.display()).hint(hint)
 }
 
 /// Reads a number of bytes: `4GiB`, `500 MB`, `1.5G` (as GiB), `1048576`.
@@ -289,7 +308,14 @@ mod tests {
             Ok(CachePlaces { folder: folder.map(PathBuf::from), store: store.map(str::to_owned) })
         };
         assert_eq!(parse(""), places(None, None));
-        assert_eq!(parse("/mnt/a,b"), places(Some("/mnt/a,b"), None), "as ever");
+        assert_eq!(parse("/mnt/a"), places(Some("/mnt/a"), None));
+        assert_eq!(parse(" "), places(None, None));
+        let there = tempfile::Builder::new().prefix("a,b").tempdir().expect("a folder");
+        assert_eq!(parse(&there.path().to_string_lossy()), places(there.path().to_str(), None), "it is there");
+        assert!(parse("/mnt/a,b").expect_err("two folders").message().contains("not in /mnt/a and b"));
+        for home in ["~", "~/kept", "s3://bucket,~/kept"] {
+            assert!(parse(home).expect_err(home).message().contains("only a shell knows"), "{home}");
+        }
         assert_eq!(parse("s3://bucket/kept"), places(None, Some("s3://bucket/kept")));
         for both in ["/mnt/nvme,s3://bucket", "s3://bucket, /mnt/nvme,"] {
             assert_eq!(parse(both), places(Some("/mnt/nvme"), Some("s3://bucket")), "{both}");

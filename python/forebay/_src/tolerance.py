@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Literal, TypeAlias
 from forebay import _native
 from forebay._src import arguments
 from forebay._src.quarantine import DeadLetters, Loss
+from forebay._src.site import warn
 from forebay.errors import ForebayError, InvalidPipelineError
 
 OnError: TypeAlias = Literal["raise", "skip", "quarantine"]
@@ -123,7 +123,7 @@ class Skipped:
         key = (error.context.get("op"), error.context.get("line"))
         if key not in self._warned:
             self._warned.add(key)
-            warnings.warn(str(error), NonDeterministicWarning, stacklevel=4)
+            warn(str(error), NonDeterministicWarning)
 
     def _log(self, sample: SkippedSample) -> None:
         self._logged += 1

@@ -39,6 +39,8 @@ pub(crate) struct Tier {
     pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
+    /// Bytes that had no room when it was opened.
+    trimmed: AtomicU64,
     pause: Pause,
     corrupt: AtomicU64,
     other_format: AtomicU64,
@@ -95,6 +97,7 @@ impl Tier {
             queue: Queue::default(),
             block_bytes: BLOCK_BYTES.min(disk.bytes / 16).max(BLOCK_BYTES_MIN),
             view: Mutex::new(view),
+            trimmed: AtomicU64::new(0),
             pause: Pause::new(Arc::new(SystemClock::default())),
             corrupt: AtomicU64::new(0),
             other_format: AtomicU64::new(0),
@@ -110,13 +113,19 @@ impl Tier {
     fn trim(&self) -> io::Result<()> {
         let held = self.folder.lock()?;
         let mut view = lock(&self.view);
-        let quota = view.space.quota();
+        let (held_before, quota) = (view.space.used(), view.space.quota());
         let protected = view.space.prefixes().filter(|&prefix| self.is_used(prefix, &|_| None, &held)).collect();
         view.space.protect(protected);
         for victim in view.space.set_quota(quota, &Uses::default()) {
             view.forget(victim.block).map_or(Ok(()), |name| self.folder.remove(&name))?;
         }
+        self.trimmed.store(held_before.saturating_sub(view.space.used()), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns the bytes of the blocks that were removed when it was opened.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.trimmed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn folder(&self) -> &Folder {

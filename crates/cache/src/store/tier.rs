@@ -69,22 +69,25 @@ pub(super) struct Way {
     pub(super) breaker: Breaker,
     /// Why it is not used now.
     why: Option<String>,
+    /// What failed last, since something succeeded.
+    failure: Option<String>,
     warned: bool,
 }
 
 impl Way {
     fn new(what: &'static str) -> Mutex<Self> {
-        Mutex::new(Self { what, breaker: Breaker::default(), why: None, warned: false })
+        Mutex::new(Self { what, breaker: Breaker::default(), why: None, failure: None, warned: false })
     }
 
     fn succeeded(&mut self) {
         if self.breaker.succeeded() {
             tracing::info!("the cache's store is {} again", self.what);
         }
-        self.why = None;
+        (self.why, self.failure) = (None, None);
     }
 
     fn failed(&mut self, uri: &str, error: &Error, now: u64) {
+        self.failure = Some(error.to_string());
         let lasting = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Exhausted | ErrorKind::Invalid);
         if self.breaker.failed(now, lasting) {
             self.why = Some(error.to_string());
@@ -147,11 +150,16 @@ impl StoreTier {
 
     pub(crate) fn stats(&self) -> StoreStats {
         let bytes = lock(&self.used).unwrap_or(0);
+        let (unwritten, refused) = {
+            let writes = lock(&self.writes);
+            (writes.why.clone(), writes.failure.clone())
+        };
         StoreStats {
             uri: self.store.uri().to_owned(),
             tier: TierStats { bytes, quota: self.quota },
             unread: lock(&self.reads).why.clone(),
-            unwritten: lock(&self.writes).why.clone(),
+            unwritten,
+            refused,
             full: self.full.load(Ordering::Relaxed),
             corrupt_blocks: self.corrupt.load(Ordering::Relaxed),
             other_blocks: self.other_format.load(Ordering::Relaxed),

@@ -40,8 +40,11 @@ impl StoreTier {
         if lock(&self.used).is_some_and(fits) {
             return true;
         }
-        let Some(contents) = self.settle_write(self.store.list(&FORMAT.to_string(), LIST_WAIT)) else { return false };
-        let contents = Contents::new(contents);
+        // That it lists says nothing of whether it takes what is written.
+        let contents = match self.store.list(&FORMAT.to_string(), LIST_WAIT) {
+            Ok(contents) => Contents::new(contents),
+            Err(error) => return self.settle_write::<()>(Err(error)).is_some(),
+        };
         let (mut used, mut left) = (contents.bytes(), HashMap::<PrefixKey, usize>::new());
         contents.blocks.iter().for_each(|(name, ..)| *left.entry(name.prefix).or_default() += 1);
         for (name, len) in contents.victims(prefix, bytes, self.quota) {
@@ -57,6 +60,10 @@ impl StoreTier {
         }
         *lock(&self.used) = Some(used);
         self.full.store(!fits(used), Ordering::Relaxed);
+        if !fits(used) {
+            // Nothing is written, and nothing failed.
+            self.settle_write(Ok(()));
+        }
         fits(used)
     }
 
