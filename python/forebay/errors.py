@@ -168,6 +168,7 @@ _KINDS: dict[str, type[ForebayError]] = {
 def _make(kind: str, message: str, context: list[tuple[str, str]]) -> ForebayError:
     """Makes the exception of a kind; the native module calls this."""
     fields = dict(context)
-    if kind == "not_found" and "file" in fields:
+    # A column, or a member of a tar file, may be what is missing from a file that is there.
+    if kind == "not_found" and "file" in fields and not {"columns", "extensions"} & fields.keys():
         return MissingFileError(message, fields)
     return _KINDS.get(kind, InternalError)(message, fields)

@@ -77,6 +77,10 @@ fn base_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     BASE.import(py, "forebay.errors", "ForebayError")
 }
 
+/// What to do about arrays that were made by others.
+const READ_ONLY: &str = "what a function gets is read-only, for others may have the same memory: make something new of it, \
+                         x = row[\"x\"] + 1, or copy it first, x = row[\"x\"].copy()";
+
 /// Makes an error of an exception that a user's function raised, with the user's own frames.
 pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     let text = || -> PyResult<(String, String, Option<String>)> {
@@ -85,7 +89,9 @@ pub(crate) fn from_user(py: Python<'_>, exception: &PyErr) -> Error {
     };
     match text() {
         Ok((message, traceback, fault)) => {
+            let is_of_input = message.contains("array is read-only") || message.contains("destination is read-only");
             let error = Error::new(ErrorKind::Function, message).with("traceback", traceback);
+            let error = if is_of_input { error.hint(READ_ONLY) } else { error };
             match fault.as_deref() {
                 Some("skip") => error
                     .with("fault", "skip")

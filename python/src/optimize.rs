@@ -26,7 +26,7 @@ impl Pipeline {
     ) -> Result<Graph> {
         let source = Stages::new(&self.graph)?.source;
         let source = self.with(Graph::new(source, None)?);
-        let Some(rows) = source.first_rows(samples, poll)? else {
+        let (Some(rows), _) = source.first_rows(samples, poll)? else {
             return Err(Error::invalid("optimize: the source gives no sample"));
         };
         let written = Prepared::new(self, self.graph.clone().with_reorder(Reorder::Off))?;

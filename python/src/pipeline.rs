@@ -253,7 +253,7 @@ impl Pipeline {
         let function: Function =
             serde_json::from_str(&json).map_err(|e| raise(py, &Error::internal(format!("not a function: {e}"))))?;
         let function = Function { batched: function.batched || self.graph.batch().is_some(), ..function };
-        let input = interruptible(py, |poll| self.first_rows(PROBE_ROWS, poll))?;
+        let (input, of) = interruptible(py, |poll| self.first_rows(PROBE_ROWS, poll))?;
         let fields = guard(py, || {
             let Some(input) = input else {
                 return Err(Error::invalid("the pipeline gives no sample to try the function on")
@@ -265,7 +265,7 @@ impl Pipeline {
             };
             let random = self.graph.nodes().iter().filter(|n| n.op.is_random()).count() as u64;
             let randomness = function.with_rng.then_some(Randomness { seed: Seed(0), random });
-            PyFunctions::default().fields(&function, &blobs, &input, randomness)
+            PyFunctions::default().fields(&function, &blobs, &input, randomness).map_err(|e| of.locate(e))
         })?;
         Ok(serde_json::to_string(&fields).unwrap_or_default())
     }
@@ -400,10 +400,15 @@ impl Pipeline {
         Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment)
     }
 
-    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored.
-    pub(crate) fn first_rows(&self, rows: usize, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
+    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored; and what made them, which
+    /// knows their names.
+    pub(crate) fn first_rows(
+        &self,
+        rows: usize,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<(Option<Chunk>, Arc<Executable>)> {
         // Whether a sample may fail is said later, where the pipeline is iterated.
-        let graph = Graph::new(self.graph.source().clone(), None)?;
+        let graph = Graph::new(self.graph.source().clone(), self.graph.site().cloned())?;
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
             let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
@@ -425,7 +430,7 @@ impl Pipeline {
         let executable = self.prepare(divided, Seed(0), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
-            LocalStream::start(executable, LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
+            LocalStream::start(executable.clone(), LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
         let (mut chunks, mut found) = (Vec::new(), 0);
         let mut first_lost = None;
         while found < rows {
@@ -436,9 +441,9 @@ impl Pipeline {
             chunks.push(delivery.chunk);
         }
         match (chunks.is_empty(), first_lost) {
-            (false, _) => Chunk::concat(&chunks).map(Some),
+            (false, _) => Ok((Some(Chunk::concat(&chunks)?), executable)),
             (true, Some(lost)) => Err(lost.loss.error),
-            (true, None) => Ok(None),
+            (true, None) => Ok((None, executable)),
         }
     }
 }

@@ -328,7 +328,7 @@ def test_a_list_that_json_lacks_in_some_of_the_first_lines_is_text(tmp_path):
         assert late.schema["v"] == ("int64", (2,))
         with pytest.raises(E.DataError, match='a line has no field "v"') as caught:
             list(late)
-        assert caught.value.context["line"] == "101"
+        assert caught.value.context["file_line"] == "101"
 
 
 def test_a_list_that_a_record_of_tensorflow_lacks_is_empty_where_the_schema_says_that_it_may(tmp_path):
@@ -376,4 +376,4 @@ def test_a_blank_line_between_others_is_an_error_that_names_it(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n\n{"n": 2}\n\n')
     with pytest.raises(E.DataError, match="a line is not json") as caught:
         list(fb.from_jsonl(tmp_path / "a.jsonl"))
-    assert caught.value.context["line"] == "2"
+    assert caught.value.context["file_line"] == "2"

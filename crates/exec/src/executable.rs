@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Result, SampleId, Stopwatch};
+use forebay_core::{ConsumerIndex, Epoch, Error, Fault, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{Cut, EpochPlan, Morsel, OnError, Stages, usual_cut};
@@ -487,8 +487,11 @@ impl Executable {
         Ok(done.with_losses(losses))
     }
 
-    /// Replaces a sample's number in an error by what the user knows it as.
-    pub(crate) fn locate(&self, error: Error) -> Error {
+    /// Replaces a sample's number in an error by what the user knows it as; and says which source it is whose file fails for a
+    /// reason that is no sample's: its ops say that themselves.
+    pub fn locate(&self, error: Error) -> Error {
+        let is_of_source = error.fault() == Fault::Other && error.get("file").is_some() && error.get("op").is_none();
+        let error = if is_of_source { self.stages.graph.blame_source(error) } else { error };
         let (Some(index), Some(sample)) = (&self.index, error.get("sample")) else { return error };
         let parts = sample.split_once(':').and_then(|(b, r)| Some((b.parse().ok()?, r.parse().ok()?)));
         match parts {

@@ -9,6 +9,9 @@ pub(crate) fn io(uri: &str, e: std::io::Error) -> Error {
         Io::NotFound => missing(uri),
         Io::PermissionDenied => denied(uri, "give this user read permission on the file and its folders"),
         Io::IsADirectory => folder(uri),
+        Io::NotADirectory => Error::invalid("this is a file, or below one, where a folder is wanted")
+            .with("folder", uri)
+            .hint("check the path; from_image_folder takes a folder that has one for each class"),
         Io::UnexpectedEof => truncated(uri, "the file ends before the data that it should hold"),
         _ => {
             let kind = Error::from(std::io::Error::from(e.kind())).kind();
@@ -21,6 +24,13 @@ pub(crate) fn io(uri: &str, e: std::io::Error) -> Error {
 /// There is nothing at `uri`.
 pub(crate) fn missing(uri: &str) -> Error {
     Error::new(ErrorKind::NotFound, "there is no such file").with("file", uri).hint("check the path")
+}
+
+/// There is nothing at `uri` any more.
+pub(crate) fn gone(uri: &str) -> Error {
+    Error::new(ErrorKind::NotFound, "this file was there when it was indexed, and is gone since")
+        .with("file", uri)
+        .hint("put it back; or start a new job, which reads the files that are there now")
 }
 
 /// There is something at `uri` that this user may not read.

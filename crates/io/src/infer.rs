@@ -242,7 +242,7 @@ fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
         if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, line)?.is_none() {
             break;
         }
-        let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("line", line + 1);
+        let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("file_line", line + 1);
         seen.push(lines::trim(forward.at(at, len as usize)?)).map_err(blame)?;
         (at, line) = (at + len, line + 1);
     }

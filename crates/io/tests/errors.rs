@@ -107,7 +107,7 @@ fn blank_lines_of_json_are_rows_only_where_others_follow() {
             Draft::Jsonl { paths: vec![write(dir.path(), "a.jsonl", &blank_behind(100))], fields: None },
             counted,
         );
-        assert_eq!((e.kind(), e.get("line"), e.get("offset")), (ErrorKind::Data, Some("101"), Some("800")));
+        assert_eq!((e.kind(), e.get("file_line"), e.get("offset")), (ErrorKind::Data, Some("101"), Some("800")));
         let e =
             failure(Draft::Jsonl { paths: vec![write(dir.path(), "b.jsonl", b" \n\t\r\n\n")], fields: None }, counted);
         assert_eq!(e.message(), "there is no line in the first files");
@@ -281,7 +281,7 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
     for counted in [true, false] {
         let e = failure(text(&path), counted);
         assert_eq!((e.kind(), e.message()), (ErrorKind::Data, "a line is not utf-8"));
-        assert_eq!((e.get("file"), e.get("offset"), e.get("line")), (Some(path.as_str()), Some("5"), Some("2")));
+        assert_eq!((e.get("file"), e.get("offset"), e.get("file_line")), (Some(path.as_str()), Some("5"), Some("2")));
     }
     let good = "{\"a\": 1}\n".repeat(100);
     for (line, message) in [
@@ -293,7 +293,10 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
         let path = write(dir.path(), "t.jsonl", format!("{good}{line}\n{good}").as_bytes());
         let e = failure(Draft::Jsonl { paths: vec![path.clone()], fields: None }, true);
         assert_eq!((e.kind(), e.message()), (ErrorKind::Data, message));
-        assert_eq!((e.get("file"), e.get("offset"), e.get("line")), (Some(path.as_str()), Some("900"), Some("101")));
+        assert_eq!(
+            (e.get("file"), e.get("offset"), e.get("file_line")),
+            (Some(path.as_str()), Some("900"), Some("101"))
+        );
     }
 }
 

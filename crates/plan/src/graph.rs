@@ -240,6 +240,12 @@ impl Graph {
         self.site.as_ref()
     }
 
+    /// Adds to an error which source it came from and where that was written.
+    pub fn blame_source(&self, error: Error) -> Error {
+        let error = error.with("op", self.source.name());
+        self.site.iter().fold(error, |error, site| error.with("line", site))
+    }
+
     /// Returns the ops in order.
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
-use forebay_core::{Result, SystemClock};
+use forebay_core::{Error, Result, SystemClock};
 use forebay_dispatcher::{Dispatcher, FileIndexer, Retention, Scaling, Timing};
 use forebay_worker::{Functions, Local, MachineKind, Worker};
 use tokio::net::TcpListener;
@@ -104,6 +104,11 @@ pub struct WorkerConfig {
 /// Conflict when a port or the state folder is in use; what the disk says.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     allow_files()?;
+    if config.state_dir.is_file() {
+        return Err(Error::invalid("the state is kept in a folder, and this is a file")
+            .with("file", config.state_dir.display())
+            .hint("name a folder, which is made where it is not there: --state-dir DIR"));
+    }
     let (birth, certificate_ends) = (Birth::now(), certificate_ends(&config.tls)?);
     let cache = config.cache.for_sources().map(|cache| cache.open(&|error| tracing::warn!("{error}"))).transpose()?;
     let kept = cache.clone();

@@ -85,10 +85,6 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
     let outcomes = policies(arguments).into_iter().map(|policy| simulate(&scenario, policy));
     let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
     let best = best(&scenario, &prices)?.outcome;
-    if let Some(path) = &arguments.svg {
-        let drawn = svg::draw(&outcomes);
-        std::fs::write(path, drawn).map_err(|e| Error::from(e).with("file", path.display()))?;
-    }
     let report = Report {
         forebay: VERSION,
         seed: arguments.seed,
@@ -97,14 +93,18 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
         policies: outcomes.iter().map(|outcome| Row::new(outcome, &best, &prices)).collect(),
     };
     if arguments.json {
-        return output::json(&report);
+        output::json(&report)?;
+    } else {
+        print(&report, is_placed)?;
+        if arguments.plot {
+            output::line("")?;
+            plot::lines(&outcomes).iter().try_for_each(|line| output::line(line))?;
+        }
     }
-    print(&report, is_placed)?;
-    if arguments.plot {
-        output::line("")?;
-        plot::lines(&outcomes).iter().try_for_each(|line| output::line(line))?;
-    }
-    Ok(())
+    // Last: what was found out is not lost with a file that cannot be written.
+    let Some(path) = &arguments.svg else { return Ok(()) };
+    let written = std::fs::write(path, svg::draw(&outcomes));
+    written.map_err(|e| Error::from(e).with("file", path.display()).hint("name a file that can be written: --svg FILE"))
 }
 
 fn policies(arguments: &Sim) -> Vec<Policy> {

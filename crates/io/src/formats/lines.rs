@@ -46,7 +46,7 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, line: u64) -> Result<Opti
 }
 
 fn check(uri: &str, offset: u64, line: u64, bytes: u64) -> Result<()> {
-    limits::record(uri, offset, "a line", bytes).map_err(|e| e.with("line", line + 1))
+    limits::record(uri, offset, "a line", bytes).map_err(|e| e.with("file_line", line + 1))
 }
 
 /// Takes the line's end off.

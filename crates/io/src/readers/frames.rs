@@ -185,7 +185,7 @@ impl Frames {
     fn blame(&self, error: Error, sample: SampleId, offset: u64) -> Error {
         let error = error.with("file", self.uri(sample)).with("offset", offset);
         let error = match self.format {
-            Format::Text | Format::Jsonl { .. } => error.with("line", sample.row() + 1),
+            Format::Text | Format::Jsonl { .. } => error.with("file_line", sample.row() + 1),
             _ => error.with("record", sample.row()),
         };
         error.with("sample", self.pool.index.describe_sample(sample))

@@ -203,7 +203,8 @@ fn random_part() -> f64 {
 fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
     use object_store::Error as Store;
     Failed::Finally(match &e {
-        Store::NotFound { .. } => fail::missing(uri),
+        Store::NotFound { .. } if *pinned == NOTHING_PINNED => fail::missing(uri),
+        Store::NotFound { .. } => fail::gone(uri),
         Store::Precondition { .. } => fail::changed(uri, pinned, "another object"),
         _ => match (cause::<Wrong>(&e), cause::<HttpError>(&e)) {
             (Some(Wrong::Busy(failure) | Wrong::OtherRange(failure)), _) => return Failed::ForNow(failure.clone()),

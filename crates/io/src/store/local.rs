@@ -47,7 +47,10 @@ pub(super) fn stat(path: &str) -> Result<Stat> {
 
 /// Opens a file and compares it with what was pinned.
 pub(super) fn open(path: &str, pinned: &Stat) -> Result<File> {
-    let file = File::open(path).map_err(|e| fail::io(path, e))?;
+    let file = File::open(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => fail::gone(path),
+        _ => fail::io(path, e),
+    })?;
     check(&file, path, pinned)?;
     Ok(file)
 }

@@ -196,7 +196,12 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let place = |e: Error| e.with("file", path.display());
     let mut text = String::new();
     let mut file = File::open(path).map_err(|e| place(e.into()))?.take(FILE_MAX + 1);
-    file.read_to_string(&mut text).map_err(|e| place(e.into()))?;
+    file.read_to_string(&mut text).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => {
+            place(Error::invalid("this is no text, and a job is described in JSON").hint("see `forebay sim --help`"))
+        }
+        _ => place(e.into()),
+    })?;
     if text.len() as u64 > FILE_MAX {
         return Err(place(Error::invalid(format!("it is larger than {FILE_MAX} bytes"))));
     }

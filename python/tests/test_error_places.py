@@ -1,0 +1,100 @@
+"""Errors name what they are about: the column, the line of the file and that of the script, the sample, the file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import forebay as fb
+import forebay.errors as E
+import numpy as np
+import pytest
+
+
+def here(error: E.ForebayError) -> bool:
+    return error.context["line"].startswith(__file__)
+
+
+def test_a_column_that_a_file_lacks_is_no_missing_file(parquet):
+    with pytest.raises(E.NotFoundError, match='no column "nane"') as caught:
+        fb.from_parquet(parquet / "a.parquet", columns=["nane"])
+    assert not isinstance(caught.value, FileNotFoundError)
+    assert 'did you mean "name"' in caught.value.hint
+    with pytest.raises(E.MissingFileError):
+        fb.from_parquet(parquet / "none.parquet")
+
+
+def test_a_line_of_a_file_is_no_line_of_the_script(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": \n')
+    with pytest.raises(E.DataError) as caught:
+        fb.from_jsonl(tmp_path / "a.jsonl")
+    assert caught.value.context["file_line"] == "2"
+    assert here(caught.value)
+
+
+@pytest.mark.parametrize("source", ["files", "parquet"])
+def test_a_file_that_is_gone_is_said_to_have_been_there(source: str, tmp_path, parquet):
+    for i in range(4):
+        (tmp_path / f"{i:02}").write_bytes((parquet / "b.parquet").read_bytes())
+    ds = fb.from_files(tmp_path / "*") if source == "files" else fb.from_parquet(tmp_path / "*", columns=["i"]).batch(9)
+    it = ds.iter(threads=1, epochs=None)
+    next(it)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    with pytest.raises(E.MissingFileError, match="was there when it was indexed, and is gone since") as caught:
+        list(it)
+    assert caught.value.context["op"] == f"from_{source}"
+    assert here(caught.value)
+    assert "put it back" in caught.value.hint
+
+
+def test_a_sample_that_a_function_is_tried_on_has_its_name(parquet):
+    with pytest.raises(E.FunctionError, match="ZeroDivisionError") as caught:
+        fb.from_parquet(parquet / "a.parquet").map(lambda row: {"x": 1 / 0})
+    assert "a.parquet#0" in caught.value.context["sample"]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_writing_to_what_a_function_gets_is_answered_with_what_to_do(batched: bool):
+    def raised(row):
+        row["a"] += 1
+        return row
+
+    ds = fb.from_numpy({"a": np.zeros((4, 2))})
+    with pytest.raises(E.FunctionError, match="read-only") as caught:
+        list(ds.map(raised, batched=batched))
+    assert ".copy()" in caught.value.hint
+
+
+def test_a_file_where_a_folder_is_wanted(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(E.InvalidPipelineError, match="where a folder is wanted") as caught:
+        fb.from_image_folder(tmp_path / "file").cardinality  # noqa: B018
+    assert caught.value.hint
+
+
+def forebay(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forebay", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_commands_say_what_they_take(tmp_path, parquet):
+    for command, word in {
+        ("sim", "--job", parquet / "a.parquet"): "JSON",
+        ("dispatcher", "--state-dir", parquet / "a.parquet", "--listen", "127.0.0.1:0"): "--state-dir DIR",
+    }.items():
+        done = forebay(*command)
+        assert done.returncode != 0, command
+        assert word in done.stderr, command
+
+
+SIM = ("--step", "20ms", "--batch-cost", "50ms", "--batches", "500")
+
+
+def test_a_plot_that_cannot_be_written_costs_no_table(tmp_path):
+    done = forebay("sim", *SIM, "--svg", tmp_path / "none" / "a.svg")
+    assert done.returncode != 0
+    assert "a.svg" in done.stderr
+    assert "forebay" in done.stdout
+    assert len(done.stdout.splitlines()) > 3
