@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+import numpy as np
 from forebay import _native
 from forebay.errors import InvalidPipelineError
 
@@ -17,14 +18,17 @@ Size: TypeAlias = int | tuple[int, int]
 
 def path(value: PathLike, op: str) -> str:
     """Returns one path as a string."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise InvalidPipelineError(f"{op}: a path is a string or a PathLike, not {type(value).__name__}")
-    return os.fspath(value)
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        hint = "os.fsdecode() makes a string of it" if isinstance(text, bytes) else "name files as strings"
+        message = f"{op}: a path is a string or a PathLike, not {type(text).__name__}"
+        raise InvalidPipelineError(message, {"hint": hint})
+    return text
 
 
 def paths(value: Paths, op: str) -> list[str]:
     """Returns one path, or many, as a list."""
-    if isinstance(value, (str, os.PathLike)):
+    if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
         return [path(value, op)]
     found = [path(p, op) for p in value]
     if not found:
@@ -45,7 +49,7 @@ def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> 
     except (AttributeError, TypeError):
         raise InvalidPipelineError(f"{op}: {name} is a whole number, not {value!r}") from None
     if not least <= number <= most:
-        limit = f"{least} or more" if most == 2**63 - 1 else f"{least} to {most}"
+        limit = f"{least} or more" if number < least and most == 2**63 - 1 else f"{least} to {most}"
         raise InvalidPipelineError(f"{op}: {name}={number} is out of range", {"hint": f"use {limit}"})
     return int(number)
 
@@ -67,9 +71,25 @@ def prices(value: dict[str, float], op: str, name: str) -> str:
     return ",".join(f"{what}={number(price, op, f'{name}[{what!r}]')}" for what, price in value.items())
 
 
-def columns(value: str | Iterable[str] | None) -> list[str] | None:
-    """Returns one name, or many, as a list."""
-    return [value] if isinstance(value, str) else None if value is None else list(value)
+def columns(value: str | Iterable[str] | None, op: str, name: str) -> list[str] | None:
+    """Returns one name, or many, as a list.
+
+    >>> columns("label", "from_parquet", "columns"), columns(None, "map", "reads")
+    (['label'], None)
+    """
+    if value is None or isinstance(value, str):
+        return None if value is None else [value]
+    found = list(value) if isinstance(value, Iterable) else [value]
+    for column in found:
+        text(column, op, name)
+    return found
+
+
+def text(value: Any, op: str, name: str) -> str:
+    """Checks a text."""
+    if not isinstance(value, str):
+        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a string", {"hint": "give its name as a string"})
+    return value
 
 
 def seed(value: int, op: str) -> int:
@@ -92,13 +112,6 @@ def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
     return whole(index, op, "consumers[0]", 0, count - 1), count
 
 
-def even(value: bool | None, op: str) -> bool | None:
-    """Checks whether consumers get equal shares."""
-    if value is None or isinstance(value, bool):
-        return value
-    raise InvalidPipelineError(f"{op}: even={value!r} is neither True nor False", {"hint": "use True, False or None"})
-
-
 def local(value: int | str) -> int | None:
     """Returns how many threads compute beside a reader; `None` where that is measured.
 
@@ -117,15 +130,20 @@ def local(value: int | str) -> int | None:
     return threads
 
 
-def flag(value: Any, op: str, name: str) -> bool:
-    """Takes `True` or `False`, and nothing that only looks like it.
+def flag(value: Any, op: str, name: str, hint: str = "use True or False") -> bool:
+    """Takes `True` or `False` (Python's or NumPy's), and nothing that is only as good as true, as `"no"` would be.
 
     >>> flag(False, "up", "cache_source")
     False
     """
-    if not isinstance(value, bool):
-        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a bool", {"hint": "use True or False"})
-    return value
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a bool", {"hint": hint})
+    return bool(value)
+
+
+def flag_or_none(value: Any, op: str, name: str) -> bool | None:
+    """Takes what `flag` takes, and `None` where it is decided elsewhere."""
+    return None if value is None else flag(value, op, name, "use True, False or None")
 
 
 def choice(value: str, op: str, name: str, *known: str) -> str:

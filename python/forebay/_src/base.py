@@ -6,7 +6,7 @@ import copyreg
 from typing import TYPE_CHECKING, Any, cast
 
 from forebay import _native
-from forebay._src import native_json
+from forebay._src import arguments, native_json
 from forebay._src.site import site
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Base:
     def _then(self, op: dict[str, Any], keep_position: bool, name: str | None, pickle: bytes | None = None) -> Dataset:
         """Returns a dataset with one more op."""
         file, line = site()
+        arguments.flag(keep_position, str(op["op"]), "keep_position")
         json = native_json.dumps(op)
         pipeline = self._pipeline.then(json, pickle, name, keep_position, file, line)
         return cast("Dataset", type(self)(pipeline))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,11 +20,15 @@ from forebay._src.schema import Schema
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
 from forebay._src.tolerance import OnError, Tolerance
-from forebay.errors import InvalidPipelineError
+from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.distributed import Distributed
     from forebay._src.service import Service
+
+
+#: Sources of which it takes all bytes to know how many samples they have.
+_UNCOUNTED = ("tar", "tfrecord", "text", "jsonl")
 
 
 class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps):
@@ -54,6 +59,35 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """
         count = self._pipeline.cardinality()
         return math.inf if count == -1 else count
+
+    def __len__(self) -> int:
+        """How many batches (or samples) an epoch gives.
+
+        Raises:
+            TypeError: There is no end; or it shows when the samples are computed, or when all files are read, which
+                `cardinality` does.
+
+        >>> import forebay as fb
+        >>> len(fb.range(10).batch(4))
+        3
+        """
+        # Whoever makes a list of a dataset asks for its length first, which must not read the files twice.
+        source = str(json.loads(self._pipeline.to_json())["source"]["source"])
+        if source in _UNCOUNTED:
+            raise TypeError(f"this dataset has no length: the files of {source} are not counted; `cardinality` does it")
+        try:
+            count = self.cardinality
+        except ForebayError as error:
+            raise TypeError(f"this dataset has no length: {error.message}") from error
+        if count is None:
+            raise TypeError("this dataset has no length: how much there is shows when it is computed")
+        if count == math.inf:
+            raise TypeError("this dataset has no length: an epoch of it never ends; take() ends it")
+        return int(count)
+
+    def __bool__(self) -> bool:
+        """A dataset is one, however many samples it has."""
+        return True
 
     @property
     def dataset_id(self) -> str:
@@ -113,7 +147,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """
         count = arguments.whole(consumers, "explain", "consumers", 1, 2**20)
         pipeline = reordered(self._pipeline, order, "explain")
-        return pipeline.explain(splits, count, arguments.even(even, "explain"), bool(coordinated))
+        return pipeline.explain(
+            arguments.flag(splits, "explain", "splits"),
+            count,
+            arguments.flag_or_none(even, "explain", "even"),
+            arguments.flag(coordinated, "explain", "coordinated"),
+        )
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
@@ -189,8 +228,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers(consumers, "iter"),
-            even=arguments.even(even, "iter"),
-            coordinated=bool(coordinated),
+            even=arguments.flag_or_none(even, "iter", "even"),
+            coordinated=arguments.flag(coordinated, "iter", "coordinated"),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
         )
@@ -253,8 +292,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed, "distribute"),
             consumers=arguments.consumers(consumers, "distribute"),
-            even=arguments.even(even, "distribute"),
-            coordinated=bool(coordinated),
+            even=arguments.flag_or_none(even, "distribute", "even"),
+            coordinated=arguments.flag(coordinated, "distribute", "coordinated"),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
             priority=arguments.whole(priority, "distribute", "priority", 0, 9),
             local=arguments.local(local),
@@ -314,6 +353,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
         first = {"seed": arguments.seed(seed, "save"), "epochs": arguments.whole(epochs, "save", "epochs", 1)}
         failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
+        replaces = arguments.flag(overwrite, "save", "overwrite")
         # Here, so that the error names what was called.
         Tolerance.of("save", on_error, error_budget, quarantine)
         arguments.whole(threads, "save", "threads", 0, 4096)
@@ -324,7 +364,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
         size = arguments.whole(file_bytes, "save", "file_bytes", 1)
         return saving.write(
-            self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=bool(overwrite)
+            self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=replaces
         )
 
     def to_torch(self, service: Service | str | None = None, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forebay import _native
+from forebay._src import arguments
 from forebay._src.iterator import DatasetIterator
 from forebay._src.quarantine import DeadLetters
 from forebay._src.service import Service, resolve
@@ -34,7 +35,7 @@ class Distributed:
         local: int | None,
         tolerance: Tolerance,
     ) -> None:
-        if not job:
+        if not arguments.text(job, "distribute", "job"):
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance

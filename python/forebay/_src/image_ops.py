@@ -78,7 +78,7 @@ class ImageOps(Base):
             op = {"op": "resize_shorter", "column": column, "size": arguments.whole(shorter, "resize", "shorter", 1)}
             if max_size is not None:
                 op["max_size"] = arguments.whole(max_size, "resize", "max_size", 1)
-        return self._then({**op, "antialias": bool(antialias)}, keep_position, name)
+        return self._then({**op, "antialias": arguments.flag(antialias, "resize", "antialias")}, keep_position, name)
 
     def center_crop(
         self, column: str, size: arguments.Size, *, keep_position: bool = False, name: str | None = None
@@ -115,7 +115,7 @@ class ImageOps(Base):
             **arguments.size(size, "random_resized_crop"),
             "scale": arguments.interval(scale, "random_resized_crop", "scale"),
             "ratio": arguments.interval(ratio, "random_resized_crop", "ratio"),
-            "antialias": bool(antialias),
+            "antialias": arguments.flag(antialias, "random_resized_crop", "antialias"),
         }
         return self._then(op, keep_position, name)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from forebay._src import arguments
 from forebay._src.base import Base
+from forebay._src.usage import explained
 from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ class OrderOps(Base):
 
     __slots__ = ()
 
+    @explained("shuffle() is of all samples, and has no buffer whose size could be given")
     def shuffle(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Puts all samples into a random order, another one each epoch. It needs no memory.
 
@@ -53,6 +55,7 @@ class OrderOps(Base):
         index = arguments.whole(index, "shard", "index", 0)
         return self._then({"op": "shard", "count": count, "index": index}, keep_position, name)
 
+    @explained("batch(4, drop_remainder=True) leaves a short last batch out")
     def batch(
         self, size: int, *, drop_remainder: bool = False, keep_position: bool = False, name: str | None = None
     ) -> Dataset:
@@ -68,7 +71,11 @@ class OrderOps(Base):
         >>> [batch["id"].tolist() for batch in fb.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
         """
-        op = {"op": "batch", "size": arguments.whole(size, "batch", "size", 1), "drop_remainder": bool(drop_remainder)}
+        op = {
+            "op": "batch",
+            "size": arguments.whole(size, "batch", "size", 1),
+            "drop_remainder": arguments.flag(drop_remainder, "batch", "drop_remainder"),
+        }
         return self._then(op, keep_position, name)
 
     def bucket_by_length(
@@ -120,7 +127,7 @@ class OrderOps(Base):
             "batch_sizes": [arguments.whole(size, what, "batch_sizes", 1) for size in batch_sizes],
             "pad_to": pad_to if isinstance(pad_to, str) else {"length": arguments.whole(pad_to, what, "pad_to", 1)},
             "padding": self._padding(padding),
-            "drop_remainder": bool(drop_remainder),
+            "drop_remainder": arguments.flag(drop_remainder, what, "drop_remainder"),
         }
         return self._then(op, keep_position, name)
 

@@ -49,7 +49,8 @@ class RayWorkers:
         Args:
             drain: Whether they first serve what they hold, for 15 s at most, so that no job computes it again.
         """
-        self._fleet.close(drain)
+        first_served = arguments.flag(drain, "close", "drain")
+        self._fleet.close(first_served)
         atexit.unregister(self._at_exit)
 
     def __enter__(self) -> RayWorkers:

@@ -11,6 +11,7 @@ from forebay._src.base import Base
 from forebay._src.expr import Expr, lit
 from forebay._src.schema import NUMBERS, dtype_name, to_fields
 from forebay._src.site import site
+from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class RowOps(Base):
         [(0, 0), (1, 1), (2, 4)]
         """
         function, pickle = _function("map", fn, reads, batched, timeout)
-        written = arguments.columns(writes)
+        written = arguments.columns(writes, "map", "writes")
         fields = (
             self._probe(function, pickle, name)
             if schema is None
@@ -129,6 +130,7 @@ class RowOps(Base):
         """
         return self._then({"op": "drop", "columns": _flat(columns)}, keep_position, name)
 
+    @explained('rename({"old": "new"}), or rename(old="new")')
     def rename(
         self,
         columns: Mapping[str, str] | None = None,
@@ -192,7 +194,7 @@ class RowOps(Base):
         ...     print(error.message, error.context["sample"], error.context["index"])
         column "x" holds NaN, which is not finite row 1 [1]
         """
-        names = arguments.columns(columns)
+        names = arguments.columns(columns, "check_finite", "columns")
         if names is None:
             names = [column for column, dtype, *_ in self._pipeline.schema if dtype.startswith("float")]
         return self._then({"op": "check_finite", "columns": names}, keep_position, name)
@@ -224,9 +226,9 @@ def _function(
         "blob": "{blob}",
         "code": code,
         "name": name,
-        "batched": bool(batched),
+        "batched": arguments.flag(batched, op, "batched"),
         "with_rng": pickling.wants_rng(fn),
-        "reads": arguments.columns(reads),
+        "reads": arguments.columns(reads, op, "reads"),
         "timeout_s": min(float(timeout), 1e9),
     }
     return function, pickled

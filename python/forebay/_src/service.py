@@ -309,7 +309,7 @@ def up(
     disk = arguments.amount(cache_disk, "up", "cache_disk")
     store = arguments.amount(cache_store, "up", "cache_store")
     each = arguments.whole(threads, "up", "threads", 0, 4096)
-    bytes_too = None if cache_source is None else arguments.flag(cache_source, "up", "cache_source")
+    bytes_too = arguments.flag_or_none(cache_source, "up", "cache_source")
     paid = None if cache_prices is None else arguments.prices(cache_prices, "up", "cache_prices")
     given = {"trainer_price": trainer_price, "worker_price": worker_price}
     trainer, worker = (None if price is None else arguments.number(price, "up", name) for name, price in given.items())

@@ -18,6 +18,7 @@ from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
 from forebay._src.schema import to_fields
 from forebay._src.site import site
+from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
 
 
@@ -49,7 +50,7 @@ def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Datase
             those of the first 100 samples of the first shard (of those within its first 64 MiB); one that some of
             these lack may be missing.
     """
-    named = arguments.columns(extensions)
+    named = arguments.columns(extensions, "from_tar", "extensions")
     return _files("from_tar", source="tar", paths=arguments.paths(paths, "from_tar"), extensions=named)
 
 
@@ -75,9 +76,11 @@ def from_tfrecord(
     elif features is not None:
         given = {"features": to_fields("from_tfrecord", features)}
     paths = arguments.paths(paths, "from_tfrecord")
-    return _files("from_tfrecord", source="tfrecord", paths=paths, verify=bool(verify), **given)
+    checked = arguments.flag(verify, "from_tfrecord", "verify")
+    return _files("from_tfrecord", source="tfrecord", paths=paths, verify=checked, **given)
 
 
+@explained('from_parquet(paths, columns=["a", "b"]) reads these columns alone')
 def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
@@ -88,10 +91,11 @@ def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Datas
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
     """
-    names = arguments.columns(columns)
+    names = arguments.columns(columns, "from_parquet", "columns")
     return _files("from_parquet", source="parquet", paths=arguments.paths(paths, "from_parquet"), columns=names)
 
 
+@explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
 def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     """Arrow IPC files, which are also Feather files (version 2), compressed or not.
 
@@ -103,7 +107,7 @@ def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset
         paths: The files.
         columns: The columns to decode. Default: all.
     """
-    names = arguments.columns(columns)
+    names = arguments.columns(columns, "from_arrow", "columns")
     return _files("from_arrow", source="arrow", paths=arguments.paths(paths, "from_arrow"), columns=names)
 
 
@@ -124,7 +128,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in range(1000).shuffle().iter(seed=3)]
     True
     """
-    pattern = saving.files_in(saving.folder(path, "load"), bool(partial))
+    pattern = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
     return _files("load", source="arrow", paths=[pattern], columns=None)
 
 

@@ -40,7 +40,7 @@ class SpeedOps(Base):
         >>> [int(row["square"]) for row in squares.skip(1)]
         [1, 4]
         """
-        return self._then({"op": "cache", "freeze": bool(freeze)}, keep_position, name)
+        return self._then({"op": "cache", "freeze": arguments.flag(freeze, "cache", "freeze")}, keep_position, name)
 
     def autocache(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Marks a place whose samples may be kept: what `cache` would keep there, if that pays.

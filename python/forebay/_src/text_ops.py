@@ -63,7 +63,7 @@ class TextOps(Base):
             "column": column,
             "output": column if output is None else output,
             "tokenizer": "{blob}",
-            "add_special_tokens": bool(add_special_tokens),
+            "add_special_tokens": arguments.flag(add_special_tokens, "tokenize", "add_special_tokens"),
             "max_length": None if max_length is None else arguments.whole(max_length, "tokenize", "max_length", 1),
         }
         return self._then(op, keep_position, name, _tokenizer_json(tokenizer))
@@ -125,6 +125,8 @@ class TextOps(Base):
             raise InvalidPipelineError(
                 f"pack: unknown strategy {strategy!r}", {"hint": "use 'concat', 'first_fit' or 'best_fit'"}
             )
+        with_segments = arguments.flag_or_none(segments, "pack", "segments")
+        drops = arguments.flag(drop_remainder, "pack", "drop_remainder")
         op: dict[str, Any] = {
             "op": "pack",
             "column": column,
@@ -136,10 +138,10 @@ class TextOps(Base):
         if strategy == "concat":
             if window is not None:
                 raise InvalidPipelineError("pack: concat has no window", {"hint": "leave window= out"})
-            op |= {"segments": bool(segments), "drop_remainder": bool(drop_remainder)}
+            op |= {"segments": with_segments or False, "drop_remainder": drops}
         else:
-            if segments is False or drop_remainder:
-                wrong = "drop_remainder=True" if drop_remainder else "segments=False"
+            if with_segments is False or drops:
+                wrong = "drop_remainder=True" if drops else "segments=False"
                 raise InvalidPipelineError(f"pack: {wrong} goes with strategy='concat' alone", {"hint": "leave it out"})
             op["window"] = 4096 if window is None else arguments.whole(window, "pack", "window", 1)
         return self._then(op, keep_position, name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from forebay._src import arguments
 from forebay._src.iterator import position_of
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
@@ -123,7 +124,10 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         if self._length is None:
             options = self._epochs.options
             index, count = options.get("consumers", (0, 1))
-            even, coordinated = options.get("even"), bool(options.get("coordinated", False))
+            even, coordinated = (
+                options.get("even"),
+                arguments.flag(options.get("coordinated", False), "to_torch", "coordinated"),
+            )
             found = self._epochs.dataset._pipeline.share(index, count, even, coordinated)
             if options.get("on_error", "raise") != "raise":
                 raise TypeError("this dataset has no length: samples that fail are left out")

@@ -1,0 +1,75 @@
+"""Arguments of the wrong kind or size are refused in words, with the op that was called and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import forebay as fb
+import forebay.errors as E
+import pytest
+
+DS = fb.range(4)
+WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "too many in a batch": (lambda: DS.batch(10**30), "batch: size", "1 to 9223372036854775807"),
+    "too few in a batch": (lambda: DS.batch(0), "batch: size", "1 or more"),
+    "too many to take": (lambda: DS.take(2**64), "take: count", "0 to 9223372036854775807"),
+    "too many to skip": (lambda: DS.skip(10**30), "skip: count", "0 to 9223372036854775807"),
+    "a range too far": (lambda: fb.range(2**64), "range: stop", "-9223372036854775808 to 9223372036854775807"),
+    "no paths": (lambda: fb.from_files(None), "from_files: a path is a string or a PathLike, not NoneType", "string"),
+    "a number of paths": (lambda: fb.from_parquet(5), "from_parquet: a path is a string .* not int", "string"),
+    "a path of bytes": (lambda: fb.from_parquet(b"a.parquet"), "from_parquet: a path .* not bytes", "os.fsdecode"),
+    "paths of bytes": (lambda: fb.from_text([b"a.txt"]), "from_text: a path .* not bytes", "os.fsdecode"),
+    "a job's number": (lambda: DS.distribute("x", job=5), "distribute: job=5 is not a string", "string"),
+    "a column's number": (lambda: fb.from_arrow("x", columns=[1]), "from_arrow: columns=1 is not", "string"),
+    "a number of columns": (lambda: DS.map(str, reads=3), "map: reads=3 is not a string", "string"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_said_with_what_would_do(what: str):
+    call, message, hint = WRONG[what]
+    with pytest.raises(E.InvalidPipelineError, match=f"^{message}") as caught:
+        call()
+    assert hint in caught.value.hint
+
+
+HABITS: dict[str, tuple[Callable[[], Any], str]] = {
+    "PyTorch's drop_last": (lambda: DS.batch(4, drop_last=True), "drop_remainder=True"),
+    "TensorFlow's buffer": (lambda: DS.shuffle(1000), "of all samples"),
+    "two names": (lambda: DS.rename("id", "x"), 'rename({"old": "new"})'),
+    "one column": (lambda: fb.from_parquet("a.parquet", column="id"), "columns="),
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str):
+    call, usage = HABITS[habit]
+    with pytest.raises(TypeError, match="argument") as caught:
+        call()
+    assert usage in str(caught.value)
+
+
+def test_a_type_error_from_within_is_nobody_s_usage(monkeypatch):
+    def wrong(*_: Any) -> None:
+        raise TypeError("from within")
+
+    monkeypatch.setattr(fb.Dataset, "_then", wrong)
+    with pytest.raises(TypeError, match=r"^from within$"):
+        DS.batch(2)
+
+
+def test_a_dataset_has_a_length_where_its_samples_are_counted(parquet, shards):
+    assert len(DS) == 4
+    assert len(DS.batch(3)) == 2
+    assert len(fb.from_parquet(parquet / "*.parquet").batch(100, drop_remainder=True)) == 5
+    assert bool(fb.range(0)), "no sample, and a dataset all the same"
+    unknown = {
+        "shows when it is computed": DS.filter(fb.col("id") > 1),
+        "never ends": DS.repeat(),
+        "cardinality": fb.from_tar(shards / "*.tar"),
+    }
+    for why, ds in unknown.items():
+        with pytest.raises(TypeError, match=why):
+            len(ds)
+    assert len(list(unknown["cardinality"])) == unknown["cardinality"].cardinality == 60

@@ -1,0 +1,106 @@
+"""Options that are true or false take `True` and `False` alone: `overwrite="no"` once removed what it was to spare."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import forebay as fb
+import forebay.errors as E
+import forebay.ray
+import numpy as np
+import pytest
+
+#: What each callable that has such options cannot do without.
+REQUIRED: dict[str, tuple[Any, ...]] = {
+    "from_tfrecord": ("none.tfrecord",),
+    "load": ("none",),
+    "up": (),
+    "Dataset.batch": (2,),
+    "Dataset.bucket_by_length": ("ids", [3], [2, 2]),
+    "Dataset.center_crop": ("image", 8),
+    "Dataset.color_jitter": ("image",),
+    "Dataset.cutmix": ("image", "label"),
+    "Dataset.decode_image": ("image",),
+    "Dataset.distribute": ("forebay://127.0.0.1:1",),
+    "Dataset.filter": (lambda row: True,),
+    "Dataset.gaussian_blur": ("image", 3),
+    "Dataset.map": (lambda row: row,),
+    "Dataset.mixup": ("image", "label"),
+    "Dataset.normalize": ("image",),
+    "Dataset.pack": ("ids", 4),
+    "Dataset.prefetch": (2,),
+    "Dataset.rand_augment": ("image",),
+    "Dataset.random_erasing": ("image",),
+    "Dataset.random_flip": ("image",),
+    "Dataset.random_grayscale": ("image",),
+    "Dataset.random_resized_crop": ("image", 8),
+    "Dataset.random_rotation": ("image", 10),
+    "Dataset.resize": ("image", 8),
+    "Dataset.save": ("none",),
+    "Dataset.shard": (2, 0),
+    "Dataset.skip": (1,),
+    "Dataset.take": (1,),
+    "Dataset.tokenize": ("text", "none.json"),
+    "Dataset.with_column": ("x", 1),
+    "RayWorkers.close": (),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "Dataset.cutmix": {"classes": 2},
+    "Dataset.distribute": {"job": "flags"},
+    "Dataset.map": {"schema": {"id": "int64"}},
+    "Dataset.mixup": {"classes": 2},
+    "Dataset.normalize": {"mean": 0, "std": 1},
+}
+
+
+def flags() -> list[tuple[str, str]]:
+    """Every option of the public surface that is true or false, by what its annotation says."""
+    found = []
+    for owner in (fb, fb.Dataset, fb.Service, fb.DatasetIterator, forebay.ray, forebay.ray.RayWorkers):
+        for name, callee in inspect.getmembers(owner, inspect.isfunction):
+            called = f"{owner.__name__}.{name}" if inspect.isclass(owner) else name
+            options = inspect.signature(callee).parameters.values() if name[0] != "_" else ()
+            found += [(called, option.name) for option in options if "bool" in str(option.annotation)]
+    return found
+
+
+def call(called: str, **options: Any) -> None:
+    name = called.rpartition(".")[2]
+    given = {**OPTIONS.get(called, {}), **options}
+    required = REQUIRED.get(called, ())
+    if called.startswith("RayWorkers."):
+        getattr(forebay.ray.RayWorkers, name)(object.__new__(forebay.ray.RayWorkers), *required, **given)
+    elif called.startswith("Dataset."):
+        getattr(fb.range(4), name)(*required, **given)
+    else:
+        getattr(fb, name)(*required, **given)
+
+
+def test_the_options_are_found():
+    assert {("Dataset.save", "overwrite"), ("up", "cache_source"), ("Dataset.explain", "splits")} <= set(flags())
+    assert len(flags()) > 50
+
+
+@pytest.mark.parametrize(("called", "option"), flags())
+@pytest.mark.parametrize("value", ["no", 1])
+def test_only_true_and_false_are_taken(called: str, option: str, value: Any, tmp_path, monkeypatch):
+    # What one of them would write or start by mistake is not left in the folder of the tests.
+    monkeypatch.chdir(tmp_path)
+    if called == "Dataset.tokenize":
+        (tmp_path / "none.json").write_text("{}")
+    with pytest.raises(E.InvalidPipelineError, match=f"{option}={value!r} is not a bool") as caught:
+        call(called, **{option: value})
+    assert "True" in caught.value.hint
+
+
+def test_a_folder_is_not_overwritten_by_a_word(tmp_path):
+    fb.range(5).save(tmp_path / "rows")
+    with pytest.raises(E.InvalidPipelineError, match=r"^save: overwrite='no'"):
+        fb.range(9).save(tmp_path / "rows", overwrite="no")  # type: ignore[arg-type]
+    assert [int(row["id"]) for row in fb.load(tmp_path / "rows")] == [0, 1, 2, 3, 4]
+
+
+def test_numpy_s_true_and_false_are_true_and_false():
+    assert fb.range(7).batch(4, drop_remainder=np.True_).cardinality == 1
+    assert fb.range(7).batch(4, drop_remainder=np.False_).cardinality == 2
