@@ -22,7 +22,8 @@ pub struct Options {
     /// With `store`, `host:port` that clients and workers reach it at. Default: `listen`, or where that is every
     /// interface, the address of the one that leads to the store.
     pub advertise: Option<String>,
-    /// Where blobs are instead: in a folder of this service in one that all its dispatchers share. Default: with `store`, in etcd, up to 64 MiB each.
+    /// Where blobs are instead: a folder that all dispatchers share, in which each service has its own. Default: with `store`, in etcd,
+    /// up to 64 MiB each.
     pub blob_dir: Option<PathBuf>,
     /// What it listens with. Default: none, in the clear.
     pub tls: Option<ServerTls>,
