@@ -205,7 +205,7 @@ impl State {
         out.extend(assigned);
         worker.take_room();
         let (has_room, is_local) = (worker.has_room(), worker.is_local());
-        self.note_begun(now, id);
+        self.note_granted(now, id, token);
         if !is_local {
             self.twins.note(key, position, id);
             self.note_home(key, position, id);

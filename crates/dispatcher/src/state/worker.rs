@@ -154,6 +154,14 @@ impl Worker {
         turns
     }
 
+    /// Says whether a lease waits that it was just given: it is at as many that come first as it has threads. Looks at these alone, as it
+    /// is asked with each grant.
+    pub(super) fn lets_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
+        let of = |token: &u64| self.leases.get(token).map(&priority);
+        let at = self.begun.keys().filter(|at| !self.finished.contains(at));
+        at.filter(|at| **at < token && of(at) >= of(&token)).count() >= self.threads.max(1) as usize
+    }
+
     /// Notes the splits that it is at now: the first in turn, as many as it has threads. Others wait, also those that it had begun with
     /// before some of a higher priority came: nothing is held against it while they do.
     pub(super) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {

@@ -151,6 +151,14 @@ impl State {
         worker.note_begun(now, |key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
     }
 
+    /// Notes what a worker is at, once it was given a lease.
+    pub(super) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
+        let priority = |key: &SplitKey| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority);
+        if !self.workers.get(&id).is_some_and(|worker| worker.lets_wait(token, priority)) {
+            self.note_begun(now, id);
+        }
+    }
+
     pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
         if let Some(worker) = self.heard_worker(now, session) {
             worker.leaving = true;
