@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -16,22 +17,30 @@ OURS, RIVAL, INK, PALE = "#1f6feb", "#9aa7b4", "#1f2328", "#59636e"
 
 
 def draw(result: dict[str, Any]) -> str:
-    """Returns the picture."""
+    """Returns the picture of a comparison."""
+    panels: dict[str, list[tuple[str, float]]] = {}
+    for workload, title in TITLES.items():
+        rows = [(row["name"], row["items_per_s"]) for row in result["results"] if row["workload"] == workload]
+        if rows:
+            panels[title] = sorted(rows, key=lambda row: -row[1])
+    runs = max((row["runs"] for row in result["results"]), default=0)
+    note = f"medians of {runs} runs in turns, {result['date']}; {result['machine']}"
+    return bars(panels, lambda name: name.startswith("Forebay"), note)
+
+
+def bars(panels: dict[str, list[tuple[str, float]]], is_ours: Callable[[str], bool], note: str) -> str:
+    """Returns a picture of panels of bars, each with its name and its number."""
     parts: list[str] = []
     y = 16
-    for workload, title in TITLES.items():
-        rows = [row for row in result["results"] if row["workload"] == workload]
-        if not rows:
-            continue
+    for title, rows in panels.items():
         parts.append(text(12, y + 16, title, weight=600))
         y += HEAD
-        most = max(row["items_per_s"] for row in rows)
-        for row in sorted(rows, key=lambda row: -row["items_per_s"]):
-            parts.extend(bar(row, y, most))
+        most = max(value for _, value in rows)
+        for name, value in rows:
+            parts.extend(bar(name, value, OURS if is_ours(name) else RIVAL, y, most))
             y += ROW
         y += 14
-    note = f"medians of {max((row['runs'] for row in result['results']), default=0)} runs in turns, {result['date']}"
-    parts.append(text(12, y + 10, f"{note}; {result['machine']}", size=10, colour=PALE))
+    parts.append(text(12, y + 10, note, size=10, colour=PALE))
     return picture(WIDTH, y + 24, parts)
 
 
@@ -44,14 +53,13 @@ def picture(width: int, height: int, parts: list[str]) -> str:
     )
 
 
-def bar(row: dict[str, Any], y: int, most: float) -> list[str]:
+def bar(name: str, value: float, colour: str, y: int, most: float) -> list[str]:
     """One bar with its name and its number."""
-    length = max(1.0, BAR * row["items_per_s"] / most)
-    colour = OURS if row["name"].startswith("Forebay") else RIVAL
+    length = max(1.0, BAR * value / most)
     return [
-        text(NAME, y + 14, row["name"], anchor="end"),
+        text(NAME, y + 14, name, anchor="end"),
         f'<rect x="{NAME + 10}" y="{y + 2}" width="{length:.1f}" height="{ROW - 6}" rx="2" fill="{colour}"/>',
-        text(int(NAME + 16 + length), y + 14, f"{row['items_per_s']:,.0f}", colour=PALE),
+        text(int(NAME + 16 + length), y + 14, f"{value:,.0f}", colour=PALE),
     ]
 
 

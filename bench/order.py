@@ -1,6 +1,6 @@
 """What the order of ops gains: pipelines written as they came to mind, run as written, reordered, and measured first.
 
-    python bench/order.py [--images 600] [--rounds 5] [--threads 0] [--out bench/results/order.json]
+    python bench/order.py [--images 600] [--rounds 5] [--threads 0] [--out FILE.json] [--svg FILE.svg]
 
 `resnet` is Pecan's ResNet-50 pipeline in its naive order (decode, mirror, change colours on whole images, resize late,
 to floats, and the filter last); `augment` the same without a filter; `table` the same mistake without images: a costly
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import statistics
 import tempfile
 import time
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import forebay as fb
 import numpy as np
+from chart import bars
 
 
 def augment(folder: Path) -> fb.Dataset:
@@ -87,6 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +108,13 @@ def main() -> None:
             print(f"{way:18} {figures['rows_per_second']:12.0f} {figures['times']:13.2f}")
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.svg:
+        panels = {
+            f"{name}, samples a second": [(way, figures["rows_per_second"]) for way, figures in ways.items()]
+            for name, ways in found.items()
+        }
+        note = f"medians of {arguments.rounds} runs in turns, {os.cpu_count()} x {platform.machine()}"
+        arguments.svg.write_text(bars(panels, lambda way: way != "as written", note))
 
 
 if __name__ == "__main__":
