@@ -31,6 +31,7 @@ mod leader;
 mod link;
 mod lock;
 mod meter;
+mod once;
 mod options;
 mod reader;
 mod reports;
