@@ -6,7 +6,8 @@
 //! the second claims it just when the first has heard that nobody has, within the time of a message.
 //!
 //! Invariants: a row is taken if its sum is right, as from any block; an answer is waited for no longer than a read from peers is, and what
-//! has not come by then is computed.
+//! has not come by then is computed. Whether it pays to ask is seen from what questions take and bring (`store::questions`), which is no
+//! part of what reads take.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -31,8 +32,18 @@ const ROWS_MAX: usize = 1000;
 
 /// Other processes that keep rows: what they show is read as a store is, and they are asked for what they do not show yet.
 pub trait Peers: Store {
-    /// Returns what peers give of rows, as blocks in any order. Each waits for rows that it computes, `limit` at most.
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Vec<Bytes>;
+    /// Asks some peers, a bounded number, for rows: the same ones whoever asks for the same rows. Each waits for rows that it computes,
+    /// `limit` at most.
+    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers;
+}
+
+/// What peers answered.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// Blocks of rows, in any order.
+    pub blocks: Vec<Bytes>,
+    /// What the slowest of those who answered took, in nanoseconds, without what it waited for rows; none where nobody did.
+    pub nanos: Option<u64>,
 }
 
 /// The rows that are asked for, by their keys: their places in the question, and their numbers.
@@ -73,19 +84,20 @@ impl Prefix {
                 return;
             }
             let now: Vec<RowKey> = asked.drain(..asked.len().min(ROWS_MAX)).collect();
-            let began = tier.now();
             let question = Asked { prefix: self.cell.key, rows: &now, rank: self.shared.rank() };
-            let given = peers.rows(&question, left);
-            if given.is_empty() {
-                tier.note_request(tier.now() - began);
+            let Answers { blocks, nanos } = peers.rows(&question, left);
+            let is_full = blocks.iter().any(|block| block.len() > GIVEN_BYTES_MAX / 2);
+            let mut taken = HashSet::new();
+            blocks.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
+            // What an answer had no room for is there, too.
+            let share = if is_full && !taken.is_empty() { 1.0 } else { taken.len() as f64 / now.len() as f64 };
+            nanos.into_iter().for_each(|nanos| tier.note_question(nanos, share));
+            if taken.is_empty() {
                 continue;
             }
-            let is_full = given.iter().any(|block| block.len() > GIVEN_BYTES_MAX / 2);
-            let mut taken = HashSet::new();
-            given.iter().for_each(|block| self.take_block(block, &mut wanted, &mut taken, answer, memory));
             claim.release(&taken);
             // There may be more where that came from.
-            if is_full && !taken.is_empty() {
+            if is_full {
                 asked.extend(now.into_iter().filter(|key| wanted.contains_key(key)));
             }
         }

@@ -110,6 +110,8 @@ pub(crate) struct Index {
     pub(crate) shown: Shown,
     next: u32,
     without: u64,
+    /// How many rows are there, by level.
+    below: [u64; Level::ALL.len()],
 }
 
 /// Finds the numbers of rows, quickly where they are of one file.
@@ -162,6 +164,17 @@ impl Index {
         self.blocks[level as usize].get(&block)
     }
 
+    /// Returns the bytes of a row that this process has, in memory or on its disk.
+    pub(crate) fn bytes_here(&self, whereabouts: Whereabouts) -> Option<usize> {
+        match whereabouts {
+            Whereabouts::Memory(spot) => Some(self.segment(spot.block)?.table.row_bytes(spot.row as usize)),
+            Whereabouts::Below(level @ Level::Disk, spot) => {
+                Some(self.block(level, spot.block)?.layout.row_bytes(spot.row as usize))
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.segments.values()
     }
@@ -173,6 +186,11 @@ impl Index {
     /// Returns the number of rows that filters removed.
     pub(crate) fn without(&self) -> u64 {
         self.without
+    }
+
+    /// Returns the number of rows that are on a level, however many blocks have them.
+    pub(crate) fn rows_on(&self, level: Level) -> u64 {
+        self.below[level as usize]
     }
 
     /// Returns the number of files.
@@ -210,9 +228,11 @@ impl Index {
     pub(crate) fn add_block(&mut self, level: Level, id: u32, block: Arc<Block>) {
         for (row, &number) in block.numbers.iter().enumerate() {
             let spot = &mut self.entry(number).below[level as usize];
-            if *spot == Spot::NOWHERE {
+            let new = *spot == Spot::NOWHERE;
+            if new {
                 *spot = Spot { block: id, row: row as u32 };
             }
+            self.below[level as usize] += u64::from(new);
         }
         self.blocks[level as usize].insert(id, block);
     }
@@ -252,6 +272,7 @@ impl Index {
         for number in &block.numbers {
             let Some(entry) = self.rows.get_mut(number).filter(|e| e.below[at].block == id) else { continue };
             entry.below[at] = Spot::NOWHERE;
+            self.below[at] -= 1;
             if entry.is_nowhere() {
                 self.rows.remove(number);
             }

@@ -14,7 +14,7 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::PrefixKey;
 use crate::disk::Name;
-use crate::give::Asked;
+use crate::give::{Asked, Given};
 use crate::lock::read;
 use crate::shared::{Cell, Shared};
 use crate::shown::snapshots;
@@ -60,7 +60,7 @@ impl Lent {
     ///
     /// # Errors
     /// NotFound where nothing is known of the prefix; or what making a block gives.
-    pub fn give(&self, asked: &Asked<'_>, limit: Duration) -> Result<Vec<Bytes>> {
+    pub fn give(&self, asked: &Asked<'_>, limit: Duration) -> Result<Given> {
         self.0.give(asked, limit)
     }
 

@@ -54,12 +54,12 @@ mod stored;
 mod table;
 mod value;
 
-pub use ask::Peers;
+pub use ask::{Answers, Peers};
 pub use cache::{Cache, Disk, Options};
 pub use claim::{Claim, Computed, Pending};
 pub use commands::{Kept, Listed, Verdict, Verified, evict, list, verify};
 pub use found::Found;
-pub use give::Asked;
+pub use give::{Asked, Given};
 pub use key::{FileKey, PrefixKey, RowKey};
 pub use lent::{Lent, PART_BYTES_MAX};
 pub use prefix::{Look, Prefix};

@@ -192,7 +192,10 @@ impl Prefix {
             }
         }
         drop(index);
-        if !asking.overdue && !claim.rows().is_empty() {
+        if asking.overdue {
+            // Nobody is asked any more: its rows are computed.
+            claim.flight().settle();
+        } else if !claim.rows().is_empty() {
             self.ask_peers(answer, &mut claim, asking.memory);
         }
         let missed = claim.rows().len() + left.len();
@@ -255,5 +258,31 @@ impl Look {
     /// Says whether every row was found.
     pub fn is_complete(&self) -> bool {
         self.claim.rows().is_empty() && self.claim.pending().is_empty() && self.left.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_data::{DType, Field, Kind};
+
+    use super::*;
+    use crate::{Cache, FileKey, Options, PrefixKey};
+
+    #[test]
+    fn who_takes_over_rows_that_are_late_computes_them_and_peers_wait_for_that() {
+        let cache = Cache::open(&Options { memory: 1 << 20, disk: None, store: None }).expect("opens");
+        let schema = Arc::new(Schema::new(vec![Field::new("x", Kind::scalar(DType::Int64))]).expect("a schema"));
+        let prefix = cache.prefix(PrefixKey([1; 32]), &schema, 10, "late rows");
+        let rows = [RowKey { file: FileKey([1; 16]), row: 3 }];
+        let look = || prefix.look(&rows, &Memory::default());
+        let late = look();
+        let waits = look();
+        assert!(late.claim.rows() == [0] && waits.claim.rows().is_empty());
+        let none = crate::Computed { rows: &[], columns: &[], without: &[], nanos: 0 };
+        let taken = waits.claim.fulfil(&none).wait(Duration::ZERO, &Memory::default());
+        assert_eq!(taken.claim.rows(), [0], "it is overdue");
+        assert!(late.claim.flight().is_overtaken() && taken.claim.flight().is_asked(true), "whatever the peer's rank");
     }
 }

@@ -38,6 +38,8 @@ pub struct DiskStats {
     pub tier: TierStats,
     /// Why nothing is written now: the disk is full, or the folder cannot be written to, or is gone. It is tried again after a while.
     pub stopped: Option<String>,
+    /// Whether that while goes on: after it, the next block is a try.
+    pub left_alone: bool,
     /// Blocks that were broken, and removed.
     pub corrupt_blocks: u64,
     /// Blocks that another version wrote, and which are left alone.

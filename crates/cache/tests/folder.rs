@@ -3,6 +3,7 @@
 mod common;
 
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -180,6 +181,62 @@ fn a_folder_that_breaks_stops_keeping_and_no_job() {
     };
     let error = Cache::open(&options).expect_err("it is no folder");
     assert!(error.message().contains("file") && error.get("hint").is_some(), "{error}");
+}
+
+#[test]
+fn rows_that_two_wrote_are_counted_once_and_blocks_stay_large() {
+    let folder = folder();
+    let caches = [0, 1].map(|_| open(0, Some((folder.path(), 1 << 30))));
+    let prefixes = caches.each_ref().map(|cache| prefix(cache, 1));
+    // Side by side: neither knows what the other writes.
+    let all = all();
+    let (first, rest) = all.split_at(200);
+    prefixes.iter().for_each(|prefix| assert_eq!(ask(prefix, first), first));
+    caches.iter().for_each(|cache| assert!(cache.flush(LIMIT)));
+    drop((prefixes, caches));
+    let before = blocks(folder.path()).len();
+    let cache = open(0, Some((folder.path(), 1 << 30)));
+    let prefix = prefix(&cache, 1);
+    assert_eq!(ask(&prefix, first), [0; 0]);
+    let there = first.iter().filter(|&&row| !is_without(row)).count() as u64;
+    assert_eq!(cache.stats().prefixes[0].disk_rows, there, "not twice");
+    rest.chunks(5).for_each(|rows| assert_eq!(ask(&prefix, rows), rows));
+    assert!(cache.flush(LIMIT));
+    let more = blocks(folder.path()).len() - before;
+    // One of rows and one of what filters removed, and again when its ten seconds are over on a machine that is busy.
+    assert!(more <= 6, "{more} blocks for {} rows", rest.len());
+}
+
+#[test]
+fn where_its_disk_is_not_there_any_more_nothing_is_put_in_its_place() {
+    let (disk, system) = (folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"));
+    let device = |path: &Path| std::fs::metadata(path).expect("there").dev();
+    if device(disk.path()) == device(system.path()) {
+        return eprintln!("this machine has one file system: nothing to be seen");
+    }
+    let parent = folder();
+    // A mount point, as far as one is made without a mount: what it names is on one disk or on another.
+    let mounted = |at: &Path| {
+        let _ = std::fs::remove_file(parent.path().join("mnt"));
+        std::os::unix::fs::symlink(at, parent.path().join("mnt")).expect("linked");
+    };
+    for below in ["mnt/cache", "mnt"] {
+        mounted(disk.path());
+        let cache = written(&parent.path().join(below));
+        let stopped = || cache.stats().disk.expect("a disk").stopped;
+        assert!(stopped().is_none());
+        mounted(system.path());
+        ask(&prefix(&cache, 2), &all());
+        assert!(cache.flush(LIMIT));
+        assert!(stopped().is_some_and(|why| why.contains("is gone: another disk")), "{:?}", stopped());
+        assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 0, "{below}");
+    }
+    // It is mounted again, under another number.
+    let cache = written(&parent.path().join("mnt/cache"));
+    assert_eq!(std::fs::read_dir(system.path()).expect("there").count(), 1, "whoever is told to writes there");
+    mounted(disk.path());
+    assert_eq!(ask(&prefix(&cache, 1), &all()), [0; 0]);
+    assert!(cache.stats().disk.expect("a disk").stopped.is_none());
 }
 
 #[test]

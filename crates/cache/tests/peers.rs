@@ -13,8 +13,8 @@ use bytes::Bytes;
 use common::pail::{Fault, Hand, Pail};
 use common::*;
 use forebay_cache::{
-    Asked, Cache, Computed, Counts, Disk, Lent, Object, Options, PART_BYTES_MAX, Part, Peers, Prefix, SharedStore,
-    Store,
+    Answers, Asked, Cache, Computed, Counts, Disk, Lent, Object, Options, PART_BYTES_MAX, Part, Peers, Prefix,
+    SharedStore, Store,
 };
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Kind, Memory, Schema};
@@ -34,6 +34,10 @@ struct Others {
     gives: AtomicBool,
     /// Who asks for that waits here first.
     gate: Mutex<Option<Arc<Barrier>>>,
+    /// They do not answer.
+    is_deaf: AtomicBool,
+    /// What a question takes, in nanoseconds.
+    takes: AtomicU64,
     asked: AtomicU64,
     reads: AtomicU64,
 }
@@ -89,14 +93,14 @@ impl Store for Others {
 }
 
 impl Peers for Others {
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Vec<Bytes> {
+    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers {
         if !self.gives.load(Relaxed) {
-            return Vec::new();
+            return Answers::default();
         }
         self.asked.fetch_add(1, Relaxed);
         let gate = self.gate.lock().expect("not poisoned").take();
         gate.into_iter().for_each(|gate| _ = gate.wait());
-        let given = self.are().into_iter().flat_map(|lent| lent.give(asked, limit).unwrap_or_default());
+        let given = self.are().into_iter().flat_map(|lent| lent.give(asked, limit).unwrap_or_default().blocks);
         let damages = self.damages.load(Relaxed);
         let damaged = |bytes: Bytes| {
             let mut bytes = bytes.to_vec();
@@ -104,7 +108,9 @@ impl Peers for Others {
             bytes[at] ^= 1;
             bytes.into()
         };
-        given.map(|bytes| if damages { damaged(bytes) } else { bytes }).collect()
+        let blocks = given.map(|bytes| if damages { damaged(bytes) } else { bytes }).collect();
+        let nanos = (!self.is_deaf.load(Relaxed)).then(|| self.takes.load(Relaxed));
+        Answers { blocks, nanos }
     }
 }
 
@@ -525,6 +531,34 @@ fn rows_that_a_peer_gave_and_that_are_damaged_are_computed() {
         refused += usize::from(!ask(&shown, &kept()[..40]).is_empty());
     }
     assert!(refused > 50, "checked there are right bits; {refused} answers were refused");
+}
+
+#[test]
+fn what_questions_take_is_no_part_of_what_reads_take_and_who_asks_in_vain_asks_seldom() {
+    let [first, second] = neighbours(1 << 20);
+    let (prefixes, rows) = ([first.prefix(), second.prefix()], kept());
+    let asked = || second.others.asked.load(Relaxed) as usize;
+    second.others.takes.store(100, Relaxed);
+    let (vain, rest) = rows.split_at(200);
+    vain.iter().for_each(|&row| assert_eq!(ask(&prefixes[1], &[row]), [row]));
+    assert!((200 / 32..200 / 8).contains(&asked()), "{}", asked());
+    let [peers, _] = second.cache.elsewhere(1);
+    assert_eq!((peers.request_nanos, peers.byte_nanos), (None, None), "nothing was read");
+    // Now there is something to be given, for a tenth of what it takes to compute: that is found out, and then always asked for.
+    ask(&prefixes[0], rest);
+    let computed: usize = rest.iter().map(|&row| ask(&prefixes[1], &[row]).len()).sum();
+    assert!(computed <= 32 && second.counts().peer_hits as usize == rest.len() - computed, "{computed}");
+}
+
+#[test]
+fn whoever_does_not_answer_says_nothing_of_what_a_question_takes() {
+    let [_first, second] = neighbours(1 << 20);
+    // As long as it was waited for them.
+    second.others.is_deaf.store(true, Relaxed);
+    second.others.takes.store(u64::MAX, Relaxed);
+    let prefix = second.prefix();
+    kept()[..50].iter().for_each(|&row| assert_eq!(ask(&prefix, &[row]), [row]));
+    assert_eq!(second.others.asked.load(Relaxed), 50);
 }
 
 #[test]

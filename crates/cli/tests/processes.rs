@@ -123,6 +123,9 @@ fn exit_codes_say_what_happened_and_stdout_is_data_alone() {
         (&["jobs", "--service", "http://x"], 1),
         (&["jobs", "--no-such-option"], 2),
         (&["no-such-command"], 2),
+        (&["worker", "--dispatcher", "127.0.0.1:1", "--kind", "local"], 2),
+        (&["worker", "--dispatcher", "127.0.0.1:1", "--price", "-1"], 2),
+        (&["worker", "--dispatcher", "127.0.0.1:1", "--price", "3000000"], 2),
         (&["run", "x.py"], 1),
         (&["--help"], 0),
     ] {

@@ -32,6 +32,7 @@ mod leader;
 mod link;
 mod lock;
 mod meter;
+mod once;
 mod options;
 mod reader;
 mod reports;

@@ -15,6 +15,7 @@ use tonic::{Response, Status};
 
 use crate::job::{JobSpec, OpenedJob, open};
 use crate::leader::Leader;
+use crate::once::Once;
 use crate::runtime::wait;
 
 /// The pause before a call that was not answered is tried again.
@@ -104,15 +105,13 @@ impl Service {
     /// # Errors
     /// NotFound when there is none of that name; PermissionDenied; Unavailable.
     pub fn cancel(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let (name, tenant) = (name.to_owned(), tenant.unwrap_or_default().to_owned());
-        self.call(
-            move |mut c| {
-                let request = CancelJobRequest { name: name.clone(), tenant: tenant.clone() };
-                async move { c.cancel_job(request).await }
-            },
-            poll,
-        )
-        .map(drop)
+        let request = CancelJobRequest { name: name.to_owned(), tenant: tenant.unwrap_or_default().to_owned() };
+        let once = Once::new(ErrorKind::Closed);
+        let call = move |mut c: DispatcherClient<Link>| {
+            let (request, once) = (request.clone(), once.clone());
+            async move { once.answer(c.cancel_job(request).await) }
+        };
+        self.call(call, poll).map(drop)
     }
 
     /// Removes a job that is finished or was cancelled. Only an administrator may name a tenant; `None` is one's own.
@@ -120,15 +119,13 @@ impl Service {
     /// # Errors
     /// NotFound when there is none of that name; Conflict while it goes on; PermissionDenied; Unavailable.
     pub fn forget(&self, name: &str, tenant: Option<&str>, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let (name, tenant) = (name.to_owned(), tenant.unwrap_or_default().to_owned());
-        self.call(
-            move |mut c| {
-                let request = ForgetJobRequest { name: name.clone(), tenant: tenant.clone() };
-                async move { c.forget_job(request).await }
-            },
-            poll,
-        )
-        .map(drop)
+        let request = ForgetJobRequest { name: name.to_owned(), tenant: tenant.unwrap_or_default().to_owned() };
+        let once = Once::new(ErrorKind::NotFound);
+        let call = move |mut c: DispatcherClient<Link>| {
+            let (request, once) = (request.clone(), once.clone());
+            async move { once.answer(c.forget_job(request).await) }
+        };
+        self.call(call, poll).map(drop)
     }
 
     /// Makes a call, again and again until the deadline while nobody answers.

@@ -49,6 +49,7 @@ enum Answer {
     Created(oneshot::Sender<Result<Arc<JobRecord>>>, Result<Arc<JobRecord>>),
     /// It was cancelled, or forgotten.
     Ended(oneshot::Sender<Result<()>>, Result<()>),
+    Records(oneshot::Sender<Vec<Arc<JobRecord>>>, Vec<Arc<JobRecord>>),
 }
 
 /// The machine's owner.
@@ -225,7 +226,7 @@ impl Actor {
             Command::Forget { tenant, name, reply } => {
                 self.machine.forget(now, &tenant, &name, |forgotten| Answer::Ended(reply, forgotten));
             }
-            Command::Records { reply } => drop(reply.send(self.machine.records())),
+            Command::Records { reply } => self.machine.records(|records| Answer::Records(reply, records)),
         }
     }
 
@@ -246,6 +247,7 @@ impl Actor {
                 Word::Answer(Answer::Found(reply, found)) => drop(reply.send(found)),
                 Word::Answer(Answer::Created(reply, created)) => drop(reply.send(created)),
                 Word::Answer(Answer::Ended(reply, ended)) => drop(reply.send(ended)),
+                Word::Answer(Answer::Records(reply, records)) => drop(reply.send(records)),
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::leadership::Leadership;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
-use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore};
+use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
 use crate::term::Term;
 use crate::view::View;
 
@@ -129,7 +129,7 @@ fn sole(options: &Options, recovery: &Recovery, leadership: &Leadership) -> Resu
     let dir = &options.state_dir;
     let store = LedgerStore::open(dir)?;
     let blobs = match &options.blob_dir {
-        Some(blob_dir) => BlobStore::shared(blob_dir, options.blob_bytes_max)?,
+        Some(blob_dir) => BlobStore::shared(blob_dir, &ServiceId::of_folder(dir)?, options.blob_bytes_max)?,
         None => BlobStore::open(dir, options.blob_bytes_max)?,
     };
     let ledger = store.load()?;

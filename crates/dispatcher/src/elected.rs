@@ -13,7 +13,7 @@ use crate::actor::Ended;
 use crate::election::Candidate;
 use crate::leadership::Leadership;
 use crate::recovery::Recovery;
-use crate::store::{BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys};
+use crate::store::{BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys, ServiceId};
 use crate::term::Term;
 
 /// The most bytes of a blob that is kept in etcd, whose whole is 2 GiB unless it is told otherwise.
@@ -58,7 +58,7 @@ impl Elected {
     async fn lead(&self, term: &Arc<Term>, leadership: &Leadership, shutdown: &CancellationToken) -> Result<Ended> {
         tokio::spawn(self.candidate.keep(term.clone()));
         let ledger = EtcdLedger::open(self.etcd.clone(), self.keys.clone(), term.clone()).await?;
-        let blobs = self.blobs()?;
+        let blobs = self.blobs().await?;
         let read = ledger.ledger().clone();
         let committer = Committer::elected(ledger, term.clone());
         let (actor, leading) = self.recovery.begin(&read, committer, blobs, term.clone())?;
@@ -67,9 +67,12 @@ impl Elected {
         actor.run(shutdown.clone()).await
     }
 
-    fn blobs(&self) -> Result<BlobStore> {
+    async fn blobs(&self) -> Result<BlobStore> {
         match &self.blob_dir {
-            Some(dir) => BlobStore::shared(dir, self.blob_bytes_max),
+            Some(dir) => {
+                let service = ServiceId::of_etcd(&self.etcd, &self.keys).await?;
+                BlobStore::shared(dir, &service, self.blob_bytes_max)
+            }
             None => {
                 let etcd = EtcdBlobs::new(self.etcd.clone(), self.keys.clone());
                 BlobStore::cached(&self.state_dir, self.blob_bytes_max.min(ETCD_BLOB_BYTES_MAX), etcd)

@@ -132,6 +132,7 @@ impl Handle {
         self.ask(|reply| Command::Forget { tenant, name, reply }).await?
     }
 
+    /// Returns what jobs were opened as, once it is durable that there are no others.
     pub(crate) async fn records(&self) -> Result<Vec<Arc<JobRecord>>> {
         self.ask(|reply| Command::Records { reply }).await
     }

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
-use forebay_plan::{EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::handle::Handle;
 use crate::indexer::{Indexed, Indexer};
 use crate::records::JobRecord;
-use crate::store::BlobStore;
+use crate::store::{BlobStore, Pin};
 use crate::tenant::Tenant;
 
 const NAME_BYTES_MAX: usize = 200;
@@ -94,7 +94,7 @@ impl Opener {
         let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
         let indexer = self.indexer.clone();
         let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
-        let (mut record, splits) =
+        let (mut record, splits, _index) =
             tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(format!("indexing ended: {e}")))??;
         tracing::info!(job = record.name, dataset = record.dataset, extent = record.extent, "a new job");
         record.tenant = tenant.name.to_string();
@@ -152,14 +152,14 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
     }
 }
 
-/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes.
+/// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes. The index stays for as long as what it returns.
 fn prepare(
     indexer: &dyn Indexer,
     blobs: &BlobStore,
     graph: &Graph,
     request: &OpenJobRequest,
     progress: &mpsc::Sender<IndexProgress>,
-) -> Result<(JobRecord, Vec<Option<u64>>)> {
+) -> Result<(JobRecord, Vec<Option<u64>>, Pin)> {
     let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
     if !missing.is_empty() {
         let missing: Vec<_> = missing.iter().map(|id| id.0.as_str()).collect();
@@ -175,6 +175,7 @@ fn prepare(
         _ => Ok(()),
     };
     let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
+    let kept = blobs.pin([BlobId::of(&bytes)]);
     let index = blobs.put(&bytes)?;
     let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.deal(), None)?.sizing();
     let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
@@ -199,7 +200,7 @@ fn prepare(
         key: JobKey::default(),
     };
     let splits = splits(&record)?;
-    Ok((record, splits))
+    Ok((record, splits, kept))
 }
 
 /// Returns how many splits an epoch of each consumer has; `None` is without end.

@@ -119,9 +119,10 @@ impl<A> Machine<A> {
         self.answer(now, effects, forgotten.is_ok(), answer(forgotten));
     }
 
-    /// Returns what jobs were opened as.
-    pub(crate) fn records(&self) -> Vec<Arc<JobRecord>> {
-        self.state.records()
+    /// Answers what jobs were opened as, once it is durable that there are no others.
+    pub(crate) fn records(&mut self, answer: impl FnOnce(Vec<Arc<JobRecord>>) -> A) {
+        let records = self.state.records();
+        self.say(Word::Answer(answer(records)));
     }
 
     fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {
@@ -276,6 +277,17 @@ mod tests {
         assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
         machine.written();
         assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3)]));
+    }
+
+    #[test]
+    fn that_a_job_is_gone_is_told_once_it_is_durable() {
+        let mut machine = machine();
+        machine.cancel(Ticks(1), "", "job", |_| 2);
+        machine.forget(Ticks(1), "", "job", |_| 3);
+        machine.records(|jobs| 4 + jobs.len() as u64);
+        assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
+        machine.written();
+        assert!(matches!(machine.said()[..], [Word::Answer(2), Word::Answer(3), Word::Answer(4)]));
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub struct Options {
     /// With `store`, `host:port` that clients and workers reach it at. Default: `listen`, or where that is every
     /// interface, the address of the one that leads to the store.
     pub advertise: Option<String>,
-    /// Where blobs are instead, a folder that all dispatchers share. Default: with `store`, in etcd, up to 64 MiB each.
+    /// Where blobs are instead: a folder that all dispatchers share, in which each service has its own. Default: with `store`, in etcd,
+    /// up to 64 MiB each.
     pub blob_dir: Option<PathBuf>,
     /// What it listens with. Default: none, in the clear.
     pub tls: Option<ServerTls>,
@@ -95,7 +96,8 @@ impl Default for Scaling {
 /// What is remembered of jobs that are over. What was learned of their datasets stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How many jobs that are finished or were cancelled are remembered, of each tenant: the last ones. Default: 1000.
+    /// How many jobs that are finished or were cancelled are remembered, of each tenant: the last ones. As many that are neither, and that
+    /// nobody has read for an hour. Default: 1000.
     pub jobs: usize,
     /// How long a job is remembered that nobody reads, also one that is not finished, since its last reader left or since the
     /// dispatcher was started. Default: 7 days.

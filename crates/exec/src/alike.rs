@@ -1,7 +1,10 @@
 //! Whether two orders of ops draw their samples from the same distribution, as far as some samples can say.
 //!
-//! For whoever tries an order that changes bytes: the same rows, columns and shapes, each column's bits or, of numbers that differ,
-//! their mean and deviation. A sieve for mistakes, not a proof: that an order may be taken at all is the plan's to say.
+//! For whoever tries an order that changes bytes: the same rows, columns and shapes; the same bits of each column that the order does not
+//! touch, and of the others, where numbers differ, their mean and deviation. A sieve for mistakes, not a proof: that an order
+//! may be taken at all is the plan's to say.
+
+use std::collections::BTreeSet;
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{Array, ArrayRef};
@@ -13,15 +16,15 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 /// How far means may be apart, and how far deviations, in deviations.
 const MEANS_APART: f64 = 0.05;
 const DEVIATIONS_APART: f64 = 0.1;
-/// What rounding may do to a mean where nothing varies: a level of an image, before and after it was made a float.
-const LEVEL: f64 = 1.0;
-const LEVEL_FLOAT: f64 = 0.02;
+/// What rounding may do to them where little varies, as a part of what lies between the least number and the largest: a level of an image.
+const LEVEL: f64 = 1.0 / 255.0;
 
-/// Says in what two chunks of the same rows differ by more than chance and rounding; `None` where in nothing.
+/// Says in what two chunks of the same rows differ by more than chance and rounding; `None` where in nothing. Columns that are not
+/// `touched` differ in no bit.
 ///
 /// # Errors
 /// Internal when a column is not what its kind says.
-pub(crate) fn difference(written: &Chunk, other: &Chunk) -> Result<Option<String>> {
+pub(crate) fn difference(written: &Chunk, other: &Chunk, touched: &BTreeSet<String>) -> Result<Option<String>> {
     if written.schema() != other.schema() {
         return Ok(Some("the columns".to_owned()));
     }
@@ -29,9 +32,11 @@ pub(crate) fn difference(written: &Chunk, other: &Chunk) -> Result<Option<String
         return Ok(Some("which samples there are".to_owned()));
     }
     for ((field, a), b) in written.schema().fields().iter().zip(written.columns()).zip(other.columns()) {
-        if a.to_data() != b.to_data()
-            && let Some(what) = column(&field.kind, a, b)?
-        {
+        if a.to_data() == b.to_data() {
+            continue;
+        }
+        let what = if touched.contains(&field.name) { column(&field.kind, a, b)? } else { Some("bits") };
+        if let Some(what) = what {
             return Ok(Some(format!("the {what} of {:?}", field.name)));
         }
     }
@@ -52,27 +57,46 @@ fn column(kind: &Kind, a: &ArrayRef, b: &ArrayRef) -> Result<Option<&'static str
     }
     let [a, b] = [a, b].map(|column| tensor_values(kind, column).map(|values| Moments::of(dtype, &values)));
     let (a, b) = (a?, b?);
-    let level = if dtype.is_float() { LEVEL_FLOAT } else { LEVEL };
-    let apart = |x: f64, y: f64, share: f64| (x - y).abs() > (share * a.deviation).max(level);
-    if apart(a.mean, b.mean, MEANS_APART) {
+    if a.not_finite != b.not_finite {
+        return Ok(Some("numbers that are none"));
+    }
+    // What is no number is near to nothing, and nothing is near where sums have no end.
+    let near = |x: f64, y: f64, share: f64| {
+        let apart_max = (share * a.deviation).max(LEVEL * a.range);
+        apart_max.is_finite() && (x - y).abs() <= apart_max
+    };
+    if !near(a.mean, b.mean, MEANS_APART) {
         return Ok(Some("mean"));
     }
-    Ok(apart(a.deviation, b.deviation, DEVIATIONS_APART).then_some("deviation"))
+    Ok((!near(a.deviation, b.deviation, DEVIATIONS_APART)).then_some("deviation"))
 }
 
-/// Of all the numbers of a column.
+/// Of all the numbers of a column that are finite.
 struct Moments {
     mean: f64,
     deviation: f64,
+    /// From the least to the largest.
+    range: f64,
+    /// How many are NaN, and how many each infinity.
+    not_finite: [usize; 3],
 }
 
 impl Moments {
     fn of(dtype: DType, bytes: &[u8]) -> Self {
-        let values = numbers(dtype, bytes);
+        let (values, others): (Vec<f64>, Vec<f64>) = numbers(dtype, bytes).into_iter().partition(|x| x.is_finite());
+        let among = |is_one: fn(f64) -> bool| others.iter().filter(|x| is_one(**x)).count();
         let count = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
-        Self { mean, deviation: (squares / count).sqrt() }
+        let ends = values.iter().fold(None, |ends: Option<(f64, f64)>, &x| {
+            Some(ends.map_or((x, x), |(least, largest)| (least.min(x), largest.max(x))))
+        });
+        Self {
+            mean,
+            deviation: (squares / count).sqrt(),
+            range: ends.map_or(0.0, |(least, largest)| largest - least),
+            not_finite: [among(f64::is_nan), among(|x| x == f64::INFINITY), among(|x| x == f64::NEG_INFINITY)],
+        }
     }
 }
 
@@ -104,25 +128,40 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::LargeBinaryArray;
+    use arrow_array::{Float32Array, Int8Array, LargeBinaryArray};
     use forebay_core::{Epoch, SampleId};
     use forebay_data::{Field, FixedTensorBuilder, RowId, Schema};
 
     use super::*;
+
+    fn rows(fields: Vec<Field>, columns: Vec<ArrayRef>) -> Chunk {
+        let ids = (0..columns[0].len() as u64).map(|row| RowId { sample: SampleId::new(0, row), epoch: Epoch(0) });
+        Chunk::new(Arc::new(Schema::new(fields).expect("valid")), columns, ids.collect()).expect("valid")
+    }
 
     /// Two pictures whose levels `level` says, and a text.
     fn chunk(text: &str, level: impl Fn(usize) -> u8) -> Chunk {
         let mut images = FixedTensorBuilder::new(DType::Uint8, &[64], 2);
         images.all().iter_mut().enumerate().for_each(|(i, at)| *at = level(i));
         let fields = vec![Field::new("image", Kind::fixed(DType::Uint8, &[64])), Field::new("text", Kind::Bytes)];
-        let ids = (0..2).map(|row| RowId { sample: SampleId::new(0, row), epoch: Epoch(0) }).collect();
         let texts: ArrayRef = Arc::new(LargeBinaryArray::from_vec(vec![text.as_bytes(); 2]));
-        Chunk::new(Arc::new(Schema::new(fields).expect("valid")), vec![images.finish().expect("valid"), texts], ids)
-            .expect("valid")
+        rows(fields, vec![images.finish().expect("valid"), texts])
     }
 
+    fn floats(number: impl Fn(usize) -> f32) -> Chunk {
+        let numbers: Float32Array = (0..100).map(number).collect::<Vec<f32>>().into();
+        rows(vec![Field::new("x", Kind::scalar(DType::Float32))], vec![Arc::new(numbers)])
+    }
+
+    fn small(dtype: DType, number: impl Fn(usize) -> i8) -> Chunk {
+        let numbers: Int8Array = (0..100).map(number).collect::<Vec<i8>>().into();
+        rows(vec![Field::new("x", Kind::scalar(dtype))], vec![Arc::new(numbers)])
+    }
+
+    /// What differs where everything is touched.
     fn says(a: &Chunk, b: &Chunk) -> Option<String> {
-        difference(a, b).expect("comparable")
+        let all = a.schema().fields().iter().map(|field| field.name.clone()).collect();
+        difference(a, b, &all).expect("comparable")
     }
 
     #[test]
@@ -139,6 +178,53 @@ mod tests {
         assert_eq!(says(&written, &written.slice(0, 1)).as_deref(), Some("which samples there are"));
         let images = written.project(&["image".to_owned()]).expect("there");
         assert_eq!(says(&written, &images).as_deref(), Some("the columns"));
+    }
+
+    #[test]
+    fn what_is_not_touched_has_the_same_bits() {
+        let written = chunk("a", |i| (100 + (i * 37) % 50) as u8);
+        let other = chunk("a", |i| (100 + (i * 37) % 50) as u8 + u8::from(i == 5));
+        let says = |touched: &str| difference(&written, &other, &[touched.to_owned()].into()).expect("comparable");
+        assert_eq!((says("image"), says("text").as_deref()), (None, Some("the bits of \"image\"")));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_rounding() {
+        let wave = |i: usize| ((i * 37) % 50) as f32;
+        let others = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].map(|x| floats(|i| if i == 7 { x } else { wave(i) }));
+        let written = floats(wave);
+        for (at, other) in others.iter().enumerate() {
+            let none = Some("the numbers that are none of \"x\"");
+            assert_eq!([says(&written, other).as_deref(), says(other, &written).as_deref()], [none; 2]);
+            assert_eq!(says(other, &others[(at + 1) % 3]).as_deref(), none);
+            let near = floats(|i| if i == 8 { [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][at] } else { wave(i) });
+            assert_eq!(says(other, &near), None, "as many");
+        }
+        let vast = rows(
+            vec![Field::new("x", Kind::scalar(DType::Float64))],
+            vec![Arc::new(arrow_array::Float64Array::from(vec![f64::MAX; 3]))],
+        );
+        let zero = rows(
+            vec![Field::new("x", Kind::scalar(DType::Float64))],
+            vec![Arc::new(arrow_array::Float64Array::from(vec![0.0; 3]))],
+        );
+        assert!(says(&vast, &zero).is_some() && says(&zero, &vast).is_some(), "sums have an end");
+    }
+
+    #[test]
+    fn what_is_near_follows_from_a_columns_own_scale() {
+        let mask = |is_one: fn(usize) -> bool| small(DType::Bool, move |i| i8::from(is_one(i)));
+        assert_eq!(
+            says(&mask(|i| i % 4 == 0), &mask(|i| i % 4 != 0)).as_deref(),
+            Some("the mean of \"x\""),
+            "inverted"
+        );
+        let class = |by: i8| small(DType::Int8, move |i| (i % 10) as i8 + by);
+        assert_eq!(says(&class(0), &class(1)).as_deref(), Some("the mean of \"x\""), "another class");
+        let tiny = |by: f32| floats(move |i| by * ((i * 37) % 50) as f32 * 1e-5);
+        assert_eq!(says(&tiny(1.0), &tiny(1.01)), None);
+        assert!(says(&tiny(1.0), &tiny(2.0)).is_some() && says(&tiny(1.0), &tiny(-1.0)).is_some());
+        assert!(says(&floats(|_| 1.0), &floats(|_| 1.001)).is_some(), "nothing varies, so nothing is chance");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use forebay_cache::{Cache, Computed, Elsewhere, Look, Options};
+use forebay_cache::{Cache, Computed, Elsewhere, Look, Options, Stats};
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Memory, Schema};
 use forebay_io::Place;
@@ -109,10 +109,12 @@ impl Auto {
         }))
     }
 
-    /// Takes note of which epoch this reader ends before, if it ends, and how many passes others made before it began.
+    /// Takes note of which epoch this reader ends before, if it ends, and how many epochs others read before it began.
     pub(crate) fn expect(&self, end_epoch: Option<u64>, before: u64) {
-        let end = end_epoch.zip(self.epoch_passes).map(|(end, passes)| end as f64 * passes);
-        lock(&self.pipeline).expect(self.reader, end, before as f64);
+        let passes = |epochs: u64| self.epoch_passes.map(|passes| epochs as f64 * passes);
+        // Of epochs without end, as many as were begun.
+        let before_passes = passes(before).unwrap_or(before as f64);
+        lock(&self.pipeline).expect(self.reader, end_epoch.and_then(passes), before_passes);
     }
 
     /// Returns the way of the place that is kept; `None` where nothing is.
@@ -204,7 +206,7 @@ impl Auto {
         let mut places = Vec::new();
         let stats = self.keeping.cache.stats();
         let memory = stats.memory.quota.saturating_sub(stats.index_bytes);
-        let disk = stats.disk.as_ref().filter(|disk| disk.stopped.is_none()).map(|disk| disk.tier.quota);
+        let disk = disk_room(&stats);
         let [peers, store] = self.keeping.cache.elsewhere(memory.saturating_add(disk.unwrap_or(0)));
         for (name, way) in self.names.iter().zip(&self.ways) {
             let prefix = way.prefix.as_ref().ok_or_else(|| Error::internal("a place without a prefix"))?;
@@ -235,7 +237,7 @@ impl Auto {
         }
         let (passes, pass_nanos) = {
             let pipeline = lock(&self.pipeline);
-            (pipeline.passes(self.reader, self.rows), pipeline.pass_nanos(self.reader))
+            (pipeline.passes(self.reader, self.rows), pipeline.pass_nanos())
         };
         Ok(Observation {
             rows: self.rows,
@@ -278,6 +280,11 @@ impl Auto {
     }
 }
 
+/// Returns what the local disk has room for. One that failed counts again when it is to be tried: only who keeps rows tries it.
+fn disk_room(stats: &Stats) -> Option<u64> {
+    stats.disk.as_ref().filter(|disk| !disk.left_alone).map(|disk| disk.tier.quota)
+}
+
 /// Returns what fetching a row of so many bytes takes, of `rows` that are asked for together.
 fn far(from: &Elsewhere, bytes: f64, rows: f64) -> f64 {
     from.request_nanos.unwrap_or(FAR_REQUEST_NANOS) / rows + bytes * from.byte_nanos.unwrap_or(FAR_BYTE_NANOS)
@@ -288,4 +295,22 @@ struct Trip {
     bytes: f64,
     written: f64,
     found: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_cache::{DiskStats, TierStats};
+
+    use super::*;
+
+    #[test]
+    fn a_disk_that_failed_counts_again_when_it_is_to_be_tried() {
+        let tier = TierStats { bytes: 0, quota: 7 };
+        let room = |stopped: Option<&str>, left_alone| {
+            let disk = DiskStats { tier, stopped: stopped.map(str::to_owned), left_alone, ..DiskStats::default() };
+            disk_room(&Stats { disk: Some(disk), ..Stats::default() })
+        };
+        assert_eq!([room(None, false), room(Some("full"), true), room(Some("full"), false)], [Some(7), None, Some(7)]);
+        assert_eq!(disk_room(&Stats::default()), None);
+    }
 }

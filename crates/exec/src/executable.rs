@@ -310,8 +310,8 @@ impl Executable {
         }
     }
 
-    /// Says how long it will be read: the epoch before which its reader ends, if it does; and how many passes over the samples others
-    /// made before. `autocache()` reckons with it.
+    /// Says how long it will be read: the epoch before which its reader ends, if it does; and how many epochs of it others read
+    /// before. `autocache()` reckons with it.
     pub fn expect(&self, end_epoch: Option<u64>, before: u64) {
         self.auto.iter().for_each(|auto| auto.expect(end_epoch, before));
     }

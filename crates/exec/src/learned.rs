@@ -120,13 +120,15 @@ impl Pipeline {
         passes_to_come(ahead, self.before.max(others as f64))
     }
 
-    /// Returns what a pass of a reader takes by the clock, in nanoseconds; 0 while that is not known.
-    pub(crate) fn pass_nanos(&self, reader: u64) -> f64 {
-        let of = |reader: &Reader| {
+    /// Returns after how many nanoseconds by the clock another pass is made, whoever makes it; 0 while that is not known. Passes to come
+    /// are those of all readers, too.
+    pub(crate) fn pass_nanos(&self) -> f64 {
+        let rate = |reader: &Reader| {
             let ((began, then), (at, now)) = (reader.began?, reader.heard);
-            (at > began).then(|| now.saturating_sub(then) as f64 / (at - began))
+            (at > began && now > then).then(|| (at - began) / (now - then) as f64)
         };
-        self.readers.get(&reader).and_then(of).unwrap_or(0.0)
+        let rates: f64 = self.readers.values().filter_map(rate).sum();
+        if rates > 0.0 { rates.recip() } else { 0.0 }
     }
 
     /// Notes what rows of a reader took to come.
@@ -213,9 +215,9 @@ mod tests {
         assert_eq!(pipeline.passes(one, 100), PASSES_UNKNOWN, "it did not say");
         pipeline.expect(one, Some(3.0), 0.0);
         pipeline.pass(one, 0.5, 7_000);
-        assert_eq!((pipeline.passes(one, 100), pipeline.pass_nanos(one)), (2.5, 0.0));
+        assert_eq!((pipeline.passes(one, 100), pipeline.pass_nanos()), (2.5, 0.0));
         pipeline.pass(one, 1.0, 9_000);
-        assert_eq!((pipeline.passes(one, 100), pipeline.pass_nanos(one)), (2.0, 4_000.0));
+        assert_eq!((pipeline.passes(one, 100), pipeline.pass_nanos()), (2.0, 4_000.0));
         pipeline.work(one, 250, 1);
         let other = pipeline.join();
         pipeline.expect(other, Some(1.0), 1.0);
@@ -225,6 +227,22 @@ mod tests {
         assert_eq!(pipeline.passes(other, 100), 1.0 + 2.0);
         pipeline.pass(other, 0.25, 100_000);
         assert_eq!(pipeline.passes(other, 100), 0.75 + 2.0);
+    }
+
+    #[test]
+    fn a_store_is_paid_for_the_time_that_all_readers_take_together() {
+        let paid = |count: u64| {
+            let mut pipeline = Pipeline::default();
+            let readers: Vec<u64> = (0..count).map(|_| pipeline.join()).collect();
+            for &reader in &readers {
+                pipeline.expect(reader, Some(3.0), 0.0);
+                pipeline.pass(reader, 0.0, 1_000);
+                pipeline.pass(reader, 0.5, 5_000);
+            }
+            pipeline.passes(readers[0], 100) * pipeline.pass_nanos()
+        };
+        // Two and a half passes, of 8,000 each, which they make at the same time.
+        assert_eq!([1, 2, 4].map(paid), [20_000.0; 3]);
     }
 
     #[test]

@@ -194,6 +194,16 @@ fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
 }
 
 #[test]
+fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
+    let repeated = [&[Op::Repeat { count: Some(3) }], &ops()[..]].concat();
+    let job = Job::new(&repeated, Some(1 << 30));
+    job.set(1_000_000, 0);
+    // The epoch that it begins with is three passes, of which nearly all are to come; two before it were six.
+    let (_, _, said) = job.read(2, 3);
+    assert!(said["figures"]["passes"].as_f64().is_some_and(|passes| passes > 7.5 && passes <= 9.0), "{said}");
+}
+
+#[test]
 fn a_job_of_one_epoch_keeps_nothing_that_nobody_is_known_to_read_again() {
     let plain =
         Job::new(&[Op::Shuffle {}, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);

@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Int64Array, LargeBinaryArray};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use common::Empty;
 use forebay_core::rng::SampleRng;
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, SampleId, Seed, SystemClock};
 use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of, tensor_values, write_ipc};
-use forebay_exec::{Asked, Environment, Executable, Functions, Known, Pickle, Randomness, Scratch};
+use forebay_exec::{Asked, Environment, Executable, Functions, Known, Pickle, Randomness, Scratch, compare};
 use forebay_plan::{
     Binary, BlobId, Chosen, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node, Op,
     Reorder, RunOrder, Source, Stages,
@@ -252,17 +253,16 @@ fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
     Executable::for_rows(stages, plan, &environment)?.finish(rows.clone(), 0)
 }
 
-/// An order that is reached by changes of neighbours, each of them legal.
-fn legal_order(draw: &mut Draw, graph: &Graph) -> Graph {
+/// An order that is reached by changes of neighbours, each of them legal in a mode.
+fn legal_order(draw: &mut Draw, graph: &Graph, mode: Reorder) -> Graph {
+    let graph = graph.clone().with_reorder(mode);
     let mut places: Vec<usize> = (0..graph.nodes().len()).collect();
     let mut found = graph.clone();
     for _ in 0..3 * places.len() {
         let at = draw.below(places.len().max(2) - 1);
         let mut other = places.clone();
         other.swap(at, (at + 1).min(places.len() - 1));
-        if let Ok(legal) =
-            graph.clone().with_chosen(Chosen { mode: Reorder::Exact, places: other.clone(), speedup: 1.0 })
-        {
+        if let Ok(legal) = graph.clone().with_chosen(Chosen { mode, places: other.clone(), speedup: 1.0 }) {
             (places, found) = (other, legal);
         }
     }
@@ -277,7 +277,7 @@ fn every_exact_order_gives_the_same_bytes() {
         let mut draw = Draw::new(seed);
         let graph = pipeline(&mut draw);
         let Ok(want) = run(&graph.clone().with_reorder(Reorder::Off), &rows) else { continue };
-        let legal = legal_order(&mut draw, &graph);
+        let legal = legal_order(&mut draw, &graph, Reorder::Exact);
         for (graph, count) in [(&graph, &mut cheaper), (&legal, &mut other)] {
             let order = RunOrder::of(graph).expect("an order");
             let got = run(graph, &rows).unwrap_or_else(|e| panic!("{seed}: {e}\n{}", told(graph)));
@@ -294,6 +294,75 @@ fn every_exact_order_gives_the_same_bytes() {
     assert!(seen("center_crop", "color_jitter") && seen("center_crop", "random_grayscale"));
     assert!(seen("random_flip", "center_crop") && seen("random_flip", "color_jitter"));
     assert!(seen("filter", "decode_image") && seen("filter", "map") && seen("map", "normalize"));
+}
+
+#[test]
+fn a_relaxed_order_changes_no_bit_of_a_column_that_it_does_not_touch() {
+    let rows = rows();
+    let (mut changed, mut left, mut passed_on) = (0_u64, 0_u64, 0_u64);
+    for seed in 0..GRAPHS / 4 {
+        let mut draw = Draw::new(seed);
+        let reads = Some([draw.one(&["png", "sized"]).to_owned()].to_vec());
+        let function = Function { reads, batched: false, with_rng: false, ..function(&mut draw, &["a"]) };
+        let output = vec![Field::new("made", Kind::scalar(DType::Int64))];
+        let made = Node::new(Op::Map { function, output, keep_others: true });
+        let graph = pipeline(&mut draw);
+        let graph = graph.then(made).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
+        let legal = legal_order(&mut draw, &graph, Reorder::Relaxed);
+        let touched = Stages::new(&legal).expect("stages").touched().expect("columns");
+        let exact = RunOrder::of(&legal).expect("an order").is_exact();
+        assert!(!exact || touched.is_empty(), "{seed}: {touched:?}\n{}", told(&legal));
+        let Ok(want) = run(&graph.clone().with_reorder(Reorder::Off), &rows) else { continue };
+        // Whoever looks at other pixels may fail on them, or keep other rows.
+        let Some(got) = run(&legal, &rows).ok().filter(|got| got.ids() == want.ids()) else {
+            assert!(!exact, "{seed}\n{}", told(&legal));
+            continue;
+        };
+        for ((field, a), b) in want.schema().fields().iter().zip(want.columns()).zip(got.columns()) {
+            let same = a.to_data() == b.to_data();
+            assert!(same || touched.contains(&field.name), "{seed}: {}\n{}", field.name, told(&legal));
+            changed += u64::from(!same);
+            left += u64::from(!exact && !touched.contains(&field.name));
+            passed_on += u64::from(!same && field.kind.row_bytes() == Some(8));
+        }
+    }
+    assert!(
+        changed > 100 && left > 100 && passed_on > 10,
+        "{changed} changed, {left} did not, {passed_on} were made of them"
+    );
+}
+
+#[test]
+fn an_order_that_changes_what_it_does_not_touch_is_not_taken() {
+    let rows = rows();
+    let executable = |graph: &Graph| {
+        let stages = Arc::new(Stages::new(graph).expect("stages"));
+        let extent = Extent { rows: None, blocks: 1, bytes: 0 };
+        let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(5), 1, None).expect("a plan"));
+        let environment = Environment {
+            blobs: Arc::new(Empty),
+            functions: Arc::new(Hashed),
+            memory: Memory::default(),
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
+        Executable::for_rows(stages, plan, &environment).expect("runs")
+    };
+    let with = |by: i64, mode| {
+        let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
+        let column = || "sized".to_owned();
+        let flip = Op::RandomFlip { column: column(), probability: 0.5, direction: Default::default() };
+        let smaller = Op::Resize { column: column(), height: 7, width: 7, antialias: true };
+        let value = Expr::Binary { op: Binary::Add, left: col("a"), right: Box::new(Expr::Int { value: by }) };
+        let ops = [Op::WithColumn { column: "a".to_owned(), value }, flip, smaller];
+        let graph = Graph::new(source, None).expect("a source");
+        ops.into_iter().try_fold(graph, |graph, op| graph.then(Node::new(op))).expect("legal").with_reorder(mode)
+    };
+    let tried = |by| {
+        let (written, other) = (with(0, Reorder::Off), with(by, Reorder::Relaxed));
+        compare(&executable(&written), &executable(&other), Reorder::Relaxed, &rows, &|| Duration::ZERO).expect("runs")
+    };
+    assert!(tried(0).is_some() && tried(1).is_none(), "labels that are one off are a mistake");
 }
 
 /// The rows, for a source that is arrays; other blobs are pickles, and empty.

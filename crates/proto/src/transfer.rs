@@ -8,7 +8,8 @@
 //! ```text
 //! reader: PREFACE, then requests      length (4 bytes) and JSON of a Request
 //! worker: for each, frames            a head, then what it says; the last is SOCKET, END, FAILED or BLOCKS, or PART or
-//!                                     FAILED for each part that was asked for; blocks of rows are PARTs before an END;
+//!                                     FAILED for each part that was asked for; blocks of rows are PARTs before an END, whose body
+//!                                     says how long rows were waited for (8, nanoseconds);
 //!                                     COMPUTING while there is nothing else to say
 //!
 //! head    kind (1), three lengths: metadata (4), header (4), body (8)

@@ -1,12 +1,12 @@
 //! Shows other workers what is kept here: which blocks there are, and parts of them; and gives them rows that they would compute.
 //!
 //! Invariants: whoever does not show the key that the dispatcher tells its workers is shown nothing; of a question one part is in
-//! memory at a time.
+//! memory at a time, and of rows that are given one answer, which has a bound.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_cache::{Asked, Cache, FileKey, Lent, Part, PrefixKey, RowKey};
+use forebay_cache::{Asked, Cache, FileKey, Given, Lent, Part, PrefixKey, RowKey};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_proto::{Block, BlockPart, Frame, FrameHead, JobKey, ROWS_MAX, send_column, to_json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -90,10 +90,13 @@ impl Blocks {
         rows.truncate(ROWS_MAX);
         let (rank, limit) = (wanted.rank, Duration::from_millis(wanted.wait_ms));
         let given = tokio::task::spawn_blocking(move || lent.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
-        for block in given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))?? {
+        let Given { blocks, waited } = given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))??;
+        for block in blocks {
             part(to, &block).await?;
         }
-        to.write_all(&FrameHead::of_body(Frame::End, 0).to_bytes()).await?;
+        let waited = (waited.as_nanos() as u64).to_le_bytes();
+        to.write_all(&FrameHead::of_body(Frame::End, waited.len()).to_bytes()).await?;
+        to.write_all(&waited).await?;
         Ok(to.flush().await?)
     }
 }

@@ -28,6 +28,15 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// ... and no longer than this.
 const PAUSE_LAST: Duration = Duration::from_secs(30);
 
+/// What a peer gave.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Blocks of what it has.
+    pub(crate) blocks: Vec<Bytes>,
+    /// How long it waited for rows that it computes, in nanoseconds.
+    pub(crate) waited: u64,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -116,37 +125,40 @@ impl Peer {
                 }
             }
         }
-        *lock(&self.pause) = Pause::default();
         self.give_back(connection);
         Ok(())
     }
 
-    /// Asks for rows; returns blocks of what it has, or computes by then: `limit` at most.
-    pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Vec<Bytes> {
+    /// Asks for rows; returns blocks of what it has, or computes by then: `limit` at most. Nothing where it does not answer.
+    pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Option<Given> {
         let given = tokio::time::timeout(limit + ANSWER_MAX, self.try_rows(request)).await;
         let given = given.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
-        given.unwrap_or_else(|error| {
+        let failed = |error: &Error| {
             tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
             self.failed();
-            Vec::new()
-        })
+        };
+        given.inspect_err(failed).ok()
     }
 
-    async fn try_rows(&self, request: &Request) -> Result<Vec<Bytes>> {
+    async fn try_rows(&self, request: &Request) -> Result<Given> {
         let mut connection = self.connect().await?;
         say(&mut connection, request).await?;
-        let mut given = Vec::new();
+        let mut given = Given::default();
         loop {
             let mut head = [0; FrameHead::BYTES];
             connection.read_exact(&mut head).await?;
             let head = FrameHead::from_bytes(&head)?;
             let mut body = vec![0; head.body as usize];
             match head.frame {
-                Frame::Part if given.len() < GIVEN_MAX => {
+                Frame::Part if given.blocks.len() < GIVEN_MAX => {
                     receive_column(&mut connection, &mut body).await?;
-                    given.push(body.into());
+                    given.blocks.push(body.into());
                 }
-                Frame::End => break,
+                Frame::End => {
+                    connection.read_exact(&mut body).await?;
+                    given.waited = body.try_into().map_or(0, u64::from_le_bytes);
+                    break;
+                }
                 // It keeps nothing of that.
                 Frame::Failed => {
                     connection.read_exact(&mut body).await?;
@@ -170,7 +182,9 @@ impl Peer {
         Ok(BufReader::new(connected.map_err(|_| Error::unavailable("it does not accept connections"))??))
     }
 
+    /// It answered: it is asked as before, also over this connection.
     fn give_back(&self, connection: BufReader<Wire>) {
+        *lock(&self.pause) = Pause::default();
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(connection);
@@ -198,5 +212,55 @@ fn refused(frame: Frame, body: &[u8]) -> Error {
     match frame {
         Frame::Failed => Error::from_json(&String::from_utf8_lossy(body)),
         other => Error::data(format!("a peer answered with a frame of kind {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// Answers each question: with no blocks, and with no rows after a wait.
+    async fn answer(mut reader: TcpStream) -> Result<()> {
+        reader.read_exact(&mut [0; forebay_proto::PREFACE.len()]).await?;
+        while let Some(request) = Request::read(&mut reader).await? {
+            let (frame, body) = match request {
+                Request::Blocks { .. } => (Frame::Blocks, b"[]".to_vec()),
+                _ => (Frame::End, 7_u64.to_le_bytes().to_vec()),
+            };
+            reader.write_all(&FrameHead::of_body(frame, body.len()).to_bytes()).await?;
+            reader.write_all(&body).await?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_good_answer_is_the_end_of_a_pause_and_what_was_waited_for_is_told() {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound").to_string().parse().expect("an address");
+            tokio::spawn(async move {
+                while let Ok((reader, _)) = listener.accept().await {
+                    tokio::spawn(answer(reader));
+                }
+            });
+            let (peer, key, limit) = (Peer::new(address, None), JobKey::default(), Duration::from_secs(30));
+            let paused = || {
+                peer.failed();
+                assert!(!peer.is_asked());
+            };
+            paused();
+            let rows = Request::Rows { prefix: "00".to_owned(), rows: Vec::new(), rank: 1, wait_ms: 0, key };
+            let given = peer.rows(&rows, limit).await.expect("an answer");
+            assert!((given.blocks.len(), given.waited) == (0, 7) && peer.is_asked());
+            paused();
+            assert_eq!(peer.blocks("00", key, limit).await, Ok(Vec::new()));
+            assert!(peer.is_asked());
+            paused();
+            assert_eq!(lock(&peer.pause).last, PAUSE_FIRST, "as if nothing had been");
+        });
     }
 }

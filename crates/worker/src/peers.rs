@@ -2,15 +2,18 @@
 //!
 //! A block is called what its worker calls it, with the worker's address: whoever reads it need not remember who had it.
 //!
-//! Invariants: a peer that fails, or is late, is missed: what it has is as if it were gone; each call is over when its limit is.
+//! Invariants: a peer that fails, or is late, is missed: what it has is as if it were gone; each call is over when its limit is; at most
+//! [`ASKED_MAX`] are asked for rows that nobody shows, however many there are.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use forebay_cache::{Asked, Object, Part, Peers as Ask, RowKey, Store};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_cache::{Answers, Asked, Object, Part, Peers as Ask, RowKey, Store};
+use forebay_core::rng::mix64;
+use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 use forebay_proto::{Block, BlockPart, ClientTls, JobKey, Request};
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
@@ -24,25 +27,34 @@ const BLOCK_BYTES_MAX: u64 = 1 << 30;
 /// How long it may take to say what it has.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
+/// How many are asked for rows that nobody shows: all of a small service. Each question costs whoever is asked, too, and mostly in vain.
+const ASKED_MAX: usize = 8;
+
 /// Drives connections for threads that wait for them. The worker's own ends before those do.
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub(crate) struct Peers {
     membership: Arc<Membership>,
     tls: Option<ClientTls>,
     runtime: &'static Runtime,
+    watch: Arc<dyn Stopwatch>,
     /// By address; only those that were told last.
     known: Mutex<HashMap<String, Arc<Peer>>>,
 }
 
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
 impl Peers {
-    /// Asks over TLS where the dispatcher is asked so.
+    /// Asks over TLS where the dispatcher is asked so. `watch` measures what questions take.
     ///
     /// # Errors
     /// What the system says when there is no thread left.
-    pub(crate) fn new(membership: Arc<Membership>, tls: Option<ClientTls>) -> Result<Self> {
+    pub(crate) fn new(membership: Arc<Membership>, tls: Option<ClientTls>, watch: Arc<dyn Stopwatch>) -> Result<Self> {
         let made = || Builder::new_multi_thread().worker_threads(1).thread_name("forebay-peers").enable_all().build();
         let runtime = match RUNTIME.get() {
             Some(runtime) => runtime,
@@ -51,7 +63,7 @@ impl Peers {
                 RUNTIME.get_or_init(|| made)
             }
         };
-        Ok(Self { membership, tls, runtime, known: Mutex::default() })
+        Ok(Self { membership, tls, runtime, watch, known: Mutex::default() })
     }
 
     /// Returns those to be asked now, by address, and what to show them.
@@ -129,7 +141,7 @@ impl Store for Peers {
 }
 
 impl Ask for Peers {
-    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Vec<Bytes> {
+    fn rows(&self, asked: &Asked<'_>, limit: Duration) -> Answers {
         let (peers, key) = self.members();
         let of_file = |rows: &[RowKey]| {
             let file = format!("{:032x}", u128::from_be_bytes(rows[0].file.0));
@@ -138,9 +150,29 @@ impl Ask for Peers {
         let rows = asked.rows.chunk_by(|a, b| a.file == b.file).map(of_file).collect();
         let (prefix, rank, wait_ms) = (asked.prefix.to_string(), asked.rank, limit.as_millis() as u64);
         let request = Request::Rows { prefix, rows, rank, wait_ms, key };
-        let given = self.runtime.block_on(join_all(peers.values().map(|peer| peer.rows(&request, limit))));
-        given.into_iter().flatten().collect()
+        let ask = async |address: String| {
+            let began = self.watch.nanos();
+            let given = peers.get(&address)?.rows(&request, limit).await?;
+            let nanos = self.watch.nanos().saturating_sub(began);
+            Some((given.blocks, nanos.saturating_sub(given.waited)))
+        };
+        let chosen = chosen(peers.keys().cloned().collect(), asked.rows);
+        let answered = self.runtime.block_on(join_all(chosen.into_iter().map(ask)));
+        let (blocks, nanos): (Vec<_>, Vec<u64>) = answered.into_iter().flatten().unzip();
+        Answers { blocks: blocks.concat(), nanos: nanos.into_iter().max() }
     }
+}
+
+/// Returns who is asked for rows: the first by a rank that follows from the rows, so that whoever asks for the same asks the same, and
+/// all are asked as often.
+fn chosen(mut addresses: Vec<String>, rows: &[RowKey]) -> Vec<String> {
+    let first = rows.iter().min().map_or(0, |row| {
+        let file = u128::from_be_bytes(row.file.0);
+        mix64(file as u64 ^ mix64((file >> 64) as u64 ^ mix64(row.row)))
+    });
+    addresses.sort_by_cached_key(|address| address.bytes().fold(first, |rank, byte| mix64(rank ^ u64::from(byte))));
+    addresses.truncate(ASKED_MAX);
+    addresses
 }
 
 /// What is not read is as if it were gone: it is computed, and looked for again with the next list.
@@ -164,7 +196,27 @@ fn parted(name: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_cache::FileKey;
+
     use super::*;
+
+    #[test]
+    fn a_bounded_number_is_asked_the_same_by_all_who_ask_for_the_same_and_each_as_often() {
+        let addresses: Vec<String> = (0..64).map(|n| format!("10.0.0.{n}:7070")).collect();
+        let reversed: Vec<String> = addresses.iter().rev().cloned().collect();
+        let mut asked: HashMap<String, usize> = HashMap::new();
+        for row in 0..2000 {
+            let rows = [9, 0, 4].map(|more| RowKey { file: FileKey([7; 16]), row: row + more });
+            let chosen = chosen(addresses.clone(), &rows);
+            assert_eq!(chosen.len(), ASKED_MAX);
+            assert_eq!(chosen, super::chosen(reversed.clone(), &rows[1..]));
+            chosen.into_iter().for_each(|address| *asked.entry(address).or_default() += 1);
+        }
+        // 250 each.
+        assert!(asked.len() == 64 && asked.values().all(|&often| (150..350).contains(&often)), "{asked:?}");
+        let few = addresses[..ASKED_MAX].to_vec();
+        assert_eq!(chosen(few, &[]).len(), ASKED_MAX);
+    }
 
     #[test]
     fn a_block_is_found_again_by_its_name() {

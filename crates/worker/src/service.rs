@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_cache::Cache;
-use forebay_core::{Error, ErrorKind, Result, SystemClock, WorkerId};
+use forebay_core::{Error, ErrorKind, Result, Stopwatch, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_exec::{Keeping, Rent};
 use forebay_proto::{Address, OneReader, reachable};
@@ -97,8 +97,9 @@ impl Worker {
     /// Looks for rows at peers from now on, and returns where this worker keeps them itself.
     fn meet(&self, cache: &Cache, membership: &Arc<Membership>) -> Result<String> {
         let tls = self.options.dispatcher.credentials.tls.clone();
-        let peers = Peers::new(membership.clone(), tls)?;
-        cache.meet(Arc::new(peers), Arc::new(SystemClock::default()))?;
+        let watch: Arc<dyn Stopwatch> = Arc::new(SystemClock::default());
+        let peers = Peers::new(membership.clone(), tls, watch.clone())?;
+        cache.meet(Arc::new(peers), watch)?;
         Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
     }
 

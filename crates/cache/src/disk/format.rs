@@ -176,6 +176,16 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Returns the bytes of a row, without those that say whether it is there.
+    pub(crate) fn row_bytes(&self, row: usize) -> usize {
+        let part = |part: &Stored| match part {
+            Stored::Even { width, .. } => *width,
+            Stored::Any { starts, .. } => (starts[row + 1] - starts[row]) as usize,
+            Stored::There(_) => 0,
+        };
+        self.parts.iter().map(part).sum()
+    }
+
     /// Returns how many rows from `first` on have about so many bytes: at least one, if there is one.
     pub(crate) fn step(&self, first: usize, bytes: usize) -> usize {
         let even: usize =

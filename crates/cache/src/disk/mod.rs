@@ -7,6 +7,7 @@
 
 mod folder;
 mod format;
+mod ground;
 mod pause;
 mod queue;
 mod read;

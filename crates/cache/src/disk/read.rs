@@ -99,12 +99,7 @@ impl Reading {
 
 /// Returns how many bytes rows of a block have.
 pub(crate) fn bytes_of(layout: &Layout, wants: &[Want]) -> u64 {
-    let row = |part: &Stored, row: usize| match part {
-        Stored::Even { width, .. } => *width as u64,
-        Stored::Any { starts, .. } => (starts[row + 1] - starts[row]) as u64,
-        Stored::There(_) => 0,
-    };
-    wants.iter().map(|want| layout.parts.iter().map(|part| row(part, want.row)).sum::<u64>()).sum()
+    wants.iter().map(|want| layout.row_bytes(want.row) as u64).sum()
 }
 
 /// Returns what is to be read of a block for rows that are sorted by their place in it: the fewest ranges, ascending, where no two

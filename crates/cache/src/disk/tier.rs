@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use forebay_core::{Error, Result, SystemClock};
+use forebay_core::{Error, Result, Stopwatch};
 
 use super::folder::{Contents, Folder, Kind, Locked, Name};
+use super::ground::Ground;
 use super::pause::Pause;
 use super::queue::Queue;
 use super::writer::{Message, Sink};
@@ -36,6 +37,7 @@ const PROBE_PASSES: f64 = 0.25;
 #[derive(Debug)]
 pub(crate) struct Tier {
     folder: Folder,
+    ground: Ground,
     pub(crate) queue: Queue<Message>,
     pub(crate) block_bytes: u64,
     view: Mutex<View>,
@@ -75,11 +77,11 @@ pub(crate) struct Unread {
 }
 
 impl Tier {
-    /// Opens the folder. One that cannot be written to is read.
+    /// Opens the folder. One that cannot be written to is read. `watch` says when a disk that failed is tried again.
     ///
     /// # Errors
     /// What the system says when it cannot be read either.
-    pub(crate) fn open(disk: &Disk) -> Result<Self> {
+    pub(crate) fn open(disk: &Disk, watch: Arc<dyn Stopwatch>) -> Result<Self> {
         let at = |e: io::Error| {
             let message = format!("cannot keep rows in {}: {e}", disk.folder.display());
             Error::new(Error::from(e).kind(), message).hint("name a folder that can be written to, or none")
@@ -93,12 +95,13 @@ impl Tier {
         let contents = folder.scan().map_err(at)?;
         view.refresh(&contents);
         let tier = Self {
+            ground: Ground::of(&folder).map_err(at)?,
             folder,
             queue: Queue::default(),
             block_bytes: BLOCK_BYTES.min(disk.bytes / 16).max(BLOCK_BYTES_MIN),
             view: Mutex::new(view),
             trimmed: AtomicU64::new(0),
-            pause: Pause::new(Arc::new(SystemClock::default())),
+            pause: Pause::new(watch),
             corrupt: AtomicU64::new(0),
             other_format: AtomicU64::new(0),
         };
@@ -155,14 +158,12 @@ impl Tier {
     /// Somebody may have removed the folder, or its disk is not there any more. It is made again where there is a place for it.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says, or that another disk is in the place of its own.
     pub(crate) fn make_again(&self) -> io::Result<()> {
-        match std::fs::create_dir(self.folder.root()) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                Err(io::Error::new(e.kind(), format!("the folder {} is gone: {e}", self.folder.root().display())))
-            }
-            _ => Ok(()),
-        }
+        let gone = |e: io::Error| {
+            io::Error::new(e.kind(), format!("the folder {} is gone: {e}", self.folder.root().display()))
+        };
+        self.ground.make_again(&self.folder).map_err(gone)
     }
 
     pub(crate) fn stats(&self) -> TierStats {
@@ -396,5 +397,34 @@ impl View {
         let name = self.names.remove(&id)?;
         self.known.remove(&name);
         Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    /// A stopwatch that is set by hand, in seconds.
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+
+    impl Stopwatch for Hand {
+        fn nanos(&self) -> u64 {
+            self.0.load(Relaxed) * 1_000_000_000
+        }
+    }
+
+    #[test]
+    fn a_disk_that_failed_is_to_be_counted_on_again_before_anything_was_written() {
+        let (folder, hand) = (tempfile::tempdir().expect("a folder"), Arc::new(Hand::default()));
+        let disk = Disk { folder: folder.path().to_owned(), bytes: 1 << 20, sources: false };
+        let tier = Tier::open(&disk, hand.clone()).expect("opens");
+        tier.stop("full");
+        assert!(tier.is_left_alone() && !tier.wants(PrefixKey([1; 32]), 1, &Mutex::default()));
+        hand.0.store(30, Relaxed);
+        assert!(!tier.is_left_alone() && tier.wants(PrefixKey([1; 32]), 1, &Mutex::default()));
+        assert_eq!(tier.stopped().as_deref(), Some("full"), "until something was");
     }
 }

@@ -124,12 +124,10 @@ fn gather(gathered: &mut BTreeMap<PrefixKey, Gathered>, message: Message) -> u64
     waiting.bytes
 }
 
-/// Says whether nothing can follow: with what was gathered, every row of the prefix is there. Rows that are on several levels, or
-/// in two blocks, make it say so early; then the block is only smaller.
+/// Says whether nothing can follow: with what was gathered, every row of the prefix is there.
 fn is_last(gathered: &Gathered, level: Level) -> bool {
     let index = read(&gathered.cell.index);
-    let written: u64 = index.blocks(level).map(|(_, block)| block.numbers.len() as u64).sum();
-    written + index.without() + gathered.rows >= gathered.cell.rows
+    index.rows_on(level) + index.without() + gathered.rows >= gathered.cell.rows
 }
 
 fn drain(

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use forebay_core::Result;
+use forebay_core::{Result, SystemClock};
 use forebay_data::{Memory, Schema};
 
 pub(crate) use self::blocks::Opened;
@@ -84,7 +84,7 @@ impl Shared {
             uses: Mutex::default(),
             cells: Mutex::default(),
             beginning: Mutex::default(),
-            disk: options.disk.as_ref().map(Tier::open).transpose()?,
+            disk: options.disk.as_ref().map(|disk| Tier::open(disk, Arc::new(SystemClock::default()))).transpose()?,
             sources: Sources::default(),
             store: options.store.as_ref().map(StoreTier::new),
             peers: OnceLock::new(),
@@ -213,6 +213,7 @@ impl Shared {
         let mut users = lock(users);
         users.upgrade().unwrap_or_else(|| {
             let file = self.disk.as_ref().and_then(|tier| {
+                tier.make_again().ok()?;
                 let held = tier.folder().lock().ok()?;
                 tier.folder().in_use(key, &held).ok()
             });
@@ -285,7 +286,8 @@ impl Shared {
         prefixes.sort_by_key(|p| p.key);
         let disk = self.disk.as_ref().map(|tier| {
             let (corrupt_blocks, other_blocks) = tier.troubles();
-            DiskStats { tier: tier.stats(), stopped: tier.stopped(), corrupt_blocks, other_blocks }
+            let (stopped, left_alone) = (tier.stopped(), tier.is_left_alone());
+            DiskStats { tier: tier.stats(), stopped, left_alone, corrupt_blocks, other_blocks }
         });
         let sources = self.sources.stats();
         let store = self.store.as_ref().map(StoreTier::stats);
@@ -297,7 +299,7 @@ impl Shared {
 impl Cell {
     fn stats(&self) -> PrefixStats {
         let index = read(&self.index);
-        let rows = |level| index.blocks(level).map(|(_, block)| block.numbers.len() as u64).sum();
+        let rows = |level| index.rows_on(level);
         PrefixStats {
             key: self.key,
             what: self.what.clone(),

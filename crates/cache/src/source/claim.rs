@@ -30,12 +30,18 @@ pub(super) enum Claimed {
     Theirs,
 }
 
+fn is_made(folder: &Path) -> bool {
+    let made = std::fs::create_dir(folder);
+    made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists)
+}
+
 impl Claim {
     /// Claims a page, below the folder of claims.
     pub(super) fn take(folder: &Path, key: &PageKey) -> Claimed {
         match Self::try_take(&folder.join(key.to_string())) {
             Ok(claimed) => claimed,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && std::fs::create_dir_all(folder).is_ok() => {
+            // Where the whole folder is gone, it is not for a claim to make it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && is_made(folder) => {
                 Self::try_take(&folder.join(key.to_string())).unwrap_or(Claimed::Ours(None))
             }
             Err(_) => Claimed::Ours(None),

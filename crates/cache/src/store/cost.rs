@@ -14,13 +14,11 @@ pub const MARGIN: f64 = 2.0;
 /// The same, of what peers have.
 pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
 /// How often what does not pay is read all the same.
-const PROBE_EVERY: u32 = 32;
-/// Asking for rows that nobody may have takes no more than one part in so many of computing them.
-const ASK_PART: f64 = 4.0;
+pub(super) const PROBE_EVERY: u32 = 32;
 /// Reads of less say what a request takes; those of more, what a byte takes.
 const SMALL_BYTES: u64 = 64 << 10;
 /// How much the newest read counts.
-const NEWEST: f64 = 0.2;
+pub(super) const NEWEST: f64 = 0.2;
 /// Rows are waited for so much longer than computing them takes,
 const PATIENCE: u64 = 4;
 /// but at least so long,
@@ -80,11 +78,6 @@ impl Cost {
     /// Says whether bytes are worth moving that take `compute` nanoseconds each: requests aside.
     pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
         self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute * MARGIN)
-    }
-
-    /// Says whether it pays to ask whether somebody has rows that `compute` nanoseconds make: mostly nobody does.
-    pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
-        self.request_nanos.zip(compute).is_none_or(|(request, compute)| request * ASK_PART <= compute)
     }
 
     /// Returns how many bytes between two rows are read with them, rather than a request made for each.

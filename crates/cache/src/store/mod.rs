@@ -8,6 +8,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
+//! | `questions` | whether peers are asked for rows that nobody shows |
 //! | `breaker` | when a store that fails is left alone |
 //! | `cost` | what a read takes, whether it pays, what is read at once |
 //! | `account` | which blocks go when the quota is full |
@@ -29,6 +30,7 @@ mod keeper;
 mod look;
 mod names;
 mod pieces;
+mod questions;
 mod read;
 mod tier;
 mod write;

@@ -44,12 +44,12 @@ impl StoreTier {
 
     /// Says whether it pays to ask for rows that `compute` nanoseconds make, if that is known, and that nobody shows.
     pub(crate) fn pays_to_ask(&self, compute: Option<f64>) -> bool {
-        self.is_read() && lock(&self.cost).pays_to_ask(compute)
+        self.is_read() && lock(&self.questions).pays(compute)
     }
 
-    /// Notes what a question took that brought nothing.
-    pub(crate) fn note_request(&self, nanos: u64) {
-        lock(&self.cost).read(0, nanos);
+    /// Notes what a question took, and which part of the rows it brought.
+    pub(crate) fn note_question(&self, nanos: u64, share: f64) {
+        lock(&self.questions).note(nanos, share);
     }
 
     /// Returns how many bytes between two rows are read with them.

@@ -13,6 +13,7 @@ use forebay_core::{Error, ErrorKind, Result, Stopwatch};
 use super::breaker::Breaker;
 use super::cost::Cost;
 use super::keeper::Jobs;
+use super::questions::Questions;
 use super::{Elsewhere, Store};
 use crate::disk::{BLOCK_BYTES, BLOCK_BYTES_MIN, Message, Queue};
 use crate::index::Level;
@@ -52,6 +53,7 @@ pub(crate) struct StoreTier {
     pub(super) reads: Mutex<Way>,
     pub(super) writes: Mutex<Way>,
     pub(super) cost: Mutex<Cost>,
+    pub(super) questions: Mutex<Questions>,
     pub(super) views: Mutex<HashMap<PrefixKey, View>>,
     pub(super) next: AtomicU32,
     /// The bytes of all blocks, whoever wrote them, once somebody counted.
@@ -130,6 +132,7 @@ impl StoreTier {
             reads: Way::new("read"),
             writes: Way::new("written to"),
             cost: Mutex::default(),
+            questions: Mutex::default(),
             views: Mutex::default(),
             next: AtomicU32::new(0),
             used: Mutex::default(),
@@ -170,7 +173,7 @@ impl StoreTier {
     pub(crate) fn elsewhere(&self, own: u64) -> Elsewhere {
         let cost = lock(&self.cost).clone();
         let room = match self.level {
-            _ if lock(&self.reads).why.is_some() => 0,
+            _ if !self.is_read() => 0,
             Level::Peers => own.saturating_mul(self.store.caches()),
             _ => self.quota,
         };

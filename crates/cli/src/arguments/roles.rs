@@ -95,12 +95,15 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     found.iter().find(|at| at.is_ipv4()).or(found.first()).copied().ok_or_else(wrong)
 }
 
-/// Reads what something costs.
+/// Reads what a worker costs.
 fn price(text: &str) -> std::result::Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|price: &f64| price.is_finite() && *price >= 0.0)
-        .ok_or_else(|| "use a number from 0 on".to_owned())
+    let price = text.parse().map_err(|_| "use a number".to_owned())?;
+    forebay_server::check_price(price).map(|()| price).map_err(|e| e.to_string())
+}
+
+/// Reads the name of a kind of workers.
+fn kind(text: &str) -> std::result::Result<String, String> {
+    forebay_server::check_kind(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }
 
 /// Reads how long something is kept.
@@ -211,10 +214,10 @@ pub(crate) struct Worker {
     #[command(flatten)]
     pub(crate) cache: Cache,
     /// What kind of machine it is on, by a name of your own: c5.4xlarge [default: nothing is said of it]
-    #[arg(long, env = "FOREBAY_KIND", value_name = "NAME")]
+    #[arg(long, env = "FOREBAY_KIND", value_name = "NAME", value_parser = kind)]
     pub(crate) kind: Option<String>,
     /// What that costs for an hour, in the currency of the other prices
-    #[arg(long, env = "FOREBAY_PRICE", value_name = "PRICE", value_parser = price)]
+    #[arg(long, env = "FOREBAY_PRICE", value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub(crate) price: Option<f64>,
     /// It may be taken back at any time, and costs less for that
     #[arg(long, env = "FOREBAY_SPOT")]

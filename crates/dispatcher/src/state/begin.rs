@@ -5,7 +5,7 @@ use forebay_core::Ticks;
 use forebay_policy::placement::{Finishing, Model, Wire};
 use forebay_policy::scaling::{Decision, Figures, Limits, Previous};
 
-use super::scale::crew_of;
+use super::scale::{crew_of, objective_of};
 use super::{Job, State};
 use crate::options::Scaling;
 
@@ -25,17 +25,17 @@ impl State {
     /// Solves for a job with what others on its dataset showed. `None` where that is not enough, or no worker says how many threads
     /// it has.
     fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
-        let Scaling { policy, objective, workers_max } = self.scaling;
+        let Scaling { policy, workers_max, .. } = self.scaling;
         let ops = self.learned.ops(&job.record)?;
         let crew = crew_of(&self.crews(), &job.record.tenant);
         let rows = job.cuts.batch.unwrap_or(1) as f64;
         let step = self.learned.step(&job.record)? * rows / f64::from(job.record.consumers.max(1));
-        let compute = ops.worker_row_ns(job.cuts.last_before_all())? / 1e9 * rows;
+        let costs = job.cuts.costs(&[ops]);
+        let compute = job.cuts.worker_row(ops, &costs)? * rows;
         let threads = crew.threads as f64 / f64::from(crew.workers);
-        let objective = objective.with_trainers(job.consumers.len() as u32);
         let model = Model {
             step,
-            cuts: job.cuts.costs(&[ops]).of_batch(rows, compute),
+            cuts: costs.of_batch(rows, compute),
             wire: Wire::default(),
             threads,
             efficiency: 1.0,
@@ -55,6 +55,7 @@ impl State {
             spare: 0.0,
             pressure: 0.0,
         };
+        let objective = objective_of(job, self.scaling.objective, &self.workers);
         policy.begin(&model, figures, Limits { min: 1, max: workers_max }, &objective)
     }
 }

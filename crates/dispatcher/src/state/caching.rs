@@ -28,7 +28,6 @@ impl State {
     pub(super) fn forget_caching(&mut self, id: WorkerId) {
         for job in self.jobs.values_mut() {
             job.caching.remove(&id);
-            job.homes.forget(id);
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Counts {
     pub jobs_forgotten: u64,
     /// Workers that fell silent, or whose connection broke while they were not leaving.
     pub workers_lost: u64,
-    /// Leases that they held.
+    /// Leases that these held.
     pub leases_lapsed: u64,
     /// Heartbeats of workers whose session was over by then.
     pub worker_heartbeats_refused: u64,

@@ -18,7 +18,7 @@ use crate::records::JobRecord;
 const COPY: f64 = 0.25e-9;
 /// What is left of what a batch takes workers, at least, when ops are taken off it: figures of ops and of batches are not of the
 /// same rows.
-const LEFT_MIN: f64 = 0.05;
+pub(super) const LEFT_MIN: f64 = 0.05;
 /// Row ops that a worker is told to run, where it is to run all.
 const ALL: u32 = u32::MAX;
 
@@ -104,9 +104,14 @@ impl Cuts {
         self.sites.get((cut.max(1) as usize - 1).min(last)).map(|site| site.ops)
     }
 
-    /// Returns the place in the graph of the last op that workers run wherever it is cut; `None` is what reads.
-    pub(super) fn last_before_all(&self) -> Option<u32> {
-        self.sites.first().and_then(|site| site.before)
+    /// Returns what a row takes workers that run the ops before the cut, in seconds of a thread, as some jobs' ops show it: wherever
+    /// the splits of these were cut.
+    pub(super) fn worker_row(&self, ops: &Ops, costs: &Costs) -> Option<f64> {
+        let taken = self.sites.iter().zip(costs.rows.windows(2));
+        let behind = taken.filter_map(|(site, rows)| Some((site.behind?, rows[0].after - rows[1].after))).collect();
+        // What workers run wherever it is cut ends with this; `None` is what reads.
+        let last = self.sites.first().and_then(|site| site.before);
+        Some(ops.worker_row(last, &behind)? - costs.rows.first()?.more)
     }
 
     /// Returns what rows cost, as the first of some jobs' ops that says anything of an op shows it.

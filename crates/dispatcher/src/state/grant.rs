@@ -191,7 +191,6 @@ impl State {
             Some(_) => consumer.race(position, holder),
         }
         worker.leases.insert(token, (key, position));
-        worker.note_begun(now);
         if worker.jobs.insert(key.0) {
             out.push(Effect::Worker(session, worker_event::Event::Job(job.record.definition())));
         }
@@ -206,6 +205,7 @@ impl State {
         out.extend(assigned);
         worker.take_room();
         let (has_room, is_local) = (worker.has_room(), worker.is_local());
+        self.note_granted(now, id, token);
         if !is_local {
             self.twins.note(key, position, id);
             self.note_home(key, position, id);

@@ -5,7 +5,8 @@
 //!
 //! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there
 //! is none, the first, to whoever has room, as ever. So no worker idles for it, and a split is passed over by a few others at most.
-//! Bounds: [`HOMES_MAX`] splits of a job are remembered; none is after a restart.
+//! Bounds: [`HOMES_MAX`] splits of a job that is read are remembered; of one that nobody reads any more, and after a restart, none is.
+//! Nobody looks for those of a worker that is gone: they are found not to be there, and given to others with the splits.
 
 use std::collections::BTreeMap;
 
@@ -46,9 +47,14 @@ impl Homes {
         }
     }
 
-    /// A worker is gone, and with it what it kept in memory.
-    pub(super) fn forget(&mut self, worker: WorkerId) {
-        self.of.retain(|_, home| *home != worker);
+    /// Nobody reads the job any more.
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
     }
 
     /// Returns the first of the next splits of a consumer whose worker may have it, and that one.

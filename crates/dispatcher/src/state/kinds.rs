@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_policy::placement::{Objective, Prices};
+use forebay_policy::placement::{Objective, PRICE_MAX, Prices};
 use forebay_proto::{Spent, Worked};
 
 use super::worker::Worker;
@@ -23,6 +23,30 @@ const LOCAL: &str = "local";
 /// All that are too many to be told apart.
 const OTHERS: &str = "others";
 
+/// Checks the name of a kind of workers; an empty one says nothing.
+///
+/// # Errors
+/// Invalid, saying what a name is.
+pub fn check_kind(name: &str) -> Result<()> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && ![UNNAMED, LOCAL, OTHERS].contains(&name) {
+        return Ok(());
+    }
+    let hint = format!("use 1 to {NAME_BYTES_MAX} letters, digits, -, _ and ., but not {UNNAMED}, {LOCAL} or {OTHERS}");
+    Err(Error::invalid(format!("{name:?} is no kind of workers")).hint(hint))
+}
+
+/// Checks what a worker costs for an hour; 0 says nothing.
+///
+/// # Errors
+/// Invalid, saying what a price is.
+pub fn check_price(price: f64) -> Result<()> {
+    if (0.0..=PRICE_MAX).contains(&price) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{price} is no price of a worker")).hint(format!("use a number from 0 to {PRICE_MAX}")))
+}
+
 /// What a worker says that it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Kind {
@@ -36,18 +60,10 @@ impl Kind {
     /// Takes what a worker says.
     ///
     /// # Errors
-    /// Invalid when it is no name, or no price.
+    /// [`check_kind`]'s and [`check_price`]'s.
     pub(crate) fn new(name: &str, price: f64, spot: bool) -> Result<Self> {
-        let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        if name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) || [UNNAMED, LOCAL, OTHERS].contains(&name) {
-            let hint = format!(
-                "use 1 to {NAME_BYTES_MAX} letters, digits, -, _ and ., but not {UNNAMED}, {LOCAL} or {OTHERS}"
-            );
-            return Err(Error::invalid(format!("{name:?} is no kind of workers")).hint(hint));
-        }
-        if !price.is_finite() || price < 0.0 {
-            return Err(Error::invalid(format!("{price} is no price of a worker")).hint("use a number from 0 on"));
-        }
+        check_kind(name)?;
+        check_price(price)?;
         Ok(Self { name: name.into(), price, spot })
     }
 
@@ -161,7 +177,9 @@ mod tests {
         for name in ["local", "fleet", "others", "a b", "a/b", "é", &"x".repeat(64)] {
             assert!(Kind::new(name, 0.5, true).is_err(), "{name}");
         }
-        assert!([-1.0, f64::NAN, f64::INFINITY].iter().all(|price| Kind::new("a", *price, false).is_err()));
+        assert!(
+            [-1.0, f64::NAN, f64::INFINITY, 1.1 * PRICE_MAX].iter().all(|price| Kind::new("a", *price, false).is_err())
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ const STEP_MIN_MS: f64 = 0.5;
 /// What is left to be made by workers of what is asked for, at least: a share of it.
 const REST_MIN: f64 = 0.01;
 /// More than any process says between two heartbeats is nonsense, and would overflow.
-const SAID_MAX: u64 = 1 << 40;
+pub(super) const SAID_MAX: u64 = 1 << 40;
 
 /// What one reader said in a window.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,15 +109,15 @@ impl Load {
     }
 
     pub(super) fn spend(&mut self, spent: &Spent) {
-        self.compute_us = self.compute_us.saturating_add(spent.compute_us.min(SAID_MAX));
-        self.rows = self.rows.saturating_add(spent.rows.min(SAID_MAX));
+        self.compute_us = self.compute_us.saturating_add(spent.compute_us);
+        self.rows = self.rows.saturating_add(spent.rows);
     }
 
     /// The local worker of a reader says what it spent.
     pub(super) fn spend_here(&mut self, consumer: u32, spent: &Spent) {
         let taken = self.readers.entry(consumer).or_default();
-        taken.here_rows = taken.here_rows.saturating_add(spent.rows.min(SAID_MAX));
-        self.here_us = self.here_us.saturating_add(spent.compute_us.min(SAID_MAX));
+        taken.here_rows = taken.here_rows.saturating_add(spent.rows);
+        self.here_us = self.here_us.saturating_add(spent.compute_us);
     }
 
     /// Notes who computes now.

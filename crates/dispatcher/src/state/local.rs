@@ -16,6 +16,7 @@ use forebay_policy::scaling::{Claim, share};
 use forebay_proto::{ConsumerHeartbeat, Spare};
 
 use super::consumers::no_job;
+use super::machines::MILLICORES_MAX;
 use super::{Effect, Job, SessionId, State};
 use crate::records::ConsumerKey;
 
@@ -36,6 +37,9 @@ impl Local {
             *self = Self::default();
             return 0;
         };
+        let [millicores, limit_millicores] =
+            [spare.millicores, spare.limit_millicores].map(|of| of.min(MILLICORES_MAX));
+        let spare = Spare { millicores, limit_millicores, ..spare };
         self.spare = Some(spare);
         let wanted = self.wanted.unwrap_or(spare.threads);
         if is_alone { wanted.max(spare.millicores.div_ceil(1000)) } else { wanted }
@@ -78,7 +82,7 @@ impl State {
         let Some(id) = self.sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get_mut(&id).filter(|w| w.is_local()) else { return };
         (worker.heard, worker.threads) = (now, threads);
-        worker.note_begun(now);
+        self.note_begun(now, id);
         if threads == 0 {
             self.free_waiting(id, out);
         }
@@ -117,6 +121,7 @@ mod tests {
         assert_eq!(local.hear(&said(2500, 0), true), 3);
         local.wanted = Some(1);
         assert_eq!((local.hear(&said(2500, 2), false), local.hear(&said(500, 2), true)), (1, 1));
+        assert_eq!(local.hear(&said(u32::MAX, 2), true), MILLICORES_MAX.div_ceil(1000), "no machine has more");
         assert_eq!(local.hear(&ConsumerHeartbeat::default(), true), 0, "who does not ask is told nothing");
         assert_eq!(local.hear(&said(2500, 2), false), 2, "and begins anew");
     }

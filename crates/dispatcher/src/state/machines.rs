@@ -11,6 +11,8 @@ use super::cuts::Costs;
 
 /// Thousandths of a core, or of the time.
 const MILLI: f64 = 1000.0;
+/// More than any machine has.
+pub(super) const MILLICORES_MAX: u32 = 1 << 24;
 /// Seconds of a core for a byte that goes over a network, on each side: what the plain connection was measured to take.
 const NETWORK: f64 = 0.5e-9;
 
@@ -26,10 +28,10 @@ pub(super) struct Spared {
 
 impl Spared {
     pub(super) fn add(&mut self, spare: &Spare) {
-        self.millicores += u64::from(spare.millicores);
+        self.millicores += u64::from(spare.millicores.min(MILLICORES_MAX));
         self.pressure += u64::from(spare.pressure.min(MILLI as u32));
         self.said += 1;
-        self.limit_millicores = spare.limit_millicores;
+        self.limit_millicores = spare.limit_millicores.min(MILLICORES_MAX);
     }
 
     pub(super) fn is_said(&self) -> bool {
@@ -90,7 +92,7 @@ pub(super) fn as_one(
         cores: if is_told { limit.max(1.0) } else { 0.0 },
         spare: said().map(|machine| machine.mean(machine.millicores)).sum::<f64>().min(limit),
         pressure: said().map(|machine| machine.mean(machine.pressure)).fold(0.0, f64::max),
-        local_max: said().map(|machine| (machine.limit_millicores / MILLI as u32).max(1)).sum(),
+        local_max: said().map(|machine| (machine.limit_millicores / MILLI as u32).max(1)).fold(0, u32::saturating_add),
         here: made.here,
         cuts: costs.of_batch(made.rows, made.compute.unwrap_or(0.0)),
         cut: costs.number(),
@@ -99,4 +101,20 @@ pub(super) fn as_one(
         finishes: made.remote * made.rows * (after + sent.0.receive * bytes),
         objective,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cuts::Cuts;
+    use super::*;
+
+    #[test]
+    fn machines_that_say_nonsense_overflow_nothing() {
+        let mut machine = Spared::default();
+        machine.add(&Spare { millicores: u32::MAX, limit_millicores: u32::MAX, pressure: u32::MAX, threads: u32::MAX });
+        let costs = Cuts::default().costs(&[]);
+        let (made, sent) = (Made { here: 0.0, remote: 0.0, rows: 1.0, compute: Some(1.0) }, Sent::new(0.0, 1.0));
+        let one = as_one(&vec![machine; 1 << 19], &made, &costs, &sent, Objective::Time).expect("they say something");
+        assert_eq!((one.local_max, one.pressure), (u32::MAX, 1.0));
+    }
 }

@@ -65,6 +65,7 @@ pub use figures::StateFigures;
 use homes::Homes;
 use kinds::Bill;
 pub(crate) use kinds::Kind;
+pub use kinds::{check_kind, check_price};
 use learned::Learned;
 use load::Load;
 use ops::Ops;

@@ -13,6 +13,7 @@ use forebay_core::Ticks;
 use forebay_plan::{Graph, Named, OpSums, RunOrder};
 use forebay_proto::{JobOps, OpSpent, OpStatus};
 
+use super::cuts::LEFT_MIN;
 use super::{Effect, Job, SessionId, State};
 use crate::records::{At, OpRecord};
 
@@ -145,13 +146,18 @@ impl Ops {
         made.or_else(|| taken().map(|(_, _, figures)| figures.all.of_row(figures.all.bytes_in)))
     }
 
-    /// Returns nanoseconds that a row which workers sent took their threads, all ops together. Every row went through `last`,
-    /// whatever ops are fused with it; `None` is what reads.
-    pub(super) fn worker_row_ns(&self, last: Option<u32>) -> Option<f64> {
+    /// Returns seconds that a row which workers sent took their threads up to the op at `last` (`None` is what reads), through which
+    /// every row went, whatever ops are fused with it. What they ran of the ops behind it is left out: of each, its place and what it
+    /// takes.
+    pub(super) fn worker_row(&self, last: Option<u32>, behind: &BTreeMap<u32, f64>) -> Option<f64> {
+        let before = |places: &[u32], row: f64| match places {
+            [_, ..] if places.iter().all(|place| behind.contains_key(place)) => 0.0,
+            _ => (row - places.iter().filter_map(|place| behind.get(place)).sum::<f64>()).max(row * LEFT_MIN),
+        };
         let own = || self.timed().filter(|(at, ..)| *at == At::Workers);
         let is_through = |places: &[u32]| last.map_or(places.is_empty(), |last| places.contains(&last));
         let sent: u64 = own().filter(|(_, places, _)| is_through(places)).map(|(.., f)| f.all.rows_out).sum();
-        let spent: f64 = own().map(|(.., f)| f.row_ns() * f.all.rows_in as f64).sum();
+        let spent: f64 = own().map(|(_, places, f)| before(places, f.row_ns() / 1e9) * f.all.rows_in as f64).sum();
         (sent > 0).then(|| spent / sent as f64)
     }
 

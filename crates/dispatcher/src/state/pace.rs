@@ -5,8 +5,8 @@
 //! Ghemawat 2004, 3.6), and not before it is clearly late, as hedged requests do (Dean and Barroso, "The Tail at
 //! Scale", 2013): such a race costs a few splits in a hundred, and the tail no longer follows the slowest worker.
 //! Late is relative to the other splits of the job. What counts is the time that a worker is at a split, as far as the
-//! dispatcher can tell: a worker is at the oldest of its leases, as many as it has threads, and says with its heartbeats
-//! what it has finished.
+//! dispatcher can tell: a worker is at the oldest of its leases, those of the highest priority first, as many as it has
+//! threads, and says with its heartbeats what it has finished.
 //!
 //! Invariants: a race is begun only for what is late and needed soon, the most urgent first; no more of them run at a
 //! time than one for every [`LEASES_FOR_A_RACE`] leases, or one.

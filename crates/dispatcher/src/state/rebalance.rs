@@ -37,9 +37,9 @@ impl State {
     /// Returns the last split that waits at a worker, and how many others each of its threads has before it, if that
     /// takes long.
     fn waits(&self, worker: &super::Worker) -> Option<(u32, SplitKey)> {
-        let (place, token) =
-            worker.leases.keys().filter(|token| !worker.finished.contains(token)).enumerate().last()?;
-        let (key, rounds) = (*worker.leases.get(token)?, place as u32 / worker.threads.max(1));
+        let turns = worker.in_turn(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
+        let (_, token) = turns.last()?;
+        let (key, rounds) = (*worker.leases.get(token)?, (turns.len() - 1) as u32 / worker.threads.max(1));
         let (job, consumer) = (self.jobs.get(&key.0.0)?, self.consumer(key.0)?);
         let alone = !worker.begun.contains_key(token) && !consumer.races().contains_key(&key.1);
         let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.reader.is_some() && !job.streamed;

@@ -1,10 +1,11 @@
 //! Jobs leave: those that are over when there are many or after a while, and those that nobody has read for as long.
 //!
 //! What was learned of their datasets stays, and so do the names: the next job may have one. A reader that comes back later opens its
-//! job anew, from its saved state. Bounds: of each tenant so many jobs that are over ([`Retention::jobs`]), and those that were read
-//! within [`Retention::age`]. Invariant: what is read, or was a moment ago, stays.
+//! job anew, from its saved state. Bounds: of each tenant so many jobs that are over ([`Retention::jobs`]), as many that are not and that
+//! nobody has read for [`ABANDONED`], and those that were read within that. Invariant: what is read, or was a moment ago, stays.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 
@@ -12,6 +13,9 @@ use super::jobs::{no_job_named, whole};
 use super::{Effect, Job, State};
 use crate::options::Retention;
 use crate::records::Update;
+
+/// How long nobody has read a job that is not over and is one of too many: longer than readers are cut off, or being restarted.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Job {
     /// Says whether nothing more comes of it.
@@ -35,17 +39,19 @@ impl State {
     /// Removes the jobs whose time is up.
     pub(super) fn retire(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let (Retention { jobs: most, age, .. }, moment) = (self.retention, self.timing.consumer_timeout);
-        let mut over: BTreeMap<&str, Vec<(Ticks, u64)>> = BTreeMap::new();
+        let mut unread: BTreeMap<(&str, bool), Vec<(Ticks, u64)>> = BTreeMap::new();
         let mut leave = Vec::new();
-        for (id, job) in &self.jobs {
+        for (id, job) in &mut self.jobs {
             let Some(since) = job.unread_since().filter(|since| now - *since >= moment) else { continue };
+            job.homes.clear();
+            let job: &Job = job;
             if now - since >= age {
                 leave.push(*id);
-            } else if job.is_over() {
-                over.entry(&job.record.tenant).or_default().push((since, *id));
+            } else if job.is_over() || now - since >= ABANDONED {
+                unread.entry((&job.record.tenant, job.is_over())).or_default().push((since, *id));
             }
         }
-        for mut jobs in over.into_values().filter(|jobs| jobs.len() > most) {
+        for mut jobs in unread.into_values().filter(|jobs| jobs.len() > most) {
             jobs.sort_unstable();
             leave.extend(jobs.iter().take(jobs.len() - most).map(|(_, id)| id));
         }
@@ -61,16 +67,16 @@ impl State {
     pub(crate) fn forget_job(&mut self, tenant: &str, name: &str, out: &mut Vec<Effect>) -> Result<()> {
         let id = *self.names.get(&whole(tenant, name)).ok_or_else(|| no_job_named(name))?;
         let job = self.jobs.get(&id).ok_or_else(|| no_job_named(name))?;
-        let why = match (job.is_over(), job.unread_since()) {
-            (false, _) => "goes on",
-            (true, None) => "is being read",
+        let (why, hint) = match (job.is_over(), job.unread_since()) {
+            (false, _) => ("goes on", format!("cancel it first: `forebay jobs cancel {name}`")),
+            (true, None) => ("is being read", "wait until its readers have ended".to_owned()),
             (true, Some(_)) => {
                 self.remove_job(id, out);
                 return Ok(());
             }
         };
         let error = Error::new(ErrorKind::Conflict, format!("job {name:?} {why}: it cannot be forgotten now"));
-        Err(error.hint(format!("cancel it first: `forebay jobs cancel {name}`")))
+        Err(error.hint(hint))
     }
 
     /// Removes a job with all that belongs to it.

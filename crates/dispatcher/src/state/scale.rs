@@ -3,15 +3,17 @@
 //! Nothing here starts or ends a worker, or gives a split to another one: it says what is wanted, and why. Bounds: the last
 //! [`DECISIONS_MAX`] decisions of a job; one that says the same as the one before is not kept.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use forebay_core::Ticks;
+use forebay_core::{Ticks, WorkerId};
+use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
 
 use super::kinds::priced;
-use super::load::Crew;
+use super::load::{Crew, SAID_MAX};
+use super::worker::Worker;
 use super::{Effect, Job, SessionId, State};
 use crate::options::Scaling;
 use crate::records::JobRecord;
@@ -95,7 +97,8 @@ impl State {
     /// A worker says what it spent. What one says of another tenant's job is not taken.
     pub(super) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
         let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
-        for spent in spent {
+        for &Spent { job, compute_us, rows } in spent {
+            let spent = &Spent { job, compute_us: compute_us.min(SAID_MAX), rows: rows.min(SAID_MAX) };
             let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) else {
                 continue;
             };
@@ -133,10 +136,7 @@ impl State {
             job.load.see(Crew { local: threads, ..crew_of(&crews, &job.record.tenant) });
             let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
-            // Each of its readers has a machine that costs.
-            let objective = objective.with_trainers(job.consumers.len() as u32);
-            let own = |w: &&super::Worker| w.is_live() && !w.is_local() && w.serves(&job.record.tenant);
-            let objective = priced(objective, self.workers.values().filter(own));
+            let objective = objective_of(job, objective, &self.workers);
             let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
             let costs = || job.cuts.costs(&shown);
             let share = shares.next().unwrap_or(u32::MAX);
@@ -215,6 +215,13 @@ impl State {
 
 fn is_read(job: &Job) -> bool {
     job.consumers.iter().any(|c| c.reader.is_some())
+}
+
+/// Returns what is to be made small for a job: each of its readers has a machine that costs, and workers cost what those say that may
+/// compute for it.
+pub(super) fn objective_of(job: &Job, objective: Objective, workers: &BTreeMap<WorkerId, Worker>) -> Objective {
+    let own = |w: &&Worker| w.is_live() && !w.is_local() && w.serves(&job.record.tenant);
+    priced(objective.with_trainers(job.consumers.len() as u32), workers.values().filter(own))
 }
 
 /// Returns the workers that may compute for a tenant: its own, and those for everybody.

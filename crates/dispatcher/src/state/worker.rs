@@ -1,5 +1,6 @@
 //! One worker: its session, the room it said it has, and the leases it holds.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,12 +146,34 @@ impl Worker {
         self.is_local() && self.threads == 0
     }
 
-    /// Notes the splits that it is at now: the oldest of its leases, as many as it has threads. Others wait.
-    pub(super) fn note_begun(&mut self, now: Ticks) {
-        let (leases, finished) = (&self.leases, &self.finished);
+    /// Lists the leases that it may be working on, in the order in which it does: the highest priority first, then the oldest.
+    pub(super) fn in_turn(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
+        let under_way = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
+        let mut turns: Vec<_> = under_way.map(|(token, key)| (priority(key), *token)).collect();
+        turns.sort_by_key(|(priority, token)| (Reverse(*priority), *token));
+        turns
+    }
+
+    /// Says whether a lease waits that it was just given: it is at as many that come first as it has threads. Looks at these alone, as it
+    /// is asked with each grant.
+    pub(super) fn lets_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
+        let of = |token: &u64| self.leases.get(token).map(&priority);
+        let at = self.begun.keys().filter(|at| !self.finished.contains(at));
+        at.filter(|at| **at < token && of(at) >= of(&token)).count() >= self.threads.max(1) as usize
+    }
+
+    /// Notes the splits that it is at now: the first in turn, as many as it has threads. Others wait, also those that it had begun with
+    /// before some of a higher priority came: nothing is held against it while they do.
+    pub(super) fn note_begun(&mut self, now: Ticks, priority: impl Fn(&SplitKey) -> u32) {
+        let turns = self.in_turn(priority);
+        let highest = turns.first().map_or(0, |(priority, _)| *priority);
+        let (at, waiting) = turns.split_at(turns.len().min(self.threads.max(1) as usize));
+        let leases = &self.leases;
         self.begun.retain(|token, _| leases.contains_key(token));
-        let under_way = leases.keys().filter(|token| !finished.contains(token));
-        for token in under_way.take(self.threads.max(1) as usize) {
+        for (_, token) in waiting.iter().filter(|(priority, _)| *priority < highest) {
+            self.begun.remove(token);
+        }
+        for (_, token) in at {
             self.begun.entry(*token).or_insert(now);
         }
     }

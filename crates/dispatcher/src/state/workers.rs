@@ -127,7 +127,6 @@ impl State {
         let (has_changed, was_slow) = (worker.finished != finished, worker.slow);
         let new: Vec<_> = finished.difference(&worker.finished).copied().collect();
         worker.finished = finished;
-        worker.note_begun(now);
         let is_answered = now - worker.answered >= answer_every;
         worker.answered = if is_answered { now } else { worker.answered };
         let outlived = worker.has_outlived(now, heartbeat);
@@ -139,10 +138,25 @@ impl State {
             if outlived {
                 self.acquit(id);
             }
+            self.note_begun(now, id);
             new.into_iter().for_each(|token| self.has_finished(now, id, token, out));
         }
         // A suspect waits for a worker that has nothing else to do; one that is slow has one split at a time.
         self.changed |= has_changed && (was_slow || self.has_suspects());
+    }
+
+    /// Notes the splits that a worker is at now.
+    pub(super) fn note_begun(&mut self, now: Ticks, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.note_begun(now, |key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
+    }
+
+    /// Notes what a worker is at, once it was given a lease.
+    pub(super) fn note_granted(&mut self, now: Ticks, id: WorkerId, token: u64) {
+        let priority = |key: &SplitKey| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority);
+        if !self.workers.get(&id).is_some_and(|worker| worker.lets_wait(token, priority)) {
+            self.note_begun(now, id);
+        }
     }
 
     pub(super) fn leaving(&mut self, now: Ticks, session: SessionId) {
@@ -166,7 +180,7 @@ impl State {
     pub(super) fn lose(&mut self, now: Ticks, id: WorkerId, out: &mut Vec<Effect>) {
         let Some(worker) = self.workers.remove(&id) else { return };
         self.counts.workers_lost += u64::from(!worker.leaving);
-        self.counts.leases_lapsed += worker.leases.len() as u64;
+        self.counts.leases_lapsed += if worker.leaving { 0 } else { worker.leases.len() as u64 };
         if let Some(session) = worker.session {
             self.sessions.remove(&session);
             let silent = (now - worker.heard).as_secs_f64();

@@ -2,8 +2,8 @@
 //! its own: whoever knows the hash of another's does not have it.
 //!
 //! A blob is there whole or not at all: it is written beside its place, verified, flushed and renamed. It is verified
-//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers share
-//! them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
+//! again on its way out; one that rotted is removed, so that whoever has it hands it in again. Several dispatchers of a service
+//! share them: in a folder that all of them reach, or in etcd, of which the folder is then a cache. Calls may block.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +18,7 @@ use forebay_proto::BLOB_PART_BYTES_MAX;
 use super::etcd::EtcdBlobs;
 use super::incoming::Incoming;
 use super::needless::Needless;
+use super::service::ServiceId;
 
 /// A blob of a tenant.
 pub(crate) type BlobKey = (String, String);
@@ -47,13 +48,15 @@ impl BlobStore {
         Ok(Self::at(dir, bytes_max))
     }
 
-    /// Opens a folder that other dispatchers may be writing to.
+    /// Opens a folder that other dispatchers may be writing to: those of this service to the same one in it, others to theirs. What
+    /// one service has no need for, another may need.
     ///
     /// # Errors
     /// What the disk says.
-    pub(crate) fn shared(dir: &Path, bytes_max: u64) -> Result<Self> {
-        std::fs::create_dir_all(dir).map_err(|e| at(dir, e))?;
-        Ok(Self::at(dir.to_owned(), bytes_max))
+    pub(crate) fn shared(dir: &Path, service: &ServiceId, bytes_max: u64) -> Result<Self> {
+        let dir = dir.join(service.as_str());
+        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
+        Ok(Self::at(dir, bytes_max))
     }
 
     fn at(dir: PathBuf, bytes_max: u64) -> Self {
@@ -75,7 +78,7 @@ impl BlobStore {
         Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
     }
 
-    /// Says whether a blob is kept; then it is for a while longer.
+    /// Says whether a blob is kept; then it is for a while longer. Waits for one that is on its way out.
     ///
     /// # Errors
     /// Unavailable when etcd does not answer.
@@ -84,7 +87,7 @@ impl BlobStore {
         match &self.etcd {
             _ if check(&id.0).is_err() => Ok(false),
             Some(etcd) => Ok(etcd.size(&id.0)?.is_some()),
-            None => Ok(self.path(id).exists()),
+            None => Ok(self.is_here(id)),
         }
     }
 
@@ -131,7 +134,7 @@ impl BlobStore {
     pub(crate) fn send(&self, id: &BlobId, mut see: impl FnMut(Bytes) -> bool) -> Result<()> {
         check(&id.0)?;
         let path = self.path(id);
-        if !path.exists() {
+        if !self.is_here(id) {
             self.fetch(id)?;
         }
         let mut file = File::open(&path).map_err(|e| match e.kind() {

@@ -58,14 +58,15 @@ impl Incoming {
         }
         let path = self.store.path(&self.id);
         self.file.sync_all().map_err(|e| at(&self.part, e))?;
+        // What is there of it may be on its way out.
+        let _wanted = self.store.pin([self.id.clone()]);
+        self.store.touch(&self.id);
         self.replicate()?;
         let save = || {
             std::fs::rename(&self.part, &path)?;
             File::open(&self.store.dir)?.sync_all()
         };
-        save().map_err(|e| at(&path, e))?;
-        self.store.touch(&self.id);
-        Ok(())
+        save().map_err(|e| at(&path, e))
     }
 
     /// Writes the blob to etcd, too.

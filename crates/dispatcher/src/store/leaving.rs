@@ -1,9 +1,12 @@
 //! Blobs leave when no job needs them: which those are is found out in `needless`, and they are removed here, whosever they are.
 //!
-//! Whatever else lies in a folder of blobs is left alone: others may use it, too.
+//! A file leaves in two steps, a grace apart: it is set aside first, where it is found again when it is wanted after all. No store of
+//! files can compare who leads, so the first step of a leader of old may come late, from a disk that hung: it costs nothing then, and
+//! the second one finds nothing to remove. In etcd it is compared, and one step is enough. Whatever else lies in the folder is left alone.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use std::io::ErrorKind::NotFound;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_core::{Result, Ticks};
@@ -14,8 +17,11 @@ use super::needless::Pin;
 use crate::tenant::check_name;
 use crate::term::Term;
 
+/// What the names of files end with that were set aside.
+const ASIDE: &str = ".needless";
+
 impl BlobStore {
-    /// Notes that somebody wants a blob.
+    /// Notes that somebody wants a blob; waits while that is being removed.
     pub(super) fn touch(&self, id: &BlobId) {
         self.needless.touch(&(self.tenant.clone(), id.0.clone()));
     }
@@ -23,6 +29,18 @@ impl BlobStore {
     /// Keeps blobs for as long as what it returns lives.
     pub(crate) fn pin(&self, ids: impl IntoIterator<Item = BlobId>) -> Pin {
         self.needless.pin(ids.into_iter().map(|id| (self.tenant.clone(), id.0)).collect())
+    }
+
+    /// Where a file is set aside.
+    fn aside(&self, id: &BlobId) -> PathBuf {
+        self.dir.join(format!("{}{ASIDE}", id.0))
+    }
+
+    /// Says whether the file of a blob is there; one that was set aside is put back.
+    pub(super) fn is_here(&self, id: &BlobId) -> bool {
+        let path = self.path(id);
+        // Of two that put it back at once one does.
+        path.exists() || std::fs::rename(self.aside(id), &path).is_ok() || path.exists()
     }
 
     /// Removes what nobody has needed for `grace`, of all tenants: `needed` says what jobs need. Returns how many there were.
@@ -36,10 +54,11 @@ impl BlobStore {
         }
         let mut removed = 0;
         for key in self.needless.look(kept, needed, now, grace) {
-            // Somebody may have asked for it since.
-            if !term.holds() || !self.needless.take(&key) {
-                continue;
+            if !term.holds() {
+                return Ok(removed);
             }
+            // Somebody may have asked for it since.
+            let Some(_leaving) = self.needless.take(&key) else { continue };
             let of = self.of(&key.0);
             // Another leads: which are needless is for that one to say.
             if let Some(etcd) = &of.etcd
@@ -47,17 +66,22 @@ impl BlobStore {
             {
                 return Ok(removed);
             }
-            let path = of.path(&BlobId(key.1));
-            match std::fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(at(&path, e)),
-                _ => removed += 1,
+            let id = BlobId(key.1);
+            let (path, aside) = (of.path(&id), of.aside(&id));
+            match std::fs::rename(&path, &aside) {
+                Ok(()) => {}
+                Err(e) if e.kind() == NotFound => match std::fs::remove_file(&aside) {
+                    Err(e) if e.kind() != NotFound => return Err(at(&aside, e)),
+                    _ => removed += 1,
+                },
+                Err(e) => return Err(at(&path, e)),
             }
         }
         Ok(removed)
     }
 }
 
-/// Lists the blobs in a folder, and those of tenants.
+/// Lists the blobs in a folder, and those of tenants; those that were set aside, too.
 fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     let names = |dir: &Path| -> Result<Vec<String>> {
         let entries = std::fs::read_dir(dir).map_err(|e| at(dir, e))?;
@@ -65,14 +89,20 @@ fn list(dir: &Path) -> Result<BTreeSet<BlobKey>> {
     };
     let mut found = BTreeSet::new();
     for name in names(dir)? {
-        if check(&name).is_ok() {
-            found.insert((String::new(), name));
+        if let Some(id) = id(&name) {
+            found.insert((String::new(), id));
         } else if check_name(&name).is_ok() && dir.join(&name).is_dir() {
-            let of_tenant = names(&dir.join(&name))?.into_iter().filter(|id| check(id).is_ok());
-            found.extend(of_tenant.map(|id| (name.clone(), id)));
+            let of_tenant = names(&dir.join(&name))?;
+            found.extend(of_tenant.iter().filter_map(|file| Some((name.clone(), id(file)?))));
         }
     }
     Ok(found)
+}
+
+/// Returns which blob a file is.
+fn id(file: &str) -> Option<String> {
+    let id = file.strip_suffix(ASIDE).unwrap_or(file);
+    check(id).is_ok().then(|| id.to_owned())
 }
 
 #[cfg(test)]
@@ -80,12 +110,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::store::ServiceId;
+
+    const GRACE: Duration = Duration::from_millis(100);
+
+    fn term() -> Term {
+        Term::endless(Arc::new(forebay_core::SystemClock::default()))
+    }
 
     #[test]
     fn what_no_job_needs_is_removed_and_nothing_else() -> Result<()> {
         let dir = tempfile::tempdir()?;
-        let (store, grace) = (BlobStore::open(dir.path(), 1 << 20)?, Duration::from_millis(100));
-        let term = Term::endless(Arc::new(forebay_core::SystemClock::default()));
+        let (store, term) = (BlobStore::open(dir.path(), 1 << 20)?, term());
         let tenants = ["", "a", "b"].map(|tenant| store.of(tenant));
         let ids: Vec<BlobId> = tenants.iter().map(|of| of.put(b"bytes")).collect::<Result<_>>()?;
         // Whatever else lies there is nobody's blob.
@@ -95,18 +131,79 @@ mod tests {
             std::fs::write(path, b"other")?;
         }
         let needed = [("a".to_owned(), ids[1].0.clone())].into();
-        let sweep = |at| store.sweep(&needed, Ticks(at), grace, &term);
+        let sweep = |at| store.sweep(&needed, Ticks(at), GRACE, &term);
+        let kept = || tenants.each_ref().map(|of| of.path(&ids[0]).exists());
+        let aside = || tenants.each_ref().map(|of| of.aside(&ids[0]).exists());
         assert_eq!((sweep(1000)?, sweep(1099)?), (0, 0));
         assert!(tenants[2].has(&ids[2])?);
-        assert_eq!(sweep(1100)?, 1);
-        let kept = || tenants.each_ref().map(|of| of.path(&ids[0]).exists());
-        assert_eq!(kept(), [false, true, true], "one is needed, one was asked for");
-        assert_eq!(sweep(1200)?, 1);
-        assert_eq!((kept(), sweep(1300)?), ([false, true, false], 0));
+        assert_eq!(sweep(1100)?, 0);
+        assert_eq!((kept(), aside()), ([false, true, true], [true, false, false]), "one is needed, one was asked for");
+        assert_eq!((sweep(1200)?, sweep(1300)?), (0, 1), "a grace later it is gone");
+        assert_eq!((kept(), aside()), ([false, true, false], [false, false, true]));
+        assert_eq!((sweep(1400)?, aside(), sweep(1500)?), (1, [false; 3], 0));
         assert!(["notes.txt", "a/notes.txt", "A/x"].iter().all(|other| dir.path().join("blobs").join(other).exists()));
         term.end();
-        assert_eq!(store.sweep(&HashSet::new(), Ticks(1300), grace, &term)?, 0);
-        assert_eq!(store.sweep(&HashSet::new(), Ticks(1400), grace, &term)?, 0, "it leads no more");
+        assert_eq!(store.sweep(&HashSet::new(), Ticks(1300), GRACE, &term)?, 0);
+        assert_eq!(store.sweep(&HashSet::new(), Ticks(1400), GRACE, &term)?, 0, "it leads no more");
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_set_aside_is_there_when_it_is_wanted() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let (store, term) = (BlobStore::open(dir.path(), 1 << 20)?, term());
+        let sweep = |at| store.sweep(&HashSet::new(), Ticks(at), GRACE, &term);
+        let id = store.put(b"bytes")?;
+        let mut bytes = Vec::new();
+        // One that a leader of old set aside late is read by workers of the next one's jobs.
+        assert_eq!((sweep(1000)?, sweep(1100)?, store.path(&id).exists()), (0, 0, false));
+        store.send(&id, |part| {
+            bytes.extend_from_slice(&part);
+            true
+        })?;
+        assert_eq!(bytes, b"bytes");
+        assert_eq!((sweep(2000)?, sweep(2100)?, store.path(&id).exists()), (0, 0, false));
+        assert!(store.has(&id)? && store.path(&id).exists());
+        assert_eq!((sweep(3000)?, sweep(3100)?, sweep(3200)?, sweep(3300)?), (0, 0, 0, 1));
+        assert!(!store.has(&id)?);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_on_its_way_out_is_not_said_to_be_there_and_not_lost_when_it_is_handed_in() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let store = BlobStore::open(dir.path(), 1 << 20)?;
+        let id = store.put(b"bytes")?;
+        let key = (String::new(), id.0.clone());
+        store.needless.look([key.clone()].into(), &HashSet::new(), Ticks(1000), GRACE);
+        let leaving = store.needless.take(&key);
+        std::thread::scope(|scope| {
+            let again = scope.spawn(|| store.put(b"bytes"));
+            for _ in 0..1000 {
+                std::thread::yield_now();
+                assert!(!again.is_finished(), "it is on its way out");
+            }
+            // As etcd does it, which takes its time.
+            std::fs::remove_file(store.path(&id))?;
+            drop(leaving);
+            again.join().map_err(|_| forebay_core::Error::internal("it panicked"))?
+        })?;
+        assert!(store.path(&id).exists(), "it was written again");
+        Ok(())
+    }
+
+    #[test]
+    fn services_that_share_a_folder_leave_each_other_alone() -> Result<()> {
+        let (dir, states) = (tempfile::tempdir()?, [tempfile::tempdir()?, tempfile::tempdir()?]);
+        let open =
+            |state: &tempfile::TempDir| BlobStore::shared(dir.path(), &ServiceId::of_folder(state.path())?, 1 << 20);
+        let [a, b] = [open(&states[0])?, open(&states[1])?];
+        let (id, term) = (a.put(b"bytes")?, term());
+        for at in [1000, 1100, 1200, 1300] {
+            b.sweep(&HashSet::new(), Ticks(at), GRACE, &term)?;
+        }
+        assert!(a.path(&id).exists());
+        assert!(open(&states[0])?.has(&id)?, "it is the same service after a restart");
         Ok(())
     }
 }

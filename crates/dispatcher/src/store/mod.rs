@@ -16,6 +16,7 @@ mod needless;
 mod repair;
 mod rows;
 mod sealed;
+mod service;
 mod witness;
 
 pub(crate) use blobs::{BlobKey, BlobStore};
@@ -23,4 +24,6 @@ pub(crate) use committer::Committer;
 pub(crate) use etcd::{Etcd, EtcdBlobs, EtcdLedger, EtcdUrl, KeyValue, Keys, made_at, put, request};
 pub(crate) use incoming::Incoming;
 pub(crate) use ledger::LedgerStore;
+pub(crate) use needless::Pin;
 pub use repair::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
+pub(crate) use service::ServiceId;

@@ -1,10 +1,11 @@
 //! Which blobs nobody needs, and since when: what may be removed, without a clock and without I/O.
 //!
-//! Invariant: a blob is due only when it was seen to be needless at two looks that are a grace apart, and nobody wanted it in between.
-//! Bounds: as many as there are blobs.
+//! Invariants: a blob is due only when it was seen to be needless at two looks that are a grace apart, and nobody wanted it in between.
+//! While one is on its way out nobody is told that it is there: whoever wants it waits until it is gone.
+//! Bounds: as many as there are blobs; one is waited for as long as it takes to remove it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use forebay_core::Ticks;
@@ -16,25 +17,44 @@ pub(crate) struct Pin(#[expect(dead_code, reason = "it is looked at from elsewhe
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Needless(Mutex<State>);
+pub(crate) struct Needless {
+    state: Mutex<State>,
+    left: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct State {
     since: HashMap<BlobKey, Ticks>,
+    /// On their way out.
+    leaving: HashSet<BlobKey>,
     pins: Vec<Weak<Vec<BlobKey>>>,
+}
+
+/// A blob on its way out, until it is dropped.
+pub(super) struct Leaving<'a> {
+    of: &'a Needless,
+    key: BlobKey,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.of.lock().leaving.remove(&self.key);
+        self.of.left.notify_all();
+    }
 }
 
 impl Needless {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody wants a blob.
+    /// Somebody wants a blob. Waits while that is on its way out: what is then there stays for a grace.
     pub(super) fn touch(&self, key: &BlobKey) {
-        self.lock().since.remove(key);
+        let left = self.left.wait_while(self.lock(), |state| state.leaving.contains(key));
+        left.unwrap_or_else(PoisonError::into_inner).since.remove(key);
     }
 
-    /// Somebody wants these for a while.
+    /// Somebody wants these for a while: none of them begins to leave meanwhile.
     pub(super) fn pin(&self, keys: Vec<BlobKey>) -> Pin {
         let keys = Arc::new(keys);
         let mut state = self.lock();
@@ -67,9 +87,12 @@ impl Needless {
         due
     }
 
-    /// Takes one that is due out, to remove it; false where somebody has wanted it since.
-    pub(super) fn take(&self, key: &BlobKey) -> bool {
-        self.lock().since.remove(key).is_some()
+    /// Takes one that is due out, to remove it; `None` where somebody has wanted it since.
+    pub(super) fn take(&self, key: &BlobKey) -> Option<Leaving<'_>> {
+        let mut state = self.lock();
+        state.since.remove(key)?;
+        state.leaving.insert(key.clone());
+        Some(Leaving { of: self, key: key.clone() })
     }
 }
 
@@ -97,9 +120,31 @@ mod tests {
         assert_eq!(look(&needless, &["1"], 1100), [key("3")], "2 was asked for");
         assert_eq!(look(&needless, &["3"], 1199), [], "1 was needed, 2 is not long needless, 3 is needed now");
         assert_eq!(look(&needless, &[], 1200), [key("2")]);
-        assert!(needless.take(&key("2")) && !needless.take(&key("2")), "once");
+        assert!(needless.take(&key("2")).is_some() && needless.take(&key("2")).is_none(), "once");
         needless.touch(&key("1"));
-        assert!(!needless.take(&key("1")), "wanted in the last moment");
+        assert!(needless.take(&key("1")).is_none(), "wanted in the last moment");
+    }
+
+    #[test]
+    fn whoever_wants_one_on_its_way_out_waits_until_it_is_gone() {
+        let needless = Needless::default();
+        look(&needless, &[], 1000);
+        let leaving = needless.take(&key("1"));
+        let (wants, wanted) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                needless.touch(&key("1"));
+                wants.send(()).expect("somebody listens");
+            });
+            needless.touch(&key("2"));
+            drop(needless.pin(vec![key("1")]));
+            for _ in 0..1000 {
+                std::thread::yield_now();
+                assert!(wanted.try_recv().is_err(), "it is on its way out");
+            }
+            drop(leaving);
+            wanted.recv().expect("it has left");
+        });
     }
 
     #[test]

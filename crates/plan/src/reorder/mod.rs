@@ -13,6 +13,7 @@ mod choose;
 mod cost;
 mod legal;
 mod told;
+mod touched;
 
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};

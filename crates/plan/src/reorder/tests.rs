@@ -241,6 +241,31 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
 }
 
 #[test]
+fn what_a_relaxed_order_touches_is_followed_to_where_a_split_ends() {
+    let touched = |ops: &[Op], mode| {
+        let stages = Stages::new(&graph(ops).with_reorder(mode)).expect("stages");
+        stages.touched().expect("columns").into_iter().collect::<Vec<_>>()
+    };
+    let ops = [decode(), jitter(None), resize(64)];
+    let with = |more: &[Op]| touched(&[&ops[..], more].concat(), Reorder::Relaxed);
+    assert_eq!((with(&[]), touched(&ops, Reorder::Exact)), (vec!["jpg".to_owned()], Vec::new()));
+    let image = |writes| map(Some(&["jpg"]), writes);
+    let rename = |from: &str, to: &str| Op::Rename { columns: vec![(from.to_owned(), to.to_owned())] };
+    assert_eq!(with(&[image("made"), double("made", "more"), map(Some(&["label"]), "other")]), ["jpg", "made", "more"]);
+    assert_eq!(with(&[image("label"), double("label", "twice")]), ["jpg", "label", "twice"]);
+    assert_eq!(with(&[image("made"), map(Some(&["label"]), "made")]), ["jpg"], "made anew, of what is the same");
+    assert_eq!(with(&[map(None, "made")]), ["jpg", "made"], "it may have looked");
+    assert_eq!(with(&[rename("jpg", "x"), rename("label", "jpg")]), ["x"]);
+    let drop = Op::Drop { columns: vec!["jpg".to_owned()] };
+    assert_eq!(with(&[image("made"), drop.clone()]), ["made"]);
+    let alone = |reads: &[&str]| match map(Some(reads), "y") {
+        Op::Map { function, output, .. } => Op::Map { function, output, keep_others: false },
+        op => op,
+    };
+    assert_eq!((with(&[alone(&["jpg"])]), with(&[alone(&["label"])])), (vec!["y".to_owned()], Vec::new()));
+}
+
+#[test]
 fn a_relaxed_order_that_was_measured_is_taken_in_its_mode_alone_and_is_part_of_the_id() {
     let ops = [decode(), flip(), jitter(Some((0.5, 1.5))), resize(64), normalize()];
     let (written, places) = (graph(&ops), vec![0, 1, 3, 2, 4]);

@@ -30,7 +30,7 @@ pub struct Observation {
     pub rows: u64,
     /// Passes over them that are to come, this one too: see [`passes_to_come`].
     pub passes: f64,
-    /// What a pass takes by the clock, in nanoseconds; 0 while that is not known.
+    /// After how many nanoseconds by the clock another of these passes is made, whoever makes it; 0 while that is not known.
     pub pass_nanos: f64,
     /// What a row costs from its source to the end, with nothing kept.
     pub compute: f64,

@@ -16,7 +16,7 @@ mod solve;
 use serde::{Deserialize, Serialize};
 
 pub use model::{CUTS_MAX, Cut, Finishing, Machine, Manners, Model, Wire};
-pub use prices::{Objective, Prices, SLACK_MAX};
+pub use prices::{Objective, PRICE_MAX, Prices, SLACK_MAX};
 pub use solve::{Bounds, solve};
 
 /// How many compute, and which ops where.

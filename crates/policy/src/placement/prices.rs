@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 use serde::Serialize;
 
 /// More than any machine costs for an hour.
-const PRICE_MAX: f64 = 1e6;
+pub const PRICE_MAX: f64 = 1e6;
 /// The most that [`Objective::CostWithin`] may allow.
 pub const SLACK_MAX: f64 = 100.0;
 
@@ -133,7 +133,8 @@ impl Objective {
     /// Returns the same for a job of so many trainers, each with a machine.
     #[must_use]
     pub fn with_trainers(self, trainers: u32) -> Self {
-        let of = |prices: Prices| Prices { trainer: prices.trainer * f64::from(trainers), ..prices };
+        let trainer = |prices: &Prices| (prices.trainer * f64::from(trainers)).min(PRICE_MAX);
+        let of = |prices: Prices| Prices { trainer: trainer(&prices), ..prices };
         match self {
             Self::Time => self,
             Self::Cost(prices) => Self::Cost(of(prices)),

@@ -87,8 +87,20 @@ fn what_ops_showed_counts_and_what_earlier_jobs_showed_where_this_one_did_not() 
     for (got, want) in batch_of(&costs, 0.002).iter().zip(want) {
         assert!((0..3).all(|i| close(got[i], want[i])), "{got:?} {want:?}");
     }
-    assert!(own.worker_row_ns(cuts.last_before_all()).is_some_and(|ns| close(ns, 250_000.0)));
-    // Some of the rows were normalised with the crop, in one pass.
-    own.take(Ticks(0), At::Workers, &[spent(&[], 100, 50, [0.0, 1.0]), spent(&[0, 1], 100, 240, [1.0, 1.0])]);
-    assert!(own.worker_row_ns(cuts.last_before_all()).is_some_and(|ns| close(ns, (250_000.0 + 290_000.0) / 2.0)));
+    assert!(cuts.worker_row(&own, &costs).is_some_and(|row| close(row, 250e-6)));
+    // Some of the rows were normalised with the crop, in one pass, and some by themselves: that is no part of what is before the cut.
+    own.take(
+        Ticks(0),
+        At::Workers,
+        &[
+            spent(&[], 100, 50, [0.0, 1.0]),
+            spent(&[0, 1], 100, 240, [1.0, 1.0]),
+            spent(&[1], 100, 30, [13_000.0, 50_000.0]),
+        ],
+    );
+    let row = |cuts: &Cuts| cuts.worker_row(&own, &cuts.costs(&[&own, &earlier]));
+    assert!(row(&cuts).is_some_and(|row| close(row, (250e-6 + 260e-6) / 2.0)));
+    let mut later = cuts.clone();
+    later.set(2);
+    assert!(row(&later).is_some_and(|row| close(row, (250e-6 + 260e-6) / 2.0 + 30e-6)), "with what is up to there");
 }

@@ -1,6 +1,7 @@
 //! The cut of a job: decided with its workers, said with each lease, taken back from a trainer that lacks cores; and what a job begins
 //! with whose ops are known.
 
+use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
 use forebay_proto::{JobStatus, Spare};
 
@@ -106,7 +107,9 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
     world.hello(0);
     let reader = create(&mut world, "one");
     world.attach(reader, 0, 3);
-    let rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
+    let mut rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
+    // For a while it was cut elsewhere.
+    rows.push(did(&[1], 100, 1000, [12_288, 49_152]));
     world.say_ops(0, world.readers[reader].key.0, rows);
     (0..5).for_each(|_| half_second_of(&mut world, &[reader], 1, 31));
     assert_eq!(shown(&world, "one").workers, 1, "it has come to nothing yet");
@@ -126,4 +129,24 @@ fn a_job_whose_ops_are_known_begins_with_what_follows_from_them() {
     world.hello(0);
     world.attach(third, 0, 3);
     assert_eq!(shown(&world, "three").workers, 3);
+}
+
+#[test]
+fn a_job_begins_with_what_workers_say_that_they_cost() {
+    let begins = |said: f64| {
+        let mut world = World::new();
+        let prices = Prices { trainer: 1.0, worker: 1.0 };
+        world.state.set_scaling(Scaling { objective: Objective::Cost(prices), ..Scaling::default() });
+        world.hello(0);
+        let session = world.workers[0].session.expect("connected");
+        world.state.note_kind(session, Kind::new("a", said, false).expect("a kind"));
+        let reader = create(&mut world, "one");
+        world.attach(reader, 0, 3);
+        let rows = vec![did(&[], 100, 10_000, [0, 19_200]), did(&[0], 100, 70_000, [19_200, 12_288])];
+        world.say_ops(0, world.readers[reader].key.0, rows);
+        (0..5).for_each(|_| half_second_of(&mut world, &[reader], 1, 31));
+        create(&mut world, "two");
+        shown(&world, "two").workers
+    };
+    assert_eq!([begins(0.0), begins(0.01)], [2, 3], "a third one is not worth as much as the trainer's machine");
 }

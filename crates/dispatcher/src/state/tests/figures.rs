@@ -22,11 +22,15 @@ fn splits_are_counted_from_their_grant_to_their_reader() {
     world.input(Input::WorkerGone { session });
     let of = counts(&world);
     assert_eq!((of.workers_lost, of.leases_lapsed, of.splits_recomputed), (1, 2, 2));
-    // One that leaves in order is not lost.
-    let session = world.workers[1].session.take().expect("connected");
+    // One that leaves in order is not lost, and neither is what it holds.
+    let session = world.workers[1].session.expect("connected");
+    world.input(Input::Want { session, splits: 2 });
+    world.flush();
+    assert_eq!(world.workers[1].held.len(), 2);
+    world.workers[1].session = None;
     world.input(Input::Leaving { session });
     world.input(Input::WorkerGone { session });
-    assert_eq!(counts(&world).workers_lost, 1);
+    assert_eq!((counts(&world).workers_lost, counts(&world).leases_lapsed), (1, 2));
     // What it says after that is refused.
     world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat::default() });
     assert_eq!((counts(&world).worker_heartbeats_refused, counts(&world).reader_heartbeats_refused), (1, 0));
@@ -38,8 +42,12 @@ fn readers_say_what_they_took_and_how_long_they_have_waited() {
     world.pass(Duration::from_secs(5), None);
     world.attach(0, 0, 4);
     world.attach(1, 0, 4);
-    let said =
-        |waiting_ms, rows| ConsumerHeartbeat { waiting_ms, rows, bytes: 8 * rows, ..ConsumerHeartbeat::default() };
+    let said = |waiting_ms, rows| ConsumerHeartbeat {
+        waiting_ms,
+        rows,
+        bytes: rows.saturating_mul(8),
+        ..ConsumerHeartbeat::default()
+    };
     for (reader, waiting_ms, rows) in [(0, 1500, 3), (1, 0, 4)] {
         let session = world.readers[reader].session.expect("attached");
         world.input(Input::ConsumerHeartbeat { session, said: said(waiting_ms, rows) });

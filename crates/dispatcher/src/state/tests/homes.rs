@@ -81,6 +81,17 @@ fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
 }
 
 #[test]
+fn of_a_job_that_nobody_reads_any_more_no_homes_are_kept() {
+    let mut epochs = Epochs::new(&[], 4);
+    epochs.first();
+    epochs.world.input(Input::ConsumerGone { session: epochs.reader });
+    let homes = |epochs: &Epochs| epochs.world.state.jobs[&epochs.key.0].homes.len();
+    assert_eq!(homes(&epochs), SPLITS as usize, "it may come back");
+    epochs.world.pass(Duration::from_secs(12), None);
+    assert_eq!(homes(&epochs), 0);
+}
+
+#[test]
 fn a_split_is_passed_over_by_few_others() {
     let mut epochs = Epochs::new(&[], SPLITS as u32);
     epochs.first();

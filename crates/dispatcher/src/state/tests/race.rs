@@ -112,3 +112,25 @@ fn a_race_ends_with_the_first_that_has_finished_or_is_lost() {
     assert_eq!(holders(&world, key), (vec![1], vec![]));
     assert!(world.workers[1].held.is_empty());
 }
+
+#[test]
+fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is_timed() {
+    let (mut world, low) = paced(Duration::from_millis(200), 4);
+    let (name, graph) = ("urgent".to_owned(), "another".to_owned());
+    world.create(JobRecord { name, graph, priority: 1, ..record(TWIN_OF) });
+    want(&mut world, 0, 4);
+    assert_eq!(holders(&world, low), (vec![1; 4], vec![]));
+    world.attach(TWIN, 0, 2);
+    let high = world.readers[TWIN].key;
+    want(&mut world, 0, 2);
+    assert_eq!(holders(&world, high), (vec![1; 2], vec![]));
+    // It is at the urgent ones all the time; another takes one that waits, and has room that nobody wants.
+    want(&mut world, 1, 2);
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(1), None);
+        assert_eq!(holders(&world, low).1, [0; 0], "what waits is not late");
+        let worker = &world.state.workers[&WorkerId(1)];
+        let at: Vec<_> = worker.begun.keys().map(|token| worker.leases[token].0).collect();
+        assert_eq!(at, [high], "of a thread's");
+    }
+}

@@ -127,3 +127,32 @@ fn a_job_is_forgotten_when_it_is_over_and_its_tenant_says_so() {
     world.check_replay();
     assert!(world.workers[0].held.is_empty() && world.disk.grants.is_empty() && world.disk.jobs.is_empty());
 }
+
+#[test]
+fn jobs_that_were_left_unfinished_are_as_many_as_those_that_are_over() {
+    let mut world = world(2, Duration::from_secs(7 * 24 * 3600));
+    finish(&mut world, "over");
+    for name in ["1", "2", "3", "4"] {
+        world.create(JobRecord { name: name.to_owned(), ..record(ENDLESS + 1) });
+    }
+    let read = world.readers.len() - 4;
+    world.attach(read, 0, 1);
+    world.pass(Duration::from_secs(3590), None);
+    assert_eq!(names(&world), ["over", "1", "2", "3", "4"], "their readers may come back");
+    world.pass(MOMENT, None);
+    assert_eq!(names(&world), ["over", "1", "3", "4"], "one is read, and two are left");
+    world.readers.clear();
+    world.check_replay();
+}
+
+#[test]
+fn a_job_that_is_read_to_its_end_is_forgotten_once_its_readers_have_left() {
+    let mut world = world(100, Duration::from_secs(3600));
+    let at = world.readers.len();
+    world.create(JobRecord { name: "job".to_owned(), ..record(EMPTY) });
+    world.attach(at, 0, 1);
+    world.consume(at);
+    let refused = world.state.forget_job("", "job", &mut Vec::new()).expect_err("it is read");
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.to_string().contains("wait until its readers have ended"), "{refused}");
+}

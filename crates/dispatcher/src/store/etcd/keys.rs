@@ -26,6 +26,11 @@ impl Keys {
         format!("{}/leader", self.prefix).into_bytes()
     }
 
+    /// Which service it is.
+    pub(crate) fn service(&self) -> Vec<u8> {
+        format!("{}/service", self.prefix).into_bytes()
+    }
+
     /// Which batches there are.
     pub(super) fn meta(&self) -> Vec<u8> {
         format!("{}/meta", self.prefix).into_bytes()

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! leader                  who leads, while its lease lasts
+//! service                 which service it is (see `store::service`), where that was ever asked
 //! meta                    {"format":2,"seq":n,"state":m}: all batches up to n are there, and the state after batch m
 //! log/<seq>/<part>        the rows of a batch (see `rows`), in parts of half a megabyte
 //! state/<seq>/<part>      the rows of a whole ledger, after that batch

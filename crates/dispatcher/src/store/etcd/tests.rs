@@ -11,8 +11,8 @@ use forebay_plan::BlobId;
 use super::*;
 use crate::election::Candidate;
 use crate::records::{Batch, Ledger, Position, Update};
-use crate::store::BlobStore;
 use crate::store::rows::tests::{every_kind, job};
+use crate::store::{BlobStore, ServiceId};
 use crate::term::Term;
 
 /// How long etcd may take for anything, on a machine that does much else.
@@ -272,6 +272,18 @@ async fn a_blob_is_read_by_another_dispatcher() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_dispatchers_of_a_service_know_which_it_is() -> Result<()> {
+    let Some(server) = server().await? else { return Ok(()) };
+    let world = World::new(&server)?;
+    let other = Keys::new("/another");
+    let of = async |keys: &Keys| patient(async || ServiceId::of_etcd(&world.etcd, keys).await).await;
+    let first = of(&world.keys).await?;
+    assert_eq!(of(&world.keys).await?, first);
+    assert_ne!(of(&other).await?, first);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blobs_that_no_job_needs_leave_when_whoever_leads_says_so() -> Result<()> {
     let Some(server) = server().await? else { return Ok(()) };
     let world = World::new(&server)?;
@@ -293,7 +305,7 @@ async fn blobs_that_no_job_needs_leave_when_whoever_leads_says_so() -> Result<()
         assert!(first.holds());
         assert_eq!((sweep(0, &first)?, sweep(100, &first)?), (0, 0));
         assert!(one.has(&id)?, "another leads");
-        assert_eq!((sweep(1000, &second)?, sweep(1100, &second)?), (0, 1));
+        assert_eq!((sweep(1000, &second)?, sweep(1100, &second)?), (0, 0));
         assert_eq!((one.has(&id)?, two.has(&id)?), (false, true));
         Ok::<_, Error>(())
     };
