@@ -65,7 +65,7 @@ pub use lent::{Lent, PART_BYTES_MAX};
 pub use prefix::{Look, Prefix};
 pub use source::{Done, Fetch, PAGE_BYTES, Request, Source, SourceFile};
 pub use stats::{Counts, DiskStats, PrefixStats, SourceCounts, SourceStats, Stats, StoreStats, TierStats};
-pub use store::{Elsewhere, Object, Part, STORE_MARGIN, Shared as SharedStore, Store};
+pub use store::{Elsewhere, Object, Part, Shared as SharedStore, Store};
 
 /// Reads every row of a block that anybody may have written: for the fuzzer. Returns how many are right.
 ///

@@ -198,11 +198,6 @@ mod tests {
         assert_eq!(lock(&learned.0).len(), 1);
     }
 
-    #[test]
-    fn the_policy_reckons_with_what_the_cache_does() {
-        assert_eq!(forebay_policy::caching::STORE_MARGIN, forebay_cache::STORE_MARGIN);
-    }
-
     fn seen(passes: f64) -> Observation {
         let (room, rent) = (Tiers::default(), Rent::default());
         Observation { rows: 100, passes, pass_nanos: 0.0, compute: 1e6, places: Vec::new(), room, rent, guessed: false }

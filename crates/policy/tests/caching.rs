@@ -178,7 +178,8 @@ proptest! {
     #[test]
     fn without_noise_the_first_choice_is_the_best_and_stays(job in imagined()) {
         let (made, _) = run(std::iter::repeat_n(job.seen(&mut || 1.0), 200), Previous::default());
-        prop_assert!(off(made[2].choice, &nanos(&made[2].costs)) < 1e-9, "{}", made[2]);
+        // To keep something has to gain 2 %.
+        prop_assert!(off(made[2].choice, &nanos(&made[2].costs)) < 0.0203, "{}", made[2]);
         prop_assert!(made[2..].iter().all(|decision| decision.choice == made[2].choice));
     }
 }

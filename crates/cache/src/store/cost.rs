@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 /// How much longer than computing reading may take.
-pub const MARGIN: f64 = 2.0;
+pub(crate) const MARGIN: f64 = 2.0;
 /// The same, of what peers have.
 pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
 /// How often what does not pay is read all the same.

@@ -44,7 +44,6 @@ use bytes::Bytes;
 use forebay_core::{Result, Stopwatch};
 
 pub(crate) use account::{Contents, is_in_use};
-pub use cost::MARGIN as STORE_MARGIN;
 pub(crate) use cost::patience;
 pub(crate) use heads::heads;
 pub(crate) use keeper::run as keep;

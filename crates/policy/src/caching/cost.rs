@@ -4,9 +4,6 @@ use serde::{Serialize, Serializer};
 
 use super::{Observation, Place, Tiers};
 
-/// How much dearer than computing a row a cache reads it from the store: that leaves a processor free.
-pub const STORE_MARGIN: f64 = 2.0;
-
 /// What a choice costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
@@ -61,10 +58,9 @@ impl Cost {
         let kept = share.sum();
         // What there is no room for is computed as if nothing were kept.
         let around = place.before.min((seen.compute - place.after).max(0.0));
-        // What is dearer to fetch from others than to compute is computed, too; from the store, what is far dearer.
+        // What is dearer to fetch from others than to compute is computed, too.
         let Tiers { peers, store, .. } = place.found;
-        let store = if store > around * STORE_MARGIN { around } else { store };
-        let found = share.times(Tiers { peers: peers.min(around), store, ..place.found });
+        let found = share.times(Tiers { peers: peers.min(around), store: store.min(around), ..place.found });
         // What is not there yet is computed once, and what of it fits is written.
         let missing = (kept - place.kept.min(kept)).max(0.0);
         let average = if kept > 0.0 { found / kept } else { 0.0 };

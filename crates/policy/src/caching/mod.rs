@@ -16,7 +16,7 @@ mod reads;
 mod rent;
 mod tiers;
 
-pub use cost::{Cost, STORE_MARGIN};
+pub use cost::Cost;
 pub use decision::{Choice, Decision, Reason};
 pub use forebay::{Previous, decide};
 pub use reads::{AGAIN_MAX, PASSES_UNKNOWN, passes_to_come};
