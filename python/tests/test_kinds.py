@@ -47,5 +47,5 @@ def test_a_job_costs_what_the_workers_of_each_kind_took(fleet, until: Callable[.
     assert {(w["kind"], w["spot"]) for w in listed} == {("big", False), ("big", True), ("fleet", False)}
     for wrong in (["--kind", "a b"], ["--kind", "local"]):
         done = forebay("worker", "--dispatcher", address, *wrong)
-        assert (done.returncode, "kind of workers" in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, "kind of workers" in done.stderr) == (2, True), done.stderr
     assert forebay("worker", "--dispatcher", address, "--price", "-1").returncode == 2
