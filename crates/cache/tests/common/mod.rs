@@ -1,6 +1,7 @@
 //! A source whose rows are a function of their number, so that whatever the cache gives can be checked.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod others;
 pub(crate) mod pail;
 
 use std::sync::Arc;
