@@ -4,13 +4,14 @@
 //! from there. Invariants: a morsel's chunks depend on (pipeline, seed, epoch, consumer, morsel) alone, and on the cut only until
 //! they are finished; an error names the op, the user's line and the sample; one executable is shared by every thread that runs it.
 
+mod told;
+
 use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Fault, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_io::{Blobs, Place, SourceIndex};
 use forebay_plan::{Cut, EpochPlan, Morsel, OnError, Stages, usual_cut};
-use serde_json::{Map, Value, json};
 
 use crate::auto::{Auto, Sample};
 use crate::functions::Functions;
@@ -18,7 +19,7 @@ use crate::isolate::{Isolation, Known};
 use crate::meeting::{Meeting, Side};
 use crate::meter::{Given, OpMeter, READ};
 use crate::nearby::Nearby;
-use crate::prefix::{Keeping, Prefix, Question};
+use crate::prefix::{Keeping, Question};
 use crate::rows::Rows;
 use crate::way::Way;
 use crate::work::{Compiled, Kernel, Scratch};
@@ -326,45 +327,6 @@ impl Executable {
     /// Says whether a chunk that so many ops have run on is already what [`Executable::schema`] says.
     pub fn is_finished(&self, ops: u32) -> bool {
         self.way.prefix.is_none() && self.cut(ops).is_ok_and(|cut| self.way.works(cut).next().is_none())
-    }
-
-    /// Says what is kept of the pipeline in this process and why, and what was found: a JSON object. Under `cache` of `cache()` and
-    /// `autocache()`, under `source` of the bytes of remote files; without what it does not have, or this process does not keep.
-    /// Under `ops`, always, what the ops that ran in this process cost.
-    pub fn stats(&self) -> String {
-        let mut stats = Map::new();
-        stats.insert("ops".to_owned(), self.meter.describe(&self.stages));
-        stats.extend(self.rows_kept().map(|cache| ("cache".to_owned(), cache)));
-        stats.extend(self.bytes_kept());
-        Value::Object(stats).to_string()
-    }
-
-    /// Says the same as a worker tells it of a job: what is under `cache` there, and `source` beside it. `None` where nothing is
-    /// kept.
-    pub fn caching(&self) -> Option<String> {
-        let (rows, bytes) = (self.rows_kept(), self.bytes_kept());
-        if rows.is_none() && bytes.is_none() {
-            return None;
-        }
-        let mut told = match rows {
-            Some(Value::Object(rows)) => rows,
-            _ => Map::new(),
-        };
-        told.extend(bytes);
-        Some(Value::Object(told).to_string())
-    }
-
-    fn bytes_kept(&self) -> Option<(String, Value)> {
-        self.near.as_ref().map(|near| ("source".to_owned(), near.describe()))
-    }
-
-    fn rows_kept(&self) -> Option<Value> {
-        let keeping = self.environment.keeping.as_ref()?;
-        let always = |prefix: &Prefix| json!({"kept": prefix.what(), "why": "cache() is written there", "rows": prefix.describe(keeping)});
-        match &self.auto {
-            Some(auto) => Some(auto.describe()),
-            None => self.way.prefix.as_ref().map(always),
-        }
     }
 
     /// Computes rows one way. Also returns when they had been read, where `autocache()` asks for that.

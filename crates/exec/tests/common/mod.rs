@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod random;
+
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array};

@@ -1,0 +1,259 @@
+//! Random pipelines over images and numbers, and rows for them: what is drawn follows from its number alone.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, LargeBinaryArray};
+use forebay_core::rng::SampleRng;
+use forebay_core::{Epoch, Result, SampleId, Seed, SystemClock};
+use forebay_data::{Chunk, DType, Field, Kind, Memory, RowId, Schema, column_of};
+use forebay_exec::{Environment, Executable, Functions, Pickle, Randomness};
+use forebay_plan::{
+    Binary, BlobId, EpochPlan, Expr, Extent, Function, Graph, ImageMode, Interpolation, Layout, Node, Op, Source,
+    Stages,
+};
+
+use super::Empty;
+
+/// Pipelines that are tried.
+pub(crate) const GRAPHS: u64 = 10_000;
+pub(crate) const ROWS: usize = 6;
+/// Rows, columns of images that have one size.
+pub(crate) const SIZED: [usize; 2] = [14, 17];
+
+pub(crate) struct Draw(SampleRng);
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SampleRng::new(0x0DE5, SampleId(seed)))
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.0.up_to(n as u32 - 1) as usize
+    }
+
+    pub(crate) fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    pub(crate) fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// A function whose result depends on all that it is given, and on its random stream.
+pub(crate) struct Hashed;
+
+impl Hashed {
+    fn rows(function: &Function, input: &Chunk, randomness: Option<Randomness>) -> Vec<i64> {
+        let hash = |row: usize| {
+            let mut hasher = DefaultHasher::new();
+            function.name.hash(&mut hasher);
+            for (field, column) in input.schema().fields().iter().zip(input.columns()) {
+                format!("{} {:?}", field.name, column.slice(row, 1)).hash(&mut hasher);
+            }
+            if let Some(random) = randomness {
+                (random.seed.0, random.random, input.ids()[row].sample.0).hash(&mut hasher);
+            }
+            (hasher.finish() % 1000) as i64
+        };
+        (0..input.num_rows()).map(hash).collect()
+    }
+}
+
+impl Functions for Hashed {
+    fn map(
+        &self,
+        function: &Function,
+        _: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+        _: &Arc<Schema>,
+    ) -> Result<Vec<ArrayRef>> {
+        Ok(vec![Arc::new(Int64Array::from(Self::rows(function, input, randomness)))])
+    }
+
+    fn filter(
+        &self,
+        function: &Function,
+        _: &Pickle,
+        input: &Chunk,
+        randomness: Option<Randomness>,
+    ) -> Result<BooleanArray> {
+        Ok(Self::rows(function, input, randomness).into_iter().map(|hash| Some(hash % 4 != 0)).collect())
+    }
+}
+
+pub(crate) fn fields() -> Vec<Field> {
+    vec![
+        Field::new("png", Kind::Bytes),
+        Field::new("sized", Kind::fixed(DType::Uint8, &[SIZED[0], SIZED[1], 3])),
+        Field::new("a", Kind::scalar(DType::Int64)),
+        Field::new("b", Kind::scalar(DType::Int64)),
+    ]
+}
+
+pub(crate) fn chunk(images: &[ArrayRef], rows: usize) -> Chunk {
+    let numbers = |by: i64| -> ArrayRef { Arc::new((0..rows as i64).map(|i| i * by % 11).collect::<Int64Array>()) };
+    let columns = [images, &[numbers(3), numbers(7)]].concat();
+    let ids = (0..rows as u64).map(|i| RowId { sample: SampleId(i), epoch: Epoch(0) }).collect();
+    Chunk::new(Arc::new(Schema::new(fields()).expect("a schema")), columns, ids).expect("a chunk")
+}
+
+pub(crate) fn encoded() -> [&'static [u8]; 3] {
+    [
+        include_bytes!("../golden/image/rgb.png"),
+        include_bytes!("../golden/image/palette.png"),
+        include_bytes!("../golden/image/alpha.png"),
+    ]
+}
+
+pub(crate) fn rows() -> Chunk {
+    let png: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values((0..ROWS).map(|row| encoded()[row % 3])));
+    let mut draw = Draw::new(u64::MAX);
+    let pixels: Vec<u8> = (0..ROWS * SIZED[0] * SIZED[1] * 3).map(|_| draw.below(256) as u8).collect();
+    let sized = column_of(&fields()[1].kind, pixels.into(), ROWS).expect("images");
+    chunk(&[png, sized], ROWS)
+}
+
+pub(crate) fn col(name: &str) -> Box<Expr> {
+    Box::new(Expr::Col { name: name.to_owned() })
+}
+
+pub(crate) fn function(draw: &mut Draw, columns: &[&str]) -> Function {
+    let reads = match draw.below(8) {
+        0 => None,
+        _ => Some((0..1 + draw.below(2)).map(|_| draw.one(columns).to_owned()).collect::<BTreeSet<_>>()),
+    };
+    Function {
+        blob: BlobId("f".to_owned()),
+        code: String::new(),
+        name: format!("f{}", draw.below(9)),
+        batched: draw.below(6) == 0,
+        with_rng: false,
+        reads: reads.map(|reads| reads.into_iter().collect()),
+        timeout_s: 1.0,
+    }
+}
+
+fn expression(draw: &mut Draw, columns: &[&str]) -> Expr {
+    let (op, value) = ([Binary::Add, Binary::Mul, Binary::Mod][draw.below(3)], 1 + draw.below(5) as i64);
+    let left = Expr::Binary { op, left: col(draw.one(columns)), right: Box::new(Expr::Int { value }) };
+    match draw.below(3) {
+        0 => Expr::Binary { op: Binary::Sub, left: Box::new(left), right: col(draw.one(columns)) },
+        1 => Expr::HashMod { arg: Box::new(left), buckets: 17 },
+        _ => left,
+    }
+}
+
+pub(crate) fn table_op(draw: &mut Draw) -> Op {
+    let columns = ["a", "b", "c", "d"];
+    let name = |draw: &mut Draw| draw.one(&columns).to_owned();
+    match draw.below(12) {
+        0..3 => Op::WithColumn { column: name(draw), value: expression(draw, &columns) },
+        3..6 => {
+            let right = Box::new(Expr::Int { value: draw.below(5) as i64 });
+            let left = Box::new(expression(draw, &columns));
+            Op::FilterExpr { predicate: Expr::Binary { op: Binary::Ne, left, right } }
+        }
+        6..8 => {
+            let function = Function { with_rng: draw.coin(), ..function(draw, &columns) };
+            let function = Function { batched: function.batched && !function.with_rng, ..function };
+            let output = vec![Field::new(name(draw), Kind::scalar(DType::Int64))];
+            Op::Map { function, output, keep_others: draw.below(8) > 0 }
+        }
+        8 => Op::FilterFunction { function: function(draw, &columns) },
+        9 => Op::Cast { columns: vec![(name(draw), [DType::Float32, DType::Int16, DType::Int64][draw.below(3)])] },
+        10 => match draw.below(3) {
+            0 => Op::Rename { columns: vec![(name(draw), name(draw))] },
+            1 => Op::Drop { columns: vec![name(draw)] },
+            _ => Op::Select { columns: ["png", "sized", "b", "a"].map(str::to_owned).to_vec() },
+        },
+        _ => [Op::Shuffle {}, Op::Cache { freeze: true }, Op::CheckFinite { columns: vec![name(draw)] }][draw.below(3)]
+            .clone(),
+    }
+}
+
+pub(crate) fn image_op(draw: &mut Draw) -> Op {
+    let column = draw.one(&["png", "sized"]).to_owned();
+    let (side, factor) = (4 + draw.below(14), Some((0.4, 1.6)));
+    let (scale, ratio, antialias, probability) = ((0.2, 0.9), (0.5, 2.0), draw.coin(), 0.5);
+    match draw.below(13) {
+        0 => Op::Resize { column, height: side, width: side + 1, antialias },
+        1 => Op::ResizeShorter { column, size: side, max_size: None, antialias },
+        2 | 3 => Op::CenterCrop { column, height: side + draw.below(3), width: side + draw.below(3) },
+        4 => Op::RandomResizedCrop { column, height: side, width: side, scale, ratio, antialias },
+        5 | 6 => {
+            let direction = serde_json::from_value(draw.one(&["horizontal", "vertical"]).into()).expect("a direction");
+            Op::RandomFlip { column, probability, direction }
+        }
+        7 | 8 => Op::ColorJitter {
+            column,
+            brightness: factor,
+            contrast: factor.filter(|_| draw.coin()),
+            saturation: factor,
+            hue: Some((-0.4, 0.4)),
+            probability: 0.8,
+        },
+        9 => Op::RandomGrayscale { column, probability },
+        10 => Op::GaussianBlur { column, kernel_size: 3, sigma: (0.5, 1.5), probability },
+        11 => match draw.below(3) {
+            0 => {
+                let interpolation = Interpolation::Bilinear;
+                Op::RandomRotation { column, degrees: (-40.0, 40.0), interpolation, fill: None }
+            }
+            1 => {
+                let (num_ops, magnitude, num_magnitude_bins) = (2, 9, 31);
+                let interpolation = Interpolation::Nearest;
+                Op::RandAugment { column, num_ops, magnitude, num_magnitude_bins, interpolation, fill: None }
+            }
+            _ => Op::RandomErasing { column, probability, scale, ratio, value: Some(vec![7.0]) },
+        },
+        _ => {
+            let layout = if draw.coin() { Layout::Chw } else { Layout::Hwc };
+            Op::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout }
+        }
+    }
+}
+
+/// A pipeline of a few ops, each of which was legal where it was added.
+pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
+    let source = Source::Memory { blob: BlobId("x".to_owned()), rows: ROWS as u64, fields: fields() };
+    let mut graph = Graph::new(source, None).expect("a source");
+    let decode = Op::DecodeImage { column: "png".to_owned(), mode: ImageMode::Rgb };
+    let (ops, decoded) = (3 + draw.below(8), draw.below(5));
+    for at in 0..ops {
+        let op = match draw.coin() {
+            _ if at == decoded => decode.clone(),
+            true => image_op(draw),
+            false => table_op(draw),
+        };
+        let node = Node { keep_position: draw.below(12) == 0, ..Node::new(op) };
+        graph = graph.then(node).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
+    }
+    graph
+}
+
+/// Where pipelines without files run; `blobs` has their arrays.
+pub(crate) fn environment(blobs: Arc<dyn forebay_io::Blobs>) -> Environment {
+    let (functions, watch) = (Arc::new(Hashed), Arc::new(SystemClock::default()));
+    Environment { blobs, functions, memory: Memory::default(), keeping: None, watch }
+}
+
+/// A pipeline over rows that are handed to it, `rows` of them if that is known.
+pub(crate) fn executable(graph: &Graph, rows: Option<usize>) -> Result<Arc<Executable>> {
+    let stages = Arc::new(Stages::new(graph)?);
+    let extent = Extent { rows: rows.map(|rows| rows as u64), blocks: 1, bytes: 0 };
+    let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(5), 1, None)?);
+    Executable::for_rows(stages, plan, &environment(Arc::new(Empty)))
+}
+
+pub(crate) fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
+    executable(graph, Some(rows.num_rows()))?.finish(rows.clone(), 0)
+}
+
+/// The order in which a pipeline runs, for whoever reads that a test failed.
+pub(crate) fn told(graph: &Graph) -> String {
+    forebay_plan::explain(&Stages::new(graph).expect("stages"), None)
+}

@@ -1,0 +1,83 @@
+//! Pipelines that run in two places: wherever random ones may be cut, a reader makes of what a worker sends the same bytes as one
+//! process makes of all.
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::random::*;
+use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
+use forebay_data::{DType, write_ipc};
+use forebay_exec::{Asked, Executable, Known, Scratch};
+use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages};
+
+/// The rows, for a source that is arrays; other blobs are pickles, and empty.
+struct Arrays(Bytes);
+
+impl forebay_io::Blobs for Arrays {
+    fn get(&self, id: &BlobId) -> Result<Bytes> {
+        Ok(if id.0 == "x" { self.0.clone() } else { Bytes::new() })
+    }
+}
+
+/// An op that may run at a reader, if it is legal there.
+fn light_op(draw: &mut Draw) -> Op {
+    let (name, other) = (draw.one(&["a", "b", "c", "sized"]).to_owned(), draw.one(&["a", "b", "z"]).to_owned());
+    match draw.below(7) {
+        0..3 => {
+            let (column, layout) = (draw.one(&["png", "sized"]).to_owned(), [Layout::Chw, Layout::Hwc][draw.below(2)]);
+            Op::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout }
+        }
+        3 | 4 => Op::Cast { columns: vec![(name, [DType::Float32, DType::Int16, DType::Float64][draw.below(3)])] },
+        5 => Op::Rename { columns: vec![(name, other)] },
+        _ => Op::Drop { columns: vec![name] },
+    }
+}
+
+#[test]
+fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
+    let mut blob = Vec::new();
+    write_ipc(&[rows()], false, &mut blob).expect("arrays");
+    let environment = environment(Arc::new(Arrays(blob.into())));
+    let (mut cut, mut smaller) = (0_u64, 0_u64);
+    for seed in 0..GRAPHS / 4 {
+        let mut draw = Draw::new(seed);
+        let mut graph = pipeline(&mut draw);
+        for _ in 0..1 + draw.below(4) {
+            let node = Node::new(light_op(&mut draw));
+            graph = graph.then(node).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
+        }
+        let stages = Arc::new(Stages::new(&graph).expect("legal"));
+        let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(())).expect("an index");
+        let plan = Arc::new(EpochPlan::new(&stages, index.extent(), Seed(5), 1, None).expect("a plan"));
+        let (index, here) = (Some(index), ConsumerIndex(0));
+        let whole = Executable::new(stages.clone(), plan.clone(), index.clone(), &environment).expect("opens");
+        let worker = Executable::for_worker(stages.clone(), plan.clone(), index, &environment).expect("opens");
+        let reader = Executable::for_reader(stages, plan.clone(), &environment).expect("a reader");
+        let stops: Vec<_> = worker.stops().map(|(ops, schema)| (ops, schema.clone())).collect();
+        assert!(reader.stops().map(|(ops, _)| ops).eq(stops.iter().map(|(ops, _)| *ops)), "they agree on the places");
+        cut += u64::from(stops.len() > 1);
+        for morsel in plan.morsels(here, Ordinal(0)) {
+            let compute = |executable: &Executable, ops: u32| {
+                let (mut chunks, known) = (Vec::new(), Known::default());
+                let asked = Asked { epoch: Epoch(1), consumer: here, morsel, known: &known, ops };
+                executable.morsel(&asked, &mut Scratch::default(), &mut |chunk| {
+                    chunks.push(chunk);
+                    Ok(())
+                })?;
+                Ok::<_, forebay_core::Error>(chunks.remove(0))
+            };
+            let Ok(want) = compute(&whole, whole.stop(None)) else { continue };
+            for (ops, schema) in &stops {
+                let sent = compute(&worker, *ops).expect("what runs as a whole runs in two");
+                assert_eq!(sent.schema(), schema, "{seed}\n{}", told(&graph));
+                smaller += u64::from(sent.num_bytes() < want.num_bytes());
+                let got = reader.finish(sent, *ops).expect("the rest");
+                assert!(got.ids() == want.ids() && got.same_bits(&want), "{seed}: {ops}\n{}", told(&graph));
+            }
+            assert!(reader.finish(want, u32::MAX).is_err(), "nobody cuts there");
+        }
+    }
+    assert!(cut > GRAPHS / 8 && smaller > GRAPHS / 20, "{cut} could be cut, and {smaller} were smaller");
+}
