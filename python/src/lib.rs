@@ -18,6 +18,7 @@ mod cache;
 mod cli;
 mod draft;
 mod errors;
+mod first_rows;
 mod functions;
 mod indexing;
 mod iter;

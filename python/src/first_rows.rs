@@ -1,0 +1,77 @@
+//! The first rows of a pipeline, for whoever tries something on them: a function whose columns are to be found out, or an order.
+
+use std::sync::Arc;
+
+use forebay_core::{Result, Seed, SystemClock};
+use forebay_data::{Chunk, Memory};
+use forebay_exec::{Budget, Environment, Executable, LocalOptions, LocalStream};
+use forebay_plan::{Class, Deal, Graph, Node, OnError, Op, Reorder, Stages};
+
+use crate::functions::PyFunctions;
+use crate::pipeline::Pipeline;
+
+/// Samples that fail before the first rows are there, and are passed over.
+const PROBE_LOST_MAX: u64 = 64;
+
+impl Pipeline {
+    /// Returns up to `rows` rows of the pipeline before any batch, in the order in which they are stored; and what made them, which
+    /// knows their names.
+    pub(crate) fn first_rows(
+        &self,
+        rows: usize,
+        poll: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<(Option<Chunk>, Arc<Executable>)> {
+        // Whether a sample may fail is said later, where the pipeline is iterated.
+        let graph = Graph::new(self.graph.source().clone(), self.graph.site().cloned())?;
+        let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
+        for node in self.graph.nodes() {
+            let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
+            if computes && !node.op.keeps_rows() {
+                let batched = graph_is_batched_before(&self.graph, node);
+                graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
+            }
+        }
+        let graph = graph.then(Node::new(Op::Take { count: rows as u64 }))?;
+        let functions = Arc::new(PyFunctions::default());
+        let environment = Environment {
+            blobs: Arc::new(self.blobs.clone()),
+            functions,
+            memory: Memory::default(),
+            keeping: None,
+            watch: Arc::new(SystemClock::default()),
+        };
+        let divided = (Stages::new(&graph)?, Deal::from(1));
+        let executable = self.prepare(divided, Seed(0), None, &environment, poll)?;
+        let budget = Budget::Count(PROBE_LOST_MAX);
+        let mut stream =
+            LocalStream::start(executable.clone(), LocalOptions { threads: 1, budget, ..LocalOptions::default() })?;
+        let (mut chunks, mut found) = (Vec::new(), 0);
+        let mut first_lost = None;
+        while found < rows {
+            let next = stream.next(poll);
+            first_lost = first_lost.or_else(|| stream.take_losses().into_iter().next());
+            let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
+            found += delivery.chunk.num_rows();
+            chunks.push(delivery.chunk);
+        }
+        match (chunks.is_empty(), first_lost) {
+            (false, _) => Ok((Some(Chunk::concat(&chunks)?), executable)),
+            (true, Some(lost)) => Err(lost.loss.error),
+            (true, None) => Ok((None, executable)),
+        }
+    }
+}
+
+fn graph_is_batched_before(graph: &Graph, node: &Arc<Node>) -> bool {
+    let before = graph.nodes().iter().take_while(|n| !Arc::ptr_eq(n, node));
+    before.into_iter().any(|n| n.op.class() == Class::Group)
+}
+
+/// A function after batch sees columns.
+fn as_batched(node: &Arc<Node>) -> Node {
+    let mut node = (**node).clone();
+    if let Op::Map { function, .. } = &mut node.op {
+        function.batched = true;
+    }
+    node
+}
