@@ -178,8 +178,9 @@ proptest! {
     #[test]
     fn without_noise_the_first_choice_is_the_best_and_stays(job in imagined()) {
         let (made, _) = run(std::iter::repeat_n(job.seen(&mut || 1.0), 200), Previous::default());
-        // To keep something has to gain 2 %.
-        prop_assert!(off(made[2].choice, &nanos(&made[2].costs)) < 0.0203, "{}", made[2]);
+        // Where nothing is kept, no place gained 2 %; what is kept is the best.
+        let off_max = if made[2].choice == Choice::Compute { 0.0203 } else { 1e-9 };
+        prop_assert!(off(made[2].choice, &nanos(&made[2].costs)) < off_max, "{}", made[2]);
         prop_assert!(made[2..].iter().all(|decision| decision.choice == made[2].choice));
     }
 }
