@@ -2,23 +2,22 @@
 //! Arithmetic over what was measured, without a clock and without I/O.
 //!
 //! A read takes a time that does not depend on its size, and a time for each byte; both are averages of what reads took lately.
-//! Rows are read where that takes no more than [`MARGIN`] times what computing them takes: what was read is kept
-//! nearer, and leaves a processor free. What comes from peers may not be kept, and takes their processors: there it is no longer than
-//! computing them. Where it does not pay, one question in [`PROBE_EVERY`] is read all the same, so
-//! that a store that was slow once is not avoided for ever.
+//! Rows are read where that takes no longer than computing them, which is what the policy of caching counts on (`policy::caching`). Where
+//! it does not pay, some are read all the same, so that a store that was slow once is not avoided for ever: one question in
+//! [`PROBE_EVERY`] where reading takes little longer, and fewer where it takes much longer, so that it costs a part in so many.
 
 use std::time::Duration;
 
-/// How much longer than computing reading may take.
-pub(crate) const MARGIN: f64 = 2.0;
-/// The same, of what peers have.
-pub(crate) const MARGIN_OF_PEERS: f64 = 1.0;
-/// How often what does not pay is read all the same.
-pub(super) const PROBE_EVERY: u32 = 32;
+/// How often what hardly pays is read all the same.
+pub(super) const PROBE_EVERY: u32 = 64;
+/// What takes much longer is read once in so many questions at least.
+const PROBE_EVERY_MAX: f64 = 1024.0;
 /// Reads of less say what a request takes; those of more, what a byte takes.
 const SMALL_BYTES: u64 = 64 << 10;
 /// How much the newest read counts.
 pub(super) const NEWEST: f64 = 0.2;
+/// The same, of one that was tried although it did not pay: there are few of these.
+const NEWEST_TRIED: f64 = 0.5;
 /// Rows are waited for so much longer than computing them takes,
 const PATIENCE: u64 = 4;
 /// but at least so long,
@@ -39,12 +38,15 @@ pub(crate) struct Cost {
     pub(super) reads: u32,
     /// Questions that did not pay since one was tried.
     declined: u32,
+    /// Whether the read that comes next is one that is tried.
+    tried: bool,
 }
 
 impl Cost {
     /// Notes a read of some parts, all at once.
     pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
-        let average = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * NEWEST));
+        let weight = if std::mem::take(&mut self.tried) { NEWEST_TRIED } else { NEWEST };
+        let average = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * weight));
         let nanos = nanos as f64;
         self.reads = self.reads.saturating_add(1);
         if bytes <= SMALL_BYTES {
@@ -64,20 +66,22 @@ impl Cost {
         known.then(|| self.request_nanos.unwrap_or(0.0) + bytes as f64 * self.byte_nanos.unwrap_or(0.0))
     }
 
-    /// Says whether rows are read that `compute` nanoseconds make, if that takes no more than `margin` of it. What is not known pays.
-    pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>, margin: f64) -> bool {
+    /// Says whether rows are read that `compute` nanoseconds make. What is not known pays.
+    pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
         let Some((read, compute)) = self.expected(bytes).zip(compute) else { return true };
-        if read <= compute * margin {
-            self.declined = 0;
-            return true;
+        let is_dear = read > compute;
+        self.declined = self.declined.saturating_add(1);
+        let every = (f64::from(PROBE_EVERY) * read / compute).min(PROBE_EVERY_MAX);
+        if is_dear && f64::from(self.declined) < every {
+            return false;
         }
-        self.declined = (self.declined + 1) % PROBE_EVERY;
-        self.declined == 0
+        (self.declined, self.tried) = (0, is_dear);
+        true
     }
 
     /// Says whether bytes are worth moving that take `compute` nanoseconds each: requests aside.
     pub(crate) fn pays_to_move(&self, compute: Option<f64>) -> bool {
-        self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute * MARGIN)
+        self.byte_nanos.zip(compute).is_none_or(|(moved, compute)| moved <= compute)
     }
 
     /// Returns how many bytes between two rows are read with them, rather than a request made for each.
@@ -111,32 +115,46 @@ mod tests {
     #[test]
     fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
         let mut cost = far_away();
-        assert!(!cost.pays(1 << 20, Some(10e6), MARGIN), "10 ms or 40");
-        assert!(cost.pays(1 << 20, Some(25e6), MARGIN), "25 ms or 40: within the margin");
-        assert!(!cost.pays(100 << 20, Some(300e6), MARGIN), "a second for the bytes");
-        assert!(cost.pays(1 << 40, None, MARGIN), "nobody knows what it takes to compute them");
-        assert!(Cost::default().pays(1 << 40, Some(1.0), MARGIN), "nobody knows what it takes to read them");
-        assert_eq!([4.0, 6.0].map(|compute| cost.pays_to_move(Some(compute))), [false, true], "10 ns to move one");
+        let mut pays = |compute: f64| cost.pays(1 << 20, Some(compute * 1e6));
+        assert_eq!([10.0, 40.0, 41.0].map(&mut pays), [false, false, true], "40.5 ms");
+        assert!(!cost.pays(100 << 20, Some(300e6)), "a second for the bytes");
+        assert!(cost.pays(1 << 40, None), "nobody knows what it takes to compute them");
+        assert!(Cost::default().pays(1 << 40, Some(1.0)), "nobody knows what it takes to read them");
+        assert_eq!([9.0, 11.0].map(|compute| cost.pays_to_move(Some(compute))), [false, true], "10 ns to move one");
         assert!(cost.pays_to_move(None) && Cost::default().pays_to_move(Some(0.0)));
+    }
+
+    #[test]
+    fn a_store_that_is_slow_is_tried_the_less_the_slower_it_is() {
+        let tried = |compute: f64, questions: u32| {
+            let mut slow = far_away();
+            (0..questions).filter(|_| slow.pays(1000, Some(compute))).count()
+        };
+        assert_eq!(tried(29e6, PROBE_EVERY * 10), 9, "30 ms");
+        assert_eq!(tried(3e6, PROBE_EVERY * 100), 9, "a tenth of the time, a tenth of the tries");
+        let bound = PROBE_EVERY_MAX as u32;
+        assert_eq!(tried(3.0, bound * 3), 3);
+        assert_eq!(tried(0.0, bound * 3), 3);
     }
 
     #[test]
     fn a_store_that_became_fast_is_found_out() {
         let mut cost = far_away();
-        let mut asked = 0;
-        let mut tried = 0;
-        while !(cost.pays(1000, Some(1e6), MARGIN) && cost.pays(1000, Some(1e6), MARGIN)) {
-            asked += 1;
-            if cost.pays(1000, Some(1e6), MARGIN) {
-                tried += 1;
+        let mut reads = 0;
+        // 30 ms where computing takes 1 ms; from now on it takes 0.1 ms.
+        let read = |cost: &mut Cost| {
+            let pays = cost.pays(1000, Some(1e6));
+            if pays {
+                cost.read(1000, 100_000);
             }
-            cost.read(1000, 100_000);
-            assert!(asked < 1000, "{cost:?}");
-        }
-        assert!(asked > 0 && tried <= asked);
-        let mut slow = far_away();
-        let tried = (0..PROBE_EVERY * 10).filter(|_| slow.pays(1000, Some(1e6), MARGIN)).count();
-        assert_eq!(tried, 10, "and one that is not costs a read in {PROBE_EVERY}");
+            pays
+        };
+        let asked = (0..100_000).position(|_| {
+            reads += u32::from(read(&mut cost));
+            cost.expected(1000) < Some(1e6)
+        });
+        assert!(asked.is_some_and(|asked| asked < 4000) && reads < 10, "{asked:?} questions, {reads} reads");
+        assert!((0..100).all(|_| read(&mut cost)));
     }
 
     #[test]
@@ -146,10 +164,7 @@ mod tests {
         let mut near = Cost::default();
         near.read(1, 90_000_000);
         near.read(1 << 20, 1_000_000);
-        assert!(
-            near.gap() > GAP_BYTES_MIN && near.pays(1, Some(600_000.0), MARGIN),
-            "a request takes no longer than that"
-        );
+        assert!(near.gap() > GAP_BYTES_MIN && near.pays(1, Some(1_100_000.0)), "a request takes no longer than that");
         let mut near = Cost::default();
         near.read(1, 1_000_000);
         near.read(1 << 20, 1_000_000 + (1 << 20) * 2);

@@ -65,11 +65,11 @@ mod tests {
         let mut questions = Questions::default();
         assert!(questions.pays(None) && questions.pays(Some(0.0)), "nothing is known");
         (0..100).for_each(|_| questions.note(MILLI, 0.0));
-        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut questions, compute)), [1, 1, 32], "in vain");
+        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut questions, compute)), [1, 1, 64], "in vain");
         questions.note(MILLI, 1.0);
-        assert_eq!([4.0, 6.0].map(|compute| pays(&mut questions, compute)), [1, 32], "one that was not is enough");
+        assert_eq!([4.0, 6.0].map(|compute| pays(&mut questions, compute)), [1, 64], "one that was not is enough");
         (0..100).for_each(|_| questions.note(MILLI, 1.0));
-        assert_eq!([0.9, 1.1].map(|compute| pays(&mut questions, compute)), [1, 32]);
+        assert_eq!([0.9, 1.1].map(|compute| pays(&mut questions, compute)), [1, 64]);
     }
 
     #[test]
@@ -78,6 +78,6 @@ mod tests {
         (0..100).for_each(|_| questions.note(1000 * MILLI, 0.5));
         assert_eq!(pays(&mut questions, 10.0), 1);
         (0..100).for_each(|_| questions.note(MILLI, 0.5));
-        assert_eq!(pays(&mut questions, 10.0), 32);
+        assert_eq!(pays(&mut questions, 10.0), 64);
     }
 }

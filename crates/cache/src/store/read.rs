@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_core::Error;
 
 use super::Part;
-use super::cost::{MARGIN, MARGIN_OF_PEERS, patience};
+use super::cost::patience;
 use super::names::object_of;
 use super::pieces::{Pieces, trouble};
 use super::tier::{BLOCK_WAIT, StoreTier};
@@ -38,8 +38,7 @@ impl StoreTier {
 
     /// Says whether rows are read that `compute` nanoseconds make, if that is known.
     pub(crate) fn pays(&self, bytes: u64, compute: Option<f64>) -> bool {
-        let margin = if self.is_ours() { MARGIN } else { MARGIN_OF_PEERS };
-        lock(&self.cost).pays(bytes, compute, margin)
+        lock(&self.cost).pays(bytes, compute)
     }
 
     /// Says whether it pays to ask for rows that `compute` nanoseconds make, if that is known, and that nobody shows.
