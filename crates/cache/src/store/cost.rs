@@ -3,14 +3,14 @@
 //!
 //! A read takes a time that does not depend on its size, and a time for each byte; both are averages of what reads took lately.
 //! Rows are read where that takes no longer than computing them, which is what the policy of caching counts on (`policy::caching`). Where
-//! it does not pay, some are read all the same, so that a store that was slow once is not avoided for ever: one question in
-//! [`PROBE_EVERY`] where reading takes little longer, and fewer where it takes much longer, so that it costs a part in so many.
+//! it does not pay, some are read all the same, so that a store that was slow once is not avoided for ever: the fewer the longer it takes,
+//! so that what they take beyond computing is one part of it in [`PROBE_EVERY`].
 
 use std::time::Duration;
 
-/// How often what hardly pays is read all the same.
+/// How often what takes twice as long as it may is tried all the same.
 pub(super) const PROBE_EVERY: u32 = 64;
-/// What takes much longer is read once in so many questions at least.
+/// What takes much longer is tried once in so many questions at least.
 const PROBE_EVERY_MAX: f64 = 1024.0;
 /// Reads of less say what a request takes; those of more, what a byte takes.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -71,7 +71,7 @@ impl Cost {
         let Some((read, compute)) = self.expected(bytes).zip(compute) else { return true };
         let is_dear = read > compute;
         self.declined = self.declined.saturating_add(1);
-        let every = (f64::from(PROBE_EVERY) * read / compute).min(PROBE_EVERY_MAX);
+        let every = (f64::from(PROBE_EVERY) * (read / compute - 1.0)).min(PROBE_EVERY_MAX);
         if is_dear && f64::from(self.declined) < every {
             return false;
         }
@@ -130,8 +130,9 @@ mod tests {
             let mut slow = far_away();
             (0..questions).filter(|_| slow.pays(1000, Some(compute))).count()
         };
-        assert_eq!(tried(29e6, PROBE_EVERY * 10), 9, "30 ms");
-        assert_eq!(tried(3e6, PROBE_EVERY * 100), 9, "a tenth of the time, a tenth of the tries");
+        assert_eq!(tried(15e6, PROBE_EVERY * 10), 10, "30 ms: twice as long");
+        assert_eq!(tried(3e6, PROBE_EVERY * 90), 10);
+        assert_eq!(tried(29e6, 30), 10, "a thirtieth more");
         let bound = PROBE_EVERY_MAX as u32;
         assert_eq!(tried(3.0, bound * 3), 3);
         assert_eq!(tried(0.0, bound * 3), 3);

@@ -1,0 +1,263 @@
+//! Which workers there should be, where several kinds of them can be started.
+//!
+//! ```text
+//! offers, observation (a moment) ──▶ policy ──▶ how many of each kind, reasons
+//!                       previous ──▶        ──▶ previous, for the next moment
+//! ```
+//!
+//! See `README.md` beside this file. Not here: how many threads jobs want (`scaling`), and who starts workers (`provision`).
+
+mod cover;
+mod pace;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use forebay_core::{Error, Result, Ticks};
+
+pub use pace::{Worked, learn};
+
+use crate::placement::PRICE_MAX;
+use cover::{Choice, capacity, cover, order, price};
+
+/// The most kinds that there may be.
+pub const OFFERS_MAX: usize = 16;
+/// The most workers of one kind, and the most threads of one.
+const WORKERS_MAX: u32 = 100_000;
+const THREADS_MAX: u32 = 4096;
+/// After this, workers that have not come do not come.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+/// After this, they are asked for again.
+pub const RETRY: Duration = Duration::from_secs(600);
+/// What a mix may cost more than the cheapest without being left,
+const SLACK: f64 = 1.05;
+/// or for so long.
+pub const HOLD: Duration = Duration::from_secs(120);
+
+/// The threads that are always wanted: they make one worker of any kind.
+const NEED_MIN: f64 = 1e-3;
+
+/// A kind of workers that can be started.
+///
+/// Written as `kind=NAME,price=P,threads=N`, with `max=N` (default: 1000) and `spot` where they may be taken back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// Its name.
+    pub kind: String,
+    /// What one costs for an hour; nothing where it is paid for anyway.
+    pub price: f64,
+    /// The threads of one.
+    pub threads: u32,
+    /// The most that can be had.
+    pub max: u32,
+    /// Whether they may be taken back at any time.
+    pub spot: bool,
+}
+
+impl FromStr for Offer {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Error::invalid(format!("{text:?} offers no kind of workers: {what}"))
+                .hint("write kind=NAME,price=0.38,threads=8, and max=20 and spot where they hold")
+        };
+        let (mut kind, mut price, mut threads, mut max, mut spot) = (None, None, None, None, false);
+        for part in text.split(',') {
+            let is_new = match part.trim().split_once('=') {
+                Some(("kind", name)) => kind.replace(name.to_owned()).is_none(),
+                Some(("price", p)) => price.replace(p.parse::<f64>().map_err(|_| wrong("price"))?).is_none(),
+                Some(("threads", n)) => threads.replace(n.parse::<u32>().map_err(|_| wrong("threads"))?).is_none(),
+                Some(("max", n)) => max.replace(n.parse::<u32>().map_err(|_| wrong("max"))?).is_none(),
+                None if part.trim() == "spot" => !std::mem::replace(&mut spot, true),
+                _ => return Err(wrong(&format!("{part:?} is not known"))),
+            };
+            if !is_new {
+                return Err(wrong(&format!("{part:?} is one too many")));
+            }
+        }
+        let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong("price"))?;
+        let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong("threads"))?;
+        let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong("max"))?;
+        let kind = kind.ok_or_else(|| wrong("kind"))?;
+        Ok(Self { kind, price, threads, max, spot })
+    }
+}
+
+/// What is seen of the workers at one moment. Lists have an entry for each offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// When.
+    pub at: Ticks,
+    /// The threads (of pace 1) that all jobs want together; `None` while that is not known.
+    pub need: Option<f64>,
+    /// Those of workers that are of none of these kinds: they are there, whatever is decided.
+    pub others: f64,
+    /// The workers that there are.
+    pub there: Vec<u32>,
+    /// How fast threads of each kind are.
+    pub paces: Vec<f64>,
+    /// The most workers of all kinds together.
+    pub workers_max: u32,
+}
+
+/// How many workers of a kind there should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// So many.
+    pub workers: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why there should be so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// They are of the cheapest mix.
+    Cheapest,
+    /// The need is met by cheaper ones.
+    NotNeeded,
+    /// So many of them stay until the ones that replace them are there.
+    Replaced(u32),
+    /// No more come; they are asked for again at this time.
+    Away(Ticks),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cheapest => f.write_str("the cheapest for what jobs want"),
+            Self::NotNeeded => f.write_str("others are cheaper, and enough"),
+            Self::Replaced(1) => f.write_str("one stays until what replaces it is there"),
+            Self::Replaced(workers) => write!(f, "{workers} stay until what replaces them is there"),
+            Self::Away(_) => {
+                write!(f, "no more came for {} minutes: others fill up, and it is tried again", PATIENCE.as_secs() / 60)
+            }
+        }
+    }
+}
+
+/// What is remembered from moment to moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Previous {
+    kinds: Vec<Memory>,
+    /// Since when the mix costs more than another that would do.
+    dear: Option<Ticks>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Memory {
+    /// The mix, without those that are being replaced.
+    target: u32,
+    wanted: u32,
+    /// The most that were there since fewer are there than wanted, and since when it is as many.
+    short: Option<(u32, Ticks)>,
+    /// No more come until then.
+    away: Option<Ticks>,
+}
+
+impl Memory {
+    /// Notes how many are there.
+    fn see(&mut self, at: Ticks, there: u32) {
+        self.away = self.away.filter(|until| at < *until);
+        if there >= self.wanted || self.away.is_some() {
+            self.short = None;
+            return;
+        }
+        let (most, since) = self.short.get_or_insert((there, at));
+        if there > *most {
+            (*most, *since) = (there, at);
+        }
+        if at - *since >= PATIENCE {
+            (self.short, self.away) = (None, Some(at + RETRY));
+        }
+    }
+}
+
+/// Decides how many workers of each kind there should be; `None` while it is not known what jobs want.
+pub fn decide(offers: &[Offer], seen: &Observation, before: &Previous) -> (Option<Vec<Wanted>>, Previous) {
+    let mut next = before.clone();
+    next.kinds.resize(offers.len(), Memory::default());
+    let Some(need) = seen.need.filter(|need| need.is_finite()) else { return (None, next) };
+    next.kinds.iter_mut().zip(&seen.there).for_each(|(kind, &there)| kind.see(seen.at, there));
+    let choice = |((offer, pace), (kind, &there)): ((&Offer, &f64), (&Memory, &u32))| Choice {
+        capacity: f64::from(offer.threads) * pace,
+        price: offer.price,
+        max: if kind.away.is_some() { there.min(offer.max) } else { offer.max },
+    };
+    let choices: Vec<_> = offers.iter().zip(&seen.paces).zip(next.kinds.iter().zip(&seen.there)).map(choice).collect();
+    let least = if seen.others > 0.0 { 0.0 } else { NEED_MIN };
+    let need = (need - seen.others).max(least);
+    let target = target(need, &choices, seen, &mut next);
+    let kept = kept(need, &choices, seen, &target);
+    let wanted = target.iter().zip(&kept).zip(&mut next.kinds).map(|((&target, &kept), kind)| {
+        (kind.target, kind.wanted) = (target, target + kept);
+        let reason = match kind.away {
+            _ if kept > 0 => Reason::Replaced(kept),
+            Some(until) => Reason::Away(until),
+            None if target == 0 => Reason::NotNeeded,
+            None => Reason::Cheapest,
+        };
+        Wanted { workers: target + kept, reason }
+    });
+    (Some(wanted.collect()), next)
+}
+
+/// Returns the mix: the one that there is, where that will do and another gains little, or for a short time only.
+fn target(need: f64, choices: &[Choice], seen: &Observation, next: &mut Previous) -> Vec<u32> {
+    let best = cover(need, choices, seen.workers_max);
+    let least = price(&best, choices);
+    let old: Vec<_> = next.kinds.iter().map(|kind| kind.target).collect();
+    let fits = old.iter().zip(choices).all(|(count, kind)| *count <= kind.max);
+    let room = seen.workers_max.checked_sub(old.iter().sum()).filter(|_| fits);
+    let covers = |mix: &[u32]| capacity(mix, choices) >= need * (1.0 - 1e-9);
+    if room.is_none() || !covers(&old) {
+        next.dear = None;
+        // Some more of what there is, rather than others.
+        let more = room.map(|room| more(need, choices, room, &old));
+        return more.filter(|mix| covers(mix) && price(mix, choices) <= least * SLACK).unwrap_or(best);
+    }
+    // Where all is paid for anyway, fewer are better.
+    let is_less = least == 0.0 && best.iter().sum::<u32>() < old.iter().sum();
+    if price(&old, choices) <= least * SLACK && !is_less {
+        next.dear = None;
+        return old;
+    }
+    let since = *next.dear.get_or_insert(seen.at);
+    if seen.at - since < HOLD {
+        return old;
+    }
+    next.dear = None;
+    best
+}
+
+/// Returns a mix with what it lacks.
+fn more(need: f64, choices: &[Choice], room: u32, mix: &[u32]) -> Vec<u32> {
+    let left = |(kind, count): (&Choice, &u32)| Choice { max: kind.max - count, ..*kind };
+    let rest: Vec<_> = choices.iter().zip(mix).map(left).collect();
+    let added = cover(need - capacity(mix, choices), &rest, room);
+    mix.iter().zip(added).map(|(count, added)| count + added).collect()
+}
+
+/// Returns how many more of each kind stay while the mix is not there.
+fn kept(need: f64, choices: &[Choice], seen: &Observation, target: &[u32]) -> Vec<u32> {
+    let there: Vec<_> = seen.there.iter().zip(target).map(|(there, target)| *there.min(target)).collect();
+    let mut missing = need - capacity(&there, choices);
+    let mut room = seen.workers_max.saturating_sub(target.iter().sum());
+    let mut kept = vec![0; choices.len()];
+    for at in order(choices) {
+        if missing <= need * 1e-9 {
+            break;
+        }
+        let spare = seen.there[at].saturating_sub(target[at]).min(room);
+        let enough = (missing / choices[at].capacity).ceil() as u32;
+        kept[at] = spare.min(enough);
+        room -= kept[at];
+        missing -= f64::from(kept[at]) * choices[at].capacity;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;
