@@ -13,8 +13,8 @@ pub(crate) struct Reconciler(forebay_server::Reconciler);
 #[pymethods]
 impl Reconciler {
     #[new]
-    fn new(workers_max: u32, at_once: u32) -> Self {
-        Self(forebay_server::Reconciler::new(workers_max, at_once))
+    fn new(workers_min: u32, workers_max: u32, at_once: u32) -> Self {
+        Self(forebay_server::Reconciler::new(workers_min, workers_max, at_once))
     }
 
     /// "keep", "start" (one) or "end" (one).

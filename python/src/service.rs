@@ -54,8 +54,10 @@ type Numbers = (u64, u64, u64, u32, u32, u32);
 /// The op, its line, whose threads; rows in, out and found; seconds, bytes in and out; microseconds of a row lately; whether
 /// all that is of earlier jobs.
 type OpRow = (String, String, String, (u64, u64, u64), f64, (u64, u64), f64, bool);
-/// Kind, whether they may be taken back, seconds, cost.
-type WorkedRow = (String, bool, f64, f64);
+/// Kind, whether they may be taken back, seconds and cost of work, the same of idleness.
+type WorkedRow = (String, bool, f64, f64, f64, f64);
+/// Kind, whether they may be taken back, price, threads, wanted, there, the most, pace, why.
+type KindRow = (String, bool, f64, u32, Option<u32>, u32, u32, f64, String);
 /// A worker, and JSON.
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
@@ -120,7 +122,8 @@ impl ServiceClient {
                 let consumers = consumers.collect();
                 let caching = j.caching.into_iter().map(|c| (c.worker, c.json)).collect();
                 let ops = j.ops.into_iter().map(op).collect();
-                let worked = j.worked.into_iter().map(|w| (w.kind, w.spot, w.seconds, w.cost)).collect();
+                let worked = j.worked.into_iter();
+                let worked = worked.map(|w| (w.kind, w.spot, w.seconds, w.cost, w.idle_seconds, w.idle_cost)).collect();
                 let numbers = (j.epochs, j.seed, j.raced, j.workers, j.local_threads, j.priority);
                 (numbers, j.name, j.dataset, j.state, consumers, j.tenant, key, decisions, caching, ops, j.cut, worked)
             })
@@ -151,10 +154,21 @@ impl ServiceClient {
         Ok(workers.into_iter().map(row).collect())
     }
 
-    /// Workers wanted, workers there, the most, the policy.
-    fn scale(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, String)> {
+    /// Workers wanted, workers there, the most, the policy, the kinds.
+    fn scale(&self, py: Python<'_>) -> PyResult<(u32, u32, u32, String, Vec<KindRow>)> {
         let scale = self.ask(py, |service, poll| service.scale(poll))?;
-        Ok((scale.wanted, scale.workers, scale.workers_max, scale.policy))
+        let kind = |k: forebay_client::KindWanted| {
+            (k.kind, k.spot, k.price, k.threads, k.wanted, k.workers, k.max, k.pace, k.reason)
+        };
+        let kinds = scale.kinds.into_iter().map(kind).collect();
+        Ok((scale.wanted, scale.workers, scale.workers_max, scale.policy, kinds))
+    }
+
+    /// How many workers of one kind somebody has to start; `None` while that is not known.
+    #[pyo3(signature = (kind=None, spot=false))]
+    fn wanted(&self, py: Python<'_>, kind: Option<&str>, spot: bool) -> PyResult<Option<u32>> {
+        let scale = self.ask(py, |service, poll| service.scale(poll))?;
+        scale.wanted_of(kind.map(|kind| (kind, spot))).map_err(|e| raise(py, &e))
     }
 
     #[pyo3(signature = (job, tenant=None))]

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Jobs(Jobs),
     /// List the workers of a service
     Workers(List),
+    /// Say how many workers the jobs of a service want, of each kind that can be started
+    Scale(List),
     /// Run a Python script; with --service, connect() without an address finds it
     Run(Run),
     /// Show what the datasets of a Python script do, and why

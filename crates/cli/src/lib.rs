@@ -43,6 +43,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Worker(worker) => return code(commands::worker::run(worker, host)),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
         Command::Workers(workers) => commands::workers::run(&workers),
+        Command::Scale(scale) => commands::scale::run(&scale),
         Command::Run(script) => return commands::run::run(&script, host).unwrap_or_else(|e| exit::report(&e)),
         Command::Explain(explain) => commands::explain::run(&explain, host),
         Command::Quarantine(of) => return commands::quarantine::run(&of, host).unwrap_or_else(|e| exit::report(&e)),

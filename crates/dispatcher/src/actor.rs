@@ -156,6 +156,7 @@ impl Actor {
                 wanted: Some(scale.wanted).filter(|&wanted| wanted > 0),
                 workers: scale.workers,
                 workers_max: scale.workers_max,
+                kinds: scale.kinds.into_iter().map(|of| (of.kind, of.spot, of.wanted)).collect(),
             },
             state: self.machine.figures(now),
             ledger: LedgerFigures {

@@ -64,6 +64,8 @@ impl Dispatcher {
         indexer: Arc<dyn Indexer>,
         clock: Arc<dyn Clock>,
     ) -> Result<(SocketAddr, Self)> {
+        crate::check_offers(&options.offers)?;
+        options.offers.iter().try_for_each(|offer| crate::check_kind(&offer.kind))?;
         let dir = options.state_dir.clone();
         // Pickles and keys are kept there: nobody else's business.
         let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
@@ -72,9 +74,9 @@ impl Dispatcher {
         let access = Arc::new(Access::open(options.tokens.as_deref(), clock.clone())?);
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
-        let (scaling, retention) = (options.scaling, options.retention);
+        let (scaling, offers, retention) = (options.scaling, Arc::from(&*options.offers), options.retention);
         let recovery =
-            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling, retention };
+            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling, offers, retention };
         let leadership = Arc::new(Leadership::new());
         let run = match &options.store {
             None => Run::Sole(Box::new(sole(&options, &recovery, &leadership)?)),

@@ -40,6 +40,7 @@ mod view;
 
 pub use access::{NewToken, Role, new_token};
 pub use dispatcher::Dispatcher;
+pub use forebay_policy::fleet::{Offer, check as check_offers};
 pub use forebay_policy::placement::Objective;
 pub use forebay_policy::scaling::Policy;
 pub use indexer::{FileIndexer, Indexed, Indexer};

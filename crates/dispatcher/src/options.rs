@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
+use forebay_policy::fleet::Offer;
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::Policy;
 use forebay_proto::ServerTls;
@@ -33,6 +34,8 @@ pub struct Options {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// Which kinds of workers can be started, by whoever does. Default: none, and it is one number of workers that is wanted.
+    pub offers: Vec<Offer>,
     /// What is remembered of jobs that are over.
     pub retention: Retention,
     /// The most bytes of one blob. Default: 16 GiB.
@@ -54,6 +57,7 @@ impl Options {
             tokens: None,
             timing: Timing::default(),
             scaling: Scaling::default(),
+            offers: Vec::new(),
             retention: Retention::default(),
             blob_bytes_max: 16 << 30,
             index_threads: 8,

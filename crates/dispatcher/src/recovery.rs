@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_core::{Clock, Result};
+use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
 use crate::handle::Handle;
@@ -25,6 +26,8 @@ pub(crate) struct Recovery {
     pub(crate) with_keys: bool,
     /// Who decides how many workers jobs get.
     pub(crate) scaling: Scaling,
+    /// Which kinds of workers can be started.
+    pub(crate) offers: Arc<[Offer]>,
     /// What is remembered of jobs that are over.
     pub(crate) retention: Retention,
 }
@@ -44,6 +47,7 @@ impl Recovery {
         let mut recovered = Vec::new();
         let mut state = State::recover(self.timing, self.clock.now(), ledger, splits, &mut recovered)?;
         state.set_scaling(self.scaling);
+        state.set_offers(self.offers.clone());
         state.set_retention(self.retention);
         // A reader names its job by number, also to a dispatcher whose ledger was lost, or is an older copy.
         state.pass_job_numbers(uuid::Uuid::new_v4().as_u128() as u32);

@@ -15,7 +15,7 @@ pub struct View {
 }
 
 /// How many workers there are, and should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScaleFigures {
     /// By all jobs together; `None` while that is not known.
     pub wanted: Option<u32>,
@@ -23,6 +23,8 @@ pub struct ScaleFigures {
     pub workers: u32,
     /// The most that are ever wanted.
     pub workers_max: u32,
+    /// Of each kind that can be started: its name, whether it may be taken back, and how many are wanted, if that is known.
+    pub kinds: Vec<(String, bool, Option<u32>)>,
 }
 
 /// What has become of the ledger.

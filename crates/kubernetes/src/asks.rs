@@ -11,14 +11,16 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// See the module's documentation.
 pub(crate) struct Asks {
     dispatcher: Remote,
+    /// Which kind of workers is started here, and whether they may be taken back.
+    kind: Option<(String, bool)>,
     link: Option<Link>,
     /// Whether it is told already that there is no answer.
     is_told: bool,
 }
 
 impl Asks {
-    pub(crate) fn new(dispatcher: Remote) -> Self {
-        Self { dispatcher, link: None, is_told: false }
+    pub(crate) fn new(dispatcher: Remote, kind: Option<(String, bool)>) -> Self {
+        Self { dispatcher, kind, link: None, is_told: false }
     }
 
     /// Returns how many are wanted; `None` while the dispatcher does not know, or does not answer.
@@ -31,7 +33,7 @@ impl Asks {
                 if std::mem::take(&mut self.is_told) {
                     tracing::info!(dispatcher, "the dispatcher says again how many workers are wanted");
                 }
-                Some(wanted).filter(|&wanted| wanted > 0)
+                wanted
             }
             Err(error) => {
                 self.link = None;
@@ -50,7 +52,7 @@ impl Asks {
         }
     }
 
-    async fn ask(&mut self) -> Result<u32> {
+    async fn ask(&mut self) -> Result<Option<u32>> {
         let link = match self.link.take() {
             Some(link) => link,
             None => attempt(&self.dispatcher).await?,
@@ -58,6 +60,6 @@ impl Asks {
         let answer = client(link.clone()).get_scale(GetScaleRequest {}).await;
         let answer = answer.map_err(|status| to_error(&status, &self.dispatcher.address))?;
         self.link = Some(link);
-        Ok(answer.into_inner().wanted)
+        answer.into_inner().wanted_of(self.kind.as_ref().map(|(name, spot)| (name.as_str(), *spot)))
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Kubernetes starts, restarts and places the pods, with pauses of its own; this process only sets how many there should be, by the
-//! rules that all have who start workers (`policy::provision`). Invariants: from 1 to `--max-workers` replicas; nothing is
+//! rules that all have who start workers (`policy::provision`). Invariants: from 1 (0, of one kind among others) to `--max-workers` replicas; nothing is
 //! changed while nobody knows how many are wanted; after a failure nothing is asked for a pause that doubles, up to 60 s; each
 //! request has a bound. It keeps no state: end it, start it again, run none, and what there is stays.
 
@@ -49,6 +49,12 @@ struct Arguments {
     /// Its namespace [default: the own one]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
+    /// Which of the dispatcher's kinds of workers (its --offer) these are [default: it knows no kinds]
+    #[arg(long, value_name = "NAME")]
+    kind: Option<String>,
+    /// With --kind: of those, the ones that may be taken back
+    #[arg(long, requires = "kind")]
+    spot: bool,
     /// The most workers that there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_workers: u32,
@@ -119,8 +125,10 @@ async fn run(arguments: Arguments) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (kind, name) = arguments.workload();
     let cluster = Cluster::connect(arguments.namespace.clone(), kind, name).await?;
-    let (clock, mut asks) = (SystemClock::default(), Asks::new(arguments.remote()?));
-    let mut scaler = Scaler::new(cluster, arguments.max_workers);
+    let (workers_min, kind) = (u32::from(arguments.kind.is_none()), arguments.kind.clone());
+    let mut asks = Asks::new(arguments.remote()?, kind.map(|kind| (kind, arguments.spot)));
+    let clock = SystemClock::default();
+    let mut scaler = Scaler::new(cluster, workers_min, arguments.max_workers);
     tracing::info!(dispatcher = arguments.dispatcher, workload = %scaler.cluster, "scaling");
     let work = async {
         loop {

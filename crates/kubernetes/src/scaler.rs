@@ -36,8 +36,9 @@ pub(crate) struct Scaler {
 }
 
 impl Scaler {
-    pub(crate) fn new(cluster: Cluster, workers_max: u32) -> Self {
-        let reconciler = Reconciler::new(workers_max, AT_ONCE);
+    /// Where there are other kinds of workers, `workers_min` may be 0.
+    pub(crate) fn new(cluster: Cluster, workers_min: u32, workers_max: u32) -> Self {
+        let reconciler = Reconciler::new(workers_min, workers_max, AT_ONCE);
         Self { cluster, reconciler, until: Ticks::default(), short: None }
     }
 

@@ -80,7 +80,7 @@ async fn start(world: World) -> (Shared, Scaler) {
     });
     let config = Config::new(at.parse().expect("a url"));
     let cluster = Cluster::of(config, Some("ml".to_owned()), Kind::StatefulSet, "workers").expect("a client");
-    (world, Scaler::new(cluster, 40))
+    (world, Scaler::new(cluster, 1, 40))
 }
 
 async fn serve(socket: TcpStream, world: Shared) {
@@ -251,7 +251,7 @@ async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it announces itself");
     let announced: Value = serde_json::from_str(&line).expect("JSON");
     let address = announced.get("address").and_then(Value::as_str).expect("where it listens");
-    let mut asks = Asks::new(Remote::new(address));
+    let mut asks = Asks::new(Remote::new(address), None);
     assert_eq!(asks.wanted().await, Some(1), "one worker is always wanted");
     dispatcher.kill().and_then(|()| dispatcher.wait()).expect("it is killed");
     assert_eq!(asks.wanted().await, None);

@@ -40,6 +40,7 @@ pub enum Action {
 /// Brings what there is to what is wanted.
 #[derive(Debug, Clone)]
 pub struct Reconciler {
+    workers_min: u32,
     workers_max: u32,
     at_once: u32,
     target: u32,
@@ -50,21 +51,23 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Starts with one worker wanted, of `workers_max` that there may be, `at_once` of which may be starting or leaving.
-    pub fn new(workers_max: u32, at_once: u32) -> Self {
+    /// Starts with `workers_min` wanted, of `workers_max` that there may be, `at_once` of which may be starting or leaving. One should
+    /// always be there, unless there are other kinds of workers.
+    pub fn new(workers_min: u32, workers_max: u32, at_once: u32) -> Self {
         Self {
-            workers_max: workers_max.max(1),
+            workers_min,
+            workers_max: workers_max.max(1).max(workers_min),
             at_once: at_once.max(1),
-            target: 1,
+            target: workers_min,
             pause: PAUSE_FIRST,
             until: Ticks::default(),
             failed: Ticks::default(),
         }
     }
 
-    /// Says what to do. `wanted` is `None` while nobody knows: then it is what it was. One worker is always wanted.
+    /// Says what to do. `wanted` is `None` while nobody knows: then it is what it was.
     pub fn next(&mut self, now: Ticks, wanted: Option<u32>, seen: Seen) -> Action {
-        self.target = wanted.unwrap_or(self.target).clamp(1, self.workers_max);
+        self.target = wanted.unwrap_or(self.target).clamp(self.workers_min, self.workers_max);
         let there = seen.starting + seen.running;
         match there.cmp(&self.target) {
             Ordering::Greater if seen.leaving < self.at_once => Action::EndOne,
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn one_change_at_a_time_and_no_more_than_there_may_be() {
-        let mut it = Reconciler::new(3, 1);
+        let mut it = Reconciler::new(1, 3, 1);
         let at = Ticks(5);
         assert_eq!(it.next(at, None, running(1)), Action::Keep);
         assert_eq!(it.next(at, Some(9), running(1)), Action::StartOne);
@@ -121,11 +124,14 @@ mod tests {
         assert_eq!(it.next(at, Some(1), running(3)), Action::EndOne);
         assert_eq!(it.next(at, Some(1), Seen { starting: 0, running: 2, leaving: 1 }), Action::Keep);
         assert_eq!(it.next(at, Some(0), running(1)), Action::Keep, "one is always there");
+        let mut one_of_several = Reconciler::new(0, 3, 1);
+        assert_eq!(one_of_several.next(at, None, running(0)), Action::Keep);
+        assert_eq!(one_of_several.next(at, Some(0), running(1)), Action::EndOne);
     }
 
     #[test]
     fn what_waits_for_room_is_given_up_when_it_is_not_wanted_any_more() {
-        let mut it = Reconciler::new(9, 2);
+        let mut it = Reconciler::new(1, 9, 2);
         let waits = |starting| Seen { starting, running: 1, leaving: 0 };
         assert_eq!(it.next(Ticks(5), Some(9), waits(1)), Action::StartOne);
         assert_eq!(it.next(Ticks(5), Some(9), waits(2)), Action::Keep, "two at once");
@@ -134,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_cannot_start_is_tried_less_and_less_often_whatever_lives_beside_it() {
-        let mut it = Reconciler::new(3, 1);
+        let mut it = Reconciler::new(1, 3, 1);
         let mut now = Ticks(1);
         let mut pauses = Vec::new();
         for _ in 0..9 {

@@ -16,6 +16,7 @@ mod listen;
 mod local;
 mod ops;
 mod remote;
+mod scale;
 mod status;
 mod stream;
 mod ticket;

@@ -34,7 +34,7 @@ const LIVES: Duration = Duration::from_secs(10);
 pub(crate) fn start(fleet: &Arc<Mutex<Fleet>>, address: String, workers_max: u32) -> Result<()> {
     let fleet = Arc::downgrade(fleet);
     let run = move || {
-        let mut reconciler = Reconciler::new(workers_max, AT_ONCE);
+        let mut reconciler = Reconciler::new(1, workers_max, AT_ONCE);
         let clock = SystemClock::default();
         let mut service = None;
         while is_open(&fleet) {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Error, Result, SystemClock};
-use forebay_dispatcher::{Dispatcher, FileIndexer, Retention, Scaling, Timing};
+use forebay_dispatcher::{Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
 use forebay_worker::{Functions, Local, MachineKind, Worker};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -56,6 +56,8 @@ pub struct DispatcherConfig {
     pub timing: Timing,
     /// Who decides how many workers jobs get.
     pub scaling: Scaling,
+    /// Which kinds of workers can be started, by whoever does.
+    pub offers: Vec<Offer>,
     /// What is remembered of jobs that are over.
     pub retention: Retention,
     /// Where it serves metrics, to whoever reaches it. Default: nowhere.
@@ -119,7 +121,7 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         let mut options = forebay_dispatcher::Options::new(config.state_dir);
         (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
-        options.retention = config.retention;
+        (options.offers, options.retention) = (config.offers, config.retention);
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let indexer = NearIndexer { files: FileIndexer::of(&options), cache };

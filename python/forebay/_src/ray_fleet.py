@@ -112,6 +112,7 @@ class Fleet:
         max_workers: The most actors at a time.
         actor: Asks Ray for an actor.
         needs: What Ray sets aside for each, by the names of its resources.
+        kind: Which of the dispatcher's kinds of workers they are, and whether they may be taken back.
     """
 
     def __init__(
@@ -121,9 +122,10 @@ class Fleet:
         max_workers: int,
         actor: Callable[[], Any],
         needs: Mapping[str, float],
+        kind: tuple[str, bool] | None = None,
     ) -> None:
-        self._ray, self._asks, self._actor, self._needs = ray, asks, actor, needs
-        self._reconciler = _native.Reconciler(max_workers, AT_ONCE)
+        self._ray, self._asks, self._actor, self._needs, self._kind = ray, asks, actor, needs, kind or (None, False)
+        self._reconciler = _native.Reconciler(0 if kind else 1, max_workers, AT_ONCE)
         self._places: list[_Place] = []
         self._events: deque[tuple[float, RayEvent]] = deque(maxlen=EVENTS_MAX)
         self._lock, self._stop, self._drain = threading.Lock(), threading.Event(), False
@@ -186,7 +188,7 @@ class Fleet:
     def _wanted(self) -> int | None:
         """Asks the dispatcher; `None` while it does not know, or does not answer."""
         try:
-            wanted = self._asks.scale()[0]
+            wanted = self._asks.wanted(*self._kind)
         except ForebayError as error:
             if not self._gap:
                 said = error.context.get("cause", "")
@@ -196,7 +198,7 @@ class Fleet:
         if self._gap:
             self._tell("known", "the dispatcher says again how many workers are wanted")
         self._gap = False
-        return wanted or None
+        return wanted
 
     def _start(self, now: float) -> None:
         actor = self._actor()

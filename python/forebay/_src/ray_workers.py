@@ -73,6 +73,8 @@ def workers(
     *,
     num_cpus: int = 1,
     max_workers: int | None = None,
+    kind: str | None = None,
+    spot: bool = False,
     tls: Tls | None = None,
     token: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -89,6 +91,9 @@ def workers(
             administrator's: others are not told how many workers are wanted.
         num_cpus: The cores that Ray sets aside for each worker, and its threads.
         max_workers: The most that there may be. Default: as many as the dispatcher may want.
+        kind: Which of the dispatcher's kinds of workers these are (`forebay dispatcher --offer`); their price is known
+            from there. Default: it knows no kinds.
+        spot: With `kind`, whether it is the one that may be taken back.
         tls: What the workers listen with, and trust: its files are read on the nodes. Default: what `service` was
             connected with.
         token: What the workers show to the dispatcher; a worker's token is enough. It passes through Ray. Default: what
@@ -109,7 +114,9 @@ def workers(
     cpus = arguments.whole(num_cpus, "ray.workers", "num_cpus", 1, 4096)
     ray = _connected()
     found = resolve(service, "ray.workers")
-    most = found.scale().max_workers
+    scale, of = found.scale(), _kind(kind, spot)
+    found._open.wanted(*(of or ()))
+    most = scale.max_workers
     if max_workers is not None:
         most = arguments.whole(max_workers, "ray.workers", "max_workers", 1, 100_000)
     loopback = _is_loopback(found.address)
@@ -120,11 +127,22 @@ def workers(
             {"hint": "start `forebay dispatcher --listen 0.0.0.0:7070`, and connect to it as the nodes can reach it"},
         )
     command = ["--dispatcher", found.address, "--threads", str(cpus)]
+    if of:
+        price = next(known.price for known in scale.kinds if (known.kind, known.spot) == of)
+        command += ["--kind", of[0], "--price", str(price), *(["--spot"] if of[1] else [])]
     shown = _variables(_shown(found, tls, token))
     started = _actor_class(ray, cpus, dict(options or {}))
     needs = _needs(cpus, options or {})
     asks = _native.ServiceClient.connect(found.address, ANSWER_SECONDS, **found._shown)
-    return RayWorkers(Fleet(ray, asks, most, lambda: started.remote(command, shown, loopback), needs))
+    return RayWorkers(Fleet(ray, asks, most, lambda: started.remote(command, shown, loopback), needs, of))
+
+
+def _kind(kind: str | None, spot: bool) -> tuple[str, bool] | None:
+    """Returns the kind that is started, and whether it may be taken back."""
+    is_spot = arguments.flag(spot, "ray.workers", "spot")
+    if kind is None and is_spot:
+        raise InvalidPipelineError("ray.workers: spot=True goes with kind=", {"hint": "say which kind these are"})
+    return None if kind is None else (arguments.text(kind, "ray.workers", "kind"), is_spot)
 
 
 def _connected() -> Any:

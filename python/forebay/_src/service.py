@@ -14,6 +14,7 @@ from forebay._src.security import NOTHING, Credentials, Tls
 from forebay._src.status import (
     ConsumerStatus,
     JobStatus,
+    KindStatus,
     OpStatus,
     ScaleDecision,
     ScaleStatus,
@@ -102,8 +103,8 @@ class Service:
         Raises:
             PermissionDeniedError: The service has tokens, and this one is not an administrator's.
         """
-        wanted, workers, max_workers, policy = self._open.scale()
-        return ScaleStatus(wanted or None, workers, max_workers, policy)
+        wanted, workers, max_workers, policy, kinds = self._open.scale()
+        return ScaleStatus(wanted or None, workers, max_workers, policy, tuple(KindStatus(*kind) for kind in kinds))
 
     def workers(self) -> list[WorkerStatus]:
         """Returns the workers."""

@@ -60,12 +60,41 @@ class ScaleStatus:
         workers: The workers that there are.
         max_workers: The most that are ever wanted.
         policy: Who decides.
+        kinds: Of each kind of workers that can be started, as the dispatcher was told (`--offer`); mostly none.
     """
 
     wanted: int | None
     workers: int
     max_workers: int
     policy: str
+    kinds: tuple[KindStatus, ...] = ()
+
+
+@dataclass(frozen=True)
+class KindStatus:
+    """How many workers of one kind are wanted.
+
+    Attributes:
+        kind: Its name.
+        spot: Whether they may be taken back at any time.
+        price: What one costs for an hour.
+        threads: The threads of one.
+        wanted: So many; `None` while that is not known: then what there is should stay.
+        workers: Those that there are.
+        max_workers: The most that can be had.
+        pace: How fast one thread is, beside those of other kinds: measured, 1.0 at first.
+        reason: Why so many are wanted.
+    """
+
+    kind: str
+    spot: bool
+    price: float
+    threads: int
+    wanted: int | None
+    workers: int
+    max_workers: int
+    pace: float
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -114,12 +143,17 @@ class Worked:
         spot: Whether they may be taken back at any time.
         seconds: Of workers: what their threads took for the job, by their number.
         cost: What that costs, by what each said that it costs for an hour; 0.0 where none did.
+        idle_seconds: Of workers: the job's part of the time in which they were there and did nothing. Jobs that are
+            read share it by how many workers each wants.
+        idle_cost: What that costs.
     """
 
     kind: str
     spot: bool
     seconds: float
     cost: float
+    idle_seconds: float = 0.0
+    idle_cost: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use forebay_server::Policy;
+use forebay_server::{Offer, Policy};
 
 use super::{Access, Aim, Cache, Identity, Process, SourceCache};
 
@@ -106,6 +106,12 @@ fn kind(text: &str) -> std::result::Result<String, String> {
     forebay_server::check_kind(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
 }
 
+/// Reads a kind of workers that can be started.
+fn offer(text: &str) -> std::result::Result<Offer, String> {
+    let offer: Offer = text.parse().map_err(|e: forebay_core::Error| e.to_string())?;
+    kind(&offer.kind).map(|_| offer)
+}
+
 /// Reads how long something is kept.
 fn age(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || "use a time with its unit: 30s, 12h, 7d".to_owned();
@@ -123,6 +129,8 @@ Examples:
   forebay dispatcher --state-dir /var/lib/forebay
   forebay dispatcher --listen 0.0.0.0:7070 --state-dir ./state \\
     --tls-cert dispatcher.pem --tls-key dispatcher.key --tokens tokens.json
+  forebay dispatcher --listen 0.0.0.0:7070 --offer kind=big,price=0.38,threads=8 \\
+    --offer kind=big,price=0.11,threads=8,max=20,spot
   forebay dispatcher --listen 0.0.0.0:7070 --store etcd://e1:2379,e2:2379,e3:2379/forebay
 
 With --store, start two or three: one leads, the others wait to take over. Workers and clients are given the addresses
@@ -160,6 +168,9 @@ pub(crate) struct Dispatcher {
     /// The most workers that are wanted, for one job and for all together
     #[arg(long, env = "FOREBAY_MAX_WORKERS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_workers: u32,
+    /// A kind of workers that can be started: kind=NAME,price=P,threads=N, and max=N and spot; once for each
+    #[arg(long = "offer", env = "FOREBAY_OFFERS", value_delimiter = ';', value_name = "kind=NAME,price=P,threads=N", value_parser = offer)]
+    pub(crate) offers: Vec<Offer>,
     /// How many jobs that are finished or cancelled are remembered, of each tenant: the last ones
     #[arg(long, env = "FOREBAY_KEEP_JOBS", default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) keep_jobs: u32,

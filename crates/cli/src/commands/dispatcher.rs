@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_server::{DispatcherConfig, Retention, Scaling, Timing, dispatcher_main, init_logs};
+use forebay_server::{DispatcherConfig, Retention, Scaling, Timing, check_offers, dispatcher_main, init_logs};
 
 use crate::arguments::Dispatcher;
 use crate::exit::Failure;
@@ -23,6 +23,7 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
     let (policy, workers_max) = (arguments.policy, arguments.max_workers);
     let scaling = Scaling { policy, objective: arguments.aim.try_into()?, workers_max };
     scaling.check()?;
+    check_offers(&arguments.offers)?;
     Ok(DispatcherConfig {
         listen: arguments.listen,
         state_dir: arguments.state_dir,
@@ -32,6 +33,7 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
         tls: arguments.identity.into(),
         tokens: arguments.tokens,
         scaling,
+        offers: arguments.offers,
         timing: Timing { heartbeat, lease, ..Timing::default() },
         retention: Retention {
             jobs: arguments.keep_jobs as usize,

@@ -68,6 +68,9 @@ struct Bill<'a> {
     /// Of workers.
     seconds: f64,
     cost: f64,
+    /// The job's part of what they were there for and did nothing.
+    idle_seconds: f64,
+    idle_cost: f64,
 }
 
 #[derive(Serialize)]
@@ -98,7 +101,9 @@ fn decision(of: &ScaleDecision) -> Decision<'_> {
 }
 
 fn bill(of: &Worked) -> Bill<'_> {
-    Bill { kind: &of.kind, spot: of.spot, seconds: of.seconds, cost: of.cost }
+    let Worked { kind, spot, seconds, cost, idle_seconds, idle_cost } = of;
+    let (seconds, cost, idle_seconds, idle_cost) = (*seconds, *cost, *idle_seconds, *idle_cost);
+    Bill { kind, spot: *spot, seconds, cost, idle_seconds, idle_cost }
 }
 
 fn caching(of: &WorkerCaching) -> Caching<'_> {
@@ -183,8 +188,12 @@ fn show(arguments: &ShowJob) -> Result<()> {
         output::line(&format!("workers    {workers}"))?;
         for of in &job.worked {
             let spot = if of.spot { " (spot)" } else { "" };
-            let hours = of.seconds / 3600.0;
-            output::line(&format!("cost       {:.2} for {hours:.2} h of {}{spot}", of.cost, of.kind))?;
+            let (all, idle) = (of.cost + of.idle_cost, of.idle_seconds / 3600.0);
+            let hours = of.seconds / 3600.0 + idle;
+            output::line(&format!(
+                "cost       {all:.2} for {hours:.2} h of {}{spot}, {idle:.2} h of it idle",
+                of.kind
+            ))?;
         }
         if job.priority > 0 {
             output::line(&format!("priority   {}", job.priority))?;

@@ -9,6 +9,7 @@ pub(crate) mod ledger;
 mod ops;
 pub(crate) mod quarantine;
 pub(crate) mod run;
+pub(crate) mod scale;
 pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod token;

@@ -1,7 +1,7 @@
 //! Kinds of workers: what they cost, and what jobs cost by what workers computed for them.
 //!
-//! A job is charged for the time that threads spent on it, as a part of their worker: idle workers are nobody's. Kinds are names that
-//! workers say. Bounds: [`KINDS_MAX`] of a job, and as many labels; what is of a further one is counted as [`OTHERS`]. Sums begin with this
+//! A job is charged for the time that threads spent on it, as a part of their worker, and for its part of the time in which workers did nothing
+//! (`fleet`). Kinds are names that workers say. Bounds: [`KINDS_MAX`] of a job, and as many labels; what is of a further one is counted as [`OTHERS`]. Sums begin with this
 //! process: nothing of them is written down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,25 +82,44 @@ impl Kind {
 
 /// What workers computed for a job, by kind and whether they may be taken back.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bill(BTreeMap<(Arc<str>, bool), (f64, f64)>);
+pub(super) struct Bill(BTreeMap<(Arc<str>, bool), Sums>);
+
+/// Seconds of workers, and what these cost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    worked: (f64, f64),
+    idle: (f64, f64),
+}
 
 impl Bill {
     /// A worker of so many threads spent time on it.
     pub(super) fn add(&mut self, worker: &Worker, spent: &Spent) {
         let seconds = spent.compute_us as f64 / 1e6 / f64::from(worker.threads.max(1));
-        let key = (Arc::from(worker.kind.name()), worker.kind.spot);
+        let sums = self.sums(&worker.kind);
+        sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.kind.price);
+    }
+
+    /// A worker of this kind did nothing for so many seconds.
+    pub(super) fn add_idle(&mut self, kind: &Kind, seconds: f64) {
+        let sums = self.sums(kind);
+        sums.idle = (sums.idle.0 + seconds, sums.idle.1 + seconds / 3600.0 * kind.price);
+    }
+
+    fn sums(&mut self, kind: &Kind) -> &mut Sums {
+        let key = (Arc::from(kind.name()), kind.spot);
         let is_known = self.0.contains_key(&key) || self.0.len() < KINDS_MAX;
-        let key = if is_known { key } else { (Arc::from(OTHERS), worker.kind.spot) };
-        let of = self.0.entry(key).or_default();
-        *of = (of.0 + seconds, of.1 + seconds / 3600.0 * worker.kind.price);
+        let key = if is_known { key } else { (Arc::from(OTHERS), kind.spot) };
+        self.0.entry(key).or_default()
     }
 
     pub(super) fn told(&self) -> Vec<Worked> {
-        let told = |((kind, spot), (seconds, cost)): (&(Arc<str>, bool), &(f64, f64))| Worked {
+        let told = |((kind, spot), sums): (&(Arc<str>, bool), &Sums)| Worked {
             kind: kind.to_string(),
             spot: *spot,
-            seconds: *seconds,
-            cost: *cost,
+            seconds: sums.worked.0,
+            cost: sums.worked.1,
+            idle_seconds: sums.idle.0,
+            idle_cost: sums.idle.1,
         };
         self.0.iter().map(told).collect()
     }

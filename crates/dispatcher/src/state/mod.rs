@@ -22,6 +22,7 @@ mod consumers;
 mod counts;
 mod cuts;
 mod figures;
+mod fleet;
 mod grant;
 mod homes;
 mod inspect;
@@ -62,6 +63,7 @@ use consumer::{Consumer, Holder};
 pub use counts::Counts;
 use cuts::Cuts;
 pub use figures::StateFigures;
+use fleet::Fleet;
 use homes::Homes;
 use kinds::Bill;
 pub(crate) use kinds::Kind;
@@ -194,6 +196,10 @@ impl Job {
     fn is_finished(&self) -> bool {
         self.consumers.iter().all(Consumer::is_finished)
     }
+
+    fn is_read(&self) -> bool {
+        self.consumers.iter().any(|c| c.reader.is_some())
+    }
 }
 
 /// Jobs, consumers, workers and leases.
@@ -224,6 +230,7 @@ pub(crate) struct State {
     spent_us: u64,
     /// What jobs on each dataset have shown.
     learned: Learned,
+    fleet: Fleet,
     /// No worker is lost before this, but for those that say goodbye.
     expiry: Ticks,
     /// Whether anything has happened since splits were last granted that could let more be.

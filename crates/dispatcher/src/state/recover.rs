@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use forebay_core::{Error, Result, Ticks};
 
 use super::consumer::Holder;
+use super::fleet::Fleet;
 use super::learned::Learned;
 use super::worker::Worker;
 use super::{Counts, Effect, State};
@@ -30,6 +31,7 @@ impl State {
         let mut state = Self {
             timing,
             scaling: Scaling::default(),
+            fleet: Fleet::default(),
             retention: Retention::default(),
             jobs: Default::default(),
             names: HashMap::new(),

@@ -29,6 +29,8 @@ pub(super) struct Scale {
     previous: Previous,
     /// `None` while nothing is decided.
     wanted: Option<u32>,
+    /// The same in threads of pace 1, as workers were when it was decided.
+    need: f64,
     decisions: VecDeque<Made>,
 }
 
@@ -44,11 +46,16 @@ struct Made {
 
 impl Scale {
     pub(super) fn new(scaling: Scaling) -> Self {
-        Self { previous: scaling.policy.start(), wanted: None, decisions: VecDeque::new() }
+        Self { previous: scaling.policy.start(), wanted: None, need: 0.0, decisions: VecDeque::new() }
     }
 
     pub(super) fn wanted(&self) -> Option<u32> {
         self.wanted
+    }
+
+    /// Returns the threads of pace 1 that are wanted.
+    pub(super) fn need(&self) -> Option<f64> {
+        self.wanted.map(|_| self.need)
     }
 
     /// Says whether nothing was decided yet.
@@ -60,8 +67,12 @@ impl Scale {
         self.previous = previous;
     }
 
-    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, cut: String) {
-        self.wanted = Some(decision.workers);
+    /// `capacity` is that of a worker.
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, capacity: f64, cut: String) {
+        // The same number of other workers, while these are replaced, is not decided anew.
+        if self.wanted != Some(decision.workers) {
+            (self.wanted, self.need) = (Some(decision.workers), f64::from(decision.workers) * capacity);
+        }
         if self.decisions.back().is_some_and(|last| last.decision.says_the_same(&decision)) {
             return;
         }
@@ -96,7 +107,7 @@ impl State {
 
     /// A worker says what it spent. What one says of another tenant's job is not taken.
     pub(super) fn spend(&mut self, session: SessionId, spent: &[Spent]) {
-        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get_mut(id)) else { return };
         for &Spent { job, compute_us, rows } in spent {
             let spent = &Spent { job, compute_us: compute_us.min(SAID_MAX), rows: rows.min(SAID_MAX) };
             let Some(job) = self.jobs.get_mut(&spent.job).filter(|job| worker.serves(&job.record.tenant)) else {
@@ -104,6 +115,8 @@ impl State {
             };
             match worker.only {
                 None => {
+                    worker.note_spent(spent.compute_us);
+                    self.fleet.spend(worker, spent);
                     job.load.spend(spent);
                     job.bill.add(worker, spent);
                     self.spent_us = self.spent_us.saturating_add(spent.compute_us);
@@ -118,7 +131,7 @@ impl State {
     /// Looks at the windows of all jobs that are read.
     pub(super) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let crews = self.crews();
-        let claims: Vec<_> = self.jobs.values().filter(|j| is_read(j)).map(|job| claim(job, &crews)).collect();
+        let claims: Vec<_> = self.jobs.values().filter(|j| j.is_read()).map(|job| claim(job, &crews)).collect();
         let workers = crews.values().map(|crew| crew.workers).sum();
         // What is there for all is no job's own: with all of it, none would ever see that it has what it wanted.
         let shares = if claims.len() > 1 { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
@@ -127,7 +140,7 @@ impl State {
         let local = self.local_threads();
         let mut made = Vec::new();
         for job in self.jobs.values_mut() {
-            if !is_read(job) {
+            if !job.is_read() {
                 job.load.restart(now, spent);
                 continue;
             }
@@ -163,6 +176,7 @@ impl State {
         for (job, before, decision) in made {
             self.decided(now, job, before, decision);
         }
+        self.tick_fleet(now);
     }
 
     /// Keeps a decision, and cuts the job's splits where it says from now on.
@@ -176,25 +190,35 @@ impl State {
         let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
         let cut = job.cuts.describe(&self.costs(job));
+        let capacity = self.worker_capacity(&job.record.tenant);
         if moved {
             tracing::info!(job = job.record.name, "{cut}");
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.keep(now, before, decision, cut);
+        job.scale.keep(now, before, decision, capacity, cut);
+    }
+
+    /// Returns the jobs that are read, or were a moment ago.
+    pub(super) fn going_on(&self, now: Ticks) -> impl Iterator<Item = &Job> {
+        let timeout = self.timing.consumer_timeout;
+        self.jobs.values().filter(move |job| {
+            let lately = |c: &super::Consumer| c.reader.is_some() || now - c.gone < timeout;
+            !job.record.cancelled && !job.is_finished() && job.consumers.iter().any(lately)
+        })
     }
 
     /// Returns what the jobs want together. Unknown for as long as that of one is: after a restart, too.
     pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
-        let timeout = self.timing.consumer_timeout;
-        let goes_on = |job: &&Job| {
-            let lately = |c: &super::Consumer| c.reader.is_some() || now - c.gone < timeout;
-            !job.record.cancelled && !job.is_finished() && job.consumers.iter().any(lately)
-        };
-        let jobs = self.jobs.values().filter(goes_on);
-        let sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
-        let workers_max = self.scaling.workers_max;
+        let jobs = self.going_on(now);
+        let mut sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
+        let (workers_max, kinds) = (self.scaling.workers_max, self.kinds_wanted());
+        if !kinds.is_empty() {
+            // Workers of a kind make other numbers of them.
+            sum = kinds.iter().try_fold(self.others(), |sum, kind| Some(sum.saturating_add(kind.wanted?)));
+        }
         GetScaleResponse {
             wanted: sum.map_or(0, |sum| sum.clamp(1, workers_max)),
+            kinds,
             workers: self.workers.values().filter(|w| w.is_live() && !w.is_local()).count() as u32,
             workers_max,
             policy: self.scaling.policy.to_string(),
@@ -211,10 +235,6 @@ impl State {
         }
         crews
     }
-}
-
-fn is_read(job: &Job) -> bool {
-    job.consumers.iter().any(|c| c.reader.is_some())
 }
 
 /// Returns what is to be made small for a job: each of its readers has a machine that costs, and workers cost what those say that may

@@ -4,6 +4,7 @@
 
 mod cuts;
 mod figures;
+mod fleet;
 mod grant;
 mod homes;
 mod learned;

@@ -57,6 +57,10 @@ pub(super) struct Worker {
     pub(super) kind: Kind,
     /// The peers that this session was told of.
     pub(super) told: Option<Vec<Arc<str>>>,
+    /// Since when it is not charged for doing nothing, and microseconds of its threads that it has spent beyond what is: what it did is
+    /// told a heartbeat later.
+    idle_since: Ticks,
+    ahead_us: u64,
 }
 
 impl Worker {
@@ -86,13 +90,30 @@ impl Worker {
             disk_off: String::new(),
             kind: Kind::default(),
             told: None,
+            idle_since: now,
+            ahead_us: 0,
         }
     }
 
     pub(super) fn begin(&mut self, session: SessionId, address: Arc<str>, threads: u32, now: Ticks) {
         (self.session, self.address, self.threads, self.heard) = (Some(session), address, threads, now);
         (self.credit, self.leaving, self.answered) = (0, false, now);
+        (self.idle_since, self.ahead_us) = (now, 0);
         self.jobs.clear();
+    }
+
+    /// Its threads spent so many microseconds.
+    pub(super) fn note_spent(&mut self, micros: u64) {
+        self.ahead_us = self.ahead_us.saturating_add(micros);
+    }
+
+    /// Returns the seconds that it did nothing since it was last asked, as a part of all its threads, if any.
+    pub(super) fn idle(&mut self, now: Ticks) -> Option<f64> {
+        let all = ((now - self.idle_since).as_micros() as u64).saturating_mul(self.threads.into());
+        self.idle_since = now;
+        let idle = all.saturating_sub(self.ahead_us);
+        self.ahead_us = self.ahead_us.saturating_sub(all);
+        (idle > 0).then(|| idle as f64 / 1e6 / f64::from(self.threads.max(1)))
     }
 
     /// Returns the splits that it may be working on.

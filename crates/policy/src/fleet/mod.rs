@@ -138,12 +138,42 @@ impl fmt::Display for Reason {
     }
 }
 
+/// Checks that each can be told from the others.
+///
+/// # Errors
+/// Two are of one kind, and both spot or neither; there are more than [`OFFERS_MAX`].
+pub fn check(offers: &[Offer]) -> Result<()> {
+    let is_same = |a: &Offer, b: &Offer| a.kind == b.kind && a.spot == b.spot;
+    let twice = offers.iter().enumerate().find(|(i, a)| offers[..*i].iter().any(|b| is_same(a, b)));
+    if let Some((_, offer)) = twice {
+        let spot = if offer.spot { " (spot)" } else { "" };
+        return Err(Error::invalid(format!("workers of kind {}{spot} are offered twice", offer.kind))
+            .hint("give each kind a name of its own, or one offer with a larger max"));
+    }
+    if offers.len() > OFFERS_MAX {
+        return Err(Error::invalid(format!("{} kinds of workers are offered", offers.len()))
+            .hint(format!("use at most {OFFERS_MAX}")));
+    }
+    Ok(())
+}
+
 /// What is remembered from moment to moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Previous {
     kinds: Vec<Memory>,
     /// Since when the mix costs more than another that would do.
     dear: Option<Ticks>,
+}
+
+impl Previous {
+    /// Begins with the workers that there are, for the mix.
+    pub fn of(offers: &[Offer], there: &[u32]) -> Self {
+        let memory = |(offer, &there): (&Offer, &u32)| {
+            let target = there.min(offer.max);
+            Memory { target, wanted: target, ..Memory::default() }
+        };
+        Self { kinds: offers.iter().zip(there).map(memory).collect(), dear: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -659,6 +659,11 @@ pub struct Worked {
     /// What that costs, by what each said that it costs; 0 where none did.
     #[prost(double, tag = "4")]
     pub cost: f64,
+    /// The job's part of what they were there for and did nothing, and what that costs.
+    #[prost(double, tag = "5")]
+    pub idle_seconds: f64,
+    #[prost(double, tag = "6")]
+    pub idle_cost: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpStatus {
@@ -787,7 +792,7 @@ pub struct WorkerStatus {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetScaleRequest {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetScaleResponse {
     /// How many workers the jobs want together, within the limits; 0 while that is not known: what there is stays.
     #[prost(uint32, tag = "1")]
@@ -801,6 +806,37 @@ pub struct GetScaleResponse {
     /// As on the command line.
     #[prost(string, tag = "4")]
     pub policy: ::prost::alloc::string::String,
+    /// Which kinds of workers can be started, as the dispatcher was told. Where there are any, whoever starts workers starts one kind of them.
+    #[prost(message, repeated, tag = "5")]
+    pub kinds: ::prost::alloc::vec::Vec<KindWanted>,
+}
+/// How many workers of a kind are wanted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KindWanted {
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(double, tag = "2")]
+    pub price: f64,
+    #[prost(bool, tag = "3")]
+    pub spot: bool,
+    /// Of one.
+    #[prost(uint32, tag = "4")]
+    pub threads: u32,
+    /// The most that can be had.
+    #[prost(uint32, tag = "5")]
+    pub max: u32,
+    /// Absent while it is not known: what there is stays.
+    #[prost(uint32, optional, tag = "6")]
+    pub wanted: ::core::option::Option<u32>,
+    /// Those that there are.
+    #[prost(uint32, tag = "7")]
+    pub workers: u32,
+    /// How fast one thread is, beside those of other kinds.
+    #[prost(double, tag = "8")]
+    pub pace: f64,
+    /// Why so many are wanted.
+    #[prost(string, tag = "9")]
+    pub reason: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobRequest {

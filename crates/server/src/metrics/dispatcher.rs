@@ -22,6 +22,13 @@ fn write_scale(text: &mut Exposition, scale: &ScaleFigures) {
         let help = "Workers that all jobs want together; absent while that is not known.";
         text.gauge("forebay_workers_wanted", help).is(wanted);
     }
+    let known = || scale.kinds.iter().filter_map(|(kind, spot, wanted)| Some((kind, spot, (*wanted)?)));
+    if known().next().is_some() {
+        let mut kinds = text.gauge("forebay_workers_wanted_by_kind", "The same, of each kind that can be started.");
+        for (kind, spot, wanted) in known() {
+            kinds.with(&[("kind", kind), ("spot", if *spot { "true" } else { "false" })], wanted);
+        }
+    }
     text.gauge("forebay_workers", "Workers that there are.").is(scale.workers);
     text.gauge("forebay_workers_max", "The most workers that are ever wanted.").is(scale.workers_max);
 }
@@ -91,7 +98,12 @@ mod tests {
         let waits = text(&figures);
         assert!(waits.contains("\nforebay_dispatcher_leader 0\n") && waits.contains("_refused_total 3\n"), "{waits}");
         assert!(!waits.contains("forebay_workers"), "{waits}");
-        let scale = ScaleFigures { wanted: None, workers: 3, workers_max: 8 };
+        let scale = ScaleFigures {
+            wanted: None,
+            workers: 3,
+            workers_max: 8,
+            kinds: vec![("big".to_owned(), true, Some(0)), ("new".to_owned(), false, None)],
+        };
         let state = StateFigures {
             jobs: vec![("running", 2)],
             workers: [(("fleet".into(), "idle"), 3)].into(),
@@ -109,6 +121,7 @@ mod tests {
         for line in [
             "forebay_dispatcher_leader 1",
             "forebay_workers 3",
+            "forebay_workers_wanted_by_kind{kind=\"big\",spot=\"true\"} 0",
             "forebay_jobs{state=\"running\"} 2",
             "forebay_workers_by_state{kind=\"fleet\",state=\"idle\"} 3",
             "forebay_readers_longest_wait_seconds 2.5",
@@ -118,7 +131,7 @@ mod tests {
         ] {
             assert!(leads.lines().any(|l| l == line), "{line}: {leads}");
         }
-        assert!(!leads.contains("forebay_workers_wanted"));
+        assert!(!leads.contains("forebay_workers_wanted ") && !leads.contains("kind=\"new\""), "{leads}");
         figures.leader.as_mut().expect("it leads").scale.wanted = Some(2);
         assert!(text(&figures).contains("\nforebay_workers_wanted 2\n"));
     }

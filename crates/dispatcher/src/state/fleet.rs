@@ -1,0 +1,176 @@
+//! Which kinds of workers are wanted, where the dispatcher was told which can be started; and whose cost idle workers are.
+//!
+//! The policy is `policy::fleet`; here it is fed: what jobs want in threads, what is there of each kind, and how fast threads of each kind
+//! are. Nothing of it is written down: a dispatcher that begins takes the workers that there are for the mix.
+//! Bounds: the offers; of a window, one entry for each job that workers of an offered kind spent time on, and kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Ticks;
+use forebay_policy::fleet::{Observation, Offer, Previous, Wanted, Worked, decide, learn};
+use forebay_proto::{KindWanted, Spent};
+
+use super::worker::Worker;
+use super::{Job, State};
+
+/// How long workers are watched for how fast they are, and for what they did nothing.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fleet {
+    offers: Arc<[Offer]>,
+    paces: Vec<f64>,
+    previous: Option<Previous>,
+    wanted: Option<Vec<Wanted>>,
+    /// When the window began, and what workers of each kind did for each job in it.
+    began: Ticks,
+    window: BTreeMap<(u64, usize), Worked>,
+}
+
+impl Fleet {
+    pub(super) fn new(offers: Arc<[Offer]>) -> Self {
+        Self { paces: vec![1.0; offers.len()], offers, ..Self::default() }
+    }
+
+    /// Returns which offer a worker is of.
+    fn kind_of(&self, worker: &Worker) -> Option<usize> {
+        self.offers.iter().position(|offer| offer.kind == worker.kind.name() && offer.spot == worker.kind.is_spot())
+    }
+
+    /// Returns the threads of a worker, in those of pace 1.
+    fn capacity(&self, worker: &Worker) -> f64 {
+        f64::from(worker.threads) * self.kind_of(worker).map_or(1.0, |kind| self.paces[kind])
+    }
+
+    /// Notes what a worker did for a job.
+    pub(super) fn spend(&mut self, worker: &Worker, spent: &Spent) {
+        if let Some(kind) = self.kind_of(worker) {
+            let worked = self.window.entry((spent.job, kind)).or_insert(Worked { kind, ..Worked::default() });
+            worked.rows += spent.rows as f64;
+            worked.seconds += spent.compute_us as f64 / 1e6;
+        }
+    }
+
+    /// Learns from the window, and begins another one.
+    fn learn(&mut self) {
+        let mut by_job: BTreeMap<u64, Vec<Worked>> = BTreeMap::new();
+        for ((job, _), worked) in std::mem::take(&mut self.window) {
+            by_job.entry(job).or_default().push(worked);
+        }
+        by_job.values().for_each(|window| learn(&mut self.paces, window));
+    }
+
+    /// Returns what is seen of these workers.
+    fn see<'a>(
+        &self,
+        at: Ticks,
+        need: Option<f64>,
+        workers_max: u32,
+        workers: impl Iterator<Item = &'a Worker>,
+    ) -> Observation {
+        let (mut there, mut others) = (vec![0; self.offers.len()], 0.0);
+        for worker in workers {
+            match self.kind_of(worker) {
+                Some(kind) => there[kind] += 1,
+                None => others += f64::from(worker.threads),
+            }
+        }
+        Observation { at, need, others, there, paces: self.paces.clone(), workers_max }
+    }
+
+    /// Decides, and says in the log what has changed.
+    fn decide(&mut self, seen: &Observation) {
+        let before = self.previous.take().unwrap_or_else(|| Previous::of(&self.offers, &seen.there));
+        let (wanted, next) = decide(&self.offers, seen, &before);
+        for (i, offer) in self.offers.iter().enumerate() {
+            let of = |wanted: &Option<Vec<Wanted>>| wanted.as_ref().map(|kinds| kinds[i]);
+            if let Some(now) = of(&wanted).filter(|now| of(&self.wanted).is_none_or(|was| was.workers != now.workers)) {
+                let (kind, there, before) = (&offer.kind, seen.there[i], of(&self.wanted).map(|was| was.workers));
+                tracing::info!(kind, spot = offer.spot, there, before, wanted = now.workers, "{}", now.reason);
+            }
+        }
+        (self.wanted, self.previous) = (wanted, Some(next));
+    }
+}
+
+impl State {
+    /// Sets which kinds of workers can be started. What was decided before is forgotten.
+    pub(crate) fn set_offers(&mut self, offers: Arc<[Offer]>) {
+        self.fleet = Fleet::new(offers);
+    }
+
+    /// Returns the threads of a worker for a tenant, in those of pace 1 and on average; where there is none, of one that is started first.
+    pub(super) fn worker_capacity(&self, tenant: &str) -> f64 {
+        let own = self.fleet_workers().filter(|w| w.serves(tenant));
+        let (sum, count) = own.fold((0.0, 0u32), |(sum, count), w| (sum + self.fleet.capacity(w), count + 1));
+        if count > 0 {
+            return sum / f64::from(count);
+        }
+        let price = |offer: &&Offer| offer.price / f64::from(offer.threads);
+        let first = self.fleet.offers.iter().min_by(|a, b| price(a).total_cmp(&price(b)));
+        first.map_or(1.0, |offer| f64::from(offer.threads))
+    }
+
+    /// Looks at what workers did, and decides on kinds where there are any.
+    pub(super) fn tick_fleet(&mut self, now: Ticks) {
+        if now - self.fleet.began >= WINDOW {
+            self.fleet.began = now;
+            self.fleet.learn();
+            self.charge_idle(now);
+        }
+        if self.fleet.offers.is_empty() {
+            return;
+        }
+        let need = self.going_on(now).map(|job| job.scale.need()).try_fold(0.0, |sum, need| Some(sum + need?));
+        let seen = self.fleet.see(now, need, self.scaling.workers_max, self.fleet_workers());
+        self.fleet.decide(&seen);
+    }
+
+    /// Charges jobs for what workers did not do: each that is read, by how many workers it wants. What there is while no job is read is
+    /// nobody's.
+    fn charge_idle(&mut self, now: Ticks) {
+        for worker in self.workers.values_mut().filter(|w| w.is_live() && !w.is_local()) {
+            let Some(idle) = worker.idle(now) else { continue };
+            let worker = &*worker;
+            let serves = |job: &&mut Job| job.is_read() && worker.serves(&job.record.tenant);
+            let wants = |job: &Job| f64::from(job.scale.wanted().unwrap_or(1));
+            let all: f64 = self.jobs.values_mut().filter(serves).map(|job| wants(job)).sum();
+            for job in self.jobs.values_mut().filter(serves) {
+                let share = wants(job) / all;
+                job.bill.add_idle(&worker.kind, idle * share);
+            }
+        }
+    }
+
+    fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values().filter(|w| w.is_live() && !w.is_local())
+    }
+
+    /// Returns how many of each kind are wanted, for whoever starts them.
+    pub(super) fn kinds_wanted(&self) -> Vec<KindWanted> {
+        let seen = self.fleet.see(Ticks::default(), None, 0, self.fleet_workers());
+        let of = |(i, offer): (usize, &Offer)| {
+            let wanted = self.fleet.wanted.as_ref().map(|kinds| kinds[i]);
+            KindWanted {
+                kind: offer.kind.clone(),
+                price: offer.price,
+                spot: offer.spot,
+                threads: offer.threads,
+                max: offer.max,
+                wanted: wanted.map(|wanted| wanted.workers),
+                workers: seen.there[i],
+                pace: self.fleet.paces[i],
+                reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
+            }
+        };
+        self.fleet.offers.iter().enumerate().map(of).collect()
+    }
+
+    /// Returns the workers that are of no kind that can be started.
+    pub(super) fn others(&self) -> u32 {
+        self.fleet_workers().filter(|w| self.fleet.kind_of(w).is_none()).count() as u32
+    }
+}

@@ -1,0 +1,103 @@
+//! Kinds of workers: how many of each are wanted, how fast they are, and whose cost it is when they do nothing.
+
+use forebay_policy::scaling::Policy;
+use forebay_proto::KindWanted;
+
+use super::scale::half_second_of;
+use super::*;
+use crate::options::Scaling;
+
+const OFFERS: [&str; 2] = ["kind=big,price=4,threads=1", "kind=big,price=1,threads=1,max=2,spot"];
+
+fn offered(policy: Policy) -> World {
+    let mut world = World::new();
+    world.state.set_scaling(Scaling { policy, ..Scaling::default() });
+    world.state.set_offers(OFFERS.iter().map(|offer| offer.parse().expect("an offer")).collect());
+    world
+}
+
+/// A worker comes, of one of the kinds.
+fn come(world: &mut World, worker: usize, price: f64, spot: bool) {
+    world.hello(worker);
+    let session = world.workers[worker].session.expect("connected");
+    world.state.note_kind(session, Kind::new("big", price, spot).expect("a kind"));
+}
+
+fn kinds(world: &World) -> Vec<KindWanted> {
+    world.state.wanted(world.now).kinds
+}
+
+fn wanted(world: &World) -> Vec<Option<u32>> {
+    kinds(world).iter().map(|kind| kind.wanted).collect()
+}
+
+#[test]
+fn the_cheapest_kind_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
+    let mut world = offered(Policy::Static(2));
+    assert_eq!(wanted(&world), [None, None], "nobody has looked yet");
+    come(&mut world, 0, 4.0, false);
+    world.attach(ENDLESS, 0, 3);
+    world.half_second();
+    assert_eq!(wanted(&world), [None, None], "nothing is decided");
+    let mut pass = |world: &mut World, seconds: u32, workers: usize| {
+        (0..2 * seconds).for_each(|_| half_second_of(world, &[ENDLESS], workers, 20));
+        wanted(world)
+    };
+    assert_eq!(pass(&mut world, 10, 1), [Some(1), Some(2)]);
+    assert_eq!(world.state.wanted(world.now).wanted, 3);
+    assert_eq!(kinds(&world).swap_remove(0).reason, "one stays until what replaces it is there");
+    come(&mut world, 1, 1.0, true);
+    assert_eq!(pass(&mut world, 10, 2), [Some(1), Some(2)]);
+    come(&mut world, 2, 1.0, true);
+    assert_eq!(pass(&mut world, 10, 3), [Some(0), Some(2)]);
+    assert_eq!(kinds(&world).iter().map(|kind| kind.workers).collect::<Vec<_>>(), [1, 2]);
+    // Another dispatcher does not know how many are wanted, until a job is looked at again.
+    world.state.set_offers(OFFERS.iter().map(|offer| offer.parse().expect("an offer")).collect());
+    assert_eq!(wanted(&world), [None, None]);
+}
+
+#[test]
+fn a_kind_is_as_fast_as_it_is_beside_others_that_work_for_the_same_job() {
+    let mut world = offered(Policy::Static(2));
+    come(&mut world, 0, 4.0, false);
+    come(&mut world, 1, 1.0, true);
+    world.attach(ENDLESS, 0, 3);
+    let job = world.readers[ENDLESS].key.0;
+    for _ in 0..400 {
+        world.half_second();
+        world.spends(0, vec![Spent { job, compute_us: 400_000, rows: 8 }]);
+        world.spends(1, vec![Spent { job, compute_us: 400_000, rows: 2 }]);
+        world.reads(ENDLESS, 500, 10);
+    }
+    let [fast, slow] = [0, 1].map(|kind| kinds(&world)[kind].pace);
+    assert!((fast / slow - 4.0).abs() < 0.1, "{fast} {slow}");
+}
+
+#[test]
+fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
+    let mut world = World::new();
+    come(&mut world, 0, 3600.0, false);
+    // Nobody reads: it is nobody's.
+    for _ in 0..20 {
+        world.half_second();
+        world.spends(0, Vec::new());
+    }
+    let readers = [ENDLESS, 4];
+    readers.iter().for_each(|&reader| world.attach(reader, 0, 3));
+    let job = world.readers[ENDLESS].key.0;
+    for _ in 0..200 {
+        world.half_second();
+        world.spends(0, vec![Spent { job, compute_us: 300_000, rows: 5 }]);
+        readers.iter().for_each(|&reader| world.reads(reader, 500, 5));
+    }
+    let jobs = world.state.list_jobs(world.now, None, "");
+    let bills: Vec<_> = jobs.iter().flat_map(|job| &job.worked).collect();
+    let worked: f64 = bills.iter().map(|bill| bill.seconds).sum();
+    assert!((worked - 60.0).abs() < 1e-6, "{bills:?}");
+    // Two fifths of 100 s, between two that want one worker each.
+    for bill in &bills {
+        assert!((bill.idle_seconds - 20.0).abs() < 1.5, "{bills:?}");
+        assert!((bill.idle_cost - bill.idle_seconds).abs() < 1e-6, "it costs 1 a second: {bills:?}");
+    }
+    assert_eq!(bills.len(), 2);
+}
