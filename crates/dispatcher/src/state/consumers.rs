@@ -107,10 +107,8 @@ impl State {
                 holders.extend(worker.session);
                 // What it has finished before was noted then.
                 let is_news = forwards && !worker.finished.contains(&holder.token) && !raced.contains(&position);
-                let begun = worker.begun.get(&holder.token).copied();
-                if is_news {
-                    // One that nobody saw it begin took less than a heartbeat.
-                    self.took((key, position), holder, begun.map_or(heartbeat, |begun| now - begun));
+                if let Some(took) = worker.took(now, holder.token, heartbeat).filter(|_| is_news) {
+                    self.took((key, position), holder, took);
                 }
             }
         }

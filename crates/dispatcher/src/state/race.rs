@@ -124,9 +124,9 @@ impl State {
     pub(super) fn has_finished(&mut self, now: Ticks, id: WorkerId, token: u64, out: &mut Vec<Effect>) {
         let Some(key) = self.workers.get(&id).and_then(|w| w.leases.get(&token)).copied() else { return };
         let Some(holder) = self.consumer(key.0).and_then(|c| c.holder(key.1, token)) else { return };
-        // One that nobody saw it begin took less than a heartbeat.
-        let begun = self.workers.get(&id).and_then(|w| w.begun.get(&token)).copied();
-        self.took(key, holder, begun.map_or(self.timing.heartbeat, |begun| now - begun));
+        if let Some(took) = self.workers.get(&id).and_then(|w| w.took(now, token, self.timing.heartbeat)) {
+            self.took(key, holder, took);
+        }
         let loser = self.consumer(key.0).and_then(|c| c.other(key.1, token));
         if let Some(loser) = loser {
             // Whoever lost may have room now.

@@ -4,7 +4,7 @@
 //! leaves the end of an epoch uneven: one worker has three to go, and others are done. A split moves when the wait that
 //! it is spared is worth it (see `pace`); short splits never move.
 //!
-//! Invariants: what a worker is at stays there, as far as heartbeats tell; a worker that takes a split had none to work
+//! Invariants: what a worker is at stays there, as far as heartbeats tell, and so does what it was at a moment ago and gave way; a worker that takes a split had none to work
 //! on, so a split cannot go back and forth.
 
 use forebay_core::Ticks;
@@ -17,7 +17,9 @@ impl State {
     pub(super) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let is_idle = |w: &super::Worker| w.has_room() && !w.slow && w.under_way().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
-        if idle.is_empty() || idle.len() == self.workers.len() || self.workers.values().all(|w| self.waits(w).is_none())
+        if idle.is_empty()
+            || idle.len() == self.workers.len()
+            || self.workers.values().all(|w| self.waits(now, w).is_none())
         {
             return;
         }
@@ -25,7 +27,8 @@ impl State {
         idle.retain(|id| !reserved.contains(id));
         idle.sort_by_key(|id| self.is_local(*id));
         for id in idle {
-            let longest = self.workers.values().filter_map(|w| self.waits(w)).filter(|w| self.may_race(now, w.1, id));
+            let longest =
+                self.workers.values().filter_map(|w| self.waits(now, w)).filter(|w| self.may_race(now, w.1, id));
             let Some((_, key)) = longest.max_by_key(|(rounds, key)| (*rounds, *key)) else { continue };
             let dropped = self.consumer_mut(key.0).map(|c| c.release(key.1)).unwrap_or_default();
             self.revoke_all(key.0, dropped, out);
@@ -36,13 +39,16 @@ impl State {
 
     /// Returns the last split that waits at a worker, and how many others each of its threads has before it, if that
     /// takes long.
-    fn waits(&self, worker: &super::Worker) -> Option<(u32, SplitKey)> {
+    fn waits(&self, now: Ticks, worker: &super::Worker) -> Option<(u32, SplitKey)> {
         let turns = worker.in_turn(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
         let (_, token) = turns.last()?;
         let (key, rounds) = (*worker.leases.get(token)?, (turns.len() - 1) as u32 / worker.threads.max(1));
         let (job, consumer) = (self.jobs.get(&key.0.0)?, self.consumer(key.0)?);
         let alone = !worker.begun.contains_key(token) && !consumer.races().contains_key(&key.1);
+        // What is done of it is lost where it goes to another worker.
+        let gives_way =
+            worker.gives_way_for(now, *token).is_some_and(|since| job.pace.median().is_none_or(|m| since < m));
         let untroubled = !consumer.trouble.contains_key(&key.1) && consumer.reader.is_some() && !job.streamed;
-        (alone && untroubled && job.pace.is_worth_moving(rounds)).then_some((rounds, key))
+        (alone && !gives_way && untroubled && job.pace.is_worth_moving(rounds)).then_some((rounds, key))
     }
 }

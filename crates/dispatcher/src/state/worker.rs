@@ -35,6 +35,8 @@ pub(super) struct Worker {
     pub(super) leases: BTreeMap<u64, SplitKey>,
     /// When it began with the splits that it is at, by token: see [`Worker::note_begun`].
     pub(super) begun: BTreeMap<u64, Ticks>,
+    /// Since when those that it had begun with give way to others, by token: its threads first finish the parts that they are at.
+    gave_way: BTreeMap<u64, Ticks>,
     /// Jobs whose definition this session has been sent.
     pub(super) jobs: BTreeSet<u64>,
     pub(super) splits_done: u64,
@@ -77,6 +79,7 @@ impl Worker {
             leaving: false,
             leases: BTreeMap::new(),
             begun: BTreeMap::new(),
+            gave_way: BTreeMap::new(),
             jobs: BTreeSet::new(),
             splits_done: 0,
             rows_done: 0,
@@ -191,12 +194,27 @@ impl Worker {
         let (at, waiting) = turns.split_at(turns.len().min(self.threads.max(1) as usize));
         let leases = &self.leases;
         self.begun.retain(|token, _| leases.contains_key(token));
+        self.gave_way.retain(|token, _| leases.contains_key(token));
         for (_, token) in waiting.iter().filter(|(priority, _)| *priority < highest) {
-            self.begun.remove(token);
+            if self.begun.remove(token).is_some() {
+                self.gave_way.insert(*token, now);
+            }
         }
         for (_, token) in at {
             self.begun.entry(*token).or_insert(now);
         }
+    }
+
+    /// Returns how long it took for a split that is done, as far as `heartbeat`s tell; `None` of one that gave way meanwhile.
+    pub(super) fn took(&self, now: Ticks, token: u64, heartbeat: Duration) -> Option<Duration> {
+        // One that nobody saw it begin took less than a heartbeat.
+        let took = || self.begun.get(&token).map_or(heartbeat, |begun| now - *begun);
+        (!self.gave_way.contains_key(&token)).then(took)
+    }
+
+    /// Returns for how long a split that it had begun with has given way.
+    pub(super) fn gives_way_for(&self, now: Ticks, token: u64) -> Option<Duration> {
+        self.gave_way.get(&token).map(|since| now - *since)
     }
 
     pub(super) fn is_live(&self) -> bool {

@@ -134,3 +134,36 @@ fn what_gives_way_to_a_job_of_a_higher_priority_is_not_late_and_what_does_not_is
         assert_eq!(at, [high], "of a thread's");
     }
 }
+
+/// The first worker has begun with a split of 2 s when an urgent one comes; the second has nothing to do.
+fn gives_way() -> (World, ConsumerKey) {
+    let (mut world, low) = paced(Duration::from_secs(2), 1);
+    let (name, graph) = ("urgent".to_owned(), "another".to_owned());
+    world.create(JobRecord { name, graph, priority: 1, ..record(TWIN_OF) });
+    want(&mut world, 0, 1);
+    world.pass(Duration::from_secs(1), None);
+    world.attach(TWIN, 0, 1);
+    want(&mut world, 0, 1);
+    assert_eq!(holders(&world, low), (vec![1], vec![]));
+    want(&mut world, 1, 1);
+    (world, low)
+}
+
+#[test]
+fn what_gives_way_stays_for_a_while_where_it_was_begun() {
+    let (mut world, low) = gives_way();
+    world.pass(Duration::from_millis(1900), None);
+    assert_eq!(holders(&world, low), (vec![1], vec![]), "half of it is done there");
+    world.pass(Duration::from_millis(500), None);
+    assert_eq!(holders(&world, low), (vec![2], vec![]));
+}
+
+#[test]
+fn what_gave_way_says_nothing_of_how_long_splits_take() {
+    let (mut world, low) = gives_way();
+    let pace = |world: &World| format!("{:?}", world.state.jobs[&low.0].pace);
+    let before = pace(&world);
+    world.pass(Duration::from_millis(100), None);
+    world.consume(ENDLESS);
+    assert_eq!(pace(&world), before);
+}
