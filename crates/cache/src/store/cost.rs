@@ -9,9 +9,13 @@
 use std::time::Duration;
 
 /// How often what takes twice as long as it may is tried all the same.
-pub(super) const PROBE_EVERY: u32 = 64;
+const PROBE_EVERY: u32 = 64;
 /// What takes much longer is tried once in so many questions at least.
 const PROBE_EVERY_MAX: f64 = 1024.0;
+/// Of the first reads the least counts: connections are made in them. Until then it is not known what reads take.
+const FIRST: u32 = 4;
+/// What took longer than so many times the average is counted as that: of a store that is slow now there will be more.
+const OUTLIER: f64 = 4.0;
 /// Reads of less say what a request takes; those of more, what a byte takes.
 const SMALL_BYTES: u64 = 64 << 10;
 /// How much the newest read counts.
@@ -46,9 +50,13 @@ impl Cost {
     /// Notes a read of some parts, all at once.
     pub(crate) fn read(&mut self, bytes: u64, nanos: u64) {
         let weight = if std::mem::take(&mut self.tried) { NEWEST_TRIED } else { NEWEST };
-        let average = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + (new - old) * weight));
-        let nanos = nanos as f64;
         self.reads = self.reads.saturating_add(1);
+        let is_first = self.reads <= FIRST;
+        let average = |old: Option<f64>, new: f64| {
+            let old = old.filter(|old| *old > 0.0).unwrap_or(new);
+            Some(if is_first { old.min(new) } else { old + (new.min(old * OUTLIER) - old) * weight })
+        };
+        let nanos = nanos as f64;
         if bytes <= SMALL_BYTES {
             self.request_nanos = average(self.request_nanos, nanos);
         } else {
@@ -68,7 +76,8 @@ impl Cost {
 
     /// Says whether rows are read that `compute` nanoseconds make. What is not known pays.
     pub(crate) fn pays(&mut self, bytes: u64, compute: Option<f64>) -> bool {
-        let Some((read, compute)) = self.expected(bytes).zip(compute) else { return true };
+        let known = self.expected(bytes).filter(|_| self.reads >= FIRST);
+        let Some((read, compute)) = known.zip(compute) else { return true };
         let is_dear = read > compute;
         self.declined = self.declined.saturating_add(1);
         let every = (f64::from(PROBE_EVERY) * (read / compute - 1.0)).min(PROBE_EVERY_MAX);
@@ -116,7 +125,7 @@ mod tests {
     fn rows_that_cost_less_to_compute_than_to_read_are_computed() {
         let mut cost = far_away();
         let mut pays = |compute: f64| cost.pays(1 << 20, Some(compute * 1e6));
-        assert_eq!([10.0, 40.0, 41.0].map(&mut pays), [false, false, true], "40.5 ms");
+        assert_eq!([10.0, 30.0, 41.0].map(&mut pays), [false, false, true], "40.5 ms");
         assert!(!cost.pays(100 << 20, Some(300e6)), "a second for the bytes");
         assert!(cost.pays(1 << 40, None), "nobody knows what it takes to compute them");
         assert!(Cost::default().pays(1 << 40, Some(1.0)), "nobody knows what it takes to read them");
@@ -130,12 +139,37 @@ mod tests {
             let mut slow = far_away();
             (0..questions).filter(|_| slow.pays(1000, Some(compute))).count()
         };
-        assert_eq!(tried(15e6, PROBE_EVERY * 10), 10, "30 ms: twice as long");
-        assert_eq!(tried(3e6, PROBE_EVERY * 90), 10);
+        assert_eq!(tried(15.1e6, PROBE_EVERY * 10), 10, "30 ms: twice as long");
+        assert_eq!(tried(3.01e6, PROBE_EVERY * 90), 10);
         assert_eq!(tried(29e6, 30), 10, "a thirtieth more");
         let bound = PROBE_EVERY_MAX as u32;
         assert_eq!(tried(3.0, bound * 3), 3);
         assert_eq!(tried(0.0, bound * 3), 3);
+    }
+
+    #[test]
+    fn a_read_in_a_hundred_that_is_very_slow_does_not_turn_anybody_away() {
+        let mut cost = Cost::default();
+        let (mut reads, mut nanos) = (0u64, 0);
+        for question in 0..10_000u64 {
+            if cost.pays(1000, Some(20e6)) {
+                reads += 1;
+                // No read after which it is slow is any other than the rest.
+                let took = if (question * 7919).is_multiple_of(100) { 500_000_000 } else { 5_000_000 };
+                cost.read(1000, took);
+                nanos += took;
+            } else {
+                nanos += 20_000_000;
+            }
+        }
+        assert!(reads > 9_000, "{reads} reads");
+        assert!(nanos / 10_000 < 11_000_000, "{nanos}: 9.95 ms are what reads take");
+        // One that is slow from now on is left within a few.
+        let left = (0..100).position(|_| {
+            cost.read(1000, 500_000_000);
+            !cost.pays(1000, Some(20e6))
+        });
+        assert!(left.is_some_and(|reads| reads < 8), "{left:?}");
     }
 
     #[test]

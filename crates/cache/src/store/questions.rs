@@ -3,12 +3,14 @@
 //!
 //! Mostly nobody has such rows: what is read by one job is computed once, by one worker. So peers are asked where that takes no more of
 //! computing the rows than the share of rows that questions brought lately, or than [`FUTILE_PART`], which is what may be lost. Else
-//! one claim in [`PROBE_EVERY`] is asked for, by which a second job on the same data is noticed.
+//! one claim in [`VAIN_EVERY`] is asked for, by which a second job on the same data is noticed.
 //!
 //! Invariant: nothing here is known of reads, nor there of this: a question carries no row, or many, and a peer that hangs is no slow disk.
 
-use super::cost::{NEWEST, PROBE_EVERY};
+use super::cost::NEWEST;
 
+/// How often is asked where it does not pay.
+const VAIN_EVERY: u32 = 32;
 /// What asking in vain may take, of computing.
 const FUTILE_PART: f64 = 1.0 / 64.0;
 
@@ -45,7 +47,7 @@ impl Questions {
             self.declined = 0;
             return true;
         }
-        self.declined = (self.declined + 1) % PROBE_EVERY;
+        self.declined = (self.declined + 1) % VAIN_EVERY;
         self.declined == 0
     }
 }
@@ -57,7 +59,7 @@ mod tests {
     const MILLI: u64 = 1_000_000;
 
     fn pays(questions: &mut Questions, millis: f64) -> usize {
-        (0..PROBE_EVERY).filter(|_| questions.pays(Some(millis * 1e6))).count()
+        (0..VAIN_EVERY).filter(|_| questions.pays(Some(millis * 1e6))).count()
     }
 
     #[test]
@@ -65,11 +67,11 @@ mod tests {
         let mut questions = Questions::default();
         assert!(questions.pays(None) && questions.pays(Some(0.0)), "nothing is known");
         (0..100).for_each(|_| questions.note(MILLI, 0.0));
-        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut questions, compute)), [1, 1, 64], "in vain");
+        assert_eq!([2.0, 60.0, 70.0].map(|compute| pays(&mut questions, compute)), [1, 1, 32], "in vain");
         questions.note(MILLI, 1.0);
-        assert_eq!([4.0, 6.0].map(|compute| pays(&mut questions, compute)), [1, 64], "one that was not is enough");
+        assert_eq!([4.0, 6.0].map(|compute| pays(&mut questions, compute)), [1, 32], "one that was not is enough");
         (0..100).for_each(|_| questions.note(MILLI, 1.0));
-        assert_eq!([0.9, 1.1].map(|compute| pays(&mut questions, compute)), [1, 64]);
+        assert_eq!([0.9, 1.1].map(|compute| pays(&mut questions, compute)), [1, 32]);
     }
 
     #[test]
@@ -78,6 +80,6 @@ mod tests {
         (0..100).for_each(|_| questions.note(1000 * MILLI, 0.5));
         assert_eq!(pays(&mut questions, 10.0), 1);
         (0..100).for_each(|_| questions.note(MILLI, 0.5));
-        assert_eq!(pays(&mut questions, 10.0), 64);
+        assert_eq!(pays(&mut questions, 10.0), 32);
     }
 }

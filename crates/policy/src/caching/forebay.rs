@@ -49,6 +49,8 @@ pub fn decide(seen: &Observation, before: &Previous) -> (Decision, Previous) {
     next.passes = next.passes.min(seen.passes);
     next.windows = next.windows.saturating_add(1);
     let reason = if next.windows <= FEW { next.learn(&costs) } else { next.watch(&costs) };
+    // Peers may have come since it was chosen at first.
+    next.guessed |= seen.guessed && matches!(reason, Reason::Lost { .. });
     (Decision { choice: next.choice, reason, passes: seen.passes, costs }, next)
 }
 
@@ -267,6 +269,21 @@ mod tests {
         assert_eq!((made[1].choice, made[2].choice), (Choice::Keep(1), Choice::Compute));
         seen.guessed = true;
         assert_eq!(decisions(&seen, before, 1).0[0].reason, Reason::Stays, "it was measured once");
+    }
+
+    #[test]
+    fn a_choice_that_a_guess_led_to_later_is_one_that_was_guessed() {
+        let mut seen = Observation { room: Tiers::default(), ..seen() };
+        let (made, before) = decisions(&seen, Previous::default(), 50);
+        assert_eq!(made[49].choice, Choice::Compute, "there is no room");
+        // Others come, and nobody knows what it takes to read there.
+        (seen.room.peers, seen.guessed) = (1 << 50, true);
+        seen.places.iter_mut().for_each(|place| place.found.peers = place.found.memory);
+        let (made, before) = decisions(&seen, before, 50);
+        assert_eq!(made[49].choice, Choice::Keep(1));
+        seen.guessed = false;
+        seen.places.iter_mut().for_each(|place| place.found.peers = 3e6);
+        assert_eq!(decisions(&seen, before, 3).0[2].choice, Choice::Compute);
     }
 
     #[test]
