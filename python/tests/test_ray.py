@@ -256,3 +256,24 @@ def test_over_tls_and_with_tokens(cluster: str, tmp_path: Path) -> None:
         assert there == [fingerprint(batch) for batch in ds.iter(seed=3)]
     finally:
         dispatchers.close()
+
+
+def test_workers_of_one_kind_are_as_many_as_are_wanted_of_it(
+    cluster: str, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    dispatchers = Fleet(tmp_path)
+    try:
+        offers = ["--offer", "kind=node,price=4,threads=1", "--offer", "kind=node,price=1,threads=1,spot"]
+        service = fb.connect(dispatchers.dispatcher(*offers))
+        with pytest.raises(InvalidPipelineError, match=r"of each kind(.|\n)*node, node \(spot\)"):
+            fb.ray.workers(service)
+        with pytest.raises(InvalidPipelineError, match="no workers of kind nodes"):
+            fb.ray.workers(service, kind="nodes")
+        with pytest.raises(InvalidPipelineError, match="spot=True goes with kind="):
+            fb.ray.workers(service, spot=True)
+        with fb.ray.workers(service, kind="node") as dear, fb.ray.workers(service, kind="node", spot=True) as cheap:
+            until(lambda: (running(cheap), dear.workers) == (1, []))
+            [worker] = service.workers()
+            assert (worker.kind, worker.price, worker.spot) == ("node", 1.0, True)
+    finally:
+        dispatchers.close()

@@ -253,6 +253,8 @@ async fn a_dispatcher_is_asked_and_one_that_is_gone_is_no_number() {
     let address = announced.get("address").and_then(Value::as_str).expect("where it listens");
     let mut asks = Asks::new(Remote::new(address), None);
     assert_eq!(asks.wanted().await, Some(1), "one worker is always wanted");
+    let mut asks_of_a_kind = Asks::new(Remote::new(address), Some(("big".to_owned(), false)));
+    assert_eq!(asks_of_a_kind.wanted().await, None, "it knows no kinds");
     dispatcher.kill().and_then(|()| dispatcher.wait()).expect("it is killed");
     assert_eq!(asks.wanted().await, None);
     assert_eq!(asks.wanted().await, None);
