@@ -1,7 +1,8 @@
 //! One other worker that keeps rows: connections to it, and what is asked over them (see `forebay_proto`'s `transfer`).
 //!
-//! Invariants: one that fails, or is late, is not asked for a while ([`Pause`]); it has at most [`IDLE_MAX`] connections that nobody
-//! uses; a connection on which an answer was read in part is dropped.
+//! Invariants: one that fails, or is late, is not asked for a while ([`Pause`]), for longer while the same question is what fails: one
+//! that says at once what it has, and hangs when that is read, is no better; it has at most [`IDLE_MAX`] connections that nobody uses; a
+//! connection on which an answer was read in part is dropped.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -43,10 +44,21 @@ pub(crate) struct Peer {
     address: Address,
     tls: Option<ClientTls>,
     idle: Mutex<Vec<BufReader<Wire>>>,
-    pause: Mutex<Pause>,
+    /// By [`Question`].
+    pauses: Mutex<[Pause; QUESTIONS]>,
 }
 
-/// Until when a peer is not asked.
+/// What a peer is asked. What it answers from its memory says nothing of its disk, nor of what it computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    Blocks,
+    Parts,
+    Rows,
+}
+
+const QUESTIONS: usize = 3;
+
+/// Until when a peer is not asked, because one kind of question failed.
 #[derive(Debug, Default)]
 struct Pause {
     until: Option<Instant>,
@@ -55,17 +67,19 @@ struct Pause {
 
 impl Peer {
     pub(crate) fn new(address: Address, tls: Option<ClientTls>) -> Self {
-        Self { address, tls, idle: Mutex::default(), pause: Mutex::default() }
+        Self { address, tls, idle: Mutex::default(), pauses: Mutex::default() }
     }
 
     /// Says whether it is asked now.
     pub(crate) fn is_asked(&self) -> bool {
-        lock(&self.pause).until.is_none_or(|until| Instant::now() >= until)
+        let now = Instant::now();
+        lock(&self.pauses).iter().all(|pause| pause.until.is_none_or(|until| now >= until))
     }
 
     /// Notes that it failed, or was late.
-    pub(crate) fn failed(&self) {
-        let mut pause = lock(&self.pause);
+    fn failed(&self, asked: Question, error: &Error) {
+        tracing::debug!(peer = %self.address, ?asked, error = error.message(), "a peer is not asked for a while");
+        let pause = &mut lock(&self.pauses)[asked as usize];
         // Questions that were under way together fail together: that is one failure.
         if pause.until.is_none_or(|until| Instant::now() >= until) {
             pause.last = (pause.last * 2).clamp(PAUSE_FIRST, PAUSE_LAST);
@@ -85,23 +99,25 @@ impl Peer {
             }
             let blocks =
                 serde_json::from_slice(&body).map_err(|e| Error::data(format!("not a list of blocks: {e}")))?;
-            self.give_back(connection);
+            self.give_back(connection, Question::Blocks);
             Ok(blocks)
         };
-        let listed = tokio::time::timeout(limit, listed).await;
-        let listed = listed.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
-        listed.inspect_err(|error| {
-            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
-            self.failed();
-        })
+        let listed = within(limit, listed).await;
+        listed.inspect_err(|error| self.failed(Question::Blocks, error))
     }
 
-    /// Reads parts of blocks; `read` has those that came.
-    pub(crate) async fn parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) {
-        if let Err(error) = self.try_parts(parts, key, read).await {
-            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
-            self.failed();
+    /// Reads parts of blocks. Returns those that came, also where others were late.
+    pub(crate) async fn parts(
+        &self,
+        parts: &[(usize, BlockPart)],
+        key: JobKey,
+        limit: Duration,
+    ) -> Vec<(usize, Bytes)> {
+        let mut read = Vec::with_capacity(parts.len());
+        if let Err(error) = within(limit, self.try_parts(parts, key, &mut read)).await {
+            self.failed(Question::Parts, &error);
         }
+        read
     }
 
     async fn try_parts(&self, parts: &[(usize, BlockPart)], key: JobKey, read: &mut Vec<(usize, Bytes)>) -> Result<()> {
@@ -125,19 +141,14 @@ impl Peer {
                 }
             }
         }
-        self.give_back(connection);
+        self.give_back(connection, Question::Parts);
         Ok(())
     }
 
     /// Asks for rows; returns blocks of what it has, or computes by then: `limit` at most. Nothing where it does not answer.
     pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Option<Given> {
-        let given = tokio::time::timeout(limit + ANSWER_MAX, self.try_rows(request)).await;
-        let given = given.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")));
-        let failed = |error: &Error| {
-            tracing::debug!(peer = %self.address, error = error.message(), "a peer is not asked for a while");
-            self.failed();
-        };
-        given.inspect_err(failed).ok()
+        let given = within(limit + ANSWER_MAX, self.try_rows(request)).await;
+        given.inspect_err(|error| self.failed(Question::Rows, error)).ok()
     }
 
     async fn try_rows(&self, request: &Request) -> Result<Given> {
@@ -167,7 +178,7 @@ impl Peer {
                 frame => return Err(refused(frame, &[])),
             }
         }
-        self.give_back(connection);
+        self.give_back(connection, Question::Rows);
         Ok(given)
     }
 
@@ -182,14 +193,20 @@ impl Peer {
         Ok(BufReader::new(connected.map_err(|_| Error::unavailable("it does not accept connections"))??))
     }
 
-    /// It answered: it is asked as before, also over this connection.
-    fn give_back(&self, connection: BufReader<Wire>) {
-        *lock(&self.pause) = Pause::default();
+    /// It answered: it is asked that as before, also over this connection.
+    fn give_back(&self, connection: BufReader<Wire>, asked: Question) {
+        lock(&self.pauses)[asked as usize] = Pause::default();
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
     }
+}
+
+/// Waits for an answer, but not for ever.
+async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let answered = tokio::time::timeout(limit, answer).await;
+    answered.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")))
 }
 
 async fn say(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {
@@ -222,13 +239,15 @@ mod tests {
 
     use super::*;
 
-    /// Answers each question: with no blocks, and with no rows after a wait.
+    /// Answers questions, but those for parts: with no blocks, and with no rows after a wait.
     async fn answer(mut reader: TcpStream) -> Result<()> {
         reader.read_exact(&mut [0; forebay_proto::PREFACE.len()]).await?;
         while let Some(request) = Request::read(&mut reader).await? {
             let (frame, body) = match request {
                 Request::Blocks { .. } => (Frame::Blocks, b"[]".to_vec()),
-                _ => (Frame::End, 7_u64.to_le_bytes().to_vec()),
+                Request::Rows { .. } => (Frame::End, 7_u64.to_le_bytes().to_vec()),
+                // As one whose disk hangs.
+                _ => std::future::pending().await,
             };
             reader.write_all(&FrameHead::of_body(frame, body.len()).to_bytes()).await?;
             reader.write_all(&body).await?;
@@ -236,8 +255,7 @@ mod tests {
         Ok(())
     }
 
-    #[test]
-    fn every_good_answer_is_the_end_of_a_pause_and_what_was_waited_for_is_told() {
+    fn with_peer(check: impl AsyncFnOnce(Peer)) {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -247,20 +265,52 @@ mod tests {
                     tokio::spawn(answer(reader));
                 }
             });
-            let (peer, key, limit) = (Peer::new(address, None), JobKey::default(), Duration::from_secs(30));
-            let paused = || {
-                peer.failed();
+            check(Peer::new(address, None)).await;
+        });
+    }
+
+    fn any_rows(key: JobKey) -> Request {
+        Request::Rows { prefix: "00".to_owned(), rows: Vec::new(), rank: 1, wait_ms: 0, key }
+    }
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_good_answer_is_the_end_of_a_pause_and_what_was_waited_for_is_told() {
+        with_peer(async |peer| {
+            let (key, late) = (JobKey::default(), Error::unavailable("late"));
+            let paused = |asked| {
+                peer.failed(asked, &late);
                 assert!(!peer.is_asked());
             };
-            paused();
-            let rows = Request::Rows { prefix: "00".to_owned(), rows: Vec::new(), rank: 1, wait_ms: 0, key };
-            let given = peer.rows(&rows, limit).await.expect("an answer");
+            paused(Question::Rows);
+            let given = peer.rows(&any_rows(key), LIMIT).await.expect("an answer");
             assert!((given.blocks.len(), given.waited) == (0, 7) && peer.is_asked());
-            paused();
-            assert_eq!(peer.blocks("00", key, limit).await, Ok(Vec::new()));
+            paused(Question::Blocks);
+            assert_eq!(peer.blocks("00", key, LIMIT).await, Ok(Vec::new()));
             assert!(peer.is_asked());
-            paused();
-            assert_eq!(lock(&peer.pause).last, PAUSE_FIRST, "as if nothing had been");
+            paused(Question::Blocks);
+            assert_eq!(lock(&peer.pauses)[Question::Blocks as usize].last, PAUSE_FIRST, "as if nothing had been");
+        });
+    }
+
+    #[test]
+    fn one_that_says_what_it_has_and_never_gives_it_is_left_alone_for_longer_and_longer() {
+        with_peer(async |peer| {
+            let key = JobKey::default();
+            let part = BlockPart { name: "1/ab/cd.arrow".to_owned(), start: 0, end: 3 };
+            for round in 0..4 {
+                assert_eq!(peer.parts(&[(0, part.clone())], key, Duration::from_millis(1)).await, []);
+                assert!(!peer.is_asked());
+                let is_over = {
+                    let pause = &mut lock(&peer.pauses)[Question::Parts as usize];
+                    pause.until = None;
+                    pause.last == PAUSE_FIRST * (1 << round)
+                };
+                assert!(is_over && peer.is_asked(), "{peer:?}");
+                assert_eq!(peer.blocks("00", key, LIMIT).await, Ok(Vec::new()));
+                assert!(peer.rows(&any_rows(key), LIMIT).await.is_some());
+            }
         });
     }
 }

@@ -111,13 +111,8 @@ impl Store for Peers {
             }
         }
         let asked = of_peers.iter().filter_map(|(address, parts)| Some((peers.get(*address)?, parts)));
-        let ask = async |(peer, parts): (&Arc<Peer>, &Vec<(usize, BlockPart)>)| {
-            let mut read = Vec::with_capacity(parts.len());
-            // What came before one was late is there.
-            let _ = tokio::time::timeout(limit, peer.parts(parts, key, &mut read)).await.map_err(|_| peer.failed());
-            read
-        };
-        let read = self.runtime.block_on(join_all(asked.map(ask)));
+        let read = asked.map(|(peer, parts)| peer.parts(parts, key, limit));
+        let read = self.runtime.block_on(join_all(read));
         let mut answers: Vec<_> = parts.iter().map(|part| Err(gone(&part.name))).collect();
         read.into_iter().flatten().for_each(|(at, bytes)| answers[at] = Ok(bytes));
         answers
