@@ -1,10 +1,10 @@
 //! Lends the memory of chunks to readers on this machine (see `forebay_proto`'s `local`).
 //!
-//! A chunk that is lent is the reader's from then on: it may write it, and the worker computes the split again should
-//! anyone ask for the same chunk. Invariants: a loan ends when its reader says so, when the stream that it was sent on
-//! ended before it came, or when the reader's process is gone, and only then is its memory used again. Bounds:
-//! [`STREAM_LOANS_MAX`] bytes on one stream, after which it is sent copies (which are held up by a reader that is slow);
-//! [`READERS_MAX`] readers.
+//! A chunk that is lent to one reader alone is that reader's from then on: it may write it, and the worker computes the split again
+//! should anyone ask for the same chunk. One that others read, too, is lent to each to read only. Invariants: a loan ends when its
+//! reader says so, when the stream that it was sent on ended before it came, or when the reader's process is gone, and only then is
+//! its memory used again. Bounds: [`STREAM_LOANS_MAX`] bytes on one stream, after which it is sent copies (which are held up by a
+//! reader that is slow); [`READERS_MAX`] readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
