@@ -108,9 +108,11 @@ fn id(file: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::mpsc::RecvTimeoutError;
 
     use super::*;
     use crate::store::ServiceId;
+    use crate::store::needless::tests::NOTHING_SAID;
 
     const GRACE: Duration = Duration::from_millis(100);
 
@@ -177,16 +179,20 @@ mod tests {
         let key = (String::new(), id.0.clone());
         store.needless.look([key.clone()].into(), &HashSet::new(), Ticks(1000), GRACE);
         let leaving = store.needless.take(&key);
+        let (says, said) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let again = scope.spawn(|| store.put(b"bytes"));
-            for _ in 0..1000 {
-                std::thread::yield_now();
-                assert!(!again.is_finished(), "it is on its way out");
-            }
+            let store = &store;
+            scope.spawn(move || {
+                says.send(None).expect("somebody listens");
+                says.send(Some(store.put(b"bytes"))).expect("somebody listens");
+            });
+            assert_eq!(said.recv(), Ok(None), "it hands it in");
+            assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");
             // As etcd does it, which takes its time.
             std::fs::remove_file(store.path(&id))?;
             drop(leaving);
-            again.join().map_err(|_| forebay_core::Error::internal("it panicked"))?
+            assert_eq!(said.recv(), Ok(Some(Ok(id.clone()))));
+            Ok::<_, forebay_core::Error>(())
         })?;
         assert!(store.path(&id).exists(), "it was written again");
         Ok(())

@@ -97,10 +97,14 @@ impl Needless {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::mpsc::RecvTimeoutError;
+
     use super::*;
 
     const GRACE: Duration = Duration::from_millis(100);
+    /// So long a thread that does not wait, where it should, is given to be seen.
+    pub(in crate::store) const NOTHING_SAID: Duration = Duration::from_millis(100);
 
     fn key(id: &str) -> BlobKey {
         ("a".to_owned(), id.to_owned())
@@ -130,20 +134,20 @@ mod tests {
         let needless = Needless::default();
         look(&needless, &[], 1000);
         let leaving = needless.take(&key("1"));
-        let (wants, wanted) = std::sync::mpsc::channel();
+        let (says, said) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let needless = &needless;
+            scope.spawn(move || {
+                says.send("wants it").expect("somebody listens");
                 needless.touch(&key("1"));
-                wants.send(()).expect("somebody listens");
+                says.send("has it").expect("somebody listens");
             });
             needless.touch(&key("2"));
             drop(needless.pin(vec![key("1")]));
-            for _ in 0..1000 {
-                std::thread::yield_now();
-                assert!(wanted.try_recv().is_err(), "it is on its way out");
-            }
+            assert_eq!(said.recv(), Ok("wants it"));
+            assert_eq!(said.recv_timeout(NOTHING_SAID), Err(RecvTimeoutError::Timeout), "it is on its way out");
             drop(leaving);
-            wanted.recv().expect("it has left");
+            assert_eq!(said.recv(), Ok("has it"));
         });
     }
 
