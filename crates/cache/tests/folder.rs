@@ -212,7 +212,10 @@ fn where_its_disk_is_not_there_any_more_nothing_is_put_in_its_place() {
     let (disk, system) = (folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"));
     let device = |path: &Path| std::fs::metadata(path).expect("there").dev();
     if device(disk.path()) == device(system.path()) {
-        return eprintln!("this machine has one file system: nothing to be seen");
+        // Without one mounted `ground`'s own tests are what there is.
+        let is_known = std::env::var_os("FOREBAY_TEST_ONE_DISK").is_some() || !cfg!(target_os = "linux");
+        assert!(is_known, "/dev/shm and target/ are one file system: FOREBAY_TEST_ONE_DISK=1 leaves this test out");
+        return;
     }
     let parent = folder();
     // A mount point, as far as one is made without a mount: what it names is on one disk or on another.
