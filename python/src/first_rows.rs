@@ -48,7 +48,7 @@ impl Pipeline {
         let (mut chunks, mut found) = (Vec::new(), 0);
         let mut first_lost = None;
         while found < rows {
-            let next = stream.next(poll);
+            let next = stream.next(poll).inspect_err(|_| self.listing.forget());
             first_lost = first_lost.or_else(|| stream.take_losses().into_iter().next());
             let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
             found += delivery.chunk.num_rows();

@@ -37,13 +37,7 @@ pub(crate) enum Iteration {
 impl Iteration {
     fn next(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
         match self {
-            Iteration::Local(stream, listing) => {
-                let next = stream.next(poll);
-                if next.is_err() {
-                    listing.forget();
-                }
-                next
-            }
+            Iteration::Local(stream, listing) => stream.next(poll).inspect_err(|_| listing.forget()),
             Iteration::Service(stream, local) => {
                 let next = stream.next(poll);
                 if !matches!(next, Ok(Some(_))) {

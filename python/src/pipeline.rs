@@ -395,7 +395,8 @@ impl Pipeline {
     ) -> Result<Arc<Executable>> {
         let index = self.index(&stages.graph, stages.counted, poll)?;
         let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
-        Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment)
+        let executable = Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment);
+        executable.inspect_err(|_| self.listing.forget())
     }
 }
 

@@ -249,6 +249,32 @@ def test_the_files_of_a_dataset_are_listed_once(moto, bucket, monkeypatch):
             delete(moto, "far/small/new.bin")
 
 
+def test_a_dataset_whose_files_were_replaced_is_listed_anew_after_whatever_failed_by_it(moto, bucket, monkeypatch):
+    def write(what: bytes) -> None:
+        for i in range(3):
+            put(moto, f"far/replaced/{i}.txt", b"%s %d" % (what, i))
+
+    def length(row):
+        return {"length": len(row["bytes"])}
+
+    for variable, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": moto}.items():
+        monkeypatch.setenv(variable, value)
+    write(b"old")
+    ds = fb.from_files(f"{bucket}/replaced/*").drop("path")
+    changed = pytest.raises(E.DataError, match="changed since it was indexed")
+    assert ds.cardinality == 3
+    write(b"newer")
+    # Its columns are found by a call of the function on its first rows.
+    with changed:
+        ds.map(length)
+    lengths = ds.map(length)
+    assert [int(row["length"]) for row in lengths.iter()] == [7, 7, 7]
+    write(b"newest")
+    with changed:
+        lengths.optimize()
+    assert [int(row["length"]) for row in lengths.optimize().iter()] == [8, 8, 8]
+
+
 HARM = {
     "a bit": lambda path: path.write_bytes(flipped(path.read_bytes())),
     "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
