@@ -39,7 +39,7 @@ fn the_cheapest_kind_is_wanted_and_what_it_replaces_stays_until_it_is_there() {
     world.attach(ENDLESS, 0, 3);
     world.half_second();
     assert_eq!(wanted(&world), [None, None], "nothing is decided");
-    let mut pass = |world: &mut World, seconds: u32, workers: usize| {
+    let pass = |world: &mut World, seconds: u32, workers: usize| {
         (0..2 * seconds).for_each(|_| half_second_of(world, &[ENDLESS], workers, 20));
         wanted(world)
     };
