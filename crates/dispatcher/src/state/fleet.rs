@@ -18,6 +18,9 @@ use super::{Job, State};
 /// How long workers are watched for how fast they are, and for what they did nothing.
 const WINDOW: Duration = Duration::from_secs(2);
 
+/// Whom workers serve, their kind, and whether they may be taken back.
+type Group = (Option<Arc<str>>, Arc<str>, bool);
+
 /// See the module's documentation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fleet {
@@ -130,17 +133,23 @@ impl State {
     }
 
     /// Charges jobs for what workers did not do: each that is read, by how many workers it wants. What there is while no job is read is
-    /// nobody's.
+    /// nobody's. Workers are summed up first: there may be thousands, and as many jobs.
     fn charge_idle(&mut self, now: Ticks) {
+        let mut idle: BTreeMap<Group, (f64, f64)> = BTreeMap::new();
         for worker in self.workers.values_mut().filter(|w| w.is_live() && !w.is_local()) {
-            let Some(idle) = worker.idle(now) else { continue };
-            let worker = &*worker;
-            let serves = |job: &&mut Job| job.is_read() && worker.serves(&job.record.tenant);
-            let wants = |job: &Job| f64::from(job.scale.wanted().unwrap_or(1));
-            let all: f64 = self.jobs.values_mut().filter(serves).map(|job| wants(job)).sum();
-            for job in self.jobs.values_mut().filter(serves) {
+            let Some(seconds) = worker.idle(now) else { continue };
+            let kind = &worker.kind;
+            let sums = idle.entry((worker.serves.clone(), kind.name().into(), kind.is_spot())).or_default();
+            *sums = (sums.0 + seconds, sums.1 + seconds / 3600.0 * kind.price());
+        }
+        let mut read: Vec<_> = self.jobs.values_mut().filter(|job| job.is_read()).collect();
+        let wants = |job: &Job| f64::from(job.scale.wanted().unwrap_or(1));
+        for ((serves, kind, spot), (seconds, cost)) in idle {
+            let is_served = |job: &Job| serves.as_deref().is_none_or(|tenant| tenant == job.record.tenant);
+            let all: f64 = read.iter().filter(|job| is_served(job)).map(|job| wants(job)).sum();
+            for job in read.iter_mut().filter(|job| is_served(job) && all > 0.0) {
                 let share = wants(job) / all;
-                job.bill.add_idle(&worker.kind, idle * share);
+                job.bill.add_idle(&kind, spot, seconds * share, cost * share);
             }
         }
     }

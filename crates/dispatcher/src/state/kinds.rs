@@ -95,20 +95,20 @@ impl Bill {
     /// A worker of so many threads spent time on it.
     pub(super) fn add(&mut self, worker: &Worker, spent: &Spent) {
         let seconds = spent.compute_us as f64 / 1e6 / f64::from(worker.threads.max(1));
-        let sums = self.sums(&worker.kind);
+        let sums = self.sums(worker.kind.name(), worker.kind.spot);
         sums.worked = (sums.worked.0 + seconds, sums.worked.1 + seconds / 3600.0 * worker.kind.price);
     }
 
-    /// A worker of this kind did nothing for so many seconds.
-    pub(super) fn add_idle(&mut self, kind: &Kind, seconds: f64) {
-        let sums = self.sums(kind);
-        sums.idle = (sums.idle.0 + seconds, sums.idle.1 + seconds / 3600.0 * kind.price);
+    /// Workers of a kind did nothing for so many seconds, which cost so much.
+    pub(super) fn add_idle(&mut self, kind: &str, spot: bool, seconds: f64, cost: f64) {
+        let sums = self.sums(kind, spot);
+        sums.idle = (sums.idle.0 + seconds, sums.idle.1 + cost);
     }
 
-    fn sums(&mut self, kind: &Kind) -> &mut Sums {
-        let key = (Arc::from(kind.name()), kind.spot);
+    fn sums(&mut self, kind: &str, spot: bool) -> &mut Sums {
+        let key = (Arc::from(kind), spot);
         let is_known = self.0.contains_key(&key) || self.0.len() < KINDS_MAX;
-        let key = if is_known { key } else { (Arc::from(OTHERS), kind.spot) };
+        let key = if is_known { key } else { (Arc::from(OTHERS), spot) };
         self.0.entry(key).or_default()
     }
 

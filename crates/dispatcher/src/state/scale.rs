@@ -67,7 +67,7 @@ impl Scale {
         self.previous = previous;
     }
 
-    /// `capacity` is that of a worker.
+    /// `capacity` is that of a worker, where another number of them is wanted than before.
     fn keep(&mut self, at: Ticks, before: u32, decision: Decision, capacity: f64, cut: String) {
         // The same number of other workers, while these are replaced, is not decided anew.
         if self.wanted != Some(decision.workers) {
@@ -190,7 +190,9 @@ impl State {
         let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
         let cut = job.cuts.describe(&self.costs(job));
-        let capacity = self.worker_capacity(&job.record.tenant);
+        // It is asked for with each window, and looks at all workers.
+        let is_news = job.scale.wanted != Some(decision.workers);
+        let capacity = if is_news { self.worker_capacity(&job.record.tenant) } else { 0.0 };
         if moved {
             tracing::info!(job = job.record.name, "{cut}");
         }
