@@ -4,8 +4,8 @@
 
 Rows of 110 KB are made 2.5 times as large by a function that also sleeps, which stands for its work: from 200 to 550 ms
 for 900 rows. At each point: nothing kept, rows kept as they are read, rows kept at the end, both on disk; and what
-`autocache()` chooses. What is shown is the time of an epoch, from the fourth on. Every figure is of a process of its
-own, in turns; medians are shown.
+`autocache()` chooses. What is shown is the time of an epoch, the median from the fourth on, and what it took beyond
+that in all of them to measure and to choose. Every figure is of a process of its own, in turns; medians are shown.
 
 A local disk finds rows faster than any work makes them. With `--store` what is kept is in an S3 server that sends so
 many bytes a second (`far.py`), as Cachew's was on a file system that machines share, and an epoch has 90 rows: then it
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -70,16 +71,17 @@ def dataset(folder: str, way: str, row_ms: float) -> fb.Dataset:
 
 
 def measure(folder: str, way: str, row_ms: float) -> dict[str, Any]:
-    """Milliseconds for a row once everything is kept, in this process, and what that is."""
+    """Milliseconds of an epoch once everything is kept, what others took beyond that, and what is kept."""
     it = dataset(folder, way, row_ms).iter(seed=1, epochs=EPOCHS, threads=1)
-    rows, began = 0, 0.0
-    for batch in it:
-        if began:
-            rows += len(batch["large"])
-        elif it.epoch == FILLING:
-            began = time.perf_counter()
+    began = [(it.epoch, time.perf_counter())]
+    for _ in it:
+        if it.epoch != began[-1][0]:
+            began.append((it.epoch, time.perf_counter()))
+    began.append((EPOCHS, time.perf_counter()))
+    took = [(end - begin) * 1e3 for (epoch, begin), (_, end) in itertools.pairwise(began) if epoch >= FILLING]
     kept = it.stats().get("cache", {}).get("kept")
-    return {"ms": (time.perf_counter() - began) * 1e3 / rows, "kept": kept}
+    median = statistics.median(took)
+    return {"ms": median, "beyond": sum(took) - median * len(took), "kept": kept}
 
 
 def child(files: Path, kept: Path, far: Far | None, way: str, row_ms: float) -> dict[str, Any]:
@@ -111,11 +113,12 @@ def sweep(folder: Path, rounds: int, far: Far | None) -> dict[str, Any]:
         for _ in range(rounds):
             for way, found in runs.items():
                 found.append(child(files, folder / "kept", far, way, sleep / rows))
-        point = {way: statistics.median(run["ms"] for run in found) * rows for way, found in runs.items()}
+        point = {way: statistics.median(run["ms"] for run in found) for way, found in runs.items()}
         off, kept = point["auto"] / min(point[way] for way in WAYS[:-1]) - 1, runs["auto"][-1]["kept"] or "nothing"
-        points[str(sleep)] = {**point, "off": off, "kept": kept}
+        beyond = statistics.median(run["beyond"] for run in runs["auto"])
+        points[str(sleep)] = {**point, "off": off, "beyond": beyond, "kept": kept}
         figures = "".join(f"{point[way]:9.0f}" for way in WAYS)
-        print(f"{sleep:5}{figures}{100 * off:7.1f} %  {kept}", flush=True)
+        print(f"{sleep:5}{figures}{100 * off:7.1f} %{beyond:9.0f}  {kept}", flush=True)
     return {"rounds": rounds, "rows": rows, "ms": points}
 
 
@@ -134,7 +137,7 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure(arguments.folder, arguments.measure, arguments.sleep)))
         return
-    print(f"sleep{''.join(f'{way:>9}' for way in WAYS)}  auto off the best; kept   (ms for an epoch)")
+    print(f"sleep{''.join(f'{way:>9}' for way in WAYS)}  auto off the best; ms beyond that; kept   (ms for an epoch)")
     with tempfile.TemporaryDirectory(dir=arguments.dir) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         far = None
