@@ -43,6 +43,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.take": (1,),
     "Dataset.tokenize": ("text", "none.json"),
     "Dataset.with_column": ("x", 1),
+    "workers": ("forebay://127.0.0.1:1",),
     "RayWorkers.close": (),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -74,7 +75,7 @@ def call(called: str, **options: Any) -> None:
     elif called.startswith("Dataset."):
         getattr(fb.range(4), name)(*required, **given)
     else:
-        getattr(fb, name)(*required, **given)
+        getattr(fb if hasattr(fb, name) else forebay.ray, name)(*required, **given)
 
 
 def test_the_options_are_found():

@@ -96,9 +96,11 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
     authority = Authority(fleet.folder / "pki")
     own, trust = authority.issue("one"), ["--tls-ca", authority.ca]
     ats = [f"localhost:{free_port()}" for _ in range(2)]
-    address = fleet.dispatcher("--metrics", ats[0], *own.flags())
+    offer = ["--offer", "kind=any,price=1,threads=1"]
+    address = fleet.dispatcher("--metrics", ats[0], *offer, *own.flags())
     fleet.worker(address, "--metrics", ats[1], "--cache", fleet.folder / "cache", *trust, *own.flags())
     until(lambda: read(ats[1])["forebay_worker_connected"] == 1)
+    until(lambda: "forebay_workers_wanted_by_kind{" in text(ats[0]))
     there = [kinds(text(at)) for at in ats]
     assert there[0] | there[1] == written
     common = {

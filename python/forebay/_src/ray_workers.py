@@ -111,10 +111,10 @@ def workers(
         InvalidPipelineError: An argument makes no sense, or the service is on this machine alone and the cluster is
             not.
     """
-    cpus = arguments.whole(num_cpus, "ray.workers", "num_cpus", 1, 4096)
+    cpus, of = arguments.whole(num_cpus, "ray.workers", "num_cpus", 1, 4096), _kind(kind, spot)
     ray = _connected()
     found = resolve(service, "ray.workers")
-    scale, of = found.scale(), _kind(kind, spot)
+    scale = found.scale()
     found._open.wanted(*(of or ()))
     most = scale.max_workers
     if max_workers is not None:
