@@ -1,0 +1,116 @@
+//! Random histories of the state against its invariants.
+
+use super::*;
+
+impl World {
+    fn step(&mut self, (kind, a, b): (u8, u8, u8)) {
+        let (w, r) = (a as usize % WORKERS, a as usize % self.readers.len());
+        let worker = self.workers[w].session;
+        let reader = self.readers[r].session;
+        match (kind % 16, worker, reader) {
+            (0, None, _) => self.hello(w),
+            (1, None, _) => {
+                // A new process with the old one's number: it holds nothing.
+                self.workers[w].held.clear();
+                self.hello(w);
+            }
+            (0..=3, Some(session), _) => self.input(Input::Want { session, splits: 1 + u32::from(b % 4) }),
+            (4, Some(session), _) => {
+                self.workers[w].session = None;
+                self.input(Input::WorkerGone { session });
+            }
+            (5, Some(session), _) => self.input(Input::Leaving { session }),
+            (6 | 7, _, None) => self.attach(r, u64::from(b % 3), 1 + u32::from(b % 5)),
+            (6..=9, _, Some(_)) => self.consume(r),
+            (10, _, Some(session)) => {
+                self.readers[r].session = None;
+                self.input(Input::ConsumerGone { session });
+            }
+            (11, _, Some(session)) => {
+                let nth = self.readers[r].assigned.iter().nth(b as usize % 3);
+                if let Some((position, token)) = nth.map(|(p, t)| (*p, *t)) {
+                    let error = Error::unavailable("refused");
+                    let error = if b % 2 == 0 { error.with(UNREACHED, "worker:1") } else { error };
+                    self.input(Input::Unreachable { session, position, token, error });
+                }
+            }
+            (12, _, Some(session)) if b % 3 == 0 => self.lose(r, session, u64::from(b)),
+            (12, _, Some(session)) => {
+                let epoch = self.readers[r].position.epoch + u64::from(b % 2);
+                self.input(Input::EndEpoch { session, epoch });
+            }
+            (13, _, _) => self.pass(Duration::from_millis(u64::from(b) * 50), Some(w).filter(|_| b % 2 == 0)),
+            (14, _, _) if b < 64 => self.crash(),
+            (15, Some(session), _) if b < 64 => self.input(Input::Threads { session, threads: u32::from(b % 3) }),
+            _ => self.write(),
+        }
+    }
+
+    /// Everybody is well again: every split is consumed, in order.
+    fn heal(&mut self) {
+        for i in 0..WORKERS {
+            self.hello(i);
+        }
+        for i in 0..self.readers.len() {
+            if let Some(session) = self.readers[i].session.take() {
+                self.input(Input::ConsumerGone { session });
+            }
+            self.attach(i, 0, 3);
+        }
+        for _ in 0..40 {
+            for i in 0..WORKERS {
+                let session = self.workers[i].session.expect("SP-5: a worker was turned away");
+                // Where only one may compute for all readers of a tenant, it has to have the room.
+                self.input(Input::Want { session, splits: if self.tenants { 8 } else { 2 } });
+                let finished = self.workers[i].held.keys().copied().collect();
+                let said = WorkerHeartbeat { finished, ..WorkerHeartbeat::default() };
+                self.input(Input::WorkerHeartbeat { session, said });
+            }
+            self.flush();
+            for i in 0..self.readers.len() {
+                self.consume(i);
+            }
+        }
+        self.flush();
+        for reader in &self.readers {
+            let refused = reader.refused.as_ref().map(Error::kind);
+            let job = &self.state.jobs[&reader.key.0];
+            let (splits, epochs) = JOBS[job.record.seed as usize];
+            match splits[reader.key.1 as usize] {
+                Some(n) if epochs > 0 => {
+                    let all: Vec<_> = (0..epochs).flat_map(|e| (0..n).map(move |o| Position::new(e, o))).collect();
+                    let got = &reader.consumed;
+                    let ended = matches!(refused, Some(ErrorKind::Closed | ErrorKind::Data));
+                    assert!(*got == all || ended, "SP-5: {got:?}, {refused:?}");
+                }
+                // A split that ended three workers is not tried again.
+                _ if refused == Some(ErrorKind::Data) => {}
+                _ => assert!(reader.consumed.len() >= 30, "SP-5: {:?} {:?}", reader.consumed, reader.refused),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_history_breaks_an_invariant(
+        tenants: bool,
+        twin: bool,
+        local: bool,
+        steps in prop::collection::vec(any::<(u8, u8, u8)>(), 0..120),
+    ) {
+        let mut world = World::with(tenants);
+        if twin {
+            world.add_twin();
+        }
+        world.local = local.then(|| (LOCAL, world.readers[0].key));
+        for step in steps {
+            world.step(step);
+        }
+        world.check_replay();
+        world.heal();
+        world.check_replay();
+    }
+}

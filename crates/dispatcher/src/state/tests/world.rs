@@ -1,0 +1,402 @@
+//! A model of workers, readers, disk and crashes around the state.
+//!
+//! It uses the outbox that the actor uses, so what is lost in a crash is what would be.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, Result, Ticks, WorkerId};
+use forebay_proto::{
+    ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
+};
+
+use super::super::{Effect, Input, Kind, SessionId, State};
+use crate::options::Timing;
+use crate::outbox::Outbox;
+use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
+use crate::tenant::{Quota, Tenant};
+
+pub(super) const WORKERS: usize = 3;
+/// Splits of an epoch of each consumer, and epochs: shared, endless, empty, and one without end of epochs.
+pub(super) const JOBS: [(&[Option<u64>], u64); 4] =
+    [(&[Some(3), Some(2)], 3), (&[None], 1), (&[Some(0)], 2), (&[Some(1)], 0)];
+/// The reader of a job without end.
+pub(super) const ENDLESS: usize = 2;
+
+pub(super) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
+    Ok(JOBS[record.seed as usize].0.to_vec())
+}
+
+/// Where there are tenants: whose each job is, whom each worker serves, and how many workers may compute for each tenant.
+pub(super) const TENANTS: [&str; 5] = ["a", "a", "b", "b", "a"];
+/// A job with the samples of this one may be added.
+pub(super) const TWIN_OF: usize = 1;
+/// Its reader.
+pub(super) const TWIN: usize = 5;
+/// The worker that may be a local one: of the first reader, whose tenant it serves.
+pub(super) const LOCAL: usize = 1;
+pub(super) const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
+pub(super) const WORKERS_MAX: u32 = 1;
+
+pub(super) fn record(job: usize) -> JobRecord {
+    JobRecord {
+        id: 0,
+        name: format!("job {job}"),
+        dataset: String::new(),
+        graph: String::new(),
+        seed: job as u64,
+        epochs: JOBS[job].1,
+        consumers: JOBS[job].0.len() as u32,
+        extent: String::new(),
+        sizing: String::new(),
+        index: String::new(),
+        even: false,
+        coordinated: false,
+        weight: 1,
+        priority: 0,
+        cancelled: false,
+        read_before: 0,
+        tenant: String::new(),
+        key: JobKey::default(),
+    }
+}
+
+#[derive(Default)]
+pub(super) struct WorkerModel {
+    pub(super) session: Option<SessionId>,
+    pub(super) held: BTreeMap<u64, Lease>,
+    /// What it was told last of samples that are lost.
+    pub(super) lost: BTreeSet<(Position, u64)>,
+}
+
+pub(super) struct ReaderModel {
+    pub(super) key: ConsumerKey,
+    pub(super) session: Option<SessionId>,
+    pub(super) position: Position,
+    pub(super) assigned: BTreeMap<Position, u64>,
+    pub(super) consumed: Vec<Position>,
+    /// What it has left out; and what of that it was told is recorded.
+    pub(super) lost: Vec<(Position, u64)>,
+    pub(super) recorded: BTreeSet<(Position, u64)>,
+    pub(super) refused: Option<Error>,
+}
+
+/// What is said of half a second by a reader whose steps took so long in all, and that waited for the rest; a batch has one row.
+pub(super) fn half_second_read(step_ms: u64, batches: u64) -> ConsumerHeartbeat {
+    ConsumerHeartbeat { batch_wait_ms: 500 - step_ms, step_ms, batches, rows: batches, ..ConsumerHeartbeat::default() }
+}
+
+pub(super) struct World {
+    pub(super) state: State,
+    pub(super) now: Ticks,
+    /// Whether jobs and workers are of tenants.
+    pub(super) tenants: bool,
+    /// A local worker, and its reader.
+    pub(super) local: Option<(usize, ConsumerKey)>,
+    pub(super) outbox: Outbox<Effect>,
+    pub(super) writing: VecDeque<crate::records::Batch>,
+    pub(super) disk: Ledger,
+    pub(super) workers: Vec<WorkerModel>,
+    pub(super) readers: Vec<ReaderModel>,
+    pub(super) sessions: u64,
+    pub(super) token_seen: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(false)
+    }
+
+    pub(super) fn with(tenants: bool) -> Self {
+        let now = Ticks(1000);
+        let state = State::recover(Timing::default(), now, &Ledger::default(), splits, &mut Vec::new()).expect("empty");
+        let mut world = Self {
+            state,
+            now,
+            tenants,
+            local: None,
+            outbox: Outbox::default(),
+            writing: VecDeque::new(),
+            disk: Ledger::default(),
+            workers: (0..WORKERS).map(|_| WorkerModel::default()).collect(),
+            readers: Vec::new(),
+            sessions: 0,
+            token_seen: 0,
+        };
+        (0..JOBS.len()).for_each(|job| world.create(record(job)));
+        world
+    }
+
+    /// Begins a job with the same samples as another.
+    pub(super) fn add_twin(&mut self) {
+        self.create(JobRecord { name: "twin".to_owned(), ..record(TWIN_OF) });
+    }
+
+    pub(super) fn create(&mut self, record: JobRecord) {
+        let mut out = Vec::new();
+        let tenant = self.tenant(record.seed as usize).name.to_string();
+        let consumers = JOBS[record.seed as usize].0;
+        let record = JobRecord { tenant, ..record };
+        let id = self.state.create(self.now, record, consumers, None, &mut out).expect("a new name").id;
+        self.take(out);
+        let reader = |i| ReaderModel {
+            key: (id, i as u32),
+            session: None,
+            position: Position::default(),
+            assigned: BTreeMap::new(),
+            consumed: Vec::new(),
+            lost: Vec::new(),
+            recorded: BTreeSet::new(),
+            refused: None,
+        };
+        self.readers.extend((0..consumers.len()).map(reader));
+        self.flush();
+    }
+
+    /// Whose a job is.
+    pub(super) fn tenant(&self, job: usize) -> Tenant {
+        if !self.tenants {
+            return Tenant::default();
+        }
+        let quota = Quota { workers: Some(WORKERS_MAX), ..Quota::default() };
+        Tenant { name: TENANTS[job].into(), quota }
+    }
+
+    pub(super) fn session(&mut self) -> SessionId {
+        self.sessions += 1;
+        SessionId(self.sessions)
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.state.handle(self.now, input, &mut out);
+        self.state.check().expect("after an input");
+        self.state.schedule(self.now, &mut out);
+        self.state.check().expect("after granting");
+        self.state.check_progress().expect("after granting");
+        self.take(out);
+    }
+
+    pub(super) fn take(&mut self, out: Vec<Effect>) {
+        for effect in out {
+            match effect {
+                Effect::Persist(update) => self.outbox.update(self.now, update, true),
+                Effect::Remember(update) => self.outbox.update(self.now, update, false),
+                effect => {
+                    if let Some(effect) = self.outbox.say(effect) {
+                        self.deliver(effect);
+                    }
+                }
+            }
+        }
+        self.writing.extend(self.outbox.next(self.now));
+    }
+
+    /// The disk finishes the batch that it is at.
+    pub(super) fn write(&mut self) {
+        let Some(batch) = self.writing.pop_front() else { return };
+        self.disk.apply(&batch);
+        self.outbox.written().into_iter().for_each(|e| self.deliver(e));
+        self.writing.extend(self.outbox.next(self.now));
+    }
+
+    pub(super) fn flush(&mut self) {
+        while self.outbox.is_writing() {
+            self.write();
+        }
+        if let Some(batch) = self.outbox.rest() {
+            self.writing.push_back(batch);
+            self.flush();
+        }
+    }
+
+    pub(super) fn deliver(&mut self, effect: Effect) {
+        match effect {
+            Effect::Worker(session, event) => self.deliver_worker(session, event),
+            Effect::Consumer(session, consumer_event::Event::Assigned(a)) => {
+                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
+                    reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
+                }
+            }
+            Effect::Consumer(session, consumer_event::Event::Recorded(recorded)) => {
+                if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
+                    reader.recorded.extend(&reader.lost[..recorded.number as usize]);
+                    let on_disk =
+                        |(p, sample): &(Position, u64)| self.disk.lost.contains_key(&(reader.key, *p, *sample, 0));
+                    assert!(reader.recorded.iter().all(on_disk), "SP-7: a sample was recorded before it was durable");
+                }
+            }
+            Effect::End(session, error) => {
+                for reader in self.readers.iter_mut().filter(|r| r.session == Some(session)) {
+                    (reader.session, reader.refused) = (None, Some(error.clone()));
+                }
+                self.workers.iter_mut().filter(|w| w.session == Some(session)).for_each(|w| w.session = None);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn deliver_worker(&mut self, session: SessionId, event: worker_event::Event) {
+        let Some(worker) = self.workers.iter_mut().find(|w| w.session == Some(session)) else { return };
+        match event {
+            worker_event::Event::Lease(lease) => {
+                assert!(lease.token > self.token_seen, "SP-2: {} after {}", lease.token, self.token_seen);
+                assert!(lease.token < self.disk.next_token, "a lease was heard of before it was durable");
+                self.token_seen = lease.token;
+                let at = Position::new(lease.epoch, lease.ordinal);
+                let reader = self.readers.iter().find(|r| r.key == (lease.job, lease.consumer));
+                let known =
+                    reader.map(|r| r.recorded.range((at, 0)..=(at, u64::MAX)).map(|(_, s)| *s)).into_iter().flatten();
+                let told = std::mem::take(&mut worker.lost);
+                assert!(
+                    known.into_iter().all(|s| told.contains(&(at, s))),
+                    "SP-7: a worker was not told what was lost"
+                );
+                worker.held.insert(lease.token, lease);
+            }
+            worker_event::Event::Lost(lost) => {
+                worker.lost = lost.samples.iter().map(|l| (Position::new(l.epoch, l.ordinal), l.sample)).collect();
+            }
+            worker_event::Event::Revoke(revoke) => drop(worker.held.remove(&revoke.token)),
+            worker_event::Event::Consumed(c) => worker.held.retain(|_, l| {
+                (l.job, l.consumer) != (c.job, c.consumer) || (l.epoch, l.ordinal) >= (c.epoch, c.ordinal)
+            }),
+            _ => {}
+        }
+    }
+
+    pub(super) fn hello(&mut self, i: usize) {
+        let session = self.session();
+        self.workers[i].session = Some(session);
+        let held = self.workers[i].held.values().cloned().collect();
+        let address = Arc::from(format!("worker-{i}:1"));
+        let serves = SERVES[i].filter(|_| self.tenants).map(Arc::from);
+        let only = self.local.filter(|(worker, _)| *worker == i).map(|(_, key)| key);
+        self.input(Input::Hello {
+            session,
+            worker: WorkerId(i as u128 + 1),
+            address,
+            threads: 1,
+            held,
+            serves,
+            place: Arc::from(""),
+            only,
+            kind: Kind::default(),
+        });
+    }
+
+    pub(super) fn attach(&mut self, i: usize, back: u64, window: u32) {
+        let session = self.session();
+        let reader = &mut self.readers[i];
+        let resume = !reader.consumed.is_empty();
+        for _ in 0..back {
+            reader.position = reader.consumed.pop().unwrap_or_default();
+        }
+        reader.assigned.clear();
+        (reader.session, reader.refused) = (Some(session), None);
+        let (consumer, position) = (reader.key, reader.position);
+        let (tenant, lost) = (self.tenant(consumer.0 as usize - 1), Vec::new());
+        self.input(Input::Attach { session, tenant, consumer, position, resume, window, lost });
+    }
+
+    /// A reader consumes the split at its position, if it was told who holds it.
+    pub(super) fn consume(&mut self, i: usize) {
+        let reader = &mut self.readers[i];
+        let (job, c) = (&JOBS[self.state.jobs[&reader.key.0].record.seed as usize], reader.key.1 as usize);
+        let splits = job.0[c];
+        if splits == Some(0) {
+            reader.position = Position::new(job.1, 0);
+        } else if reader.assigned.remove(&reader.position).is_some() {
+            reader.consumed.push(reader.position);
+            let next = Position::new(reader.position.epoch, reader.position.ordinal + 1);
+            reader.position = if Some(next.ordinal) == splits { Position::new(next.epoch + 1, 0) } else { next };
+        }
+        if let (Some(session), position) = (reader.session, reader.position) {
+            self.input(Input::Ack { session, position });
+        }
+    }
+
+    /// A reader leaves out a sample of the split that it is at.
+    pub(super) fn lose(&mut self, r: usize, session: SessionId, sample: u64) {
+        let Position { epoch, ordinal } = self.readers[r].position;
+        let error = Error::data("a bad record").to_json();
+        self.readers[r].lost.push((Position { epoch, ordinal }, sample));
+        // It says all of them again, as a client does whose session broke.
+        let said = |(p, sample): &(Position, u64)| LostSample {
+            epoch: p.epoch,
+            ordinal: p.ordinal,
+            sample: *sample,
+            repetition: 0,
+            error: error.clone(),
+        };
+        let samples: Vec<_> = self.readers[r].lost.iter().map(said).collect();
+        self.input(Input::Lost { session, number: samples.len() as u64, samples });
+    }
+
+    /// The process dies: what was not durable, and what was not said, is lost. Everybody's connection breaks.
+    pub(super) fn crash(&mut self) {
+        self.now = self.now + Duration::from_millis(1);
+        (self.outbox, self.writing) = (Outbox::default(), VecDeque::new());
+        self.workers.iter_mut().for_each(|w| w.session = None);
+        self.readers.iter_mut().for_each(|r| r.session = None);
+        let mut out = Vec::new();
+        self.state = State::recover(Timing::default(), self.now, &self.disk, splits, &mut out).expect("readable");
+        self.state.check().expect("after recovering");
+        self.take(out);
+    }
+
+    /// Time passes, in ticks; those who live say so.
+    pub(super) fn pass(&mut self, by: Duration, silent: Option<usize>) {
+        for _ in 0..by.as_millis() / 50 {
+            self.now = self.now + Duration::from_millis(50);
+            for i in (0..WORKERS).filter(|i| Some(*i) != silent) {
+                if let Some(session) = self.workers[i].session {
+                    // One of them says which splits it has finished: the even ones.
+                    let finished = self.workers[i].held.keys().copied().filter(|token| i == 2 && token % 2 == 0);
+                    let finished = finished.collect();
+                    // Another, what an op of a job does.
+                    let rows = OpSpent { rows_in: 1, ..OpSpent::default() };
+                    let ops = if i == 0 { vec![JobOps { job: 1, ops: vec![rows] }] } else { Vec::new() };
+                    let said = WorkerHeartbeat { finished, ops, ..WorkerHeartbeat::default() };
+                    self.input(Input::WorkerHeartbeat { session, said });
+                }
+            }
+            for session in self.readers.iter().filter_map(|r| r.session).collect::<Vec<_>>() {
+                self.input(Input::ConsumerHeartbeat { session, said: ConsumerHeartbeat::default() });
+            }
+            self.input(Input::Tick);
+        }
+    }
+
+    /// Half a second passes, in ticks, and nobody says anything.
+    pub(super) fn half_second(&mut self) {
+        for _ in 0..10 {
+            self.now = self.now + Duration::from_millis(50);
+            self.input(Input::Tick);
+        }
+    }
+
+    pub(super) fn spends(&mut self, worker: usize, spent: Vec<Spent>) {
+        let session = self.workers[worker].session.expect("connected");
+        self.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, ..WorkerHeartbeat::default() } });
+    }
+
+    pub(super) fn reads(&mut self, reader: usize, step_ms: u64, batches: u64) {
+        let session = self.readers[reader].session.expect("connected");
+        self.input(Input::ConsumerHeartbeat { session, said: half_second_read(step_ms, batches) });
+    }
+
+    /// SP-6: what was written is what there is.
+    pub(super) fn check_replay(&mut self) {
+        self.flush();
+        self.state.check_written(&self.disk).expect("as it is");
+        let again = State::recover(Timing::default(), self.now, &self.disk, splits, &mut Vec::new()).expect("readable");
+        again.check_written(&self.disk).expect("as it is recovered");
+        // SP-1, as the workers see it: who is connected holds what is leased to it, and nothing else.
+        for (i, worker) in self.workers.iter().enumerate().filter(|(_, w)| w.session.is_some()) {
+            let leased = self.state.workers[&WorkerId(i as u128 + 1)].leases.keys();
+            assert!(worker.held.keys().eq(leased), "SP-1: worker {i} holds {:?}", worker.held.keys());
+        }
+    }
+}
