@@ -1,5 +1,7 @@
 //! The cheapest workers that have a capacity together: greedy, with the last few chosen well.
 
+use super::Offer;
+
 /// A kind that workers are taken of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Choice {
@@ -12,6 +14,10 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    pub(super) fn of(offer: &Offer, pace: f64, max: u32) -> Self {
+        Self { capacity: f64::from(offer.threads) * pace, price: offer.price, max }
+    }
+
     fn price_of_capacity(&self) -> f64 {
         self.price / self.capacity
     }

@@ -80,7 +80,7 @@ impl FromStr for Offer {
         let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong("price"))?;
         let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong("threads"))?;
         let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong("max"))?;
-        let kind = kind.ok_or_else(|| wrong("kind"))?;
+        let kind = kind.filter(|name| !name.is_empty()).ok_or_else(|| wrong("kind"))?;
         Ok(Self { kind, price, threads, max, spot })
     }
 }
@@ -157,6 +157,12 @@ pub fn check(offers: &[Offer]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the kind that is taken first, where it is not known yet how many are needed.
+pub fn taken_first(offers: &[Offer], paces: &[f64]) -> Option<usize> {
+    let choices: Vec<_> = offers.iter().zip(paces).map(|(offer, pace)| Choice::of(offer, *pace, offer.max)).collect();
+    order(&choices).first().copied()
+}
+
 /// What is remembered from moment to moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Previous {
@@ -211,10 +217,8 @@ pub fn decide(offers: &[Offer], seen: &Observation, before: &Previous) -> (Optio
     next.kinds.resize(offers.len(), Memory::default());
     let Some(need) = seen.need.filter(|need| need.is_finite()) else { return (None, next) };
     next.kinds.iter_mut().zip(&seen.there).for_each(|(kind, &there)| kind.see(seen.at, there));
-    let choice = |((offer, pace), (kind, &there)): ((&Offer, &f64), (&Memory, &u32))| Choice {
-        capacity: f64::from(offer.threads) * pace,
-        price: offer.price,
-        max: if kind.away.is_some() { there.min(offer.max) } else { offer.max },
+    let choice = |((offer, pace), (kind, &there)): ((&Offer, &f64), (&Memory, &u32))| {
+        Choice::of(offer, *pace, if kind.away.is_some() { there.min(offer.max) } else { offer.max })
     };
     let choices: Vec<_> = offers.iter().zip(&seen.paces).zip(next.kinds.iter().zip(&seen.there)).map(choice).collect();
     let least = if seen.others > 0.0 { 0.0 } else { NEED_MIN };

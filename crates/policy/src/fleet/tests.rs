@@ -25,6 +25,7 @@ fn an_offer_is_read_as_it_is_written_and_what_is_none_is_refused() {
         "",
         "kind=a",
         "kind=a,price=1",
+        "kind=,price=1,threads=1",
         "price=1,threads=1",
         "kind=a,price=-1,threads=1",
         "kind=a,price=nan,threads=1",
