@@ -1,4 +1,4 @@
-//! Which kinds of workers are wanted, where the dispatcher was told which can be started; and whose cost idle workers are.
+//! Which kinds of workers are wanted, where the dispatcher was told which can be started.
 //!
 //! The policy is `policy::fleet`; here it is fed: what jobs want in threads, what is there of each kind, and how fast threads of each kind
 //! are. Nothing of it is written down: a dispatcher that begins takes the workers that there are for the mix.
@@ -9,17 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::Ticks;
-use forebay_policy::fleet::{Observation, Offer, Previous, Wanted, Worked, decide, learn};
+use forebay_policy::fleet::{Observation, Offer, Previous, Wanted, Worked, decide, learn, taken_first};
 use forebay_proto::{KindWanted, Spent};
 
+use super::State;
 use super::worker::Worker;
-use super::{Job, State};
 
-/// How long workers are watched for how fast they are, and for what they did nothing.
+/// How long workers are watched for how fast they are.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// Whom workers serve, their kind, and whether they may be taken back.
-type Group = (Option<Arc<str>>, Arc<str>, bool);
+/// The workers that there are.
+#[derive(Debug, Default)]
+struct There {
+    /// Of each offer.
+    kinds: Vec<u32>,
+    /// Of none, and their threads.
+    others: u32,
+    others_threads: f64,
+}
 
 /// See the module's documentation.
 #[derive(Debug, Clone, Default)]
@@ -66,22 +73,18 @@ impl Fleet {
         by_job.values().for_each(|window| learn(&mut self.paces, window));
     }
 
-    /// Returns what is seen of these workers.
-    fn see<'a>(
-        &self,
-        at: Ticks,
-        need: Option<f64>,
-        workers_max: u32,
-        workers: impl Iterator<Item = &'a Worker>,
-    ) -> Observation {
-        let (mut there, mut others) = (vec![0; self.offers.len()], 0.0);
+    fn count<'a>(&self, workers: impl Iterator<Item = &'a Worker>) -> There {
+        let mut there = There { kinds: vec![0; self.offers.len()], ..There::default() };
         for worker in workers {
             match self.kind_of(worker) {
-                Some(kind) => there[kind] += 1,
-                None => others += f64::from(worker.threads),
+                Some(kind) => there.kinds[kind] += 1,
+                None => {
+                    there.others += 1;
+                    there.others_threads += f64::from(worker.threads);
+                }
             }
         }
-        Observation { at, need, others, there, paces: self.paces.clone(), workers_max }
+        there
     }
 
     /// Decides, and says in the log what has changed.
@@ -112,55 +115,33 @@ impl State {
         if count > 0 {
             return sum / f64::from(count);
         }
-        let price = |offer: &&Offer| offer.price / f64::from(offer.threads);
-        let first = self.fleet.offers.iter().min_by(|a, b| price(a).total_cmp(&price(b)));
-        first.map_or(1.0, |offer| f64::from(offer.threads))
+        let (offers, paces) = (&self.fleet.offers, &self.fleet.paces);
+        taken_first(offers, paces).map_or(1.0, |kind| f64::from(offers[kind].threads) * paces[kind])
     }
 
     /// Looks at what workers did, and decides on kinds where there are any.
     pub(super) fn tick_fleet(&mut self, now: Ticks) {
-        if now - self.fleet.began >= WINDOW {
-            self.fleet.began = now;
-            self.fleet.learn();
-            self.charge_idle(now);
-        }
         if self.fleet.offers.is_empty() {
             return;
         }
+        if now - self.fleet.began >= WINDOW {
+            self.fleet.began = now;
+            self.fleet.learn();
+        }
         let need = self.going_on(now).map(|job| job.scale.need()).try_fold(0.0, |sum, need| Some(sum + need?));
-        let seen = self.fleet.see(now, need, self.scaling.workers_max, self.fleet_workers());
-        self.fleet.decide(&seen);
+        let There { kinds: there, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
+        let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
+        self.fleet.decide(&Observation { at: now, need, others, there, paces, workers_max });
     }
 
-    /// Charges jobs for what workers did not do: each that is read, by how many workers it wants. What there is while no job is read is
-    /// nobody's. Workers are summed up first: there may be thousands, and as many jobs.
-    fn charge_idle(&mut self, now: Ticks) {
-        let mut idle: BTreeMap<Group, (f64, f64)> = BTreeMap::new();
-        for worker in self.workers.values_mut().filter(|w| w.is_live() && !w.is_local()) {
-            let Some(seconds) = worker.idle(now) else { continue };
-            let kind = &worker.kind;
-            let sums = idle.entry((worker.serves.clone(), kind.name().into(), kind.is_spot())).or_default();
-            *sums = (sums.0 + seconds, sums.1 + seconds / 3600.0 * kind.price());
-        }
-        let mut read: Vec<_> = self.jobs.values_mut().filter(|job| job.is_read()).collect();
-        let wants = |job: &Job| f64::from(job.scale.wanted().unwrap_or(1));
-        for ((serves, kind, spot), (seconds, cost)) in idle {
-            let is_served = |job: &Job| serves.as_deref().is_none_or(|tenant| tenant == job.record.tenant);
-            let all: f64 = read.iter().filter(|job| is_served(job)).map(|job| wants(job)).sum();
-            for job in read.iter_mut().filter(|job| is_served(job) && all > 0.0) {
-                let share = wants(job) / all;
-                job.bill.add_idle(&kind, spot, seconds * share, cost * share);
-            }
-        }
+    /// Returns the workers that compute for more than one reader.
+    pub(super) fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values().filter(|w| w.is_of_fleet())
     }
 
-    fn fleet_workers(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.values().filter(|w| w.is_live() && !w.is_local())
-    }
-
-    /// Returns how many of each kind are wanted, for whoever starts them.
-    pub(super) fn kinds_wanted(&self) -> Vec<KindWanted> {
-        let seen = self.fleet.see(Ticks::default(), None, 0, self.fleet_workers());
+    /// Returns how many of each kind are wanted, for whoever starts them, and how many workers are of none.
+    pub(super) fn kinds_wanted(&self) -> (Vec<KindWanted>, u32) {
+        let there = self.fleet.count(self.fleet_workers());
         let of = |(i, offer): (usize, &Offer)| {
             let wanted = self.fleet.wanted.as_ref().map(|kinds| kinds[i]);
             KindWanted {
@@ -170,16 +151,11 @@ impl State {
                 threads: offer.threads,
                 max: offer.max,
                 wanted: wanted.map(|wanted| wanted.workers),
-                workers: seen.there[i],
+                workers: there.kinds[i],
                 pace: self.fleet.paces[i],
                 reason: wanted.map(|wanted| wanted.reason.to_string()).unwrap_or_default(),
             }
         };
-        self.fleet.offers.iter().enumerate().map(of).collect()
-    }
-
-    /// Returns the workers that are of no kind that can be started.
-    pub(super) fn others(&self) -> u32 {
-        self.fleet_workers().filter(|w| self.fleet.kind_of(w).is_none()).count() as u32
+        (self.fleet.offers.iter().enumerate().map(of).collect(), there.others)
     }
 }

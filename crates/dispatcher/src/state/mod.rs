@@ -25,6 +25,7 @@ mod figures;
 mod fleet;
 mod grant;
 mod homes;
+mod idle;
 mod inspect;
 mod jobs;
 mod kinds;

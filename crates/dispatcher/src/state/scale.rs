@@ -67,12 +67,11 @@ impl Scale {
         self.previous = previous;
     }
 
-    /// `capacity` is that of a worker, where another number of them is wanted than before.
-    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, capacity: f64, cut: String) {
-        // The same number of other workers, while these are replaced, is not decided anew.
-        if self.wanted != Some(decision.workers) {
-            (self.wanted, self.need) = (Some(decision.workers), f64::from(decision.workers) * capacity);
-        }
+    /// `capacity` is that of a worker, if another number of them is wanted than before: the same number of other workers, while these are
+    /// replaced, is the same need.
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, capacity: Option<f64>, cut: String) {
+        self.wanted = Some(decision.workers);
+        self.need = capacity.map_or(self.need, |capacity| f64::from(decision.workers) * capacity);
         if self.decisions.back().is_some_and(|last| last.decision.says_the_same(&decision)) {
             return;
         }
@@ -176,7 +175,6 @@ impl State {
         for (job, before, decision) in made {
             self.decided(now, job, before, decision);
         }
-        self.tick_fleet(now);
     }
 
     /// Keeps a decision, and cuts the job's splits where it says from now on.
@@ -190,9 +188,8 @@ impl State {
         let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
         let cut = job.cuts.describe(&self.costs(job));
-        // It is asked for with each window, and looks at all workers.
         let is_news = job.scale.wanted != Some(decision.workers);
-        let capacity = if is_news { self.worker_capacity(&job.record.tenant) } else { 0.0 };
+        let capacity = is_news.then(|| self.worker_capacity(&job.record.tenant));
         if moved {
             tracing::info!(job = job.record.name, "{cut}");
         }
@@ -213,15 +210,15 @@ impl State {
     pub(crate) fn wanted(&self, now: Ticks) -> GetScaleResponse {
         let jobs = self.going_on(now);
         let mut sum = jobs.map(|job| job.scale.wanted).try_fold(0u32, |sum, wanted| Some(sum.saturating_add(wanted?)));
-        let (workers_max, kinds) = (self.scaling.workers_max, self.kinds_wanted());
+        let (workers_max, (kinds, others)) = (self.scaling.workers_max, self.kinds_wanted());
         if !kinds.is_empty() {
-            // Workers of a kind make other numbers of them.
-            sum = kinds.iter().try_fold(self.others(), |sum, kind| Some(sum.saturating_add(kind.wanted?)));
+            // Of larger ones it takes fewer.
+            sum = kinds.iter().try_fold(others, |sum, kind| Some(sum.saturating_add(kind.wanted?)));
         }
         GetScaleResponse {
             wanted: sum.map_or(0, |sum| sum.clamp(1, workers_max)),
             kinds,
-            workers: self.workers.values().filter(|w| w.is_live() && !w.is_local()).count() as u32,
+            workers: self.fleet_workers().count() as u32,
             workers_max,
             policy: self.scaling.policy.to_string(),
         }
@@ -230,7 +227,7 @@ impl State {
     /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
     pub(super) fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
         let mut crews: HashMap<Option<Arc<str>>, Crew> = HashMap::new();
-        for worker in self.workers.values().filter(|w| w.is_live() && !w.is_local()) {
+        for worker in self.fleet_workers() {
             let crew = crews.entry(worker.serves.clone()).or_default();
             crew.workers += 1;
             crew.threads += u64::from(worker.threads);
@@ -242,7 +239,7 @@ impl State {
 /// Returns what is to be made small for a job: each of its readers has a machine that costs, and workers cost what those say that may
 /// compute for it.
 pub(super) fn objective_of(job: &Job, objective: Objective, workers: &BTreeMap<WorkerId, Worker>) -> Objective {
-    let own = |w: &&Worker| w.is_live() && !w.is_local() && w.serves(&job.record.tenant);
+    let own = |w: &&Worker| w.is_of_fleet() && w.serves(&job.record.tenant);
     priced(objective.with_trainers(job.consumers.len() as u32), workers.values().filter(own))
 }
 

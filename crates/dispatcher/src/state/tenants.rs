@@ -69,7 +69,7 @@ impl State {
         let tenant = self.jobs.get(&key.0).map_or("", |j| &j.record.tenant);
         let may = self.consumer(key).and_then(|c| c.reader?.workers_max);
         let only = may.and_then(|may| {
-            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(|w| w.is_live() && !w.is_local());
+            let is_live = |id: &WorkerId| self.workers.get(id).is_some_and(|w| w.is_of_fleet());
             let consumers = self.of_tenant(tenant).flat_map(|j| &j.consumers);
             let holders = consumers.flat_map(|c| c.leases().values().chain(c.races().values()));
             let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();

@@ -27,6 +27,8 @@ impl State {
         if now - self.scaled >= window::LOOK_EVERY {
             self.scaled = now;
             self.scale(now, out);
+            self.tick_fleet(now);
+            self.charge_idle(now);
             self.learned.write(now, out);
             self.retire(now, out);
         }

@@ -59,8 +59,8 @@ pub(super) struct Worker {
     pub(super) kind: Kind,
     /// The peers that this session was told of.
     pub(super) told: Option<Vec<Arc<str>>>,
-    /// Since when it is not charged for doing nothing, and microseconds of its threads that it has spent beyond what is: what it did is
-    /// told a heartbeat later.
+    /// Since when nobody was charged for what it did not do, and microseconds that its threads have spent and that are not yet taken from
+    /// their time: what it did is told a heartbeat later.
     idle_since: Ticks,
     ahead_us: u64,
 }
@@ -219,6 +219,11 @@ impl Worker {
 
     pub(super) fn is_live(&self) -> bool {
         self.session.is_some() && !self.leaving
+    }
+
+    /// Says whether it computes for more than one reader.
+    pub(super) fn is_of_fleet(&self) -> bool {
+        self.is_live() && !self.is_local()
     }
 
     /// Says whether it may be given a split. One that is slow has one at a time; a local one that rests has none.
