@@ -234,6 +234,7 @@ fn kinds_are_mixed_as_a_dispatcher_would_and_each_is_tried_alone() {
 fn kinds_that_cannot_be_are_refused_with_what_to_write() {
     for (offer, said) in [
         ("kind=a,price=1,threads=8,comes=x", "comes=x"),
+        ("kind=a,price=1,threads=8,comes=0", "how many are to be had is 0"),
         ("kind=a,price=1,threads=8,pace=0", "the pace of its threads is 0"),
         ("kind=a,price=1,threads=8,away=1h", "write FROM:TO"),
         ("kind=a,price=1,threads=8,away=1h:20m", "for how long none is to be had"),

@@ -60,6 +60,9 @@ impl FromStr for Offer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        const PRICE: &str = "its price is missing, or not from 0 to 1000000 for an hour";
+        const THREADS: &str = "its threads are missing, or not from 1 to 4096";
+        const MAX: &str = "the most of it is not from 1 to 100000";
         let wrong = |what: &str| {
             Error::invalid(format!("{text:?} offers no kind of workers: {what}"))
                 .hint("write kind=NAME,price=0.38,threads=8, and max=20 and spot where they hold")
@@ -68,9 +71,9 @@ impl FromStr for Offer {
         for part in text.split(',') {
             let is_new = match part.trim().split_once('=') {
                 Some(("kind", name)) => kind.replace(name.to_owned()).is_none(),
-                Some(("price", p)) => price.replace(p.parse::<f64>().map_err(|_| wrong("price"))?).is_none(),
-                Some(("threads", n)) => threads.replace(n.parse::<u32>().map_err(|_| wrong("threads"))?).is_none(),
-                Some(("max", n)) => max.replace(n.parse::<u32>().map_err(|_| wrong("max"))?).is_none(),
+                Some(("price", p)) => price.replace(p.parse::<f64>().map_err(|_| wrong(PRICE))?).is_none(),
+                Some(("threads", n)) => threads.replace(n.parse::<u32>().map_err(|_| wrong(THREADS))?).is_none(),
+                Some(("max", n)) => max.replace(n.parse::<u32>().map_err(|_| wrong(MAX))?).is_none(),
                 None if part.trim() == "spot" => !std::mem::replace(&mut spot, true),
                 _ => return Err(wrong(&format!("{part:?} is not known"))),
             };
@@ -78,10 +81,10 @@ impl FromStr for Offer {
                 return Err(wrong(&format!("{part:?} is one too many")));
             }
         }
-        let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong("price"))?;
-        let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong("threads"))?;
-        let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong("max"))?;
-        let kind = kind.filter(|name| !name.is_empty()).ok_or_else(|| wrong("kind"))?;
+        let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong(PRICE))?;
+        let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong(THREADS))?;
+        let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong(MAX))?;
+        let kind = kind.filter(|name| !name.is_empty()).ok_or_else(|| wrong("it has no name"))?;
         Ok(Self { kind, price, threads, max, spot })
     }
 }

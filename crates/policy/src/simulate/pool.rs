@@ -86,6 +86,7 @@ impl Kind {
     }
 
     fn check(&self) -> Result<()> {
+        within("how many are to be had", f64::from(self.comes), 1.0, f64::from(u32::MAX))?;
         within("the pace of its threads", self.pace, PACES.0, PACES.1)?;
         within("the start-up time", self.startup, 0.0, LARGE)?;
         lasts(self.lost_every)?;
