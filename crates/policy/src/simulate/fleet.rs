@@ -79,7 +79,10 @@ impl Fleet {
     pub(super) fn deal(&self, claims: &[(Claim, &Unit)]) -> Vec<(u32, Unit)> {
         if !self.is_mixed {
             let plain: Vec<_> = claims.iter().map(|(claim, _)| *claim).collect();
-            return share(self.ready(), &plain).into_iter().zip(claims).map(|(n, (_, u))| (n, (*u).clone())).collect();
+            let wanted = plain.iter().fold(0u32, |sum, claim| sum.saturating_add(claim.wanted));
+            let is_short = wanted > self.ready();
+            let given = if is_short { share(self.ready(), &plain) } else { plain.iter().map(|c| c.wanted).collect() };
+            return given.into_iter().zip(claims).map(|(workers, (_, unit))| (workers, (*unit).clone())).collect();
         }
         let need = |(claim, unit): &(Claim, &Unit)| Need {
             threads: self.need(claim.wanted, unit),
