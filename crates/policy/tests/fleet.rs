@@ -138,7 +138,8 @@ proptest! {
         let (mut before, mut at, mut moves) = (Previous::default(), Ticks::default(), 0);
         for _ in 0..200 {
             let paces = cloud.kinds.iter().map(|kind| kind.pace * noise(0.04)).collect();
-            let need = Some(cloud.needs[0] * noise(0.05));
+            // Of what these kinds have to make.
+            let need = Some(cloud.others + (cloud.needs[0] - cloud.others).max(0.0) * noise(0.05));
             let seen = Observation { at, need, others: cloud.others, there: there.clone(), paces, workers_max: 1000 };
             let (wanted, next) = decide(&offers, &seen, &before);
             let now: Vec<_> = wanted.expect("known").iter().map(|kind| kind.workers).collect();
