@@ -6,9 +6,10 @@ use forebay_core::ErrorKind;
 use forebay_dispatcher::simulate::{Disk, Dispatcher, Said, Write, worker_event};
 use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
 
-use crate::net::{Kind, Payload};
+use crate::fault::Node;
+use crate::net::Kind;
+use crate::payload::Payload;
 use crate::planted::Planted;
-use crate::scenario::Node;
 use crate::world::{Event, World};
 
 /// As the actor's.

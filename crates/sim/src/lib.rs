@@ -1,9 +1,9 @@
 //! The real dispatcher, workers and consumers on a virtual clock, network and disk that fail.
 //!
 //! ```text
-//! Scenario    who takes part, and each fault with its time: drawn from the seed
+//! Scenario    who takes part, and each Fault with its time: drawn from the seed
 //! World       virtual time, processes, one queue of events
-//!   net       streams that break, ways that are blocked, peers that are silent
+//!   net       streams that break, ways that are blocked, peers that are silent; payload: what is sent
 //!   dispatcher, worker, consumer   the processes: the roles' own state machines, and the checks of what they say
 //! Pipeline    what jobs compute, and what their consumers must get
 //! Planted     bugs that must be found
@@ -21,15 +21,18 @@
 mod consumer;
 mod dice;
 mod dispatcher;
+mod fault;
 mod net;
+mod payload;
 mod pipeline;
 mod planted;
 mod scenario;
 mod worker;
 mod world;
 
+pub use fault::{Fault, Node};
 pub use planted::Planted;
-pub use scenario::{Fault, Node, Scenario};
+pub use scenario::Scenario;
 pub use world::Outcome;
 
 use pipeline::Catalogue;
