@@ -18,7 +18,7 @@ use crate::net::Kind;
 use crate::payload::Payload;
 use crate::pipeline::Pipeline;
 use crate::world::{Event, World};
-use fetches::Stream;
+use fetches::{Arrived, Stream};
 
 /// How long `next` waits for a dispatcher, as a stream's default.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,6 +36,8 @@ pub(crate) enum ConsumerTimer {
     Connect,
     Attached(u64),
     Beat(u64),
+    /// A chunk of a stream was finished.
+    Finished(u64),
     /// The training step is done.
     Stepped,
     Poll,
@@ -62,6 +64,8 @@ pub(crate) struct ConsumerNode {
     saved: Option<(Position, usize)>,
     /// Places and the chunks of them that were taken, for planted bugs.
     taken: BTreeMap<(u64, u64), u64>,
+    /// After how many row ops the first chunk of each place was cut.
+    cut: BTreeMap<(u64, u64), u32>,
     /// Whether it has once had everything, and whether its last word was heard.
     complete: bool,
     pub(crate) heard_out: bool,
@@ -85,11 +89,15 @@ pub(crate) fn job_name(job: usize) -> String {
     format!("job {job}")
 }
 
+/// The number of a job, by name.
+pub(crate) fn job_number(name: &str) -> usize {
+    name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0)
+}
+
 impl World<'_> {
     /// Returns the pipeline of a job.
     pub(crate) fn job(&self, name: &str) -> Rc<Pipeline> {
-        let number = name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
-        self.jobs[number].clone()
+        self.jobs[job_number(name)].clone()
     }
 
     pub(crate) fn consumer_starts(&mut self, i: usize) {
@@ -150,6 +158,7 @@ impl World<'_> {
                     Err(error) => self.session_ended(i, SessionEnd::Connection(error)),
                 }
             }
+            ConsumerTimer::Finished(pipe) => self.finished(i, pipe),
             ConsumerTimer::Stepped => self.stepped(i),
             ConsumerTimer::Poll => {
                 consumer.polling = false;
@@ -192,7 +201,7 @@ impl World<'_> {
             }
         } else if let Some(stream) = consumer.fetches.get_mut(&id) {
             match payload {
-                Payload::Chunk(index, chunk) => stream.waiting.push_back((index, chunk)),
+                Payload::Chunk(index, chunk, ops) => stream.waiting.push_back(Arrived(index, chunk, ops)),
                 Payload::Complete => stream.end = Some(StreamEnd::Complete),
                 Payload::Failed(error) => stream.end = Some(StreamEnd::Worker(error)),
                 _ => stream.end = Some(StreamEnd::Connection(Error::unavailable("the stream ended"))),

@@ -1,4 +1,4 @@
-//! What goes wrong, and what that does to the world.
+//! What happens to a world: what goes wrong, and what is decided in between.
 
 use crate::world::World;
 
@@ -13,7 +13,7 @@ pub enum Node {
     Consumer(usize),
 }
 
-/// What goes wrong. Times in milliseconds.
+/// What goes wrong; and what is decided in between, which is no fault. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies. Its machine says so to its peers, or is gone with it and does not. It starts again after `down`.
@@ -92,6 +92,13 @@ pub enum Fault {
         /// For how long.
         time: u64,
     },
+    /// It is decided that the splits of a job are cut elsewhere between workers and readers from now on.
+    Cut {
+        /// Which job.
+        job: usize,
+        /// At which of its places, the first being 1.
+        place: u32,
+    },
 }
 
 impl Fault {
@@ -112,11 +119,12 @@ impl Fault {
             Self::DiskFull { .. } => "disk full",
             Self::DiskSlow { .. } => "disk slow",
             Self::Store { .. } => "store",
+            Self::Cut { .. } => "cut",
         }
     }
 
     /// Every kind.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 15] = [
         "kill dispatcher",
         "kill worker",
         "kill consumer",
@@ -131,7 +139,13 @@ impl Fault {
         "disk full",
         "disk slow",
         "store",
+        "cut",
     ];
+
+    /// Says whether anything goes wrong.
+    pub(crate) fn is_trouble(&self) -> bool {
+        !matches!(self, Self::Cut { .. })
+    }
 }
 
 impl World<'_> {
@@ -174,6 +188,7 @@ impl World<'_> {
             Fault::DiskFull { time } => self.dispatcher.full = until(now, time),
             Fault::DiskSlow { write, time } => self.dispatcher.slow = (until(now, time), write),
             Fault::Store { fail, time } => self.store = (until(now, time), fail),
+            Fault::Cut { job, place } => self.dispatcher_cuts(job, place),
         }
     }
 }

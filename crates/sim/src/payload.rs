@@ -16,7 +16,8 @@ pub(crate) enum Payload {
     ToWorker(worker_event::Event),
     ToConsumer(consumer_event::Event),
     Opened(Result<JobDefinition>),
-    Chunk(u64, Chunk),
+    /// A chunk: its index, its rows, and how many row ops have run on them.
+    Chunk(u64, Chunk, u32),
     /// The consumer has taken a chunk.
     Taken,
     /// The stream is complete.
@@ -45,7 +46,7 @@ impl Payload {
             Self::ToConsumer(consumer_event::Event::Assigned(a)) => mix64(a.token ^ 0x77) ^ mix64(a.ordinal),
             Self::ToConsumer(_) => 5,
             Self::Opened(_) => 6,
-            Self::Chunk(index, chunk) => mix64(*index) ^ chunk.num_rows() as u64,
+            Self::Chunk(index, chunk, ops) => mix64(*index) ^ mix64(u64::from(*ops)) ^ chunk.num_rows() as u64,
             Self::Taken => 7,
             Self::Complete => 8,
             Self::Failed(error) => 0x200 + error.kind() as u64,
@@ -67,7 +68,9 @@ impl fmt::Debug for Payload {
             Self::ToConsumer(event) => write!(f, "{event:?}"),
             Self::Opened(Ok(job)) => write!(f, "Opened {}", job.job),
             Self::Opened(Err(error)) => write!(f, "not opened: {error}"),
-            Self::Chunk(index, chunk) => write!(f, "chunk {index} of {} rows", chunk.num_rows()),
+            Self::Chunk(index, chunk, ops) => {
+                write!(f, "chunk {index} of {} rows, cut after {ops} ops", chunk.num_rows())
+            }
             Self::Taken => write!(f, "taken"),
             Self::Complete => write!(f, "complete"),
             Self::Failed(error) => write!(f, "failed: {error}"),

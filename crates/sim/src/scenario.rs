@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forebay_dispatcher::Timing;
 
+use crate::catalogue::PIPELINES;
 use crate::dice::Dice;
 use crate::fault::{Fault, Node};
-use crate::pipeline::PIPELINES;
 
 /// One worker.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,15 @@ pub(crate) struct ConsumerSetup {
     pub(crate) lent: bool,
 }
 
+/// What a scenario must know of a pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Consumers of its job.
+    pub(crate) consumers: u32,
+    /// Where its splits may be cut.
+    pub(crate) places: u32,
+}
+
 /// Everything that is drawn before a run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -62,8 +71,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Draws the scenario of a seed. `consumers` says how many consumers a pipeline's job has.
-    pub(crate) fn new(seed: u64, consumers: impl Fn(usize) -> u32) -> Self {
+    /// Draws the scenario of a seed.
+    pub(crate) fn new(seed: u64, shape: impl Fn(usize) -> Shape) -> Self {
         let mut dice = Dice::new(seed, 1);
         let dice = &mut dice;
         let timing =
@@ -74,7 +83,7 @@ impl Scenario {
             jobs[1] = jobs[0];
         }
         let workers = (0..dice.within(1..9)).map(|_| worker(dice)).collect::<Vec<_>>();
-        let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..consumers(*p)).map(move |i| (job, i)));
+        let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..shape(*p).consumers).map(move |i| (job, i)));
         let all: Vec<_> = places.collect();
         let consumers: Vec<_> = all.into_iter().map(|(job, index)| consumer(dice, job, index)).collect();
         let heals = dice.within(2_000..16_000);
@@ -105,8 +114,31 @@ impl Scenario {
         if faults > 0 && scenario.workers.len() > 1 && dice.percent(30) {
             scenario.workers.last_mut().into_iter().for_each(|worker| worker.local = true);
         }
+        scenario.faults.extend(scenario.cuts(|pipeline| shape(pipeline).places));
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
+    }
+
+    /// Says whether nothing goes wrong.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.faults.iter().any(|(_, fault)| fault.is_trouble())
+    }
+
+    /// Draws where jobs are cut, and when: mostly while they begin, for some are short.
+    fn cuts(&self, places: impl Fn(usize) -> u32) -> Vec<(u64, Fault)> {
+        let (mut dice, mut cuts) = (Dice::new(self.seed, 3), Vec::new());
+        for (job, places) in self.jobs.iter().map(|pipeline| places(*pipeline)).enumerate() {
+            if places < 2 || dice.percent(15) {
+                continue;
+            }
+            let until = dice.pick(&[500, 2_000, self.heals]).min(self.heals);
+            let most = dice.pick(&[4, 16, 80]);
+            for _ in 0..dice.within(1..most) {
+                let (at, place) = (dice.within(0..until), dice.within(1..u64::from(places) + 1) as u32);
+                cuts.push((at, Fault::Cut { job, place }));
+            }
+        }
+        cuts
     }
 
     fn fault(&self, dice: &mut Dice) -> Fault {

@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::planted::Planted;
 use crate::world::{Event, World};
 use readers::Serving;
-use threads::Entry;
+use threads::{Computed, Entry};
 
 /// How long a worker waits for its welcome, as its session.
 const WELCOME_MAX: u64 = 30_000;
@@ -28,7 +28,7 @@ pub(crate) enum WorkerTimer {
     Beat(u64),
     Prepared(Preparing, bool),
     /// A thread has computed a chunk; one at a time where they come in order.
-    Computed(Entry, usize, bool),
+    Computed(Computed),
     /// A ticket has waited long enough.
     Knock,
     Leave,
@@ -162,7 +162,7 @@ impl World<'_> {
                 let ready = if failed { Err(Error::unavailable("the storage does not answer")) } else { Ok(()) };
                 machine.prepared(&job, ready);
             }
-            WorkerTimer::Computed(entry, index, failed) => self.computed(i, entry, index, failed),
+            WorkerTimer::Computed(computed) => self.computed(i, computed),
             WorkerTimer::Knock => {}
             WorkerTimer::Leave => {
                 let Some((since, down)) = worker.leaving else { return };

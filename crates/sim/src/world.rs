@@ -9,12 +9,13 @@ use std::rc::Rc;
 use forebay_core::Ticks;
 use forebay_core::rng::mix64;
 
+use crate::catalogue::Catalogue;
 use crate::consumer::{ConsumerNode, ConsumerTimer};
 use crate::dice::Dice;
 use crate::dispatcher::{DispatcherNode, DispatcherTimer};
 use crate::fault::Node;
 use crate::net::Net;
-use crate::pipeline::{Catalogue, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::planted::Planted;
 use crate::scenario::Scenario;
 use crate::worker::{WorkerNode, WorkerTimer};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use forebay_client::simulate::{Fetching, StreamEnd};
 use forebay_data::Chunk;
 
-use super::CHUNK_BYTES;
+use super::{CHUNK_BYTES, ConsumerTimer};
 use crate::fault::Node;
 use crate::net::Kind;
 use crate::payload::Payload;
@@ -13,14 +13,24 @@ use crate::planted::Planted;
 use crate::worker::address;
 use crate::world::World;
 
+/// How long it may take to finish a chunk, in ms, where that is not done at once.
+const FINISH: std::ops::Range<u64> = 1..30;
+
+/// A chunk that has come: its index, its rows, and how many row ops have run on them.
+pub(super) struct Arrived(pub(super) u64, pub(super) Chunk, pub(super) u32);
+
 /// A stream of chunks.
 pub(super) struct Stream {
-    pub(super) id: u64,
-    pub(super) place: (u64, u64),
+    id: u64,
+    place: (u64, u64),
     /// Chunks that wait for room.
-    pub(super) waiting: VecDeque<(u64, Chunk)>,
+    pub(super) waiting: VecDeque<Arrived>,
+    /// One that a thread is finishing.
+    finishing: Option<Arrived>,
     /// How it ended, after those.
     pub(super) end: Option<StreamEnd>,
+    /// After how many row ops its last chunk was cut.
+    cut: Option<u32>,
 }
 
 impl World<'_> {
@@ -41,7 +51,7 @@ impl World<'_> {
             return self.fail("protocol", format!("{:?} is no address", fetching.address));
         };
         let id = self.open(Node::Consumer(i), Node::Worker(worker), Kind::Get { port }, Payload::Get(ticket));
-        let stream = Stream { id: fetching.id, place, waiting: VecDeque::new(), end: None };
+        let stream = Stream { id: fetching.id, place, waiting: VecDeque::new(), finishing: None, end: None, cut: None };
         self.consumers[i].fetches.insert(id, stream);
     }
 
@@ -52,15 +62,14 @@ impl World<'_> {
     }
 
     fn take_from(&mut self, i: usize, pipe: u64) -> bool {
+        let tail = self.jobs[self.scenario.consumers[i].job].tail.clone();
         let mut changed = false;
         loop {
             let consumer = &mut self.consumers[i];
-            let place = consumer.fetches.get(&pipe).map(|stream| stream.place);
-            let is_raced = consumer.fetches.values().filter(|stream| Some(stream.place) == place).count() > 1;
             let (Some(machine), Some(stream)) = (&mut consumer.machine, consumer.fetches.get_mut(&pipe)) else {
                 return changed;
             };
-            if stream.waiting.is_empty() && stream.end.is_none() {
+            if stream.finishing.is_some() || (stream.waiting.is_empty() && stream.end.is_none()) {
                 return changed;
             }
             match machine.has_room(stream.id) {
@@ -71,22 +80,82 @@ impl World<'_> {
                 None => return self.fetch_ended(i, pipe, StreamEnd::Unwanted),
                 Some(true) => changed = true,
             }
-            let Some((mut index, chunk)) = stream.waiting.pop_front() else {
+            let Some(arrived) = stream.waiting.pop_front() else {
                 let end = stream.end.take().unwrap_or(StreamEnd::Unwanted);
                 return self.fetch_ended(i, pipe, end);
             };
-            let taken = consumer.taken.entry(stream.place).or_default();
-            let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
-            if twice || self.planted == Some(Planted::DeduplicationOff) {
-                index = machine.next_index(stream.id).unwrap_or(index);
+            // What is small is finished where it arrives.
+            if !tail.is_finished(arrived.2) && self.dice.percent(50) {
+                stream.finishing = Some(arrived);
+                let time = self.dice.within(FINISH);
+                self.consumer_later(i, time, ConsumerTimer::Finished(pipe));
+                return changed;
             }
-            *taken += 1;
-            match machine.chunk(stream.id, index, chunk, CHUNK_BYTES) {
-                Ok(true) => self.send(pipe, 0, Payload::Taken),
-                Ok(false) => return self.fetch_ended(i, pipe, StreamEnd::Unwanted),
-                Err(error) => return self.fetch_ended(i, pipe, StreamEnd::Connection(error)),
+            if !self.hand_over(i, pipe, arrived) {
+                return true;
             }
         }
+    }
+
+    /// A thread has finished a chunk.
+    pub(super) fn finished(&mut self, i: usize, pipe: u64) {
+        let stream = self.consumers[i].fetches.get_mut(&pipe);
+        if let Some(arrived) = stream.and_then(|stream| stream.finishing.take()) {
+            self.hand_over(i, pipe, arrived);
+        }
+    }
+
+    /// Gives a chunk to the machine; returns whether the stream goes on.
+    fn hand_over(&mut self, i: usize, pipe: u64, Arrived(mut index, chunk, ops): Arrived) -> bool {
+        let job = self.jobs[self.scenario.consumers[i].job].clone();
+        let consumer = &mut self.consumers[i];
+        let Some((id, place)) = consumer.fetches.get(&pipe).map(|stream| (stream.id, stream.place)) else {
+            return false;
+        };
+        let is_raced = consumer.fetches.values().filter(|stream| stream.place == place).count() > 1;
+        let Some(machine) = &mut consumer.machine else { return false };
+        if job.columns(ops).is_none_or(|columns| columns != chunk.schema()) {
+            let schema = chunk.schema().clone();
+            self.fail("cut", format!("consumer {i} got {schema} of {place:?} as what {ops} row ops give"));
+            return false;
+        }
+        let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
+        if twice || self.planted == Some(Planted::DeduplicationOff) {
+            index = machine.next_index(id).unwrap_or(index);
+        }
+        *consumer.taken.entry(place).or_default() += 1;
+        let first = *consumer.cut.entry(place).or_insert(ops);
+        let done = match self.planted {
+            Some(Planted::CutOfReader) => job.tail.stop(None),
+            Some(Planted::CutOfSplit) => first,
+            _ => ops,
+        };
+        let taken = machine.chunk(id, index, chunk, done, CHUNK_BYTES);
+        self.felt_cut(i, pipe, first, ops);
+        match taken {
+            Ok(true) => self.send(pipe, 0, Payload::Taken),
+            Ok(false) => _ = self.fetch_ended(i, pipe, StreamEnd::Unwanted),
+            Err(end) => _ = self.fetch_ended(i, pipe, end),
+        }
+        self.consumers[i].fetches.contains_key(&pipe)
+    }
+
+    /// Counts a chunk that is cut after so many row ops, and where others of its window are cut.
+    fn felt_cut(&mut self, i: usize, pipe: u64, first: u32, ops: u32) {
+        let job = self.jobs[self.scenario.consumers[i].job].clone();
+        let Some(stream) = self.consumers[i].fetches.get_mut(&pipe).filter(|_| job.places() > 1) else { return };
+        stream.cut = Some(ops);
+        let place = stream.place;
+        let others = self.consumers[i].fetches.values().filter(|other| other.cut.is_some_and(|cut| cut != ops));
+        let (mut is_raced, mut is_mixed) = (false, false);
+        others.for_each(|other| *(if other.place == place { &mut is_raced } else { &mut is_mixed }) = true);
+        let felt = [
+            (!job.tail.is_finished(ops), "chunks finished by readers"),
+            (first != ops, "splits cut at two places"),
+            (is_raced, "races cut at two places"),
+            (is_mixed, "windows cut at two places"),
+        ];
+        felt.into_iter().filter(|(is_felt, _)| *is_felt).for_each(|(_, what)| self.felt(what));
     }
 
     fn fetch_ended(&mut self, i: usize, pipe: u64, end: StreamEnd) -> bool {

@@ -8,8 +8,8 @@ use forebay_core::{Error, ErrorKind};
 use forebay_exec::Delivery;
 
 use super::{ConsumerTimer, START_AGAIN};
+use crate::digest::digests;
 use crate::fault::Node;
-use crate::pipeline::digests;
 use crate::world::World;
 
 impl World<'_> {
@@ -42,10 +42,11 @@ impl World<'_> {
     fn delivered(&mut self, i: usize, delivery: Delivery) {
         let setup = self.scenario.consumers[i];
         let expected = self.jobs[setup.job].expected[setup.index as usize].clone();
+        let Some(items) = self.expect(Node::Consumer(i), digests(&delivery)) else { return };
         let consumer = &mut self.consumers[i];
         let before = consumer.cursor;
         let mut wrong = None;
-        for item in digests(&delivery) {
+        for item in items {
             if expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
                 let (at, of) = (consumer.cursor, expected.len());
                 wrong = Some(match expected.iter().position(|e| *e == item) {
@@ -107,7 +108,7 @@ impl World<'_> {
             // Whoever has saved nothing, and comes back when all was read, is told so.
             ErrorKind::Closed if all_complete() => return self.leaves(i),
             ErrorKind::Data if self.is_poison(error) => return self.leaves(i),
-            ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.faults.is_empty() => {}
+            ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.is_calm() => {}
             _ => self.fail("I5", format!("consumer {i} ended with {error}")),
         }
         let down = self.dice.within(START_AGAIN);

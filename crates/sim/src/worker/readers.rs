@@ -51,10 +51,10 @@ impl World<'_> {
             let (next, ticket) = (reader.next(*lent), *ticket);
             match next {
                 Ok(Some(None)) => return,
-                Ok(Some(Some((index, chunk)))) => {
+                Ok(Some(Some((index, chunk, ops)))) => {
                     *credit -= 1;
                     self.check_fence(i, &ticket);
-                    self.send(id, 1, Payload::Chunk(index, chunk));
+                    self.send(id, 1, Payload::Chunk(index, chunk, ops));
                 }
                 Ok(None) => {
                     self.workers[i].serving.remove(&id);

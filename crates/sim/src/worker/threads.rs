@@ -1,6 +1,6 @@
 //! A worker's threads: what is computed, and how long that takes in virtual time.
 
-use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_core::Error;
 use forebay_data::Chunk;
@@ -19,9 +19,20 @@ const TRIED: u64 = 1_500;
 #[derive(Clone)]
 pub(crate) struct Entry {
     task: Task,
-    chunks: Rc<[Chunk]>,
+    chunks: usize,
     next: usize,
     streamed: bool,
+}
+
+/// A chunk that a thread has computed, or failed to.
+pub(crate) struct Computed {
+    entry: Entry,
+    index: usize,
+    /// How many row ops have run on it: what its lease said when the thread began.
+    ops: u32,
+    /// How long it took, in ms.
+    time: u64,
+    failed: bool,
 }
 
 impl World<'_> {
@@ -34,13 +45,13 @@ impl World<'_> {
             }
             Todo::Compute(task, first) => {
                 let job = self.job(&task.job().name);
-                let (consumer, epoch, ordinal) = task.place();
-                let chunks = job.chunks(consumer, epoch, ordinal);
                 let streamed = job.streamed;
-                let Some(chunks) = self.expect(Node::Worker(i), chunks) else { return };
+                // Wherever it is cut, there are as many.
+                let chunks = job.chunks(task.place(), job.worker.stop(task.ops()));
+                let Some(chunks) = self.expect(Node::Worker(i), chunks).map(|chunks| chunks.len()) else { return };
                 match streamed {
                     true => task.set_streamed(),
-                    false => task.set_total(chunks.len() as u64),
+                    false => task.set_total(chunks as u64),
                 }
                 let entry = Entry { task, chunks, next: 0, streamed };
                 let entries = &mut self.workers[i].entries;
@@ -68,7 +79,7 @@ impl World<'_> {
         while self.workers[i].free > 0 {
             let entries = &mut self.workers[i].entries;
             let Some(entry) = entries.front_mut() else { return };
-            if entry.task.is_stale() || (entry.next >= entry.chunks.len() && !entry.streamed) {
+            if entry.task.is_stale() || (entry.next >= entry.chunks && !entry.streamed) {
                 entries.pop_front();
                 continue;
             }
@@ -78,11 +89,12 @@ impl World<'_> {
                 false => entry.next += 1,
             }
             self.workers[i].free -= 1;
-            self.compute_one(i, taken, index);
+            let ops = self.job(&taken.task.job().name).worker.stop(taken.task.ops());
+            self.compute_one(i, taken, index, ops);
         }
     }
 
-    fn compute_one(&mut self, i: usize, entry: Entry, index: usize) {
+    fn compute_one(&mut self, i: usize, entry: Entry, index: usize, ops: u32) {
         let (late, failed) = self.storage();
         let chunk = self.scenario.workers[i].chunk;
         let (until, factor) = self.workers[i].slow;
@@ -93,39 +105,48 @@ impl World<'_> {
             1
         };
         let time = self.dice.within(chunk..2 * chunk) * factor + late;
-        self.worker_later(i, time, WorkerTimer::Computed(entry, index, failed));
+        self.worker_later(i, time, WorkerTimer::Computed(Computed { entry, index, ops, time, failed }));
     }
 
-    pub(super) fn computed(&mut self, i: usize, entry: Entry, index: usize, failed: bool) {
+    pub(super) fn computed(&mut self, i: usize, computed: Computed) {
+        let Computed { entry, index, ops, time, failed } = computed;
         self.workers[i].free += 1;
+        entry.task.spend(Duration::from_millis(time));
         if entry.task.is_stale() {
             return;
         }
         if failed {
             entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
-        } else if let Some(chunk) = entry.chunks.get(index)
-            && (!entry.streamed || entry.task.wants(index as u64))
-        {
-            let chunk = self.tamper(chunk);
-            entry.task.put(index as u64, &chunk);
+        } else if index < entry.chunks && (!entry.streamed || entry.task.wants(index as u64)) {
+            self.put(i, &entry.task, index, ops);
         }
         if entry.streamed && !failed {
-            match index + 1 < entry.chunks.len() {
+            match index + 1 < entry.chunks {
                 true => {
                     self.workers[i].free -= 1;
-                    self.compute_one(i, entry, index + 1);
+                    self.compute_one(i, entry, index + 1, ops);
                 }
-                false => entry.task.set_total(entry.chunks.len() as u64),
+                false => entry.task.set_total(entry.chunks as u64),
             }
         }
     }
 
-    fn tamper(&mut self, chunk: &Chunk) -> Chunk {
+    fn put(&mut self, i: usize, task: &Task, index: usize, ops: u32) {
+        let job = self.job(&task.job().name);
+        let chunks = job.chunks(task.place(), ops);
+        let Some(chunk) = self.expect(Node::Worker(i), chunks).and_then(|chunks| chunks.get(index).cloned()) else {
+            return;
+        };
+        let chunk = self.tamper(chunk);
+        task.put(index as u64, &chunk, ops);
+    }
+
+    fn tamper(&mut self, chunk: Chunk) -> Chunk {
         if self.planted == Some(Planted::WrongBytes) && chunk.num_rows() > 1 && self.dice.percent(2) {
             let mut rows: Vec<u32> = (0..chunk.num_rows() as u32).collect();
             rows.swap(0, 1);
-            return chunk.take(&rows).unwrap_or_else(|_| chunk.clone());
+            return chunk.take(&rows).unwrap_or(chunk);
         }
-        chunk.clone()
+        chunk
     }
 }
