@@ -286,9 +286,7 @@ impl Consumer {
 
     /// Everything was read: the last word is to be said.
     pub fn finish(&mut self) {
-        if let Some(place) = self.reader.waits() {
-            self.state.say.ack = Some(place);
-        }
+        self.state.say.ack = Some(self.reader.over());
         self.state.say.finish = true;
     }
 
