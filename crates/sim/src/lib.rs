@@ -19,6 +19,7 @@
 //! they are told, that a worker serves only the lease it holds, that leases name places where their pipeline may be cut, and that
 //! chunks are what the row ops give that are said to have run on them.
 
+mod base_line;
 mod catalogue;
 mod consumer;
 mod dice;
