@@ -16,6 +16,7 @@ use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Reques
 use crate::borrower::{Borrower, Borrowing};
 use crate::connection::{Connection, Received};
 use crate::decode;
+use crate::finish::{columns, finish};
 use crate::link::{Link, State};
 use crate::window::Fetch;
 use crate::workers::Workers;
@@ -231,10 +232,7 @@ impl Fetcher {
 
     /// Returns the columns of a chunk: which they are depends on where it is cut.
     fn columns(&self, head: &ChunkHead) -> Result<Columns> {
-        let found = self.executable.stops().find(|(ops, _)| *ops == head.ops).map(|(_, schema)| schema.clone());
-        let unknown =
-            || Error::data(format!("a chunk says that {} row ops have run on it, and is cut nowhere", head.ops));
-        let schema = found.ok_or_else(unknown)?;
+        let schema = columns(&self.executable, head.ops)?.clone();
         Ok(Columns { wire: Chunk::wire_schema(&schema, self.with_ids), schema })
     }
 
@@ -288,8 +286,7 @@ impl Fetcher {
         let small = chunk.num_bytes() < DECODE_INLINE_MAX;
         let (executable, memory) = (self.executable.clone(), self.memory.clone());
         let finish = move || {
-            let done = executable.is_finished(ops);
-            let chunk = if done { chunk } else { executable.finish(chunk, ops)? };
+            let chunk = finish(&executable, chunk, ops)?;
             let Some(shared) = shared else { return Ok(chunk) };
             chunk.without_foreign(&|buffer| shared.contains(buffer), &memory)
         };

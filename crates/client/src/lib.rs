@@ -7,6 +7,7 @@
 //!   session      the Consume stream to the dispatcher: who holds what comes in, what was consumed goes out
 //!   talk         what is said in it, without I/O
 //!   fetch        one split from one worker, chunk by chunk
+//!   finish       the ops that a worker left to do on a chunk
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
 //!   watch        whether what it waits for can still come
@@ -27,6 +28,7 @@ mod borrower;
 mod connection;
 mod decode;
 mod fetch;
+mod finish;
 mod job;
 mod leader;
 mod link;

@@ -44,6 +44,8 @@ pub(crate) enum Session {
 pub(crate) struct State {
     pub(crate) window: Window,
     pub(crate) say: ToSay,
+    /// What was consumed, as it was said last, and whether that was the last word: it may not have been heard.
+    said: (Option<Place>, bool),
     /// What was left out.
     pub(crate) reports: Reports,
     /// What of that must be durable before the stream goes on.
@@ -62,7 +64,17 @@ impl State {
     pub(crate) fn new(window: Window, seat: Arc<Seat>, now: Ticks) -> Self {
         let (say, session) = (ToSay::default(), Session::Broken(now));
         let reports = Reports::default();
-        Self { window, say, reports, settled_at: 0, session, fatal: None, meter: Meter::new(now), seat }
+        Self {
+            window,
+            say,
+            said: (None, false),
+            reports,
+            settled_at: 0,
+            session,
+            fatal: None,
+            meter: Meter::new(now),
+            seat,
+        }
     }
 
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
@@ -95,6 +107,21 @@ impl State {
     /// is given out.
     pub(crate) fn is_settled(&self) -> bool {
         self.reports.is_recorded(self.settled_at)
+    }
+
+    /// Takes what there is to say.
+    pub(crate) fn take_say(&mut self) -> ToSay {
+        self.said = (self.say.ack.or(self.said.0), self.say.finish || self.said.1);
+        std::mem::take(&mut self.say)
+    }
+
+    /// A session begins: what was said in the one before may not have been heard. What was said of splits is said anew about what
+    /// this one assigns.
+    pub(crate) fn begin(&mut self) {
+        let (ack, is_last) = self.said;
+        (self.say.ack, self.say.finish) = (self.say.ack.or(ack), self.say.finish || is_last);
+        self.say.unreachable.clear();
+        self.reports.restart();
     }
 
     /// An epoch is over, perhaps before its end: the window goes on at `at`.

@@ -63,6 +63,13 @@ impl Reader {
         self.acknowledge(self.at)
     }
 
+    /// Everything was handed out: returns what is to be acknowledged, also where it was before; nothing else tells a dispatcher that
+    /// the job is over.
+    pub(crate) fn over(&mut self) -> Place {
+        self.acked = self.at;
+        self.at
+    }
+
     /// Says what comes next.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use forebay_proto::consumer_message::Message;
 use forebay_proto::{JobDefinition, JobKey, Ticket, consumer_event};
 
 use crate::fetch::{After, Ended, Trial, classify};
+use crate::finish::{columns, finish};
 use crate::link::{Session, State};
 use crate::reader::{Next, Reader};
 use crate::talk::{Broken, Talk};
@@ -45,6 +46,8 @@ pub enum StreamEnd {
     Worker(Error),
     /// The connection broke, or was never there.
     Connection(Error),
+    /// By this side: what the worker left to do on a chunk failed.
+    Unfinished(Error),
     /// By this side: nobody wants it any more.
     Unwanted,
 }
@@ -76,6 +79,7 @@ pub struct Consumer {
     state: State,
     talk: Talk,
     reader: Reader,
+    tail: Arc<Executable>,
     trials: BTreeMap<u64, Trial>,
     fetches: u64,
     deadline: Duration,
@@ -105,7 +109,8 @@ impl Consumer {
         Ok(Self {
             state: State::new(Window::new(at, from.chunk), Arc::default(), now),
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
-            reader: Reader::new(Merge::new(tail, ConsumerIndex(consumer), &from)?, &from, splits, epochs),
+            reader: Reader::new(Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?, &from, splits, epochs),
+            tail,
             trials: BTreeMap::new(),
             fetches: 0,
             deadline,
@@ -184,13 +189,16 @@ impl Consumer {
         self.state.room_for(&self.trials.get(&id)?.fetch)
     }
 
-    /// Takes a chunk of a stream, which weighs so many bytes. Returns whether more is wanted.
+    /// Takes a chunk of a stream, on which `ops` row ops have run, and which weighs so many bytes; runs the others. Returns whether
+    /// more is wanted.
     ///
     /// # Errors
-    /// Data when it is not the next one: the stream has ended then.
-    pub fn chunk(&mut self, id: u64, index: u64, chunk: Chunk, bytes: usize) -> Result<bool> {
+    /// How the stream has ended: the chunk is cut nowhere, could not be finished, or is not the next one.
+    pub fn chunk(&mut self, id: u64, index: u64, chunk: Chunk, ops: u32, bytes: usize) -> Result<bool, StreamEnd> {
         let Some(trial) = self.trials.get(&id) else { return Ok(false) };
-        self.state.window.chunk(&trial.fetch, index, chunk, bytes)
+        columns(&self.tail, ops).map_err(StreamEnd::Connection)?;
+        let chunk = finish(&self.tail, chunk, ops).map_err(StreamEnd::Unfinished)?;
+        self.state.window.chunk(&trial.fetch, index, chunk, bytes).map_err(StreamEnd::Connection)
     }
 
     /// Returns the index of the chunk that is wanted next, which a stream is then to bring.
@@ -205,6 +213,7 @@ impl Consumer {
             StreamEnd::Complete => Ok(()),
             StreamEnd::Worker(error) => Err(classify(error)),
             StreamEnd::Connection(error) => Err(Ended::Worker(error)),
+            StreamEnd::Unfinished(error) => Err(Ended::Split(error)),
             StreamEnd::Unwanted => Err(Ended::Unwanted),
         };
         match trial.after(&mut self.state, ended) {
@@ -277,9 +286,7 @@ impl Consumer {
 
     /// Everything was read: the last word is to be said.
     pub fn finish(&mut self) {
-        if let Some(place) = self.reader.waits() {
-            self.state.say.ack = Some(place);
-        }
+        self.state.say.ack = Some(self.reader.over());
         self.state.say.finish = true;
     }
 

@@ -294,9 +294,11 @@ impl ServiceStream {
     /// Says the last word and waits for it to be heard, which takes one round trip to a dispatcher that is there. A job whose
     /// last word is lost counts as one whose reader went away.
     fn finish(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let consumed = self.reader.waits();
-        self.acknowledge(consumed);
-        self.link.lock().say.finish = true;
+        let consumed = self.reader.over();
+        {
+            let say = &mut self.link.lock().say;
+            (say.ack, say.finish) = (Some(consumed), true);
+        }
         self.link.to_say.notify_one();
         let end = Instant::now() + FINISH_MAX;
         loop {

@@ -1,9 +1,9 @@
 //! What a consumer says in its session with the dispatcher, and what it does about what it hears. No I/O, no clock.
 //!
 //! `session` drives it over gRPC, the simulation over a network that fails. A session begins at the first split that is
-//! not here as a whole, so a dispatcher that restarted learns from it what it may have forgotten. One that breaks is
-//! opened again for as long as the stream lives; what trying again will not mend (the job was cancelled, the consumer
-//! was taken, another version) ends the stream.
+//! not here as a whole, so a dispatcher that restarted learns from it what it may have forgotten; what was acknowledged last is said
+//! again, for a job ends by that alone. A session that breaks is opened again for as long as the stream lives; what trying again
+//! will not mend (the job was cancelled, the consumer was taken, another version) ends the stream.
 
 use std::time::Duration;
 
@@ -83,9 +83,7 @@ impl Talk {
 
     /// The first message of a session.
     pub(crate) fn attach(&self, state: &mut State) -> Message {
-        // What was to be said of splits is said anew about what this session assigns.
-        state.say.unreachable.clear();
-        state.reports.restart();
+        state.begin();
         let at = state.window.missing();
         Message::Attach(Attach {
             version: VERSION.to_owned(),
@@ -137,7 +135,7 @@ impl Talk {
     /// Returns what there is to say, and whether it is the last word.
     pub(crate) fn say(state: &mut State) -> (Vec<Message>, bool) {
         let lost = std::iter::from_fn(|| state.reports.next()).map(Message::Lost).collect::<Vec<_>>();
-        let say = std::mem::take(&mut state.say);
+        let say = state.take_say();
         let ended = say.ended.into_iter().map(|epoch| Message::EndEpoch(EndEpoch { epoch }));
         let unreachable = say.unreachable.into_iter().map(Message::Unreachable);
         let ack = say.ack.map(|Place { epoch, ordinal }| Message::Ack(Ack { epoch, ordinal }));
@@ -190,5 +188,36 @@ impl Talk {
             _ => may_pass(&error),
         };
         if again { Ok(()) } else { Err(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::window::Window;
+
+    #[test]
+    fn what_was_said_last_is_said_again_in_the_next_session() {
+        let mut state = State::new(Window::new(Place::default(), 0), Arc::default(), Ticks(0));
+        let talk = Talk::new(1, 0, 4, false, Vec::new());
+        let acks = |messages: &[Message]| -> Vec<_> {
+            let of =
+                |message: &Message| if let Message::Ack(ack) = message { Some((ack.epoch, ack.ordinal)) } else { None };
+            messages.iter().filter_map(of).collect()
+        };
+        talk.attach(&mut state);
+        assert!(matches!(&Talk::say(&mut state), (said, false) if said.is_empty()));
+        state.say.ack = Some(Place { epoch: 0, ordinal: 3 });
+        let (said, last) = Talk::say(&mut state);
+        assert_eq!((acks(&said), last), (vec![(0, 3)], false));
+        assert!(matches!(&Talk::say(&mut state), (said, false) if said.is_empty()), "once in a session");
+        state.say.ack = Some(Place { epoch: 1, ordinal: 0 });
+        state.say.finish = true;
+        assert!(Talk::say(&mut state).1, "and nobody hears it");
+        talk.attach(&mut state);
+        let (said, last) = Talk::say(&mut state);
+        assert_eq!((acks(&said), last), (vec![(1, 0)], true));
     }
 }

@@ -125,6 +125,11 @@ impl<A> Machine<A> {
         self.say(Word::Answer(answer(records)));
     }
 
+    /// Decides where a job is cut.
+    pub(crate) fn cut(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
+        self.state.cut(now, tenant, name, place)
+    }
+
     fn answer(&mut self, now: Ticks, effects: Vec<Effect>, waits: bool, answer: A) {
         self.take(now, effects);
         match waits {

@@ -3,6 +3,7 @@
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
 use forebay_core::{Result, Ticks};
+use forebay_plan::Graph;
 use forebay_proto::worker_message;
 use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, WorkerStatus, consumer_message};
 
@@ -136,10 +137,12 @@ impl Dispatcher {
 
     /// Goes on where there was none: begins it ([`Said::Opened`] answers).
     pub fn create(&mut self, now: Ticks, asked: u64, definition: &JobDefinition) {
+        let dataset =
+            Graph::from_json(&definition.graph).map_or_else(|_| String::new(), |g| g.dataset_id().to_string());
         let record = JobRecord {
             id: 0,
             name: definition.name.clone(),
-            dataset: String::new(),
+            dataset,
             graph: definition.graph.clone(),
             seed: definition.seed,
             epochs: definition.epochs,
@@ -161,6 +164,12 @@ impl Dispatcher {
             Ok(splits) => self.machine.create(now, record, &splits, None, |made| answer(made.map(|r| r.definition()))),
             Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
         }
+    }
+
+    /// Decides that a job's splits are cut at another of its places from now on, the first being 1, as a policy does at the end of a
+    /// window. Returns how many row ops workers are told to run; `None` where there is no such job, or nothing to choose.
+    pub fn cut(&mut self, now: Ticks, job: &str, place: u32) -> Option<u32> {
+        self.machine.cut(now, "", job, place)
     }
 
     /// The clock's tick.

@@ -1,24 +1,24 @@
 //! A consumer's process: a training script that opens its job, reads it step by step, saves where it is, and is started
-//! again from there when it, or its stream, has ended.
-//!
-//! It checks each thing that it gets against what the job must give (I1 to I4).
+//! again from there when it, or its stream, has ended. Here its sessions.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod fetches;
+mod trainer;
+
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_client::simulate::{Consumer, FINISH_MAX, Fetching, HEARTBEAT, Polled, SILENCE_MAX, SessionEnd, StreamEnd};
-use forebay_core::{Error, ErrorKind};
-use forebay_data::Chunk;
+use forebay_client::simulate::{Consumer, HEARTBEAT, SILENCE_MAX, SessionEnd, StreamEnd};
+use forebay_core::Error;
 use forebay_exec::{Delivery, Position};
 use forebay_proto::JobDefinition;
 
-use crate::net::{Kind, Payload};
-use crate::pipeline::{Pipeline, digests};
-use crate::planted::Planted;
-use crate::scenario::Node;
-use crate::worker::address;
+use crate::fault::Node;
+use crate::net::Kind;
+use crate::payload::Payload;
+use crate::pipeline::Pipeline;
 use crate::world::{Event, World};
+use fetches::{Arrived, Stream};
 
 /// How long `next` waits for a dispatcher, as a stream's default.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,6 +36,8 @@ pub(crate) enum ConsumerTimer {
     Connect,
     Attached(u64),
     Beat(u64),
+    /// A chunk of a stream was finished.
+    Finished(u64),
     /// The training step is done.
     Stepped,
     Poll,
@@ -62,20 +64,12 @@ pub(crate) struct ConsumerNode {
     saved: Option<(Position, usize)>,
     /// Places and the chunks of them that were taken, for planted bugs.
     taken: BTreeMap<(u64, u64), u64>,
+    /// After how many row ops the first chunk of each place was cut.
+    cut: BTreeMap<(u64, u64), u32>,
     /// Whether it has once had everything, and whether its last word was heard.
     complete: bool,
     pub(crate) heard_out: bool,
     pub(crate) done: bool,
-}
-
-/// A stream of chunks.
-struct Stream {
-    id: u64,
-    place: (u64, u64),
-    /// Chunks that wait for room.
-    waiting: VecDeque<(u64, Chunk)>,
-    /// How it ended, after those.
-    end: Option<StreamEnd>,
 }
 
 impl ConsumerNode {
@@ -95,11 +89,15 @@ pub(crate) fn job_name(job: usize) -> String {
     format!("job {job}")
 }
 
+/// The number of a job, by name.
+pub(crate) fn job_number(name: &str) -> usize {
+    name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0)
+}
+
 impl World<'_> {
     /// Returns the pipeline of a job.
     pub(crate) fn job(&self, name: &str) -> Rc<Pipeline> {
-        let number = name.rsplit(' ').next().and_then(|n| n.parse::<usize>().ok()).unwrap_or(0);
-        self.jobs[number].clone()
+        self.jobs[job_number(name)].clone()
     }
 
     pub(crate) fn consumer_starts(&mut self, i: usize) {
@@ -160,6 +158,7 @@ impl World<'_> {
                     Err(error) => self.session_ended(i, SessionEnd::Connection(error)),
                 }
             }
+            ConsumerTimer::Finished(pipe) => self.finished(i, pipe),
             ConsumerTimer::Stepped => self.stepped(i),
             ConsumerTimer::Poll => {
                 consumer.polling = false;
@@ -202,7 +201,7 @@ impl World<'_> {
             }
         } else if let Some(stream) = consumer.fetches.get_mut(&id) {
             match payload {
-                Payload::Chunk(index, chunk) => stream.waiting.push_back((index, chunk)),
+                Payload::Chunk(index, chunk, ops) => stream.waiting.push_back(Arrived(index, chunk, ops)),
                 Payload::Complete => stream.end = Some(StreamEnd::Complete),
                 Payload::Failed(error) => stream.end = Some(StreamEnd::Worker(error)),
                 _ => stream.end = Some(StreamEnd::Connection(Error::unavailable("the stream ended"))),
@@ -271,27 +270,6 @@ impl World<'_> {
         }
     }
 
-    fn fetch(&mut self, i: usize, fetching: &Fetching) {
-        let place = (fetching.ticket.epoch, fetching.ticket.ordinal);
-        let mut ticket = fetching.ticket;
-        let consumer = &mut self.consumers[i];
-        if self.planted == Some(Planted::ReplayOff) && consumer.taken.contains_key(&place) {
-            return;
-        }
-        consumer.taken.entry(place).or_default();
-        let is_raced = consumer.fetches.values().any(|stream| stream.place == place);
-        let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
-        if twice || self.planted == Some(Planted::DeduplicationOff) {
-            ticket.from_chunk = 0;
-        }
-        let Some((worker, port)) = address(&fetching.address) else {
-            return self.fail("protocol", format!("{:?} is no address", fetching.address));
-        };
-        let id = self.open(Node::Consumer(i), Node::Worker(worker), Kind::Get { port }, Payload::Get(ticket));
-        let stream = Stream { id: fetching.id, place, waiting: VecDeque::new(), end: None };
-        self.consumers[i].fetches.insert(id, stream);
-    }
-
     /// What follows from whatever happened: chunks are taken, the user gets what is ready, the dispatcher is told.
     fn consumer_step(&mut self, i: usize) {
         // What the user takes makes room for more.
@@ -303,204 +281,15 @@ impl World<'_> {
         let Some(machine) = &mut consumer.machine else { return };
         let checked = machine.check();
         if let Some(id) = consumer.session.filter(|_| consumer.open && !consumer.half_closed) {
-            let (messages, last) = machine.say();
+            let ((messages, last), finishing) = (machine.say(), consumer.finishing);
             consumer.half_closed = last;
             messages.into_iter().for_each(|message| self.send(id, 0, Payload::Consume(message)));
-            if last {
-                self.send(id, 0, Payload::HalfClosed);
+            match last {
+                true => self.send(id, 0, Payload::HalfClosed),
+                false if finishing => self.fail("I6", format!("consumer {i} has all, and does not say its last word")),
+                false => {}
             }
         }
         self.expect(Node::Consumer(i), checked);
-    }
-
-    /// Takes what has come and has room; returns whether anything has changed.
-    fn take_chunks(&mut self, i: usize) -> bool {
-        let pipes: Vec<_> = self.consumers[i].fetches.keys().copied().collect();
-        pipes.into_iter().fold(false, |changed, pipe| self.take_from(i, pipe) | changed)
-    }
-
-    fn take_from(&mut self, i: usize, pipe: u64) -> bool {
-        let mut changed = false;
-        loop {
-            let consumer = &mut self.consumers[i];
-            let place = consumer.fetches.get(&pipe).map(|stream| stream.place);
-            let is_raced = consumer.fetches.values().filter(|stream| Some(stream.place) == place).count() > 1;
-            let (Some(machine), Some(stream)) = (&mut consumer.machine, consumer.fetches.get_mut(&pipe)) else {
-                return changed;
-            };
-            if stream.waiting.is_empty() && stream.end.is_none() {
-                return changed;
-            }
-            match machine.has_room(stream.id) {
-                Some(false) => {
-                    self.felt("streams held up");
-                    return changed;
-                }
-                None => return self.fetch_ended(i, pipe, StreamEnd::Unwanted),
-                Some(true) => changed = true,
-            }
-            let Some((mut index, chunk)) = stream.waiting.pop_front() else {
-                let end = stream.end.take().unwrap_or(StreamEnd::Unwanted);
-                return self.fetch_ended(i, pipe, end);
-            };
-            let taken = consumer.taken.entry(stream.place).or_default();
-            let twice = self.planted == Some(Planted::BothDelivered) && is_raced;
-            if twice || self.planted == Some(Planted::DeduplicationOff) {
-                index = machine.next_index(stream.id).unwrap_or(index);
-            }
-            *taken += 1;
-            match machine.chunk(stream.id, index, chunk, CHUNK_BYTES) {
-                Ok(true) => self.send(pipe, 0, Payload::Taken),
-                Ok(false) => return self.fetch_ended(i, pipe, StreamEnd::Unwanted),
-                Err(error) => return self.fetch_ended(i, pipe, StreamEnd::Connection(error)),
-            }
-        }
-    }
-
-    fn fetch_ended(&mut self, i: usize, pipe: u64, end: StreamEnd) -> bool {
-        let consumer = &mut self.consumers[i];
-        let Some(stream) = consumer.fetches.remove(&pipe) else { return true };
-        let again = consumer.machine.as_mut().and_then(|machine| machine.ended(stream.id, end));
-        self.close(pipe, 0, Payload::Closed);
-        if let Some(fetching) = again {
-            self.felt("streams taken up again");
-            self.fetch(i, &fetching);
-        }
-        true
-    }
-
-    /// Lets a call of `next` go on; returns whether it returned.
-    fn next(&mut self, i: usize) -> bool {
-        let now = self.ticks(Node::Consumer(i));
-        let consumer = &mut self.consumers[i];
-        let Some(machine) = consumer.machine.as_mut().filter(|_| consumer.in_next) else { return false };
-        match machine.poll(now) {
-            Ok(Polled::Wait) => return false,
-            Ok(Polled::Delivery(delivery)) => {
-                consumer.in_next = false;
-                self.delivered(i, *delivery);
-                let step = self.scenario.consumers[i].step;
-                let time = self.dice.within(0..2 * step + 1);
-                self.consumer_later(i, time, ConsumerTimer::Stepped);
-            }
-            Ok(Polled::Over) => {
-                machine.finish();
-                (consumer.in_next, consumer.finishing) = (false, true);
-                self.check_complete(i);
-                self.consumer_later(i, FINISH_MAX.as_millis() as u64, ConsumerTimer::Finish);
-            }
-            Err(error) => self.stream_failed(i, &error),
-        }
-        true
-    }
-
-    /// I1 to I4: what comes is what must come next.
-    fn delivered(&mut self, i: usize, delivery: Delivery) {
-        let setup = self.scenario.consumers[i];
-        let expected = self.jobs[setup.job].expected[setup.index as usize].clone();
-        let consumer = &mut self.consumers[i];
-        let before = consumer.cursor;
-        let mut wrong = None;
-        for item in digests(&delivery) {
-            if expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
-                let (at, of) = (consumer.cursor, expected.len());
-                wrong = Some(match expected.iter().position(|e| *e == item) {
-                    Some(was) if was < at => {
-                        ("I2", format!("consumer {i} got item {was} again, where item {at} of {of} was due"))
-                    }
-                    Some(is) => ("I1", format!("consumer {i} got item {is}, where item {at} of {of} was due")),
-                    None => (
-                        "I3",
-                        format!("consumer {i} got an item that the job does not give, where item {at} of {of} was due"),
-                    ),
-                });
-            }
-            consumer.cursor += 1;
-        }
-        consumer.delivered = Some((delivery, before));
-        let cursor = consumer.cursor as u64;
-        self.note(cursor, || format!("consumer {i} has {cursor} items"));
-        if let Some((invariant, what)) = wrong {
-            self.fail(invariant, what);
-        }
-    }
-
-    fn stepped(&mut self, i: usize) {
-        let setup = self.scenario.consumers[i];
-        let saves = self.dice.percent(setup.saves);
-        let consumer = &mut self.consumers[i];
-        let Some(machine) = consumer.machine.as_mut() else { return };
-        let Some((delivery, before)) = consumer.delivered.take() else { return };
-        machine.returned();
-        consumer.in_next = true;
-        if saves {
-            // Of single samples, some may not have been used.
-            let rows = delivery.chunk.num_rows();
-            let used = if delivery.batched { rows } else { self.dice.index(rows + 1) };
-            let items = if delivery.batched { 1 } else { used };
-            self.consumers[i].saved = Some((delivery.position_after(used), before + items));
-        }
-        self.polls(i);
-    }
-
-    fn check_complete(&mut self, i: usize) {
-        let setup = self.scenario.consumers[i];
-        let (got, due) = (self.consumers[i].cursor, self.jobs[setup.job].expected[setup.index as usize].len());
-        self.consumers[i].complete = true;
-        if got != due {
-            self.fail("I1", format!("consumer {i} was told that this is all after {got} of {due} items"));
-        }
-    }
-
-    /// The stream ended with an error: one that may come of faults makes the script start again from what it saved.
-    fn stream_failed(&mut self, i: usize, error: &Error) {
-        self.felt("streams that failed");
-        self.note(error.kind() as u64, || format!("consumer {i} failed: {error}"));
-        let job = self.scenario.consumers[i].job;
-        let all_complete =
-            || self.scenario.consumers.iter().zip(&self.consumers).all(|(s, c)| s.job != job || c.complete);
-        match error.kind() {
-            // Whoever has saved nothing, and comes back when all was read, is told so.
-            ErrorKind::Closed if all_complete() => return self.leaves(i),
-            ErrorKind::Data if self.is_poison(error) => return self.leaves(i),
-            ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.faults.is_empty() => {}
-            _ => self.fail("I5", format!("consumer {i} ended with {error}")),
-        }
-        let down = self.dice.within(START_AGAIN);
-        self.end(Node::Consumer(i), false, Some(down));
-    }
-
-    /// Says whether a split was given up for deaths that were deaths: each of another worker, and none that lives.
-    fn is_poison(&mut self, error: &Error) -> bool {
-        let workers: BTreeSet<_> = error.get("workers").unwrap_or_default().split(", ").collect();
-        let died = |name: &&str| {
-            let id = name.split(' ').next().and_then(|id| u128::from_str_radix(id, 16).ok()).unwrap_or_default();
-            let (life, number) = ((id >> 64) as u32, id as u64 as usize);
-            number > 0 && !self.is_alive(Node::Worker(number - 1), life)
-        };
-        let all_died = workers.len() > 2 && workers.iter().all(died);
-        self.felt("splits given up");
-        all_died
-    }
-
-    /// Everything was read: the process ends.
-    fn leaves(&mut self, i: usize) {
-        self.consumers[i].done = true;
-        self.end(Node::Consumer(i), false, None);
-    }
-
-    /// What is left when all is done.
-    pub(crate) fn check_base_line(&mut self) {
-        self.check_dispatcher_base_line();
-        self.check_workers_base_line();
-        // An attempt that was never answered, and that nobody waits for, is no stream.
-        let vain = |p: &crate::net::Pipe| !p.accepted && !p.ends[0].open;
-        let works = |p: &crate::net::Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
-        let alive = |p: &crate::net::Pipe| works(p) || vain(p);
-        let left: Vec<_> =
-            self.net.pipes.iter().filter(|(_, p)| !alive(p)).map(|(id, p)| (*id, p.kind, p.ends)).collect();
-        if !left.is_empty() {
-            self.fail("I6", format!("streams that nobody has closed: {left:?}"));
-        }
     }
 }

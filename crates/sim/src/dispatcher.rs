@@ -1,15 +1,20 @@
 //! The dispatcher's process: its machine, its disk, its sessions. A session's number is that of its stream.
 
+mod cuts;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use forebay_core::ErrorKind;
 use forebay_dispatcher::simulate::{Disk, Dispatcher, Said, Write, worker_event};
 use forebay_proto::{JobDefinition, consumer_event, consumer_message, worker_message};
 
-use crate::net::{Kind, Payload};
+use crate::consumer::job_number;
+use crate::fault::Node;
+use crate::net::Kind;
+use crate::payload::Payload;
 use crate::planted::Planted;
-use crate::scenario::Node;
 use crate::world::{Event, World};
+use cuts::Cuts;
 
 /// As the actor's.
 const TICK: u64 = 50;
@@ -33,6 +38,7 @@ pub(crate) struct DispatcherNode {
     pub(crate) full: u64,
     /// Until when a write takes how long.
     pub(crate) slow: (u64, u64),
+    cuts: Cuts,
 }
 
 impl World<'_> {
@@ -66,6 +72,7 @@ impl World<'_> {
 
     pub(crate) fn dispatcher_ended(&mut self) {
         self.dispatcher.machine = None;
+        self.forget_cuts();
         self.dispatcher.opening.clear();
         // What was being written is there as a whole, or not at all.
         if let Some(write) = self.dispatcher.writing.pop_front()
@@ -190,6 +197,10 @@ impl World<'_> {
             Said::Worker(id, event) => {
                 if let worker_event::Event::Lease(lease) = &event {
                     self.check_durable(lease.token);
+                    // Of a session that has just ended, nobody is told.
+                    if let Some(Node::Worker(worker)) = self.net.pipes.get(&id).map(|pipe| pipe.ends[0].node) {
+                        self.check_cut(worker, lease);
+                    }
                 }
                 self.send(id, 1, Payload::ToWorker(event));
             }
@@ -225,6 +236,9 @@ impl World<'_> {
             }
             Said::Opened(id, opened) => {
                 self.dispatcher.opening.remove(&id);
+                if let Ok(job) = &opened {
+                    self.dispatcher.cuts.jobs.insert(job.job, job_number(&job.name));
+                }
                 self.close(id, 1, Payload::Opened(opened));
             }
         }

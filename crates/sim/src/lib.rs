@@ -1,11 +1,11 @@
 //! The real dispatcher, workers and consumers on a virtual clock, network and disk that fail.
 //!
 //! ```text
-//! Scenario    who takes part, and each fault with its time: drawn from the seed
+//! Scenario    who takes part, and each Fault with its time: drawn from the seed
 //! World       virtual time, processes, one queue of events
-//!   net       streams that break, ways that are blocked, peers that are silent
+//!   net       streams that break, ways that are blocked, peers that are silent; payload: what is sent
 //!   dispatcher, worker, consumer   the processes: the roles' own state machines, and the checks of what they say
-//! Pipeline    what jobs compute, and what their consumers must get
+//! Catalogue   what jobs compute; Pipeline: what their consumers must get
 //! Planted     bugs that must be found
 //! ```
 //!
@@ -16,23 +16,31 @@
 //! those of one process, I4 so is the order, I5 once all is well everything finishes in time, I6 what was held is given
 //! back, I7 every kind of fault was felt, I8 the same seed gives the same history. And at every step: SP-1 to SP-6 of
 //! the dispatcher's state, W-3 of a worker's shelf, C-1 and C-3 of a consumer's window, that grants are durable before
-//! they are told, and that a worker serves only the lease it holds.
+//! they are told, that a worker serves only the lease it holds, that leases name places where their pipeline may be cut, and that
+//! chunks are what the row ops give that are said to have run on them.
 
+mod base_line;
+mod catalogue;
 mod consumer;
 mod dice;
+mod digest;
 mod dispatcher;
+mod fault;
 mod net;
+mod payload;
 mod pipeline;
 mod planted;
 mod scenario;
 mod worker;
 mod world;
 
+pub use fault::{Fault, Node};
 pub use planted::Planted;
-pub use scenario::{Fault, Node, Scenario};
+pub use scenario::Scenario;
 pub use world::Outcome;
 
-use pipeline::Catalogue;
+use catalogue::Catalogue;
+use scenario::Shape;
 use world::World;
 
 /// Runs seeds, one after the other. Keeps what pipelines compute, which is the same for every seed.
@@ -44,7 +52,11 @@ pub struct Simulator {
 impl Simulator {
     /// Draws the scenario of a seed.
     pub fn scenario(&self, seed: u64) -> Scenario {
-        Scenario::new(seed, |pipeline| self.catalogue.get(pipeline).definition.consumers)
+        let shape = |pipeline| {
+            let pipeline = self.catalogue.get(pipeline);
+            Shape { consumers: pipeline.definition.consumers, places: pipeline.places() }
+        };
+        Scenario::new(seed, shape)
     }
 
     /// Runs a scenario. `verbose` keeps every event in words.

@@ -1,6 +1,7 @@
 //! Runs seeds of the simulation, and stops at the first that fails: prints its scenario, what happened, and how to see
 //! it again.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -44,10 +45,12 @@ fn main() -> ExitCode {
     let (from, to) = arguments.seed.map_or(arguments.seeds, |seed| (seed, seed + 1));
     let start = Instant::now();
     let (mut events, mut time, mut failures) = (0, 0, 0);
+    let mut felt: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in from..to {
         let scenario = simulator.scenario(seed);
         let outcome = simulator.run(&scenario, arguments.planted, false);
         (events, time) = (events + outcome.events, time + outcome.time);
+        outcome.felt.iter().for_each(|(what, times)| *felt.entry(what).or_default() += times);
         if let Some(violation) = outcome.violation {
             if arguments.keep_going {
                 println!("seed {seed}: {violation}");
@@ -61,9 +64,10 @@ fn main() -> ExitCode {
             let outcome = simulator.run(&scenario, arguments.planted, true);
             print!("{scenario}{}", simulator.describe(&scenario));
             outcome.lines.iter().for_each(|line| println!("{line}"));
-            println!("history {:016x}, felt {:?}", outcome.history, outcome.felt);
+            println!("history {:016x}", outcome.history);
         }
     }
+    println!("felt {felt:?}");
     let (seconds, seeds) = (start.elapsed().as_secs_f64(), to.saturating_sub(from));
     println!(
         "{seeds} seeds, {failures} violations, in {seconds:.1} s: {:.0} seeds/s, {events} events, {:.1} virtual hours",

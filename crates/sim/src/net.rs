@@ -6,14 +6,11 @@
 //! nothing; what came for it meanwhile lies in its socket.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use forebay_core::rng::mix64;
-use forebay_core::{Error, Result};
-use forebay_data::Chunk;
-use forebay_proto::{JobDefinition, Ticket, consumer_event, consumer_message, worker_event, worker_message};
 
-use crate::scenario::Node;
+use crate::fault::Node;
+use crate::payload::Payload;
 use crate::world::{Event, World};
 
 /// Keep-alives notice a peer that is gone within these.
@@ -34,27 +31,6 @@ pub(crate) enum Kind {
     Get {
         port: u32,
     },
-}
-
-/// What is sent.
-pub(crate) enum Payload {
-    Work(worker_message::Message),
-    Consume(consumer_message::Message),
-    Open(JobDefinition),
-    Get(Ticket),
-    ToWorker(worker_event::Event),
-    ToConsumer(consumer_event::Event),
-    Opened(Result<JobDefinition>),
-    Chunk(u64, Chunk),
-    /// The consumer has taken a chunk.
-    Taken,
-    /// The stream is complete.
-    Complete,
-    /// The stream ended with an error, in words.
-    Failed(Error),
-    /// The client says nothing more, and listens.
-    HalfClosed,
-    Closed,
 }
 
 /// One end of a stream.
@@ -328,55 +304,6 @@ impl World<'_> {
         let ids: Vec<_> = self.net.pipes.iter().filter(|(_, p)| stale(p)).map(|(id, _)| *id).collect();
         for id in ids {
             self.sever(id, 0..5_000);
-        }
-    }
-}
-
-impl Payload {
-    /// A number for what it says.
-    fn code(&self) -> u64 {
-        use worker_event::Event as W;
-        match self {
-            Self::Work(worker_message::Message::Want(want)) => 0x100 + u64::from(want.splits),
-            Self::Work(_) => 1,
-            Self::Consume(consumer_message::Message::Ack(ack)) => mix64(ack.epoch << 32 | ack.ordinal),
-            Self::Consume(_) => 2,
-            Self::Open(_) => 3,
-            Self::Get(ticket) => mix64(ticket.token) ^ ticket.from_chunk,
-            Self::ToWorker(W::Lease(lease)) => mix64(lease.token ^ 0x55),
-            Self::ToWorker(W::Revoke(revoke)) => mix64(revoke.token ^ 0xaa),
-            Self::ToWorker(_) => 4,
-            Self::ToConsumer(consumer_event::Event::Assigned(a)) => mix64(a.token ^ 0x77) ^ mix64(a.ordinal),
-            Self::ToConsumer(_) => 5,
-            Self::Opened(_) => 6,
-            Self::Chunk(index, chunk) => mix64(*index) ^ chunk.num_rows() as u64,
-            Self::Taken => 7,
-            Self::Complete => 8,
-            Self::Failed(error) => 0x200 + error.kind() as u64,
-            Self::HalfClosed => 9,
-            Self::Closed => 10,
-        }
-    }
-}
-
-impl fmt::Debug for Payload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Work(message) => write!(f, "{message:?}"),
-            Self::Consume(message) => write!(f, "{message:?}"),
-            Self::Open(job) => write!(f, "OpenJob {}", job.name),
-            Self::Get(ticket) => write!(f, "{ticket:?}"),
-            Self::ToWorker(worker_event::Event::Job(job)) => write!(f, "Job {}", job.job),
-            Self::ToWorker(event) => write!(f, "{event:?}"),
-            Self::ToConsumer(event) => write!(f, "{event:?}"),
-            Self::Opened(Ok(job)) => write!(f, "Opened {}", job.job),
-            Self::Opened(Err(error)) => write!(f, "not opened: {error}"),
-            Self::Chunk(index, chunk) => write!(f, "chunk {index} of {} rows", chunk.num_rows()),
-            Self::Taken => write!(f, "taken"),
-            Self::Complete => write!(f, "complete"),
-            Self::Failed(error) => write!(f, "failed: {error}"),
-            Self::HalfClosed => write!(f, "half closed"),
-            Self::Closed => write!(f, "closed"),
         }
     }
 }

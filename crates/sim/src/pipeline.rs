@@ -1,31 +1,28 @@
-//! The pipelines that simulated jobs run, and what each must give: computed once, by the real executable and merge.
+//! One pipeline with its job's settings, and what each consumer must get of it: computed once, by the real executable and merge.
 //!
-//! Ranges with ops of every class that changes what a consumer has to do: splits of whole batches and splits that are
-//! not, rows that are left out, epochs that end early. They are cheap, so that a seed takes milliseconds.
+//! What consumers must get is computed as one process does, which cuts nothing. What workers send is computed up to any place where
+//! they may be told to cut it, and readers finish it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arrow_array::{Array, Int64Array};
-use forebay_core::rng::mix64;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
-use forebay_data::{Chunk, Memory};
-use forebay_exec::{Asked, Delivery, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
-use forebay_io::NoBlobs;
-use forebay_plan::{Binary, Deal, EpochPlan, Expr, Graph, Node, Op, Sizing, Source};
+use forebay_data::{Chunk, Memory, Schema};
+use forebay_exec::{Asked, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
+use forebay_plan::{Deal, EpochPlan, Sizing};
 use forebay_proto::JobDefinition;
 
+use crate::catalogue::{Drawn, draw};
 use crate::dice::Dice;
+use crate::digest::digests;
 
-/// How many there are.
-pub(crate) const PIPELINES: usize = 48;
 /// Rows of a unit where batches are not aligned with splits.
 const UNIT_ROWS: u64 = 8;
 
-/// (consumer, epoch, ordinal).
-type Place = (u32, u64, u64);
+/// (consumer, epoch, ordinal), and how many row ops have run.
+type Piece = ((u32, u64, u64), u32);
 
 /// One pipeline with its job's settings.
 pub(crate) struct Pipeline {
@@ -34,60 +31,33 @@ pub(crate) struct Pipeline {
     pub(crate) definition: JobDefinition,
     /// Whether its splits are taken to be of unknown length: chunks come in order, their number at the end.
     pub(crate) streamed: bool,
+    /// What readers run.
     pub(crate) tail: Arc<Executable>,
-    executable: Arc<Executable>,
+    /// What workers run.
+    pub(crate) worker: Arc<Executable>,
+    /// What one process runs.
+    whole: Arc<Executable>,
     /// What each consumer must get.
     pub(crate) expected: Vec<Rc<[u64]>>,
-    chunks: RefCell<HashMap<Place, Rc<[Chunk]>>>,
-}
-
-fn column(name: &str, op: Binary, value: i64) -> Expr {
-    let left = Box::new(Expr::Col { name: name.to_owned() });
-    Expr::Binary { op, left, right: Box::new(Expr::Int { value }) }
-}
-
-/// Draws the ops of a pipeline.
-fn ops(dice: &mut Dice) -> Vec<Op> {
-    let mut ops = Vec::new();
-    if dice.percent(60) {
-        ops.push(Op::Shuffle {});
-    }
-    if dice.percent(30) {
-        let value = column("id", Binary::Mul, 3);
-        ops.push(Op::WithColumn { column: "thrice".to_owned(), value });
-    }
-    if dice.percent(35) {
-        let left = Box::new(column("id", Binary::Mod, 3));
-        let predicate = Expr::Binary { op: Binary::Ne, left, right: Box::new(Expr::Int { value: 1 }) };
-        ops.push(Op::FilterExpr { predicate });
-    }
-    if dice.percent(20) {
-        ops.push(Op::Take { count: dice.within(0..120) });
-    }
-    if dice.percent(70) {
-        ops.push(Op::Batch { size: dice.within(3..17) as usize, drop_remainder: dice.percent(30) });
-    }
-    ops
+    chunks: RefCell<HashMap<Piece, Rc<[Chunk]>>>,
 }
 
 impl Pipeline {
     /// Makes the pipeline of a number.
-    fn new(number: usize) -> Result<Self> {
+    pub(crate) fn new(number: usize) -> Result<Self> {
         let mut dice = Dice::new(number as u64, 77);
-        let rows = dice.pick(&[0, 7, 61, 120, 200, 311]);
-        let mut graph = Graph::new(Source::Range { start: 0, stop: rows, step: 1 }, None)?;
-        let ops = ops(&mut dice);
-        for op in &ops {
-            graph = graph.then(Node::new(op.clone()))?;
-        }
+        let Drawn { graph, ops, rows, blobs } = draw(number, &mut dice)?;
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let (stages, deal) = Deal::choose(&graph, consumers, None, false)?;
         let stages = Arc::new(stages);
         let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(()))?;
         let extent = index.extent();
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
-        let split_units = dice.within(1..5);
-        let sizing = Sizing { unit_rows, morsel_units: dice.within(1..1 + split_units), split_units };
+        // A split that is cut at two places has several chunks.
+        let is_cut = stages.cuts()?.len() > 1;
+        let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
+        let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
+        let sizing = Sizing { unit_rows, morsel_units, split_units };
         // What several could not do each for itself, one does.
         let shared = EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing)).is_ok();
         let consumers = if shared { consumers } else { 1 };
@@ -101,7 +71,7 @@ impl Pipeline {
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment {
-            blobs: Arc::new(NoBlobs),
+            blobs,
             functions,
             memory: Memory::default(),
             keeping: None,
@@ -110,7 +80,7 @@ impl Pipeline {
         let json = |e: serde_json::Error| Error::internal(e.to_string());
         let mut pipeline = Self {
             text: format!(
-                "range({rows}) {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"
+                "{rows} rows {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"
             ),
             definition: JobDefinition {
                 job: 0,
@@ -127,7 +97,8 @@ impl Pipeline {
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,
-            executable: Executable::new(stages, plan, Some(index), &environment)?,
+            worker: Executable::for_worker(stages.clone(), plan.clone(), Some(index.clone()), &environment)?,
+            whole: Executable::new(stages, plan, Some(index), &environment)?,
             expected: Vec::new(),
             chunks: RefCell::default(),
         };
@@ -135,101 +106,125 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Returns the chunks of a split: the pure function that every worker computes.
-    pub(crate) fn chunks(&self, consumer: u32, epoch: u64, ordinal: u64) -> Result<Rc<[Chunk]>> {
-        if let Some(known) = self.chunks.borrow().get(&(consumer, epoch, ordinal)) {
+    /// Returns how many places there are where its splits may be cut.
+    pub(crate) fn places(&self) -> u32 {
+        self.worker.stops().count() as u32
+    }
+
+    /// Returns the columns of chunks on which so many row ops have run; `None` where they are never handed over.
+    pub(crate) fn columns(&self, ops: u32) -> Option<&Arc<Schema>> {
+        self.worker.stops().find(|(stop, _)| *stop == ops).map(|(_, schema)| schema)
+    }
+
+    /// Returns the chunks of a split on which so many row ops have run: the pure function that every worker computes.
+    pub(crate) fn chunks(&self, place: (u32, u64, u64), ops: u32) -> Result<Rc<[Chunk]>> {
+        if let Some(known) = self.chunks.borrow().get(&(place, ops)) {
             return Ok(known.clone());
         }
-        let mut chunks = Vec::new();
-        let index = ConsumerIndex(consumer);
-        for morsel in self.executable.plan().morsels(index, Ordinal(ordinal)) {
-            let mut emit = |chunk| {
-                chunks.push(chunk);
-                Ok(())
-            };
-            let (known, mut scratch) = (Known::default(), Scratch::default());
-            let ops = self.executable.stop(None);
-            let asked = Asked { epoch: Epoch(epoch), consumer: index, morsel, known: &known, ops };
-            self.executable.morsel(&asked, &mut scratch, &mut emit)?;
-        }
-        let chunks: Rc<[Chunk]> = chunks.into();
-        self.chunks.borrow_mut().insert((consumer, epoch, ordinal), chunks.clone());
+        let chunks: Rc<[Chunk]> = compute(&self.worker, place, ops)?.into();
+        self.chunks.borrow_mut().insert((place, ops), chunks.clone());
         Ok(chunks)
     }
 
     /// Computes what a consumer must get, one item after the other.
     fn reference(&self, consumer: u32) -> Result<Rc<[u64]>> {
         let mut merge = Merge::new(self.tail.clone(), ConsumerIndex(consumer), &Position::default())?;
-        let splits = self.executable.plan().num_splits(ConsumerIndex(consumer)).unwrap_or(0);
+        let splits = self.whole.plan().num_splits(ConsumerIndex(consumer)).unwrap_or(0);
         let mut items = Vec::new();
         for epoch in 0..self.definition.epochs {
             for ordinal in 0..splits {
-                for (index, chunk) in (0..).zip(&*self.chunks(consumer, epoch, ordinal)?) {
+                for (index, chunk) in
+                    (0..).zip(compute(&self.whole, (consumer, epoch, ordinal), self.whole.stop(None))?)
+                {
                     if !merge.is_satisfied() {
-                        merge.push(ordinal, index, chunk.clone())?;
+                        merge.push(ordinal, index, chunk)?;
                     }
                 }
             }
             merge.end_epoch()?;
             while let Some(delivery) = merge.pop() {
-                items.extend(digests(&delivery));
+                items.extend(digests(&delivery)?);
             }
         }
         Ok(items.into())
     }
 }
 
-/// Returns a number for each item that a user gets: for a batch one, for single samples one each.
-pub(crate) fn digests(delivery: &Delivery) -> Vec<u64> {
-    let of = |chunk: &Chunk| {
-        let values = chunk.columns().iter().filter_map(|c| c.as_any().downcast_ref::<Int64Array>());
-        let start = mix64(delivery.epoch.0 ^ (chunk.num_rows() as u64) << 32);
-        values.flat_map(|c| c.values().iter()).fold(start, |hash, v| mix64(hash ^ *v as u64))
-    };
-    match delivery.batched {
-        true => vec![of(&delivery.chunk)],
-        false => (0..delivery.chunk.num_rows()).map(|row| of(&delivery.chunk.slice(row, 1))).collect(),
+/// Computes the chunks of a split, up to a place where it may be cut.
+fn compute(executable: &Executable, (consumer, epoch, ordinal): (u32, u64, u64), ops: u32) -> Result<Vec<Chunk>> {
+    let mut chunks = Vec::new();
+    let consumer = ConsumerIndex(consumer);
+    for morsel in executable.plan().morsels(consumer, Ordinal(ordinal)) {
+        let mut emit = |chunk| {
+            chunks.push(chunk);
+            Ok(())
+        };
+        let (known, mut scratch) = (Known::default(), Scratch::default());
+        let asked = Asked { epoch: Epoch(epoch), consumer, morsel, known: &known, ops };
+        executable.morsel(&asked, &mut scratch, &mut emit)?;
     }
-}
-
-/// Every pipeline, made when it is first asked for.
-#[derive(Default)]
-pub(crate) struct Catalogue(RefCell<HashMap<usize, Rc<Pipeline>>>);
-
-impl Catalogue {
-    pub(crate) fn get(&self, number: usize) -> Rc<Pipeline> {
-        let made =
-            || Rc::new(Pipeline::new(number).unwrap_or_else(|e| panic!("pipeline {number} of the simulation: {e}")));
-        self.0.borrow_mut().entry(number).or_insert_with(made).clone()
-    }
+    Ok(chunks)
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::{Array, Int64Array};
+
     use super::*;
+    use crate::catalogue::{CUT, Catalogue, PIPELINES};
+
+    /// Every split of the first epoch.
+    fn splits(pipeline: &Pipeline) -> impl Iterator<Item = (u32, u64, u64)> {
+        let splits = |i| pipeline.whole.plan().num_splits(ConsumerIndex(i)).expect("counted");
+        (0..pipeline.definition.consumers).flat_map(move |i| (0..splits(i)).map(move |o| (i, 0, o)))
+    }
 
     #[test]
     fn the_reference_is_every_row_once_where_nothing_is_left_out() {
         let catalogue = Catalogue::default();
         let mut seen = 0;
-        for pipeline in (0..PIPELINES).map(|n| catalogue.get(n)) {
+        for pipeline in (0..CUT).map(|n| catalogue.get(n)) {
             if ["Take", "Filter", "drop_remainder: true"].iter().any(|op| pipeline.text.contains(op)) {
                 continue;
             }
             seen += 1;
-            let splits = |i| pipeline.executable.plan().num_splits(ConsumerIndex(i)).expect("counted");
-            let places = (0..pipeline.definition.consumers).flat_map(|i| (0..splits(i)).map(move |o| (i, o)));
             let mut ids: Vec<i64> = Vec::new();
-            for (consumer, ordinal) in places {
-                for chunk in &*pipeline.chunks(consumer, 0, ordinal).expect("computed") {
+            for place in splits(&pipeline) {
+                for chunk in &*pipeline.chunks(place, pipeline.worker.stop(None)).expect("computed") {
                     let column = chunk.column("id").expect("a column").clone();
                     ids.extend(column.as_any().downcast_ref::<Int64Array>().expect("int64").values());
                 }
             }
             ids.sort_unstable();
-            let rows = pipeline.executable.plan().rows().expect("counted") as i64;
+            let rows = pipeline.whole.plan().rows().expect("counted") as i64;
             assert!(ids.into_iter().eq(0..rows), "{}", pipeline.text);
         }
         assert!(seen > PIPELINES / 8, "{seen}");
+    }
+
+    #[test]
+    fn readers_make_the_same_of_what_workers_send_wherever_it_is_cut() {
+        let catalogue = Catalogue::default();
+        let (mut cut, mut before) = (0, 0);
+        for pipeline in (0..PIPELINES).map(|n| catalogue.get(n)) {
+            let stops: Vec<_> = pipeline.worker.stops().map(|(ops, _)| ops).collect();
+            cut += usize::from(stops.len() > 2);
+            before += usize::from(stops.last() != Some(&pipeline.worker.stop(None)));
+            for place in splits(&pipeline) {
+                let whole = compute(&pipeline.whole, place, pipeline.whole.stop(None)).expect("computed");
+                for &ops in &stops {
+                    let sent = pipeline.chunks(place, ops).expect("computed");
+                    assert_eq!(sent.len(), whole.len(), "{}", pipeline.text);
+                    for (sent, whole) in sent.iter().zip(&whole) {
+                        let done = pipeline.tail.finish(sent.clone(), ops).expect("finished");
+                        assert!(done.same_bits(whole), "{} cut after {ops} row ops", pipeline.text);
+                    }
+                }
+            }
+        }
+        assert!(
+            cut > (PIPELINES - CUT) / 2 && before > 2,
+            "{cut} have three places or more, {before} another usual one"
+        );
     }
 }

@@ -18,13 +18,17 @@ pub enum Planted {
     WrongBytes,
     /// A worker that is told to let go of a lease does not.
     RevokesIgnored,
+    /// A reader runs the ops behind the usual cut, wherever a chunk is cut.
+    CutOfReader,
+    /// A reader takes all chunks of a split to be cut where the first one was.
+    CutOfSplit,
     /// Of a split that two workers race for, the chunks of both are taken.
     BothDelivered,
 }
 
 impl Planted {
     /// Every one, with the name that it has on the command line.
-    pub const ALL: [(&str, Planted); 8] = [
+    pub const ALL: [(&str, Planted); 10] = [
         ("fencing-off", Self::FencingOff),
         ("replay-off", Self::ReplayOff),
         ("deduplication-off", Self::DeduplicationOff),
@@ -32,6 +36,8 @@ impl Planted {
         ("acks-forgotten", Self::AcksForgotten),
         ("wrong-bytes", Self::WrongBytes),
         ("revokes-ignored", Self::RevokesIgnored),
+        ("cut-of-reader", Self::CutOfReader),
+        ("cut-of-split", Self::CutOfSplit),
         ("both-delivered", Self::BothDelivered),
     ];
 }

@@ -6,140 +6,9 @@ use std::time::Duration;
 
 use forebay_dispatcher::Timing;
 
+use crate::catalogue::PIPELINES;
 use crate::dice::Dice;
-use crate::pipeline::PIPELINES;
-
-/// Who takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Node {
-    /// The dispatcher.
-    Dispatcher,
-    /// A worker, by number.
-    Worker(usize),
-    /// One consumer of a job, by number over all jobs.
-    Consumer(usize),
-}
-
-/// What goes wrong. Times in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// A process dies. Its machine says so to its peers, or is gone with it and does not. It starts again after `down`.
-    Kill {
-        /// Which.
-        node: Node,
-        /// How long until a new process starts in its place.
-        down: u64,
-        /// Whether nothing tells its peers.
-        silent: bool,
-    },
-    /// A process stands still (SIGSTOP), and goes on.
-    Pause {
-        /// Which.
-        node: Node,
-        /// For how long.
-        time: u64,
-    },
-    /// A worker leaves in order, and another starts in its place.
-    Leave {
-        /// Which worker.
-        worker: usize,
-        /// How long until another starts.
-        down: u64,
-    },
-    /// What one sends to the other does not arrive.
-    Partition {
-        /// From here.
-        from: Node,
-        /// To here.
-        to: Node,
-        /// Whether the other way is blocked, too.
-        both: bool,
-        /// For how long.
-        time: u64,
-    },
-    /// Every connection between two is reset.
-    Reset {
-        /// One.
-        a: Node,
-        /// The other.
-        b: Node,
-    },
-    /// A worker computes this many times slower (its machine is busy, its disk is bad), for a while.
-    SlowWorker {
-        /// Which worker.
-        worker: usize,
-        /// How many times.
-        factor: u64,
-        /// For how long.
-        time: u64,
-    },
-    /// Everything is late by up to `late`, for a while.
-    Slow {
-        /// How late at most.
-        late: u64,
-        /// For how long.
-        time: u64,
-    },
-    /// The dispatcher's disk refuses every write.
-    DiskFull {
-        /// For how long.
-        time: u64,
-    },
-    /// The dispatcher's disk takes this long for a write.
-    DiskSlow {
-        /// How long for one.
-        write: u64,
-        /// For how long.
-        time: u64,
-    },
-    /// The storage throttles: reads take long, and this many in a hundred fail.
-    Store {
-        /// Of a hundred.
-        fail: u64,
-        /// For how long.
-        time: u64,
-    },
-}
-
-impl Fault {
-    /// Its kind, as it is counted.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Kill { node: Node::Dispatcher, .. } => "kill dispatcher",
-            Self::Kill { node: Node::Worker(_), .. } => "kill worker",
-            Self::Kill { node: Node::Consumer(_), .. } => "kill consumer",
-            Self::Pause { node: Node::Dispatcher, .. } => "pause dispatcher",
-            Self::Pause { node: Node::Worker(_), .. } => "pause worker",
-            Self::Pause { node: Node::Consumer(_), .. } => "pause consumer",
-            Self::Leave { .. } => "leave",
-            Self::Partition { .. } => "partition",
-            Self::Reset { .. } => "reset",
-            Self::SlowWorker { .. } => "slow worker",
-            Self::Slow { .. } => "slow",
-            Self::DiskFull { .. } => "disk full",
-            Self::DiskSlow { .. } => "disk slow",
-            Self::Store { .. } => "store",
-        }
-    }
-
-    /// Every kind.
-    pub const NAMES: [&str; 14] = [
-        "kill dispatcher",
-        "kill worker",
-        "kill consumer",
-        "pause dispatcher",
-        "pause worker",
-        "pause consumer",
-        "leave",
-        "partition",
-        "reset",
-        "slow worker",
-        "slow",
-        "disk full",
-        "disk slow",
-        "store",
-    ];
-}
+use crate::fault::{Fault, Node};
 
 /// One worker.
 #[derive(Debug, Clone, Copy)]
@@ -172,6 +41,15 @@ pub(crate) struct ConsumerSetup {
     pub(crate) lent: bool,
 }
 
+/// What a scenario must know of a pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Consumers of its job.
+    pub(crate) consumers: u32,
+    /// Where its splits may be cut.
+    pub(crate) places: u32,
+}
+
 /// Everything that is drawn before a run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -193,8 +71,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Draws the scenario of a seed. `consumers` says how many consumers a pipeline's job has.
-    pub(crate) fn new(seed: u64, consumers: impl Fn(usize) -> u32) -> Self {
+    /// Draws the scenario of a seed.
+    pub(crate) fn new(seed: u64, shape: impl Fn(usize) -> Shape) -> Self {
         let mut dice = Dice::new(seed, 1);
         let dice = &mut dice;
         let timing =
@@ -205,7 +83,7 @@ impl Scenario {
             jobs[1] = jobs[0];
         }
         let workers = (0..dice.within(1..9)).map(|_| worker(dice)).collect::<Vec<_>>();
-        let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..consumers(*p)).map(move |i| (job, i)));
+        let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..shape(*p).consumers).map(move |i| (job, i)));
         let all: Vec<_> = places.collect();
         let consumers: Vec<_> = all.into_iter().map(|(job, index)| consumer(dice, job, index)).collect();
         let heals = dice.within(2_000..16_000);
@@ -236,8 +114,31 @@ impl Scenario {
         if faults > 0 && scenario.workers.len() > 1 && dice.percent(30) {
             scenario.workers.last_mut().into_iter().for_each(|worker| worker.local = true);
         }
+        scenario.faults.extend(scenario.cuts(|pipeline| shape(pipeline).places));
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
+    }
+
+    /// Says whether nothing goes wrong.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.faults.iter().any(|(_, fault)| fault.is_trouble())
+    }
+
+    /// Draws where jobs are cut, and when: mostly while they begin, for some are short.
+    fn cuts(&self, places: impl Fn(usize) -> u32) -> Vec<(u64, Fault)> {
+        let (mut dice, mut cuts) = (Dice::new(self.seed, 3), Vec::new());
+        for (job, places) in self.jobs.iter().map(|pipeline| places(*pipeline)).enumerate() {
+            if places < 2 || dice.percent(15) {
+                continue;
+            }
+            let until = dice.pick(&[500, 2_000, self.heals]).min(self.heals);
+            let most = dice.pick(&[4, 16, 80]);
+            for _ in 0..dice.within(1..most) {
+                let (at, place) = (dice.within(0..until), dice.within(1..u64::from(places) + 1) as u32);
+                cuts.push((at, Fault::Cut { job, place }));
+            }
+        }
+        cuts
     }
 
     fn fault(&self, dice: &mut Dice) -> Fault {

@@ -1,27 +1,26 @@
 //! A worker's process: its machines, threads that compute in virtual time, and the streams that it serves.
 
+mod readers;
+mod threads;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 
 use forebay_core::{Error, WorkerId};
-use forebay_data::Chunk;
 use forebay_proto::{OneReader, Ticket, worker_event};
-use forebay_worker::simulate::{Door, LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Reader, Task, Todo, Worker};
+use forebay_worker::simulate::{LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Worker};
 
-use crate::net::{Kind, Payload};
+use crate::fault::Node;
+use crate::net::Kind;
+use crate::payload::Payload;
 use crate::planted::Planted;
-use crate::scenario::Node;
 use crate::world::{Event, World};
+use readers::Serving;
+use threads::{Computed, Entry};
 
-/// Chunks that may be on their way on one stream.
-const AHEAD: u32 = 3;
 /// How long a worker waits for its welcome, as its session.
 const WELCOME_MAX: u64 = 30_000;
 /// How often a worker that leaves looks whether it holds anything.
 const LEAVE_LOOK: u64 = 20;
-/// How much longer a read takes while the storage throttles; one that fails was tried this long.
-const THROTTLED: u64 = 200;
-const TRIED: u64 = 1_500;
 
 pub(crate) enum WorkerTimer {
     Connect,
@@ -29,26 +28,10 @@ pub(crate) enum WorkerTimer {
     Beat(u64),
     Prepared(Preparing, bool),
     /// A thread has computed a chunk; one at a time where they come in order.
-    Computed(Entry, usize, bool),
+    Computed(Computed),
     /// A ticket has waited long enough.
     Knock,
     Leave,
-}
-
-/// A split that is being computed.
-#[derive(Clone)]
-pub(crate) struct Entry {
-    task: Task,
-    chunks: Rc<[Chunk]>,
-    next: usize,
-    streamed: bool,
-}
-
-enum Serving {
-    /// A ticket that waits for its lease, and until when.
-    Knocking(Ticket, u64),
-    /// A reader: the ticket that it showed, what it may be sent, whether it is lent memory.
-    Open(Reader, Ticket, u32, bool),
 }
 
 #[derive(Default)]
@@ -179,7 +162,7 @@ impl World<'_> {
                 let ready = if failed { Err(Error::unavailable("the storage does not answer")) } else { Ok(()) };
                 machine.prepared(&job, ready);
             }
-            WorkerTimer::Computed(entry, index, failed) => self.computed(i, entry, index, failed),
+            WorkerTimer::Computed(computed) => self.computed(i, computed),
             WorkerTimer::Knock => {}
             WorkerTimer::Leave => {
                 let Some((since, down)) = worker.leaving else { return };
@@ -279,166 +262,6 @@ impl World<'_> {
             let checked = machine.check();
             self.expect(Node::Worker(i), checked);
             said.into_iter().for_each(|message| self.send(id, 0, Payload::Work(message)));
-        }
-    }
-
-    fn todo(&mut self, i: usize, todo: Todo) {
-        match todo {
-            Todo::Prepare(job) => {
-                let (late, failed) = self.storage();
-                let time = self.dice.within(1..40) + late;
-                self.worker_later(i, time, WorkerTimer::Prepared(job, failed));
-            }
-            Todo::Compute(task, first) => {
-                let job = self.job(&task.job().name);
-                let (consumer, epoch, ordinal) = task.place();
-                let chunks = job.chunks(consumer, epoch, ordinal);
-                let streamed = job.streamed;
-                let Some(chunks) = self.expect(Node::Worker(i), chunks) else { return };
-                match streamed {
-                    true => task.set_streamed(),
-                    false => task.set_total(chunks.len() as u64),
-                }
-                let entry = Entry { task, chunks, next: 0, streamed };
-                let entries = &mut self.workers[i].entries;
-                match first {
-                    true => entries.push_front(entry),
-                    false => entries.push_back(entry),
-                }
-            }
-        }
-    }
-
-    /// Returns how much longer the storage takes now, and whether it fails.
-    fn storage(&mut self) -> (u64, bool) {
-        let (until, fail) = self.store;
-        if self.now >= until {
-            return (0, false);
-        }
-        self.felt("store");
-        let failed = self.dice.percent(fail);
-        (if failed { TRIED } else { self.dice.within(0..THROTTLED) }, failed)
-    }
-
-    /// Threads that are free take what is next.
-    fn compute(&mut self, i: usize) {
-        while self.workers[i].free > 0 {
-            let entries = &mut self.workers[i].entries;
-            let Some(entry) = entries.front_mut() else { return };
-            if entry.task.is_stale() || (entry.next >= entry.chunks.len() && !entry.streamed) {
-                entries.pop_front();
-                continue;
-            }
-            let (index, taken) = (entry.next, entry.clone());
-            match entry.streamed {
-                true => drop(entries.pop_front()),
-                false => entry.next += 1,
-            }
-            self.workers[i].free -= 1;
-            self.compute_one(i, taken, index);
-        }
-    }
-
-    fn compute_one(&mut self, i: usize, entry: Entry, index: usize) {
-        let (late, failed) = self.storage();
-        let chunk = self.scenario.workers[i].chunk;
-        let (until, factor) = self.workers[i].slow;
-        let factor = if self.now < until {
-            self.felt("slow worker");
-            factor
-        } else {
-            1
-        };
-        let time = self.dice.within(chunk..2 * chunk) * factor + late;
-        self.worker_later(i, time, WorkerTimer::Computed(entry, index, failed));
-    }
-
-    fn computed(&mut self, i: usize, entry: Entry, index: usize, failed: bool) {
-        self.workers[i].free += 1;
-        if entry.task.is_stale() {
-            return;
-        }
-        if failed {
-            entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
-        } else if let Some(chunk) = entry.chunks.get(index)
-            && (!entry.streamed || entry.task.wants(index as u64))
-        {
-            let chunk = self.tamper(chunk);
-            entry.task.put(index as u64, &chunk);
-        }
-        if entry.streamed && !failed {
-            match index + 1 < entry.chunks.len() {
-                true => {
-                    self.workers[i].free -= 1;
-                    self.compute_one(i, entry, index + 1);
-                }
-                false => entry.task.set_total(entry.chunks.len() as u64),
-            }
-        }
-    }
-
-    fn tamper(&mut self, chunk: &Chunk) -> Chunk {
-        if self.planted == Some(Planted::WrongBytes) && chunk.num_rows() > 1 && self.dice.percent(2) {
-            let mut rows: Vec<u32> = (0..chunk.num_rows() as u32).collect();
-            rows.swap(0, 1);
-            return chunk.take(&rows).unwrap_or_else(|_| chunk.clone());
-        }
-        chunk.clone()
-    }
-
-    /// Sends a reader what there is for it.
-    fn serve(&mut self, i: usize, id: u64) {
-        let worker = &mut self.workers[i];
-        let Some(machine) = &worker.machine else { return };
-        let Some(serving) = worker.serving.get_mut(&id) else { return };
-        if let Serving::Knocking(ticket, until) = serving {
-            let mut shown = *ticket;
-            if self.planted == Some(Planted::FencingOff) {
-                let held =
-                    machine.leases().into_iter().find(|l| (l.job, l.consumer, l.epoch, l.ordinal) == place(ticket));
-                shown.token = held.map_or(shown.token, |l| l.token);
-            }
-            match machine.knock(&shown) {
-                Door::Wait if self.now < *until => return,
-                Door::Wait => return self.refuse(i, id, Worker::refuse()),
-                Door::Refused(error) => return self.refuse(i, id, error),
-                Door::Open(reader) => {
-                    let lent = matches!(self.net.pipes.get(&id).map(|p| p.ends[0].node), Some(Node::Consumer(c)) if self.scenario.consumers[c].lent);
-                    *serving = Serving::Open(reader, *ticket, AHEAD, lent);
-                }
-            }
-        }
-        while let Some(Serving::Open(reader, ticket, credit, lent)) = self.workers[i].serving.get_mut(&id) {
-            if *credit == 0 {
-                return;
-            }
-            let (next, ticket) = (reader.next(*lent), *ticket);
-            match next {
-                Ok(Some(None)) => return,
-                Ok(Some(Some((index, chunk)))) => {
-                    *credit -= 1;
-                    self.check_fence(i, &ticket);
-                    self.send(id, 1, Payload::Chunk(index, chunk));
-                }
-                Ok(None) => {
-                    self.workers[i].serving.remove(&id);
-                    return self.close(id, 1, Payload::Complete);
-                }
-                Err(error) => return self.refuse(i, id, error),
-            }
-        }
-    }
-
-    fn refuse(&mut self, i: usize, id: u64, error: Error) {
-        self.felt("tickets refused");
-        self.workers[i].serving.remove(&id);
-        self.close(id, 1, Payload::Failed(error));
-    }
-
-    /// A worker serves only the lease it holds.
-    fn check_fence(&mut self, i: usize, ticket: &Ticket) {
-        if self.workers[i].book.get(&ticket.token) != Some(&place(ticket)) {
-            self.fail("fence", format!("worker {i} serves {ticket:?}, which it does not hold"));
         }
     }
 

@@ -9,13 +9,15 @@ use std::rc::Rc;
 use forebay_core::Ticks;
 use forebay_core::rng::mix64;
 
+use crate::catalogue::Catalogue;
 use crate::consumer::{ConsumerNode, ConsumerTimer};
 use crate::dice::Dice;
 use crate::dispatcher::{DispatcherNode, DispatcherTimer};
+use crate::fault::Node;
 use crate::net::Net;
-use crate::pipeline::{Catalogue, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::planted::Planted;
-use crate::scenario::{Fault, Node, Scenario};
+use crate::scenario::Scenario;
 use crate::worker::{WorkerNode, WorkerTimer};
 
 /// After everything healed, and beside the work that is left, everything must be finished within this, in ms.
@@ -40,11 +42,11 @@ pub(crate) enum Event {
 
 /// One process, or the lack of it.
 #[derive(Debug, Default, Clone, Copy)]
-struct Process {
+pub(crate) struct Process {
     /// Rises with every start.
-    life: u32,
-    alive: bool,
-    paused: u64,
+    pub(crate) life: u32,
+    pub(crate) alive: bool,
+    pub(crate) paused: u64,
     /// Whether its machine does not answer while it is not alive.
     silent: bool,
     /// What its clock says at time 0.
@@ -191,7 +193,7 @@ impl<'a> World<'a> {
                     self.consumer_timer(i, event);
                 }
             }
-            Event::Fault(i) => self.fault(self.scenario.faults[i].1),
+            Event::Fault(i) => self.strike(self.scenario.faults[i].1),
         }
     }
 
@@ -215,11 +217,11 @@ impl<'a> World<'a> {
         self.queue.insert((time, number), event);
     }
 
-    fn process(&self, node: Node) -> Process {
+    pub(crate) fn process(&self, node: Node) -> Process {
         self.processes.get(&node).copied().unwrap_or_default()
     }
 
-    fn process_mut(&mut self, node: Node) -> &mut Process {
+    pub(crate) fn process_mut(&mut self, node: Node) -> &mut Process {
         self.processes.entry(node).or_default()
     }
 
@@ -301,47 +303,6 @@ impl<'a> World<'a> {
         self.gone(node, life, silent);
         if let Some(down) = down {
             self.at(self.now + down, Event::Boot(node));
-        }
-    }
-
-    fn fault(&mut self, fault: Fault) {
-        let heals = self.scenario.heals;
-        let until = |now: u64, time: u64| (now + time).min(heals);
-        let now = self.now;
-        self.note(0xfa, || format!("FAULT {fault:?}"));
-        match fault {
-            Fault::Kill { node, down, silent } => {
-                if self.process(node).alive {
-                    self.felt(fault.name());
-                    self.end(node, silent, Some(until(now, down) - now));
-                }
-            }
-            Fault::Pause { node, time } => {
-                if self.process(node).alive {
-                    self.felt(fault.name());
-                    let process = self.process_mut(node);
-                    process.paused = process.paused.max(until(now, time));
-                    self.stalled(node);
-                }
-            }
-            Fault::Leave { worker, down } => {
-                if self.process(Node::Worker(worker)).alive {
-                    self.felt(fault.name());
-                    self.worker_leaves(worker, down);
-                }
-            }
-            Fault::Partition { from, to, both, time } => {
-                self.block(from, to, until(now, time));
-                if both {
-                    self.block(to, from, until(now, time));
-                }
-            }
-            Fault::Reset { a, b } => self.reset_between(a, b),
-            Fault::SlowWorker { worker, factor, time } => self.workers[worker].slow = (until(now, time), factor),
-            Fault::Slow { late, time } => self.net.slow = (until(now, time), late),
-            Fault::DiskFull { time } => self.dispatcher.full = until(now, time),
-            Fault::DiskSlow { write, time } => self.dispatcher.slow = (until(now, time), write),
-            Fault::Store { fail, time } => self.store = (until(now, time), fail),
         }
     }
 }

@@ -101,10 +101,20 @@ impl Task {
         self.split.set_total(self.run, total);
     }
 
-    /// Puts a chunk in its place.
-    pub fn put(&self, index: u64, chunk: &Chunk) {
+    /// Returns how many row ops are to run on what is computed from now on, as the lease says.
+    pub fn ops(&self) -> Option<u32> {
+        self.split.ops()
+    }
+
+    /// Puts a chunk in its place, on which so many row ops have run.
+    pub fn put(&self, index: u64, chunk: &Chunk, ops: u32) {
         self.split.count_rows(chunk.num_rows());
-        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops: 0, shared: false }, false);
+        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops, shared: false }, false);
+    }
+
+    /// A thread has computed on it for so long.
+    pub fn spend(&self, compute: Duration) {
+        self.split.count_time(compute);
     }
 
     /// Puts an error in the place of a chunk.
@@ -132,19 +142,22 @@ pub enum Door {
     Refused(Error),
 }
 
+/// A chunk as it is sent: its index, its rows, and how many row ops have run on them.
+pub type Sent = (u64, Chunk, u32);
+
 /// One reader of a split.
 pub struct Reader(Cursor<Queue>);
 
 impl Reader {
-    /// Returns the next (index, chunk); `None` in `Some` when there is none yet, `None` when the split is complete.
-    /// With `take`, the chunk is given away.
+    /// Returns the next (index, chunk, row ops that have run on it); `None` in `Some` when there is none yet, `None` when the
+    /// split is complete. With `take`, the chunk is given away.
     ///
     /// # Errors
     /// What the split failed with, or that the lease is gone.
-    pub fn next(&mut self, take: bool) -> Result<Option<Option<(u64, Chunk)>>> {
+    pub fn next(&mut self, take: bool) -> Result<Option<Option<Sent>>> {
         let seen = self.0.look(take);
         Ok(match self.0.after(seen)? {
-            Step::Chunk(index, made) => Some(Some((index, made.chunk))),
+            Step::Chunk(index, made) => Some(Some((index, made.chunk, made.ops))),
             Step::Wait => Some(None),
             Step::End => None,
         })

@@ -208,6 +208,16 @@ impl Consumer {
         Ok(self.normal(p))
     }
 
+    /// Returns where a reader begins that says what it wants first. What it has is not yet consumed: the last split is, once it is
+    /// acknowledged, so that no job is over while its reader may have to begin anew.
+    pub(super) fn begins(&self, p: Position) -> Position {
+        if self.is_finished() || self.end().is_none_or(|end| p < end) {
+            return p;
+        }
+        let last = self.splits.and_then(|splits| splits.checked_sub(1));
+        last.map_or(self.frontier, |last| Position::new(self.epochs - 1, last))
+    }
+
     fn normal(&self, p: Position) -> Position {
         match self.splits {
             Some(n) if p.ordinal >= n && p.ordinal > 0 => Position::new(p.epoch + 1, 0),

@@ -52,7 +52,7 @@ impl State {
             )
             .hint("use another job name, or load_state_dict to read a part again"));
         }
-        let position = consumer.check(position)?;
+        let position = consumer.begins(consumer.check(position)?);
         if let Some(other) = consumer.reader {
             if now - other.heard <= silence_max {
                 let message = format!("consumer {} of job {name:?} is being read by another reader", key.1);

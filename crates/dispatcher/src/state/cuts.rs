@@ -7,9 +7,12 @@
 
 use std::sync::Arc;
 
+use forebay_core::Ticks;
 use forebay_plan::{Graph, Stages, Work, usual_cut};
 use forebay_policy::placement::Cut;
+use forebay_policy::scaling::{Decision, Reason};
 
+use super::jobs::whole;
 use super::ops::Ops;
 use super::{Job, State};
 use crate::records::JobRecord;
@@ -191,6 +194,16 @@ impl State {
     pub(super) fn costs(&self, job: &Job) -> Costs {
         let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
         job.cuts.costs(&shown)
+    }
+
+    /// Decides where a job is cut, as its policy may, and nothing else of it: for the simulation. Returns how many row ops workers are
+    /// told to run.
+    pub(crate) fn cut(&mut self, now: Ticks, tenant: &str, name: &str, place: u32) -> Option<u32> {
+        let id = *self.names.get(&whole(tenant, name))?;
+        let workers = self.jobs.get(&id)?.scale.wanted().unwrap_or(1);
+        let decision = Decision { workers, local: 0, cut: Some(place), reason: Reason::Fixed, figures: None };
+        self.decided(now, id, workers, decision);
+        self.jobs.get(&id)?.cuts.ops(false)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The state in a model of workers, readers, disk and crashes: random histories against its invariants, and what it should do by idea.
 
 mod cuts;
+mod ends;
 mod figures;
 mod fleet;
 mod grant;

@@ -1,0 +1,21 @@
+//! I6: once all is read and all is well, whatever was held is given back.
+
+use crate::net::{Kind, Pipe};
+use crate::world::World;
+
+impl World<'_> {
+    /// What is left when all is done.
+    pub(crate) fn check_base_line(&mut self) {
+        self.check_dispatcher_base_line();
+        self.check_workers_base_line();
+        // An attempt that was never answered, and that nobody waits for, is no stream.
+        let vain = |p: &Pipe| !p.accepted && !p.ends[0].open;
+        let works = |p: &Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
+        let alive = |p: &Pipe| works(p) || vain(p);
+        let left: Vec<_> =
+            self.net.pipes.iter().filter(|(_, p)| !alive(p)).map(|(id, p)| (*id, p.kind, p.ends)).collect();
+        if !left.is_empty() {
+            self.fail("I6", format!("streams that nobody has closed: {left:?}"));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The training script: calls `next`, makes its step, saves, and is started again where its stream ended with an error. Each thing that it
+//! gets is checked against what the job must give (I1 to I4).
+
+use std::collections::BTreeSet;
+
+use forebay_client::simulate::{FINISH_MAX, Polled};
+use forebay_core::{Error, ErrorKind};
+use forebay_exec::Delivery;
+
+use super::{ConsumerTimer, START_AGAIN};
+use crate::digest::digests;
+use crate::fault::Node;
+use crate::world::World;
+
+impl World<'_> {
+    /// Lets a call of `next` go on; returns whether it returned.
+    pub(super) fn next(&mut self, i: usize) -> bool {
+        let now = self.ticks(Node::Consumer(i));
+        let consumer = &mut self.consumers[i];
+        let Some(machine) = consumer.machine.as_mut().filter(|_| consumer.in_next) else { return false };
+        match machine.poll(now) {
+            Ok(Polled::Wait) => return false,
+            Ok(Polled::Delivery(delivery)) => {
+                consumer.in_next = false;
+                self.delivered(i, *delivery);
+                let step = self.scenario.consumers[i].step;
+                let time = self.dice.within(0..2 * step + 1);
+                self.consumer_later(i, time, ConsumerTimer::Stepped);
+            }
+            Ok(Polled::Over) => {
+                machine.finish();
+                (consumer.in_next, consumer.finishing) = (false, true);
+                self.check_complete(i);
+                self.consumer_later(i, FINISH_MAX.as_millis() as u64, ConsumerTimer::Finish);
+            }
+            Err(error) => self.stream_failed(i, &error),
+        }
+        true
+    }
+
+    /// I1 to I4: what comes is what must come next.
+    fn delivered(&mut self, i: usize, delivery: Delivery) {
+        let setup = self.scenario.consumers[i];
+        let expected = self.jobs[setup.job].expected[setup.index as usize].clone();
+        let Some(items) = self.expect(Node::Consumer(i), digests(&delivery)) else { return };
+        let consumer = &mut self.consumers[i];
+        let before = consumer.cursor;
+        let mut wrong = None;
+        for item in items {
+            if expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
+                let (at, of) = (consumer.cursor, expected.len());
+                wrong = Some(match expected.iter().position(|e| *e == item) {
+                    Some(was) if was < at => {
+                        ("I2", format!("consumer {i} got item {was} again, where item {at} of {of} was due"))
+                    }
+                    Some(is) => ("I1", format!("consumer {i} got item {is}, where item {at} of {of} was due")),
+                    None => (
+                        "I3",
+                        format!("consumer {i} got an item that the job does not give, where item {at} of {of} was due"),
+                    ),
+                });
+            }
+            consumer.cursor += 1;
+        }
+        consumer.delivered = Some((delivery, before));
+        let cursor = consumer.cursor as u64;
+        self.note(cursor, || format!("consumer {i} has {cursor} items"));
+        if let Some((invariant, what)) = wrong {
+            self.fail(invariant, what);
+        }
+    }
+
+    pub(super) fn stepped(&mut self, i: usize) {
+        let setup = self.scenario.consumers[i];
+        let saves = self.dice.percent(setup.saves);
+        let consumer = &mut self.consumers[i];
+        let Some(machine) = consumer.machine.as_mut() else { return };
+        let Some((delivery, before)) = consumer.delivered.take() else { return };
+        machine.returned();
+        consumer.in_next = true;
+        if saves {
+            // Of single samples, some may not have been used.
+            let rows = delivery.chunk.num_rows();
+            let used = if delivery.batched { rows } else { self.dice.index(rows + 1) };
+            let items = if delivery.batched { 1 } else { used };
+            self.consumers[i].saved = Some((delivery.position_after(used), before + items));
+        }
+        self.polls(i);
+    }
+
+    fn check_complete(&mut self, i: usize) {
+        let setup = self.scenario.consumers[i];
+        let (got, due) = (self.consumers[i].cursor, self.jobs[setup.job].expected[setup.index as usize].len());
+        self.consumers[i].complete = true;
+        if got != due {
+            self.fail("I1", format!("consumer {i} was told that this is all after {got} of {due} items"));
+        }
+    }
+
+    /// The stream ended with an error: one that may come of faults makes the script start again from what it saved.
+    fn stream_failed(&mut self, i: usize, error: &Error) {
+        self.felt("streams that failed");
+        self.note(error.kind() as u64, || format!("consumer {i} failed: {error}"));
+        let job = self.scenario.consumers[i].job;
+        let all_complete =
+            || self.scenario.consumers.iter().zip(&self.consumers).all(|(s, c)| s.job != job || c.complete);
+        match error.kind() {
+            // Whoever has saved nothing, and comes back when all was read, is told so.
+            ErrorKind::Closed if all_complete() => return self.leaves(i),
+            ErrorKind::Data if self.is_poison(error) => return self.leaves(i),
+            ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.is_calm() => {}
+            _ => self.fail("I5", format!("consumer {i} ended with {error}")),
+        }
+        let down = self.dice.within(START_AGAIN);
+        self.end(Node::Consumer(i), false, Some(down));
+    }
+
+    /// Says whether a split was given up for deaths that were deaths: each of another worker, and none that lives.
+    fn is_poison(&mut self, error: &Error) -> bool {
+        let workers: BTreeSet<_> = error.get("workers").unwrap_or_default().split(", ").collect();
+        let died = |name: &&str| {
+            let id = name.split(' ').next().and_then(|id| u128::from_str_radix(id, 16).ok()).unwrap_or_default();
+            let (life, number) = ((id >> 64) as u32, id as u64 as usize);
+            number > 0 && !self.is_alive(Node::Worker(number - 1), life)
+        };
+        let all_died = workers.len() > 2 && workers.iter().all(died);
+        self.felt("splits given up");
+        all_died
+    }
+
+    /// Everything was read: the process ends.
+    pub(super) fn leaves(&mut self, i: usize) {
+        self.consumers[i].done = true;
+        self.end(Node::Consumer(i), false, None);
+    }
+}

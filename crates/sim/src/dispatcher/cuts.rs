@@ -1,0 +1,75 @@
+//! Where the leases of jobs are cut: the simulation's own account of it, and what is checked.
+//!
+//! A lease names a place of its pipeline, if there are several, and a local worker runs all ops. Besides what a scenario decides
+//! ([`Fault::Cut`]), the policy may cut a job elsewhere, and a dispatcher that starts cuts where that is usual.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_proto::Lease;
+
+use crate::consumer::job_name;
+use crate::fault::Node;
+use crate::world::World;
+
+#[derive(Default)]
+pub(super) struct Cuts {
+    /// The jobs of the scenario, by the numbers that they were given.
+    pub(super) jobs: BTreeMap<u64, usize>,
+    /// After how many row ops fleet workers' leases of a job are cut, as far as it is known.
+    at: BTreeMap<u64, u32>,
+    /// Jobs that a dispatcher which ended had cut elsewhere than usual, and of which no lease was told since.
+    forgotten: BTreeSet<u64>,
+}
+
+impl World<'_> {
+    /// It is decided that a job is cut elsewhere.
+    pub(crate) fn dispatcher_cuts(&mut self, job: usize, place: u32) {
+        let (now, node) = (self.ticks(Node::Dispatcher), Node::Dispatcher);
+        let is_still = self.paused(node) > self.now;
+        let Some(machine) = self.dispatcher.machine.as_mut().filter(|_| !is_still) else { return };
+        let Some(ops) = machine.cut(now, &job_name(job), place) else { return };
+        let cuts = &mut self.dispatcher.cuts;
+        if let Some(number) = cuts.jobs.iter().find(|(_, known)| **known == job).map(|(number, _)| *number) {
+            cuts.forgotten.remove(&number);
+            if cuts.at.insert(number, ops) != Some(ops) {
+                self.felt("cut");
+            }
+        }
+    }
+
+    /// A dispatcher remembers nothing of what one before it has decided.
+    pub(super) fn forget_cuts(&mut self) {
+        for (number, ops) in std::mem::take(&mut self.dispatcher.cuts.at) {
+            let Some(job) = self.dispatcher.cuts.jobs.get(&number) else { continue };
+            if ops != self.jobs[*job].worker.stop(None) {
+                self.dispatcher.cuts.forgotten.insert(number);
+            }
+        }
+    }
+
+    /// A worker is told how far to compute a split: to a place where that may be cut, and a local one to its end.
+    pub(super) fn check_cut(&mut self, worker: usize, lease: &Lease) {
+        let Some(job) = self.dispatcher.cuts.jobs.get(&lease.job).map(|job| self.jobs[*job].clone()) else {
+            return self.fail("cut", format!("{lease:?} is of a job that nobody has opened"));
+        };
+        let (is_local, is_cut) = (self.scenario.workers[worker].local, job.places() > 1);
+        let is_right = match lease.ops {
+            None => !is_cut,
+            Some(ops) if is_local => is_cut && ops == u32::MAX,
+            Some(ops) => is_cut && job.columns(ops).is_some(),
+        };
+        if !is_right {
+            return self.fail("cut", format!("worker {worker} (local: {is_local}) is told to run {:?} ops", lease.ops));
+        }
+        let (Some(ops), false) = (lease.ops, is_local) else { return };
+        let (usual, cuts) = (job.worker.stop(None), &mut self.dispatcher.cuts);
+        let known = cuts.at.insert(lease.job, ops);
+        let is_anew = cuts.forgotten.remove(&lease.job) && ops == usual;
+        if is_anew {
+            self.felt("cut begun anew");
+        }
+        if known.unwrap_or(usual) != ops {
+            self.felt("cut by the policy");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A worker's threads: what is computed, and how long that takes in virtual time.
+
+use std::time::Duration;
+
+use forebay_core::Error;
+use forebay_data::Chunk;
+use forebay_worker::simulate::{Task, Todo};
+
+use super::WorkerTimer;
+use crate::fault::Node;
+use crate::planted::Planted;
+use crate::world::World;
+
+/// How much longer a read takes while the storage throttles; one that fails was tried this long.
+const THROTTLED: u64 = 200;
+const TRIED: u64 = 1_500;
+
+/// A split that is being computed.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    task: Task,
+    chunks: usize,
+    next: usize,
+    streamed: bool,
+}
+
+/// A chunk that a thread has computed, or failed to.
+pub(crate) struct Computed {
+    entry: Entry,
+    index: usize,
+    /// How many row ops have run on it: what its lease said when the thread began.
+    ops: u32,
+    /// How long it took, in ms.
+    time: u64,
+    failed: bool,
+}
+
+impl World<'_> {
+    pub(super) fn todo(&mut self, i: usize, todo: Todo) {
+        match todo {
+            Todo::Prepare(job) => {
+                let (late, failed) = self.storage();
+                let time = self.dice.within(1..40) + late;
+                self.worker_later(i, time, WorkerTimer::Prepared(job, failed));
+            }
+            Todo::Compute(task, first) => {
+                let job = self.job(&task.job().name);
+                let streamed = job.streamed;
+                // Wherever it is cut, there are as many.
+                let chunks = job.chunks(task.place(), job.worker.stop(task.ops()));
+                let Some(chunks) = self.expect(Node::Worker(i), chunks).map(|chunks| chunks.len()) else { return };
+                match streamed {
+                    true => task.set_streamed(),
+                    false => task.set_total(chunks as u64),
+                }
+                let entry = Entry { task, chunks, next: 0, streamed };
+                let entries = &mut self.workers[i].entries;
+                match first {
+                    true => entries.push_front(entry),
+                    false => entries.push_back(entry),
+                }
+            }
+        }
+    }
+
+    /// Returns how much longer the storage takes now, and whether it fails.
+    fn storage(&mut self) -> (u64, bool) {
+        let (until, fail) = self.store;
+        if self.now >= until {
+            return (0, false);
+        }
+        self.felt("store");
+        let failed = self.dice.percent(fail);
+        (if failed { TRIED } else { self.dice.within(0..THROTTLED) }, failed)
+    }
+
+    /// Threads that are free take what is next.
+    pub(super) fn compute(&mut self, i: usize) {
+        while self.workers[i].free > 0 {
+            let entries = &mut self.workers[i].entries;
+            let Some(entry) = entries.front_mut() else { return };
+            if entry.task.is_stale() || (entry.next >= entry.chunks && !entry.streamed) {
+                entries.pop_front();
+                continue;
+            }
+            let (index, taken) = (entry.next, entry.clone());
+            match entry.streamed {
+                true => drop(entries.pop_front()),
+                false => entry.next += 1,
+            }
+            self.workers[i].free -= 1;
+            let ops = self.job(&taken.task.job().name).worker.stop(taken.task.ops());
+            self.compute_one(i, taken, index, ops);
+        }
+    }
+
+    fn compute_one(&mut self, i: usize, entry: Entry, index: usize, ops: u32) {
+        let (late, failed) = self.storage();
+        let chunk = self.scenario.workers[i].chunk;
+        let (until, factor) = self.workers[i].slow;
+        let factor = if self.now < until {
+            self.felt("slow worker");
+            factor
+        } else {
+            1
+        };
+        let time = self.dice.within(chunk..2 * chunk) * factor + late;
+        self.worker_later(i, time, WorkerTimer::Computed(Computed { entry, index, ops, time, failed }));
+    }
+
+    pub(super) fn computed(&mut self, i: usize, computed: Computed) {
+        let Computed { entry, index, ops, time, failed } = computed;
+        self.workers[i].free += 1;
+        entry.task.spend(Duration::from_millis(time));
+        if entry.task.is_stale() {
+            return;
+        }
+        if failed {
+            entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
+        } else if index < entry.chunks && (!entry.streamed || entry.task.wants(index as u64)) {
+            self.put(i, &entry.task, index, ops);
+        }
+        if entry.streamed && !failed {
+            match index + 1 < entry.chunks {
+                true => {
+                    self.workers[i].free -= 1;
+                    self.compute_one(i, entry, index + 1, ops);
+                }
+                false => entry.task.set_total(entry.chunks as u64),
+            }
+        }
+    }
+
+    fn put(&mut self, i: usize, task: &Task, index: usize, ops: u32) {
+        let job = self.job(&task.job().name);
+        let chunks = job.chunks(task.place(), ops);
+        let Some(chunk) = self.expect(Node::Worker(i), chunks).and_then(|chunks| chunks.get(index).cloned()) else {
+            return;
+        };
+        let chunk = self.tamper(chunk);
+        task.put(index as u64, &chunk, ops);
+    }
+
+    fn tamper(&mut self, chunk: Chunk) -> Chunk {
+        if self.planted == Some(Planted::WrongBytes) && chunk.num_rows() > 1 && self.dice.percent(2) {
+            let mut rows: Vec<u32> = (0..chunk.num_rows() as u32).collect();
+            rows.swap(0, 1);
+            return chunk.take(&rows).unwrap_or(chunk);
+        }
+        chunk
+    }
+}
