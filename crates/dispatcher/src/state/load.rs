@@ -30,7 +30,7 @@ struct Taken {
     rows: u64,
     /// Of each heartbeat, the splits that were ahead, and the heartbeats.
     ahead: (u64, u64),
-    /// Of its machine, where its local worker may have as many threads as are good.
+    /// Of its machine, where it says so.
     spared: Spared,
     /// What its local worker computed.
     here_rows: u64,
@@ -44,7 +44,7 @@ pub(super) struct Crew {
     pub(super) workers: u32,
     /// All of theirs.
     pub(super) threads: u64,
-    /// Those on the machines of readers that say what they have to spare.
+    /// Those beside readers that ask for some.
     pub(super) local: u32,
 }
 
@@ -209,9 +209,9 @@ impl Load {
         }
     }
 
-    /// Returns the batches that local workers made, of readers that say what they have to spare, or of the others.
+    /// Returns the batches that local workers made, of readers that ask for threads, or of the others.
     fn made_here(&self, is_asked: bool) -> f64 {
-        let made = self.readers.values().filter(|t| t.spared.is_said() == is_asked);
+        let made = self.readers.values().filter(|t| t.spared.asks() == is_asked);
         let rows = made.map(|t| t.here_rows).fold(0, u64::saturating_add) as f64;
         self.batch_rows.filter(|rows| *rows > 0.0).map_or(0.0, |of_one| rows / of_one)
     }

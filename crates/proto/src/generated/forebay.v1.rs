@@ -249,7 +249,7 @@ pub struct ConsumerHeartbeat {
     /// Splits that are complete ahead of the trainer, now.
     #[prost(uint64, tag = "5")]
     pub ahead: u64,
-    /// What the reader's machine has to spare, where the dispatcher is to say how many threads of a local worker compute there.
+    /// What the reader's machine has to spare. Unset where it does not say.
     #[prost(message, optional, tag = "6")]
     pub spare: ::core::option::Option<Spare>,
     /// What ops did in the reader's process since the last heartbeat.
@@ -280,6 +280,15 @@ pub struct Spare {
     /// Threads that its local worker computes with.
     #[prost(uint32, tag = "4")]
     pub threads: u32,
+    /// Whether the dispatcher is to say how many that should be. Who does not ask is told none.
+    #[prost(bool, tag = "5")]
+    pub asks: bool,
+    /// Of the millicores, those that its local worker takes now.
+    #[prost(uint32, tag = "6")]
+    pub own_millicores: u32,
+    /// Whose cores these are: readers that say the same have the same ones to spare. 0: no other reader has these.
+    #[prost(uint64, tag = "7")]
+    pub machine: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerEvent {
