@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import forebay as fb
+import numpy as np
 from pipelines import fingerprint, name
+from secured import Fleet
 
 SPINNING = 3
 
@@ -67,3 +69,29 @@ def test_a_trainer_without_local_workers_that_lacks_cores_has_its_ops_taken_back
     assert (yielded.figures["local"], told.local_threads) == (0, 0), "nobody asked for threads"
     with ds.iter(seed=3, epochs=None) as alone:
         assert got == [fingerprint(next(alone)) for _ in got]
+
+
+def test_what_a_byte_takes_over_a_network_is_measured_on_both_sides(tmp_path, until):
+    fleet = Fleet(tmp_path)
+    try:
+        address = fleet.dispatcher()
+        fleet.worker(address, "--no-lend")
+        images = np.arange(64 * 64 * 64 * 3, dtype=np.uint8).reshape(64, 64, 64, 3)
+        ds = fb.from_numpy({"image": images}).normalize("image", mean=(0.5,) * 3, std=(0.5,) * 3).batch(16)
+        service, got = fb.connect(address), []
+
+        def figures() -> list:
+            (job,) = service.jobs("sent")
+            return [d.figures["figures"] for d in job.decisions if d.figures["figures"]]
+
+        def is_measured() -> bool:
+            got.extend(fingerprint(next(it)) for _ in range(20))
+            # Until that is known, the same is taken for both.
+            return any(0 < of["send"] != of["receive"] > 0 for of in figures())
+
+        with ds.distribute(service, job="sent", seed=1, epochs=None).iter() as it:
+            until(is_measured, 120)
+        with ds.iter(seed=1, epochs=None) as alone:
+            assert got == [fingerprint(next(alone)) for _ in got]
+    finally:
+        fleet.close()

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use forebay_core::Ticks;
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
-use forebay_proto::{ConsumerHeartbeat, Spent};
+use forebay_proto::{ConsumerHeartbeat, Sent, Spent};
 
 use super::cuts::Costs;
-use super::machines::{Made, Sent, Spared, as_one};
+use super::machines::{Made, Sending, Spared, as_one};
+use super::wire::Side;
 
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
@@ -70,6 +71,8 @@ pub(super) struct Load {
     threads: Option<f64>,
     /// Bytes of a row that came over a network, as last known.
     row_received: Option<f64>,
+    /// What a byte takes that does, workers and readers.
+    wire: [Side; 2],
 }
 
 /// What a row takes one thread, in seconds.
@@ -89,8 +92,8 @@ impl Load {
 
     /// Begins another window: what was said so far is of something else.
     pub(super) fn restart(&mut self, now: Ticks, spent: u64) {
-        let Self { row_cost, batch_rows, threads, row_received, .. } = *self;
-        *self = Self { row_cost, batch_rows, threads, row_received, ..Self::new(now, spent) };
+        let Self { row_cost, batch_rows, threads, row_received, wire, .. } = *self;
+        *self = Self { row_cost, batch_rows, threads, row_received, wire, ..Self::new(now, spent) };
     }
 
     pub(super) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
@@ -103,6 +106,7 @@ impl Load {
         add(&mut taken.received, said.received_bytes);
         add(&mut taken.ahead.0, said.ahead);
         taken.ahead.1 += 1;
+        self.wire[1].add(said.received_bytes, said.receive_ns);
         if let Some(spare) = &said.spare {
             taken.spared.add(spare);
         }
@@ -111,6 +115,11 @@ impl Load {
     pub(super) fn spend(&mut self, spent: &Spent) {
         self.compute_us = self.compute_us.saturating_add(spent.compute_us);
         self.rows = self.rows.saturating_add(spent.rows);
+    }
+
+    /// A worker says what it sent over a network.
+    pub(super) fn send(&mut self, sent: &Sent) {
+        self.wire[0].add(sent.bytes, sent.nanos);
     }
 
     /// The local worker of a reader says what it spent.
@@ -165,7 +174,7 @@ impl Load {
             RowCost::Whole(cost) => (cost - after).max(cost * REST_MIN),
         });
         let worked = row.map(|row| row * rows).filter(|compute| *compute > 0.0);
-        let sent = Sent::new(self.row_received.unwrap_or(0.0), row_bytes);
+        let sent = Sending::new(self.row_received.unwrap_or(0.0), row_bytes, self.wire.map(|side| side.of_byte()));
         let machines: Vec<_> = self.readers.values().map(|t| t.spared).collect();
         let made = Made { here, remote: (batches as f64 / seconds - here - set).max(0.0), rows, compute: worked };
         let seen = Observation {

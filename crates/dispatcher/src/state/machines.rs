@@ -16,8 +16,6 @@ use super::cuts::Costs;
 const MILLI: f64 = 1000.0;
 /// More than any machine has.
 pub(super) const MILLICORES_MAX: u32 = 1 << 24;
-/// Seconds of a core for a byte that goes over a network, on each side: what the plain connection was measured to take.
-const NETWORK: f64 = 0.5e-9;
 
 /// What one reader's machine had to spare in a window: sums over the times that it was said.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,13 +71,13 @@ pub(super) struct Made {
 
 /// What it takes to send a byte of rows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent(Wire);
+pub(super) struct Sending(Wire);
 
-impl Sent {
-    /// Of a row's bytes, so many came over a network; the others were lent.
-    pub(super) fn new(received: f64, row_bytes: f64) -> Self {
+impl Sending {
+    /// Of a row's bytes, so many came over a network, of which each takes both sides as many seconds; the others were lent.
+    pub(super) fn new(received: f64, row_bytes: f64, [send, receive]: [f64; 2]) -> Self {
         let share = if row_bytes > 0.0 { (received / row_bytes).min(1.0) } else { 0.0 };
-        Self(Wire { send: NETWORK * share, receive: NETWORK * share, bandwidth: None })
+        Self(Wire { send: send * share, receive: receive * share, bandwidth: None })
     }
 
     /// Returns seconds of a worker's thread for so many bytes.
@@ -142,7 +140,7 @@ pub(super) fn as_one(
     machines: &[Spared],
     made: &Made,
     costs: &Costs,
-    sent: &Sent,
+    sent: &Sending,
     objective: Objective,
 ) -> Option<Host> {
     let pools = Pool::of(machines);
@@ -175,7 +173,8 @@ mod tests {
 
     fn one_of(machines: &[Spared]) -> Host {
         let costs = Cuts::default().costs(&[]);
-        let (made, sent) = (Made { here: 0.0, remote: 0.0, rows: 1.0, compute: Some(1.0) }, Sent::new(0.0, 1.0));
+        let (made, sent) =
+            (Made { here: 0.0, remote: 0.0, rows: 1.0, compute: Some(1.0) }, Sending::new(0.0, 1.0, [0.0; 2]));
         as_one(machines, &made, &costs, &sent, Objective::Time).expect("they say something")
     }
 
