@@ -3,6 +3,7 @@
 mod cache;
 mod checks;
 mod jobs;
+mod offers;
 mod roles;
 mod settings;
 mod sim;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
+pub(crate) use offers::Imaginable;
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
 pub(crate) use settings::{Access, Aim, Cache, Identity, Process, SourceCache};
 pub(crate) use sim::{Imagined, Sim, time};

@@ -209,3 +209,47 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         assert!(output.stdout.is_empty() && told.iter().all(|text| stderr.contains(text)), "{arguments:?}: {stderr}");
     }
 }
+
+const SPOT: [&str; 2] = ["--offer", "kind=big,price=0.11,threads=8,spot,away=20m:1h"];
+
+#[test]
+fn kinds_are_mixed_as_a_dispatcher_would_and_each_is_tried_alone() {
+    let job = ["--step", "50ms", "--batch-cost", "1900ms", "--batches", "90000", "--startup", "60s"];
+    let all = ["--trainer-price", "31.2", "--offer", "kind=big,price=0.38,threads=8"];
+    let arguments = [&job[..], &all, &SPOT].concat();
+    let text = stdout(&[&arguments[..], &["--plot"]].concat());
+    let names = ["forebay, big (spot) alone ", "forebay  big (spot)  5 ", "\nbig         "];
+    assert!(names.iter().all(|name| text.contains(name)), "{text}");
+    let report: Value = serde_json::from_str(&stdout(&[&arguments[..], &["--json"]].concat())).expect("JSON");
+    let row = |i: usize, figure: &str| report["policies"][i][figure].as_f64().expect("a number");
+    let [mixed, dear, cheap] = [0, 1, 2];
+    // Without spot machines it waits for none, and with them alone for as long as they are away.
+    assert!(row(mixed, "time_s") > row(dear, "time_s") && row(mixed, "worker_hours") > 1.0, "{report}");
+    assert!(row(cheap, "time_s") > row(mixed, "time_s") + 1800.0, "{report}");
+    let workers = |i: usize| row(i, "price") - 31.2 * row(i, "time_s") / 3600.0;
+    assert!(workers(mixed) < 0.75 * workers(dear), "{} {}", workers(mixed), workers(dear));
+    let kinds = report["policies"][mixed]["kinds"].as_array().expect("kinds");
+    assert_eq!([&kinds[0]["lost"], &kinds[1]["lost"]], [&json!(0), &json!(5)]);
+}
+
+#[test]
+fn kinds_that_cannot_be_are_refused_with_what_to_write() {
+    for (offer, said) in [
+        ("kind=a,price=1,threads=8,comes=x", "comes=x"),
+        ("kind=a,price=1,threads=8,comes=0", "how many are to be had is 0"),
+        ("kind=a,price=1,threads=8,pace=0", "the pace of its threads is 0"),
+        ("kind=a,price=1,threads=8,away=1h", "write FROM:TO"),
+        ("kind=a,price=1,threads=8,away=1h:20m", "for how long none is to be had"),
+        ("kind=a,price=1,threads=8,lasts=1s", "the time until a worker is lost"),
+        ("kind=a,price=1,threads=8,startup=5s,startup=6s", "given twice"),
+        ("kind=a,price=1,threads=8,colour=red", "colour=red"),
+        ("kind=a,threads=8", "price"),
+    ] {
+        let output = sim(&job(&["--offer", offer]));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(said), "{offer}: {error}");
+    }
+    let twice = sim(&job(&["--offer", "kind=a,price=1,threads=8", "--offer", "kind=a,price=2,threads=8"]));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("offered twice"));
+    assert_eq!(sim(&job(&["--offer", "kind=a,price=1,threads=8", "--worker-price", "1"])).status.code(), Some(2));
+}

@@ -6,7 +6,7 @@ use forebay_policy::simulate::{Job, Op, Outcome, Pool, Scenario, best, simulate}
 use proptest::prelude::*;
 
 fn run(jobs: Vec<Job>, pool: Pool, policy: Policy) -> Outcome {
-    simulate(&Scenario { jobs, pool, seed: 7 }, policy).expect("a scenario")
+    simulate(&Scenario::new(jobs, pool, 7), policy).expect("a scenario")
 }
 
 fn asked(outcome: &Outcome, job: usize) -> Vec<u32> {
@@ -81,13 +81,13 @@ fn what_cannot_be_is_refused_by_name() {
         Job { then: vec![(20.0, 0.0)], ..good.clone() },
     ];
     for job in bad {
-        let scenario = Scenario { jobs: vec![job.clone()], pool: Pool::default(), seed: 0 };
+        let scenario = Scenario::new(vec![job.clone()], Pool::default(), 0);
         let error = simulate(&scenario, Policy::Forebay).expect_err("refused");
         assert_eq!(error.get("job"), Some("job"), "{job:?}: {error}");
     }
     let pool = Pool { max: 0, ..Pool::default() };
-    assert!(simulate(&Scenario { jobs: vec![good.clone()], pool, seed: 0 }, Policy::Forebay).is_err());
-    let one = Scenario { jobs: vec![good], pool: Pool { max: 4, ..Pool::default() }, seed: 0 };
+    assert!(simulate(&Scenario::new(vec![good.clone()], pool, 0), Policy::Forebay).is_err());
+    let one = Scenario::new(vec![good], Pool { max: 4, ..Pool::default() }, 0);
     assert!(simulate(&one, Policy::Static(5)).is_err());
     let endless = Scenario { jobs: vec![Job::new("job", 1.0, 1.0, 1 << 40)], ..one };
     assert!(simulate(&endless, Policy::Static(1)).is_err());
@@ -97,7 +97,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     let parts = (5.0f64..100.0, 0.3f64..20.0, 0u32..9, 0.0f64..0.05, 0.0f64..20.0, 5_000u64..50_000, any::<u64>());
     parts.prop_map(|(demand, load, ahead, noise, startup, batches, seed)| {
         let job = Job { ahead, noise, ..Job::new("job", 1.0 / demand, load / demand, batches) };
-        Scenario { jobs: vec![job], pool: Pool { startup, ..Pool::default() }, seed }
+        Scenario::new(vec![job], Pool { startup, ..Pool::default() }, seed)
     })
 }
 

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use forebay_policy::scaling::Policy;
 use forebay_policy::simulate::WORKERS_MAX;
+
+use super::Imaginable;
 
 const SIM_EXAMPLES: &str = "\
 Examples:
@@ -15,11 +17,17 @@ Examples:
   forebay sim --job tenants.json --max-workers 10 --json
   forebay sim --job placement.json --threads 8 --policy forebay --policy pecan --policy static:4+24@2
   forebay jobs show resnet50 --json > figures.json && forebay sim --profile figures.json --batches 100000
+  forebay sim --step 50ms --batch-cost 1900ms --batches 100000 --trainer-price 31.2 --startup 60s \
+    --offer kind=c5.2xlarge,price=0.38,threads=8 --offer kind=c5.2xlarge,price=0.11,threads=8,spot,lasts=2h,away=20m:1h
   forebay sim --pecan
 
 Times are written with a unit: 50ms, 2s, 10m, 1h. Prices are for an hour, in any one currency; by default those of Pecan (USENIX
 ATC 2024), in dollars: a TPU v2-8 and an n2-standard-8. BEST is the fixed number of workers that is cheapest, found by
 trying. What it costs to find the number is in every price.
+
+With --offer, as a dispatcher takes it, the policy of kinds decides how many workers there are of each, and each kind alone is simulated,
+too. An offer may also say what comes of it: comes=N (so many are really to be had), pace=0.8 (how fast its threads are), startup=TIME,
+lasts=TIME (as --lost-every), away=FROM:TO (those that there are then are taken back, and none comes until TO).
 
 A file for --job:
   {\"jobs\": [{\"name\": \"one\", \"step\": \"100ms\", \"batch_cost\": \"190ms\", \"batches\": 10000},
@@ -34,12 +42,12 @@ Costs are of one thread for a batch, bytes those of a batch after the op, bandwi
 objective is time, cost, or cost-within:1.05 (the cheapest that takes at most 1.05 times the shortest time).";
 
 #[derive(Debug, Args)]
-#[command(after_help = SIM_EXAMPLES)]
+#[command(after_help = SIM_EXAMPLES, group(ArgGroup::new("prices_of_workers").args(["worker_price", "offers"]).multiple(true)))]
 pub(crate) struct Sim {
     #[command(flatten)]
     pub(crate) job: Imagined,
     /// Pecan's table (USENIX ATC 2024): its five workloads under collocation, Cachew, Pecan and Forebay
-    #[arg(long, conflicts_with_all = ["Imagined", "jobs", "profile", "policy", "plot", "svg"])]
+    #[arg(long, conflicts_with_all = ["Imagined", "jobs", "profile", "policy", "plot", "svg", "offers"])]
     pub(crate) pecan: bool,
     /// One or several jobs that share the workers, from a file of JSON
     #[arg(long = "job", value_name = "FILE", conflicts_with_all = ["Imagined", "profile"])]
@@ -51,6 +59,10 @@ pub(crate) struct Sim {
     /// given again [default: forebay, cachew, hpa; with --profile forebay and each number up to 16]
     #[arg(long, value_parser = Policy::simulated)]
     pub(crate) policy: Vec<Policy>,
+    /// A kind of workers that can be started: kind=NAME,price=P,threads=N[,max=N][,spot], and what comes of it (see below); may be given
+    /// again
+    #[arg(long = "offer", value_name = "KIND", conflicts_with_all = ["threads", "worker_price"])]
+    pub(crate) offers: Vec<Imaginable>,
     /// Threads of a worker
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: u32,
@@ -64,7 +76,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) lost_every: Option<f64>,
     /// What the trainer's machine costs, for an hour [default: 4.96]
-    #[arg(long, value_name = "PRICE", requires = "worker_price", allow_negative_numbers = true)]
+    #[arg(long, value_name = "PRICE", requires = "prices_of_workers", allow_negative_numbers = true)]
     pub(crate) trainer_price: Option<f64>,
     /// What a worker costs, for an hour [default: 0.427]
     #[arg(long, value_name = "PRICE", requires = "trainer_price", allow_negative_numbers = true)]

@@ -1,6 +1,7 @@
 //! `forebay sim`: what jobs would take and cost, policy by policy, beside the best fixed number of workers.
 
 mod input;
+mod kinds;
 mod pecan;
 mod plot;
 mod profile;
@@ -9,7 +10,7 @@ mod svg;
 use forebay_core::{Error, Result, VERSION};
 use forebay_policy::placement::{Placement, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_policy::simulate::{JobOutcome, Outcome, Pool, Scenario, best, simulate};
+use forebay_policy::simulate::{JobOutcome, Kind, KindOutcome, Outcome, Pool, Scenario, best, simulate};
 use serde::Serialize;
 
 use crate::arguments::Sim;
@@ -45,6 +46,8 @@ struct Row {
     lost: u64,
     /// (seconds, workers): how many were paid from when on.
     workers: Vec<(f64, u32)>,
+    /// The same by kinds, where there are any.
+    kinds: Vec<KindOutcome>,
     jobs: Vec<JobOutcome>,
 }
 
@@ -62,6 +65,7 @@ impl Row {
             worker_hours: outcome.worker_s / 3600.0,
             lost: outcome.lost,
             workers: outcome.workers.clone(),
+            kinds: outcome.kinds.clone(),
             jobs: outcome.jobs.clone(),
         }
     }
@@ -81,9 +85,13 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
     let is_placed = jobs.iter().any(|job| job.host.is_some());
     let pool =
         Pool { max: arguments.max_workers, threads, startup: arguments.startup, lost_every: arguments.lost_every };
-    let scenario = Scenario { jobs, pool, seed: arguments.seed };
-    let outcomes = policies(arguments).into_iter().map(|policy| simulate(&scenario, policy));
-    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+    let kinds = arguments.offers.iter().map(|offer| offer.kind(arguments.startup, arguments.lost_every)).collect();
+    let scenario = Scenario { kinds, ..Scenario::new(jobs, pool, arguments.seed) };
+    let mut outcomes = Vec::new();
+    for policy in policies(arguments) {
+        outcomes.push(simulate(&scenario, policy)?);
+        outcomes.extend(alone(&scenario, policy));
+    }
     let best = best(&scenario, &prices)?.outcome;
     let report = Report {
         forebay: VERSION,
@@ -98,12 +106,12 @@ pub(crate) fn run(arguments: &Sim) -> Result<()> {
         print(&report, is_placed)?;
         if arguments.plot {
             output::line("")?;
-            plot::lines(&outcomes).iter().try_for_each(|line| output::line(line))?;
+            plot::lines(&plot::series(&outcomes)).iter().try_for_each(|line| output::line(line))?;
         }
     }
     // Last: what was found out is not lost with a file that cannot be written.
     let Some(path) = &arguments.svg else { return Ok(()) };
-    let written = std::fs::write(path, svg::draw(&outcomes));
+    let written = std::fs::write(path, svg::draw(&plot::series(&outcomes)));
     written.map_err(|e| Error::from(e).with("file", path.display()).hint("name a file that can be written: --svg FILE"))
 }
 
@@ -111,11 +119,27 @@ fn policies(arguments: &Sim) -> Vec<Policy> {
     if !arguments.policy.is_empty() {
         return arguments.policy.clone();
     }
+    if !arguments.offers.is_empty() {
+        return vec![Policy::Forebay];
+    }
     if arguments.profile.is_none() {
         return vec![Policy::Forebay, Policy::Cachew, Policy::Hpa];
     }
     let fixed = (1..=PROFILED.min(arguments.max_workers)).map(Policy::Static);
     std::iter::once(Policy::Forebay).chain(fixed).collect()
+}
+
+/// Simulates each of several kinds as if there were no other. One with which jobs do not end is left out.
+fn alone(scenario: &Scenario, policy: Policy) -> Vec<Outcome> {
+    let kinds = scenario.kinds.iter().filter(|_| scenario.kinds.len() > 1);
+    let one = |kind: &Kind| {
+        let outcome = simulate(&Scenario { kinds: vec![kind.clone()], ..scenario.clone() }, policy).ok()?;
+        Some(Outcome {
+            policy: format!("{policy}, {} alone", kinds::name(&kind.offer.kind, kind.offer.spot)),
+            ..outcome
+        })
+    };
+    kinds.filter_map(one).collect()
 }
 
 /// `is_placed`: whether a job has more to decide on than a number of workers.
@@ -138,6 +162,7 @@ fn print(report: &Report, is_placed: bool) -> Result<()> {
     let headings =
         ["POLICY", "TIME", "PRICE", "TIME/BEST", "PRICE/BEST", "CHANGES", "SETTLED", "WAITED", "WORKER-HOURS"];
     output::table(headings, &rows.chain([best]).collect::<Vec<_>>())?;
+    kinds::print(&report.policies)?;
     if report.best.jobs.len() == 1 && !is_placed {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use forebay_core::Ticks;
 use forebay_policy::placement::{Finishing, Model, Wire};
 use forebay_policy::scaling::{Decision, Figures, Limits, Previous};
 
-use super::scale::{crew_of, objective_of};
+use super::scale::{mix_of, objective_of};
 use super::{Job, State};
 use crate::options::Scaling;
 
@@ -17,8 +17,9 @@ impl State {
         let Some(job) = self.jobs.get(&id).filter(|job| job.scale.is_new()) else { return };
         let rest = self.learned.rest(&job.record, &objective).and_then(|rest| policy.again(&rest));
         let Some((decision, previous)) = rest.or_else(|| self.solved(job)) else { return };
+        let (_, unit) = self.fleet.crew(&mix_of(&self.crews(), &job.record.tenant), 1.0, None);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.set_previous(previous);
+        job.scale.begin(previous, unit);
         self.decided(now, id, decision.workers, decision);
     }
 
@@ -27,12 +28,12 @@ impl State {
     fn solved(&self, job: &Job) -> Option<(Decision, Previous)> {
         let Scaling { policy, workers_max, .. } = self.scaling;
         let ops = self.learned.ops(&job.record)?;
-        let crew = crew_of(&self.crews(), &job.record.tenant);
+        let (crew, _) = self.fleet.crew(&mix_of(&self.crews(), &job.record.tenant), 1.0, None);
         let rows = job.cuts.batch.unwrap_or(1) as f64;
         let step = self.learned.step(&job.record)? * rows / f64::from(job.record.consumers.max(1));
         let costs = job.cuts.costs(&[ops]);
         let compute = job.cuts.worker_row(ops, &costs)? * rows;
-        let threads = crew.threads as f64 / f64::from(crew.workers);
+        let threads = crew.each;
         let model = Model {
             step,
             cuts: costs.of_batch(rows, compute),

@@ -9,10 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::Ticks;
-use forebay_policy::fleet::{Observation, Offer, Previous, Wanted, Worked, decide, learn, taken_first};
+use forebay_policy::fleet::{
+    Mix, Need, Observation, Offer, Previous, Unit, Wanted, Worked, decide, first, learn, parts,
+};
+use forebay_policy::scaling::Claim;
 use forebay_proto::{KindWanted, Spent};
 
 use super::State;
+use super::load::Crew;
 use super::worker::Worker;
 
 /// How long workers are watched for how fast they are.
@@ -50,9 +54,45 @@ impl Fleet {
         self.offers.iter().position(|offer| offer.kind == worker.kind.name() && offer.spot == worker.kind.is_spot())
     }
 
-    /// Returns the threads of a worker, in those of pace 1.
-    fn capacity(&self, worker: &Worker) -> f64 {
-        f64::from(worker.threads) * self.kind_of(worker).map_or(1.0, |kind| self.paces[kind])
+    /// Says whether it decides how many workers there are of each kind.
+    pub(super) fn decides(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Returns no workers, to add some to.
+    pub(super) fn none(&self) -> Mix {
+        Mix::none(self.offers.len())
+    }
+
+    pub(super) fn add(&self, mix: &mut Mix, worker: &Worker) {
+        mix.add(self.kind_of(worker), f64::from(worker.threads));
+    }
+
+    /// Returns the part of these workers' time that jobs can count on that want so many units each; all of it where that is not known.
+    pub(super) fn parts(&self, mix: &Mix, claims: &[(Claim, Option<&Unit>)]) -> Vec<f64> {
+        let of = |(claim, unit): &(Claim, Option<&Unit>)| Need {
+            threads: unit.map_or(mix.capacity(&self.paces), |unit| self.need(claim.wanted, unit)),
+            priority: claim.priority,
+            weight: claim.weight,
+        };
+        parts(mix, &self.paces, &claims.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// Returns the threads of pace 1 of so many units.
+    fn need(&self, wanted: u32, unit: &Unit) -> f64 {
+        f64::from(wanted) * unit.capacity(&self.paces)
+    }
+
+    /// Returns who computes for a job that has a part of these workers' time, as it counts them, and what one of these is. `wants` is what it
+    /// wants, where kinds are decided on and that is known.
+    pub(super) fn crew(&self, mix: &Mix, part: f64, wants: Option<(u32, &Unit)>) -> (Crew, Unit) {
+        let first = || first(&self.offers, &self.paces).and_then(|mix| mix.mean());
+        let (workers, unit) = match wants.filter(|_| self.decides()) {
+            Some((wanted, unit)) => mix.count(part, wanted, unit, &self.paces),
+            None => (mix.workers, mix.mean().or_else(first).unwrap_or_default()),
+        };
+        let [threads, each] = [&mix.threads[..], unit.threads()].map(|threads| threads.iter().sum());
+        (Crew { workers, each, threads, local: 0 }, unit)
     }
 
     /// Notes what a worker did for a job.
@@ -108,27 +148,17 @@ impl State {
         self.fleet = Fleet::new(offers);
     }
 
-    /// Returns the threads of a worker for a tenant, in those of pace 1 and on average; where there is none, of one that is started first.
-    pub(super) fn worker_capacity(&self, tenant: &str) -> f64 {
-        let own = self.fleet_workers().filter(|w| w.serves(tenant));
-        let (sum, count) = own.fold((0.0, 0u32), |(sum, count), w| (sum + self.fleet.capacity(w), count + 1));
-        if count > 0 {
-            return sum / f64::from(count);
-        }
-        let (offers, paces) = (&self.fleet.offers, &self.fleet.paces);
-        taken_first(offers, paces).map_or(1.0, |kind| f64::from(offers[kind].threads) * paces[kind])
-    }
-
     /// Looks at what workers did, and decides on kinds where there are any.
     pub(super) fn tick_fleet(&mut self, now: Ticks) {
-        if self.fleet.offers.is_empty() {
+        if !self.fleet.decides() {
             return;
         }
         if now - self.fleet.began >= WINDOW {
             self.fleet.began = now;
             self.fleet.learn();
         }
-        let need = self.going_on(now).map(|job| job.scale.need()).try_fold(0.0, |sum, need| Some(sum + need?));
+        let need = |job: &super::Job| job.scale.wants().map(|(wanted, unit)| self.fleet.need(wanted, unit));
+        let need = self.going_on(now).map(need).try_fold(0.0, |sum, need| Some(sum + need?));
         let There { kinds: there, others_threads: others, .. } = self.fleet.count(self.fleet_workers());
         let (paces, workers_max) = (self.fleet.paces.clone(), self.scaling.workers_max);
         self.fleet.decide(&Observation { at: now, need, others, there, paces, workers_max });

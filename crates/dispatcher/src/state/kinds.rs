@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
-use forebay_policy::placement::{Objective, PRICE_MAX, Prices};
+use forebay_policy::placement::{Objective, PRICE_MAX};
 use forebay_proto::{Spent, Worked};
 
 use super::worker::Worker;
@@ -164,20 +164,13 @@ impl State {
 pub(super) fn priced<'a>(objective: Objective, workers: impl Iterator<Item = &'a Worker>) -> Objective {
     let prices = workers.map(|w| w.kind.price).filter(|price| *price > 0.0);
     let (sum, count) = prices.fold((0.0, 0u32), |(sum, count), price| (sum + price, count + 1));
-    if count == 0 {
-        return objective;
-    }
-    let of = |prices: Prices| Prices { worker: sum / f64::from(count), ..prices };
-    match objective {
-        Objective::Time => objective,
-        Objective::Cost(prices) => Objective::Cost(of(prices)),
-        Objective::CostWithin { prices, slack } => Objective::CostWithin { prices: of(prices), slack },
-    }
+    if count == 0 { objective } else { objective.with_worker(sum / f64::from(count)) }
 }
 
 #[cfg(test)]
 mod tests {
     use forebay_core::Ticks;
+    use forebay_policy::placement::Prices;
 
     use super::*;
 

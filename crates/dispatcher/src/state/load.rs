@@ -40,11 +40,14 @@ struct Taken {
 }
 
 /// Who computes for a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Crew {
+    /// As the job counts them.
     pub(super) workers: u32,
-    /// All of theirs.
-    pub(super) threads: u64,
+    /// Threads of one.
+    pub(super) each: f64,
+    /// Those of all workers that there are.
+    pub(super) threads: f64,
     /// Those beside readers that ask for some.
     pub(super) local: u32,
 }
@@ -163,7 +166,7 @@ impl Load {
         let crew = self.crew.filter(|_| lasted >= window::lasts(batches))?;
         self.learn(crew, batches);
         let seconds = lasted.as_secs_f64();
-        let all_threads = crew.threads as f64 * seconds * 1e6;
+        let all_threads = crew.threads * seconds * 1e6;
         // Threads whose number the user set are not decided on: what they make need not be made by anybody else.
         let [here, set] = [true, false].map(|is_asked| self.made_here(is_asked) / seconds);
         let rest = |rate: f64| (rate - set).max(rate * REST_MIN);
@@ -201,7 +204,7 @@ impl Load {
     /// Keeps what does not change from window to window, for one that does not say.
     fn learn(&mut self, crew: Crew, batches: u64) {
         if crew.workers > 0 {
-            self.threads = Some(crew.threads as f64 / f64::from(crew.workers));
+            self.threads = Some(crew.each);
         }
         if batches > 0 {
             self.batch_rows = Some(self.sum(|t| t.rows) as f64 / batches as f64);
@@ -262,6 +265,10 @@ mod tests {
         Cuts::default().costs(&[])
     }
 
+    fn crew(workers: u32, threads: f64) -> Crew {
+        Crew { workers, each: threads / f64::from(workers), threads, local: 0 }
+    }
+
     fn said(batch_wait_ms: u64, step_ms: u64, batches: u64) -> ConsumerHeartbeat {
         ConsumerHeartbeat {
             batch_wait_ms,
@@ -280,7 +287,7 @@ mod tests {
     #[test]
     fn a_window_says_what_is_asked_for_and_what_a_batch_costs() {
         let mut load = Load::default();
-        load.see(Crew { workers: 2, threads: 8, local: 0 });
+        load.see(crew(2, 8.0));
         // Two readers: one steps for 50 ms, the other for 25; both wait for half of the time.
         for _ in 0..4 {
             load.take(0, &said(250, 250, 5));
@@ -293,8 +300,8 @@ mod tests {
         assert!(close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady, "{seen:?}");
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
         // What a batch costs is known from before; that the number of workers was another is said.
-        load.see(Crew { workers: 3, threads: 12, local: 0 });
-        load.see(Crew { workers: 1, threads: 4, local: 0 });
+        load.see(crew(3, 12.0));
+        load.see(crew(1, 4.0));
         load.take(0, &said(0, 6000, 3));
         assert_eq!(load.end(Ticks(7000), 0, 9, LIMITS, Objective::Time, whole), None, "few batches");
         let seen = load.end(Ticks(8000), 0, 9, LIMITS, Objective::Time, whole).expect("long enough");
@@ -305,13 +312,13 @@ mod tests {
     #[test]
     fn a_trainer_that_rests_asks_for_little_and_one_that_waits_is_not_at_rest() {
         let mut load = Load::default();
-        let crew = Crew { workers: 1, threads: 1, local: 0 };
-        load.see(crew);
+        let one = crew(1, 1.0);
+        load.see(one);
         load.take(0, &said(0, 60_000, 0));
         assert_eq!(load.end(Ticks(59_000), 0, 1, LIMITS, Objective::Time, whole), None);
         let seen = load.end(Ticks(60_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 1.0 / 60.0) && seen.waited == 0.0, "{seen:?}");
-        load.see(crew);
+        load.see(one);
         load.take(0, &said(60_000, 0, 0));
         let seen = load.end(Ticks(120_000), 0, 1, LIMITS, Objective::Time, whole).expect("long enough");
         assert_eq!((seen.demand, seen.waited), (None, 1.0));
@@ -320,7 +327,7 @@ mod tests {
     #[test]
     fn nonsense_that_is_said_overflows_nothing() {
         let mut load = Load::default();
-        load.see(Crew { workers: 1, threads: 1, local: 0 });
+        load.see(crew(1, 1.0));
         let most = u64::MAX;
         for _ in 0..4 {
             load.take(

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_core::{Ticks, WorkerId};
+use forebay_policy::fleet::{Mix, Unit};
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
 use forebay_proto::{GetScaleResponse, ScaleDecision, Sent, Spent};
@@ -29,8 +30,10 @@ pub(super) struct Scale {
     previous: Previous,
     /// `None` while nothing is decided.
     wanted: Option<u32>,
-    /// The same in threads of pace 1, as workers were when it was decided.
-    need: f64,
+    /// What it counts as a worker, of those that are wanted and of those that there are. Where kinds are decided on, these are not the same
+    /// machines.
+    unit: Unit,
+    counted: Unit,
     decisions: VecDeque<Made>,
 }
 
@@ -46,16 +49,17 @@ struct Made {
 
 impl Scale {
     pub(super) fn new(scaling: Scaling) -> Self {
-        Self { previous: scaling.policy.start(), wanted: None, need: 0.0, decisions: VecDeque::new() }
+        let (unit, counted) = Default::default();
+        Self { previous: scaling.policy.start(), wanted: None, unit, counted, decisions: VecDeque::new() }
     }
 
     pub(super) fn wanted(&self) -> Option<u32> {
         self.wanted
     }
 
-    /// Returns the threads of pace 1 that are wanted.
-    pub(super) fn need(&self) -> Option<f64> {
-        self.wanted.map(|_| self.need)
+    /// Returns how many workers are wanted, and what counts as one.
+    pub(super) fn wants(&self) -> Option<(u32, &Unit)> {
+        self.wanted.map(|wanted| (wanted, &self.unit))
     }
 
     /// Says whether nothing was decided yet.
@@ -63,15 +67,16 @@ impl Scale {
         self.decisions.is_empty()
     }
 
-    pub(super) fn set_previous(&mut self, previous: Previous) {
-        self.previous = previous;
+    /// Begins with what another job showed, and what counts as a worker.
+    pub(super) fn begin(&mut self, previous: Previous, unit: Unit) {
+        (self.previous, self.counted) = (previous, unit);
     }
 
-    /// `capacity` is that of a worker, if another number of them is wanted than before: the same number of other workers, while these are
-    /// replaced, is the same need.
-    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, capacity: Option<f64>, cut: String) {
-        self.wanted = Some(decision.workers);
-        self.need = capacity.map_or(self.need, |capacity| f64::from(decision.workers) * capacity);
+    fn keep(&mut self, at: Ticks, before: u32, decision: Decision, cut: String) {
+        // The same number of other workers, while these are replaced, is the same need.
+        if self.wanted != Some(decision.workers) {
+            (self.wanted, self.unit) = (Some(decision.workers), self.counted.clone());
+        }
         if self.decisions.back().is_some_and(|last| last.decision.says_the_same(&decision)) {
             return;
         }
@@ -140,12 +145,8 @@ impl State {
     /// Looks at the windows of all jobs that are read.
     pub(super) fn scale(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let crews = self.crews();
-        let claims: Vec<_> = self.jobs.values().filter(|j| j.is_read()).map(|job| claim(job, &crews)).collect();
-        let workers = crews.values().map(|crew| crew.workers).sum();
-        // What is there for all is no job's own: with all of it, none would ever see that it has what it wanted.
-        let shares = if claims.len() > 1 { share(workers, &claims) } else { vec![u32::MAX; claims.len()] };
         let (spent, Scaling { workers_max: most, objective, .. }) = (self.spent_us, self.scaling);
-        let mut shares = shares.into_iter();
+        let mut portions = self.portions(&crews).into_iter();
         let local = self.local_threads();
         let mut made = Vec::new();
         for job in self.jobs.values_mut() {
@@ -155,13 +156,15 @@ impl State {
             }
             let asking = (0..).zip(&job.consumers).filter(|(_, c)| c.local.is_asked_for());
             let threads = asking.filter_map(|(i, _)| local.get(&(job.record.id, i))).sum();
-            job.load.see(Crew { local: threads, ..crew_of(&crews, &job.record.tenant) });
+            let Portion { workers: share, part } = portions.next().unwrap_or(Portion::ALL);
+            let (crew, unit) = self.fleet.crew(&mix_of(&crews, &job.record.tenant), part, job.scale.wants());
+            job.scale.counted = unit;
+            job.load.see(Crew { local: threads, ..crew });
             let quota = job.consumers.iter().filter_map(|c| c.reader?.workers_max).min();
             let limits = Limits { min: 1, max: quota.map_or(most, |quota| quota.clamp(1, most)) };
             let objective = objective_of(job, objective, &self.workers);
             let shown: Vec<_> = std::iter::once(&job.ops).chain(self.learned.ops(&job.record)).collect();
             let costs = || job.cuts.costs(&shown);
-            let share = shares.next().unwrap_or(u32::MAX);
             let Some(seen) = job.load.end(now, spent, share, limits, objective, costs) else {
                 continue;
             };
@@ -198,13 +201,11 @@ impl State {
         let decision = Decision { cut: decision.cut.and_then(|cut| job.cuts.ops_before(cut)), ..decision };
         let Some(job) = self.jobs.get(&id) else { return };
         let cut = job.cuts.describe(&self.costs(job));
-        let is_news = job.scale.wanted != Some(decision.workers);
-        let capacity = is_news.then(|| self.worker_capacity(&job.record.tenant));
         if moved {
             tracing::info!(job = job.record.name, "{cut}");
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.scale.keep(now, before, decision, capacity, cut);
+        job.scale.keep(now, before, decision, cut);
     }
 
     /// Returns the jobs that are read, or were a moment ago.
@@ -235,15 +236,47 @@ impl State {
     }
 
     /// Counts the workers by whom they serve. Local ones are nobody else's, and nobody starts or ends them for the jobs.
-    pub(super) fn crews(&self) -> HashMap<Option<Arc<str>>, Crew> {
-        let mut crews: HashMap<Option<Arc<str>>, Crew> = HashMap::new();
+    pub(super) fn crews(&self) -> Crews {
+        let mut crews = Crews::new();
         for worker in self.fleet_workers() {
-            let crew = crews.entry(worker.serves.clone()).or_default();
-            crew.workers += 1;
-            crew.threads += u64::from(worker.threads);
+            let mix = crews.entry(worker.serves.clone()).or_insert_with(|| self.fleet.none());
+            self.fleet.add(mix, worker);
         }
         crews
     }
+
+    /// Returns what each job that is read can count on. What is there for all is no job's own: with all of it, none would ever see that it
+    /// has what it wanted.
+    fn portions(&self, crews: &Crews) -> Vec<Portion> {
+        let read: Vec<_> = self.jobs.values().filter(|job| job.is_read()).collect();
+        let claims = read.iter().map(|job| claim(job, crews));
+        if read.len() < 2 {
+            return vec![Portion::ALL; read.len()];
+        }
+        let mut all = self.fleet.none();
+        crews.values().for_each(|mix| all.add_all(mix));
+        if self.fleet.decides() {
+            let units = read.iter().map(|job| job.scale.wants().map(|(_, unit)| unit));
+            let parts = self.fleet.parts(&all, &claims.zip(units).collect::<Vec<_>>());
+            return parts.into_iter().map(|part| Portion { part, ..Portion::ALL }).collect();
+        }
+        let shares = share(all.workers, &claims.collect::<Vec<_>>());
+        shares.into_iter().map(|workers| Portion { workers, ..Portion::ALL }).collect()
+    }
+}
+
+/// Workers, by whom they serve.
+pub(super) type Crews = HashMap<Option<Arc<str>>, Mix>;
+
+/// What a job can count on of the workers that compute for it: so many, and so much of their time.
+#[derive(Debug, Clone, Copy)]
+struct Portion {
+    workers: u32,
+    part: f64,
+}
+
+impl Portion {
+    const ALL: Self = Self { workers: u32::MAX, part: 1.0 };
 }
 
 /// Returns what is to be made small for a job: each of its readers has a machine that costs, and workers cost what those say that may
@@ -254,18 +287,19 @@ pub(super) fn objective_of(job: &Job, objective: Objective, workers: &BTreeMap<W
 }
 
 /// Returns the workers that may compute for a tenant: its own, and those for everybody.
-pub(super) fn crew_of(crews: &HashMap<Option<Arc<str>>, Crew>, tenant: &str) -> Crew {
-    let own = |(serves, _): &(&Option<Arc<str>>, &Crew)| serves.as_deref().is_none_or(|serves| serves == tenant);
-    crews.iter().filter(own).fold(Crew::default(), |sum, (_, crew)| Crew {
-        workers: sum.workers + crew.workers,
-        threads: sum.threads + crew.threads,
-        local: 0,
-    })
+pub(super) fn mix_of(crews: &Crews, tenant: &str) -> Mix {
+    let own = crews.iter().filter(|(serves, _)| serves.as_deref().is_none_or(|serves| serves == tenant));
+    own.map(|(_, mix)| mix.clone())
+        .reduce(|mut sum, mix| {
+            sum.add_all(&mix);
+            sum
+        })
+        .unwrap_or_default()
 }
 
 /// What a job would have: what is wanted for it, or all that there is while that is not known.
-fn claim(job: &Job, crews: &HashMap<Option<Arc<str>>, Crew>) -> Claim {
-    let all = || crew_of(crews, &job.record.tenant).workers;
+fn claim(job: &Job, crews: &Crews) -> Claim {
+    let all = || mix_of(crews, &job.record.tenant).workers;
     let JobRecord { priority, weight, .. } = *job.record;
     Claim { priority, wanted: job.scale.wanted.unwrap_or_else(all), weight: weight.into() }
 }

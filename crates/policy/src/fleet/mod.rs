@@ -7,7 +7,9 @@
 //!
 //! See `README.md` beside this file. Not here: how many threads jobs want (`scaling`), and who starts workers (`provision`).
 
+mod count;
 mod cover;
+mod memory;
 mod pace;
 
 use std::fmt;
@@ -16,20 +18,19 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
 
+pub use count::{Mix, Need, Unit, parts};
+pub use memory::{PATIENCE, RETRY};
 pub use pace::{Worked, learn};
 
 use crate::placement::PRICE_MAX;
 use cover::{Choice, capacity, cover, order, price};
+use memory::Memory;
 
 /// The most kinds that there may be.
 pub const OFFERS_MAX: usize = 16;
 /// The most workers of one kind, and the most threads of one.
 const WORKERS_MAX: u32 = 100_000;
 const THREADS_MAX: u32 = 4096;
-/// After this, workers that have not come do not come.
-pub const PATIENCE: Duration = Duration::from_secs(180);
-/// After this, they are asked for again.
-pub const RETRY: Duration = Duration::from_secs(600);
 /// What a mix may cost more than the cheapest without being left,
 const SLACK: f64 = 1.05;
 /// or for so long.
@@ -59,6 +60,9 @@ impl FromStr for Offer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        const PRICE: &str = "its price is missing, or not from 0 to 1000000 for an hour";
+        const THREADS: &str = "its threads are missing, or not from 1 to 4096";
+        const MAX: &str = "the most of it is not from 1 to 100000";
         let wrong = |what: &str| {
             Error::invalid(format!("{text:?} offers no kind of workers: {what}"))
                 .hint("write kind=NAME,price=0.38,threads=8, and max=20 and spot where they hold")
@@ -67,9 +71,9 @@ impl FromStr for Offer {
         for part in text.split(',') {
             let is_new = match part.trim().split_once('=') {
                 Some(("kind", name)) => kind.replace(name.to_owned()).is_none(),
-                Some(("price", p)) => price.replace(p.parse::<f64>().map_err(|_| wrong("price"))?).is_none(),
-                Some(("threads", n)) => threads.replace(n.parse::<u32>().map_err(|_| wrong("threads"))?).is_none(),
-                Some(("max", n)) => max.replace(n.parse::<u32>().map_err(|_| wrong("max"))?).is_none(),
+                Some(("price", p)) => price.replace(p.parse::<f64>().map_err(|_| wrong(PRICE))?).is_none(),
+                Some(("threads", n)) => threads.replace(n.parse::<u32>().map_err(|_| wrong(THREADS))?).is_none(),
+                Some(("max", n)) => max.replace(n.parse::<u32>().map_err(|_| wrong(MAX))?).is_none(),
                 None if part.trim() == "spot" => !std::mem::replace(&mut spot, true),
                 _ => return Err(wrong(&format!("{part:?} is not known"))),
             };
@@ -77,10 +81,10 @@ impl FromStr for Offer {
                 return Err(wrong(&format!("{part:?} is one too many")));
             }
         }
-        let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong("price"))?;
-        let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong("threads"))?;
-        let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong("max"))?;
-        let kind = kind.filter(|name| !name.is_empty()).ok_or_else(|| wrong("kind"))?;
+        let price = price.filter(|p| (0.0..=PRICE_MAX).contains(p)).ok_or_else(|| wrong(PRICE))?;
+        let threads = threads.filter(|n| (1..=THREADS_MAX).contains(n)).ok_or_else(|| wrong(THREADS))?;
+        let max = Some(max.unwrap_or(1000)).filter(|n| (1..=WORKERS_MAX).contains(n)).ok_or_else(|| wrong(MAX))?;
+        let kind = kind.filter(|name| !name.is_empty()).ok_or_else(|| wrong("it has no name"))?;
         Ok(Self { kind, price, threads, max, spot })
     }
 }
@@ -120,6 +124,8 @@ pub enum Reason {
     NotNeeded,
     /// So many of them stay until the ones that replace them are there.
     Replaced(u32),
+    /// So many more are started, because others are later than usual.
+    FillsIn(u32),
     /// No more come; they are asked for again at this time.
     Away(Ticks),
 }
@@ -131,6 +137,8 @@ impl fmt::Display for Reason {
             Self::NotNeeded => f.write_str("others are cheaper, and enough"),
             Self::Replaced(1) => f.write_str("one stays until what replaces it is there"),
             Self::Replaced(workers) => write!(f, "{workers} stay until what replaces them is there"),
+            Self::FillsIn(1) => f.write_str("one more fills in for what is later than usual"),
+            Self::FillsIn(workers) => write!(f, "{workers} more fill in for what is later than usual"),
             Self::Away(_) => {
                 write!(f, "no more came for {} minutes: others fill up, and it is tried again", PATIENCE.as_secs() / 60)
             }
@@ -157,10 +165,13 @@ pub fn check(offers: &[Offer]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kind that is taken first, where it is not known yet how many are needed.
-pub fn taken_first(offers: &[Offer], paces: &[f64]) -> Option<usize> {
+/// Returns a worker of the kind that is taken first, where it is not known yet how many are needed; `None` without offers.
+pub fn first(offers: &[Offer], paces: &[f64]) -> Option<Mix> {
     let choices: Vec<_> = offers.iter().zip(paces).map(|(offer, pace)| Choice::of(offer, *pace, offer.max)).collect();
-    order(&choices).first().copied()
+    let kind = *order(&choices).first()?;
+    let mut one = Mix::none(offers.len());
+    one.add(Some(kind), f64::from(offers[kind].threads));
+    Some(one)
 }
 
 /// What is remembered from moment to moment.
@@ -174,40 +185,8 @@ pub struct Previous {
 impl Previous {
     /// Begins with the workers that there are, for the mix.
     pub fn of(offers: &[Offer], there: &[u32]) -> Self {
-        let memory = |(offer, &there): (&Offer, &u32)| {
-            let target = there.min(offer.max);
-            Memory { target, wanted: target, ..Memory::default() }
-        };
+        let memory = |(offer, &there): (&Offer, &u32)| Memory::of(there.min(offer.max));
         Self { kinds: offers.iter().zip(there).map(memory).collect(), dear: None }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Memory {
-    /// The mix, without those that are being replaced.
-    target: u32,
-    wanted: u32,
-    /// The most that were there since fewer are there than wanted, and since when it is as many.
-    short: Option<(u32, Ticks)>,
-    /// No more come until then.
-    away: Option<Ticks>,
-}
-
-impl Memory {
-    /// Notes how many are there.
-    fn see(&mut self, at: Ticks, there: u32) {
-        self.away = self.away.filter(|until| at < *until);
-        if there >= self.wanted || self.away.is_some() {
-            self.short = None;
-            return;
-        }
-        let (most, since) = self.short.get_or_insert((there, at));
-        if there > *most {
-            (*most, *since) = (there, at);
-        }
-        if at - *since >= PATIENCE {
-            (self.short, self.away) = (None, Some(at + RETRY));
-        }
     }
 }
 
@@ -225,15 +204,19 @@ pub fn decide(offers: &[Offer], seen: &Observation, before: &Previous) -> (Optio
     let need = (need - seen.others).max(least);
     let target = target(need, &choices, seen, &mut next);
     let kept = kept(need, &choices, seen, &target);
-    let wanted = target.iter().zip(&kept).zip(&mut next.kinds).map(|((&target, &kept), kind)| {
-        (kind.target, kind.wanted) = (target, target + kept);
+    let late: Vec<_> = next.kinds.iter().map(|kind| kind.is_late(seen.at)).collect();
+    let filled = filled(need, &choices, seen, [&target, &kept], &late);
+    let more = kept.iter().zip(&filled);
+    let wanted = target.iter().zip(more).zip(&mut next.kinds).map(|((&target, (&kept, &filled)), kind)| {
+        (kind.target, kind.wanted) = (target, target + kept + filled);
         let reason = match kind.away {
+            _ if filled > 0 => Reason::FillsIn(filled),
             _ if kept > 0 => Reason::Replaced(kept),
             Some(until) => Reason::Away(until),
             None if target == 0 => Reason::NotNeeded,
             None => Reason::Cheapest,
         };
-        Wanted { workers: target + kept, reason }
+        Wanted { workers: kind.wanted, reason }
     });
     (Some(wanted.collect()), next)
 }
@@ -291,6 +274,26 @@ fn kept(need: f64, choices: &[Choice], seen: &Observation, target: &[u32]) -> Ve
         missing -= f64::from(kept[at]) * choices[at].capacity;
     }
     kept
+}
+
+/// Returns how many more of each kind make what is missing because other kinds are late. They are given back as soon as these come, and
+/// cost less until then than trainers that wait.
+fn filled(need: f64, choices: &[Choice], seen: &Observation, [target, kept]: [&[u32]; 2], late: &[bool]) -> Vec<u32> {
+    let mix: Vec<_> = target.iter().zip(kept).map(|(target, kept)| target + kept).collect();
+    let counted =
+        |(((mix, there), _), late): (((&u32, &u32), &Choice), &bool)| if *late { *mix.min(there) } else { *mix };
+    let coming: Vec<_> = mix.iter().zip(&seen.there).zip(choices).zip(late).map(counted).collect();
+    let room = seen.workers_max.saturating_sub(mix.iter().sum());
+    let missing = need - capacity(&coming, choices);
+    if missing <= need * 1e-9 || room == 0 || !late.contains(&true) {
+        return vec![0; choices.len()];
+    }
+    let left = |((kind, late), mix): ((&Choice, &bool), &u32)| Choice {
+        max: if *late { 0 } else { kind.max.saturating_sub(*mix) },
+        ..*kind
+    };
+    let others: Vec<_> = choices.iter().zip(late).zip(&mix).map(left).collect();
+    cover(missing, &others, room)
 }
 
 #[cfg(test)]

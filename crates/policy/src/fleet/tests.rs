@@ -1,3 +1,4 @@
+use super::memory::Memory;
 use super::*;
 
 fn offers() -> Vec<Offer> {
@@ -87,7 +88,9 @@ fn what_does_not_come_is_filled_up_tried_again_and_then_what_filled_up_goes() {
     }
     let expected = [
         (0, vec![0, 5, 0]),
-        // Three minutes after the third came.
+        // A minute and a half after the third came; it is not known yet how long they take.
+        (10, vec![0, 5, 4]),
+        // Three minutes after it.
         (19, vec![0, 3, 4]),
         // Ten minutes later, and two in which it might have been noise: they come before the others go.
         (91, vec![0, 5, 4]),
@@ -95,4 +98,45 @@ fn what_does_not_come_is_filled_up_tried_again_and_then_what_filled_up_goes() {
     ];
     assert_eq!(steps, expected);
     assert!(reasons[30].starts_with("no more came for 3 minutes"), "{}", reasons[30]);
+}
+
+/// Five spot machines are there, and then none; others start within a step of five seconds.
+#[test]
+fn what_is_lost_is_filled_up_sooner_than_what_has_not_come_yet() {
+    let (mut before, mut there) = (Previous::default(), [0, 0, 0]);
+    let mut fills = None;
+    for step in 0..60 {
+        if step == 20 {
+            there[1] = 0;
+        }
+        let (wanted, next) = decide(&offers(), &seen(step * 5, there), &before);
+        let wanted = wanted.expect("known");
+        before = next;
+        if let Some(kind) = wanted.iter().find(|kind| matches!(kind.reason, Reason::FillsIn(_))) {
+            fills.get_or_insert((step, wanted[1].workers, kind.reason.to_string()));
+        }
+        let spot = if step < 20 { wanted[1].workers } else { 0 };
+        there = [wanted[0].workers, spot, wanted[2].workers];
+    }
+    assert_eq!(fills, Some((23, 5, "10 more fill in for what is later than usual".to_owned())));
+}
+
+#[test]
+fn what_always_takes_long_is_not_late_before_it_has_taken_twice_as_long() {
+    let mut kind = Memory::default();
+    kind.wanted = 5;
+    let mut at = 0;
+    let mut pass = |kind: &mut Memory, seconds: u64, there: u32| {
+        (0..seconds / 5)
+            .map(|_| {
+                at += 5000;
+                kind.see(Ticks(at), there);
+                kind.is_late(Ticks(at))
+            })
+            .any(|late| late)
+    };
+    assert!(!pass(&mut kind, 50, 0) && !pass(&mut kind, 10, 5));
+    kind.wanted = 9;
+    assert!(!pass(&mut kind, 95, 5) && pass(&mut kind, 20, 5), "a hundred seconds are twice what it took");
+    assert!(!pass(&mut kind, 10, 9));
 }

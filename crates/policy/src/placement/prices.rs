@@ -133,8 +133,16 @@ impl Objective {
     /// Returns the same for a job of so many trainers, each with a machine.
     #[must_use]
     pub fn with_trainers(self, trainers: u32) -> Self {
-        let trainer = |prices: &Prices| (prices.trainer * f64::from(trainers)).min(PRICE_MAX);
-        let of = |prices: Prices| Prices { trainer: trainer(&prices), ..prices };
+        self.with(|prices| Prices { trainer: (prices.trainer * f64::from(trainers)).min(PRICE_MAX), ..prices })
+    }
+
+    /// Returns the same where a worker costs so much.
+    #[must_use]
+    pub fn with_worker(self, worker: f64) -> Self {
+        self.with(|prices| Prices { worker, ..prices })
+    }
+
+    fn with(self, of: impl Fn(Prices) -> Prices) -> Self {
         match self {
             Self::Time => self,
             Self::Cost(prices) => Self::Cost(of(prices)),

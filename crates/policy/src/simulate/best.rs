@@ -55,7 +55,9 @@ fn step(workers: u32) -> u32 {
 }
 
 fn fixed(scenario: &Scenario, workers: u32, prices: &Prices) -> Result<Best> {
-    let pool = Pool { max: workers.max(1), ..scenario.pool };
+    // Where kinds are replaced there are more for a while.
+    let is_bounded = scenario.kinds.is_empty() || scenario.jobs.len() > 1;
+    let pool = Pool { max: if is_bounded { workers.max(1) } else { scenario.pool.max }, ..scenario.pool };
     let scenario = Scenario { pool, ..scenario.clone() };
     let placed = placements(&scenario, workers);
     if placed.is_empty() {

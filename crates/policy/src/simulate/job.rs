@@ -1,16 +1,14 @@
-//! What is imagined: jobs, the pool of workers that they share, and a seed.
+//! What is imagined: jobs, and with the pool of workers that they share and a seed, what is simulated.
 
 use forebay_core::{Error, Result};
 
+use super::pool::{Kind, Pool, kinds_check};
 use crate::placement::{Cut, Finishing, Machine, Manners, Model, Objective, Placement, Wire};
-use crate::scaling::Limits;
 
 /// Jobs of a scenario.
 pub const JOBS_MAX: usize = 10_000;
-/// Workers of a pool.
-pub const WORKERS_MAX: u32 = 100_000;
 /// More seconds, or batches a second, than any job has.
-const LARGE: f64 = 1e9;
+pub(super) const LARGE: f64 = 1e9;
 /// More batches than that are not counted exactly.
 const BATCHES_MAX: u64 = 1 << 50;
 /// What figures may be off by.
@@ -110,7 +108,7 @@ impl Job {
     }
 
     /// Returns what placements bring and take, as it begins. Workers have so many threads.
-    pub fn model(&self, threads: u32, manners: Manners) -> Model {
+    pub fn model(&self, threads: f64, manners: Manners) -> Model {
         let ops: Vec<_> = self.ops.iter().map(|op| (op.cost, op.bytes)).collect();
         let machine =
             |host: &Host| Machine { cores: host.cores, used: host.used, manners, interference: host.interference };
@@ -118,7 +116,7 @@ impl Job {
             step: self.step,
             cuts: Cut::of_ops(&ops),
             wire: self.host.as_ref().map_or(Wire::default(), |host| host.wire),
-            threads: f64::from(threads),
+            threads,
             efficiency: self.efficiency,
             shared_limit: self.shared_limit,
             machine: self.host.as_ref().map(machine),
@@ -150,7 +148,7 @@ impl Job {
             within("the cost of an op", op.cost, 0.0, LARGE)?;
             within("the bytes of a batch", op.bytes, 0.0, BYTES_MAX)
         })?;
-        self.model(1, Manners::SpareOnly).check()
+        self.model(1.0, Manners::SpareOnly).check()
     }
 }
 
@@ -185,46 +183,6 @@ fn in_order(what: &str, changes: &[(f64, f64)]) -> Result<()> {
     Ok(())
 }
 
-/// The workers that jobs share: all alike.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pool {
-    /// The most that there may be.
-    pub max: u32,
-    /// Threads of a worker.
-    pub threads: u32,
-    /// Seconds from asking for a worker to its first batch.
-    pub startup: f64,
-    /// Seconds that a worker lasts, on average, before it fails or is taken back; `None` is for ever.
-    pub lost_every: Option<f64>,
-}
-
-impl Default for Pool {
-    /// 64 workers with one thread, there at once, for ever.
-    fn default() -> Self {
-        Self { max: 64, threads: 1, startup: 0.0, lost_every: None }
-    }
-}
-
-impl Pool {
-    /// Returns what a job may ask for: no worker at all, where its trainer's machine may do without.
-    pub fn limits(&self, job: &Job) -> Limits {
-        let min = u32::from(job.host.as_ref().is_none_or(|host| host.local_max == 0));
-        Limits { min, max: self.max }
-    }
-
-    fn check(&self) -> Result<()> {
-        if !(1..=WORKERS_MAX).contains(&self.max) {
-            return Err(Error::invalid(format!("a pool of {} workers: there are 1 to {WORKERS_MAX}", self.max)));
-        }
-        if !(1..=4096).contains(&self.threads) {
-            return Err(Error::invalid(format!("a worker of {} threads: there are 1 to 4096", self.threads)));
-        }
-        within("the start-up time", self.startup, 0.0, LARGE)?;
-        // Sooner lost than missed: it would never end.
-        self.lost_every.map_or(Ok(()), |mean| within("the time until a worker is lost", mean, 60.0, LARGE))
-    }
-}
-
 /// What is simulated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
@@ -232,11 +190,18 @@ pub struct Scenario {
     pub jobs: Vec<Job>,
     /// Their workers.
     pub pool: Pool,
+    /// The kinds that these may be of; with none, they are all alike.
+    pub kinds: Vec<Kind>,
     /// What noise and losses follow from.
     pub seed: u64,
 }
 
 impl Scenario {
+    /// Makes one whose workers are all alike.
+    pub fn new(jobs: Vec<Job>, pool: Pool, seed: u64) -> Self {
+        Self { jobs, pool, kinds: Vec::new(), seed }
+    }
+
     /// Checks that it can be simulated.
     ///
     /// # Errors
@@ -246,18 +211,19 @@ impl Scenario {
             return Err(Error::invalid(format!("{} jobs: there are 1 to {JOBS_MAX}", self.jobs.len())));
         }
         self.pool.check()?;
+        kinds_check(&self.kinds)?;
         self.jobs.iter().try_for_each(|job| job.check().map_err(|e| e.with("job", &job.name)))
     }
 }
 
-fn positive(what: &str, value: f64) -> Result<()> {
+pub(super) fn positive(what: &str, value: f64) -> Result<()> {
     if value > 0.0 && value <= LARGE {
         return Ok(());
     }
     Err(Error::invalid(format!("{what} is {value}")).hint(format!("use a number above 0, up to {LARGE:e}")))
 }
 
-fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
+pub(super) fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
     if (low..=high).contains(&value) {
         return Ok(());
     }

@@ -29,8 +29,8 @@ pub(super) struct Sums {
     finishes: f64,
     /// Batches that were ahead, times seconds.
     ahead: f64,
-    /// Workers, times seconds.
-    crew: f64,
+    /// Threads of workers, times seconds.
+    threads: f64,
 }
 
 /// A job at a moment.
@@ -38,6 +38,7 @@ pub(super) struct Sums {
 pub(super) struct Live<'a> {
     job: &'a Job,
     model: Model,
+    objective: Objective,
     /// Threads of a worker at the trainer.
     crew: u32,
     /// Names the noise of its figures.
@@ -57,10 +58,11 @@ pub(super) struct Live<'a> {
 impl<'a> Live<'a> {
     /// Begins a job, without workers. `index` is its place among the jobs; `crew`, the threads of what is counted as one at the
     /// trainer.
-    pub(super) fn new(job: &'a Job, index: usize, (threads, crew): (u32, u32), manners: Manners, seed: u64) -> Self {
+    pub(super) fn new(job: &'a Job, index: usize, (threads, crew): (f64, u32), manners: Manners, seed: u64) -> Self {
         Self {
             job,
             model: job.model(threads, manners),
+            objective: job.objective,
             crew,
             key: op_key(Seed(seed), Epoch(0), index as u64),
             now: job.begins,
@@ -122,7 +124,7 @@ impl<'a> Live<'a> {
         self.sums.pressed += (1.0 - self.model.step / self.model.step(self.at)) * lasted;
         self.sums.waited += rest * (1.0 - slower / demand);
         self.sums.ahead += (self.buffer + level) / 2.0 * filling + level * rest;
-        self.sums.crew += f64::from(self.at.workers) * lasted;
+        self.sums.threads += f64::from(self.at.workers) * self.model.threads * lasted;
         self.buffer = level;
     }
 
@@ -136,6 +138,21 @@ impl<'a> Live<'a> {
     pub(super) fn set_used(&mut self, now: f64, used: f64) {
         self.advance(now);
         self.model.machine = self.model.machine.map(|machine| Machine { used, ..machine });
+    }
+
+    /// Sets what a worker costs, from now on.
+    pub(super) fn set_price(&mut self, price: f64) {
+        self.objective = self.objective.with_worker(price);
+    }
+
+    /// Sets the threads of a worker, from now on; says whether they are others.
+    pub(super) fn set_threads(&mut self, now: f64, threads: f64) -> bool {
+        if self.model.threads == threads {
+            return false;
+        }
+        self.advance(now);
+        (self.model.threads, self.unsteady) = (threads, true);
+        true
     }
 
     /// Sets who computes for it, from now on. What is counted at the trainer has `crew` threads each.
@@ -176,7 +193,7 @@ impl<'a> Live<'a> {
         let mut dice = SampleRng::new(self.key, SampleId(self.windows));
         let noise = self.job.noise;
         let mut noisy = |value: f64| value * (1.0 + dice.uniform(-noise, noise));
-        let all_threads = sum(|s| s.crew) * self.model.threads;
+        let all_threads = sum(|s| s.threads);
         let cut = self.model.cut(self.at);
         let cost = cut.before + self.model.wire.send * cut.bytes;
         let seen = Observation {
@@ -207,7 +224,7 @@ impl<'a> Live<'a> {
     /// The trainer's machine, or one where nothing may compute: what is to be made small is told with it.
     fn machine(&self) -> Option<Machine> {
         let busy = Machine { cores: 1.0, used: 1.0, manners: Manners::SpareOnly, interference: 0.0 };
-        self.model.machine.or((self.job.objective != Objective::Time).then_some(busy))
+        self.model.machine.or((self.objective != Objective::Time).then_some(busy))
     }
 
     /// What is measured of the trainer's machine: cores that were spare, the pressure, batches a second that were made there, cores
@@ -231,7 +248,7 @@ impl<'a> Live<'a> {
             wire: self.model.wire,
             finishing: self.model.finishing,
             finishes: if finishes > 0.0 { noisy(finishes) } else { 0.0 },
-            objective: self.job.objective,
+            objective: self.objective,
         }
     }
 
@@ -265,7 +282,7 @@ mod tests {
     #[test]
     fn a_window_says_what_was_taken_waited_for_and_ahead() {
         let job = Job { ahead: 10, ..Job::new("j", 0.05, 0.25, 1000) };
-        let mut live = Live::new(&job, 0, (1, 1), Manners::SpareOnly, 0);
+        let mut live = Live::new(&job, 0, (1.0, 1), Manners::SpareOnly, 0);
         live.set_placement(0.0, job.on_workers(4));
         live.advance(2.0);
         let seen = live.observe(LIMITS).expect("long enough");

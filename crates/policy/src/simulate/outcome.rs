@@ -35,6 +35,23 @@ pub struct JobOutcome {
     pub changes: Vec<Change>,
 }
 
+/// What became of the workers of a kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KindOutcome {
+    /// Which.
+    pub kind: String,
+    /// Whether they may be taken back at any time.
+    pub spot: bool,
+    /// What one costs for an hour.
+    pub price: f64,
+    /// Seconds of them that are paid.
+    pub worker_s: f64,
+    /// How many were lost.
+    pub lost: u64,
+    /// (seconds, workers): how many were paid from when on.
+    pub workers: Vec<(f64, u32)>,
+}
+
 /// What came of all jobs under a policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
@@ -48,6 +65,8 @@ pub struct Outcome {
     pub lost: u64,
     /// (seconds, workers): how many were paid from when on.
     pub workers: Vec<(f64, u32)>,
+    /// The same for each kind, where there are kinds, in the scenario's order.
+    pub kinds: Vec<KindOutcome>,
     /// Each job, in the scenario's order.
     pub jobs: Vec<JobOutcome>,
 }
@@ -73,8 +92,25 @@ impl Outcome {
         self.jobs.iter().map(|job| job.settled_s).fold(0.0, f64::max)
     }
 
-    /// Returns what it costs.
+    /// Returns what it costs. Workers of a kind have that one's price.
     pub fn price(&self, prices: &Prices) -> f64 {
-        (self.trainer_s() * prices.trainer + self.worker_s * prices.worker) / 3600.0
+        let of_kinds = || self.kinds.iter().map(|kind| kind.worker_s * kind.price).sum();
+        let workers = if self.kinds.is_empty() { self.worker_s * prices.worker } else { of_kinds() };
+        (self.trainer_s() * prices.trainer + workers) / 3600.0
     }
+}
+
+/// Returns how many workers of all kinds were paid from when on.
+pub(super) fn together(kinds: &[KindOutcome]) -> Vec<(f64, u32)> {
+    let mut times: Vec<_> = kinds.iter().flat_map(|kind| kind.workers.iter().map(|change| change.0)).collect();
+    times.sort_by(f64::total_cmp);
+    times.dedup();
+    let at = |history: &[(f64, u32)], time: f64| match history.partition_point(|change| change.0 <= time) {
+        0 => 0,
+        next => history[next - 1].1,
+    };
+    let mut sums: Vec<(f64, u32)> =
+        times.iter().map(|&time| (time, kinds.iter().map(|kind| at(&kind.workers, time)).sum())).collect();
+    sums.dedup_by_key(|change| change.1);
+    sums
 }

@@ -228,12 +228,12 @@ impl Workload {
     fn row(&self, (system, name): (System, &'static str), place: usize) -> Result<Row> {
         let (job, policy, prices) = (self.job(system), self.policy(system), self.prices());
         let is_pecan = matches!(policy, Policy::Pecan(_));
-        let model = job.model(THREADS, if is_pecan { Manners::Fair } else { Manners::SpareOnly });
+        let model = job.model(f64::from(THREADS), if is_pecan { Manners::Fair } else { Manners::SpareOnly });
         let crew = if is_pecan { self.crew } else { 1 };
         let mut sums: HashMap<&str, f64> = HashMap::new();
         for seed in 0..SEEDS {
             let pool = Pool { max: 100, threads: THREADS, startup: 5.0, lost_every: None };
-            let outcome = simulate(&Scenario { jobs: vec![job.clone()], pool, seed }, policy)?;
+            let outcome = simulate(&Scenario::new(vec![job.clone()], pool, seed), policy)?;
             let at = outcome.jobs[0].changes.last().map_or(job.on_workers(1), |change| change.to);
             let epoch_s = model.batch(Placement { local: at.local * crew, ..at }) * self.batches as f64;
             let epochs = self.epochs as f64;

@@ -9,14 +9,19 @@ use std::collections::BinaryHeap;
 use forebay_core::rng::{SampleRng, op_key};
 use forebay_core::{Epoch, Error, Result, SampleId, Seed};
 
+use super::fleet::Fleet;
 use super::live::Live;
-use super::workers::Workers;
+use super::outcome::together;
 use super::{Change, Job, JobOutcome, Outcome, Scenario};
+use crate::fleet::Unit;
 use crate::placement::{Manners, Placement};
-use crate::scaling::{Claim, Policy, Previous, decide, share, window};
+use crate::scaling::{Claim, Policy, Previous, decide, window};
 
 /// Simulated seconds, at most: 30 days.
 pub const TIME_MAX_S: f64 = 30.0 * 86_400.0;
+
+/// Seconds after which the policy of kinds looks again, if nothing happens: it waits for workers that do not come.
+const FLEET_EVERY: f64 = 5.0;
 
 /// Names the draws of when workers are lost; jobs have their places.
 const LOSSES: u64 = u64::MAX;
@@ -87,6 +92,10 @@ enum What {
     Ready,
     /// A worker is lost, unless their number has changed since.
     Lose(u64),
+    /// None of a kind is to be had any more.
+    Away(usize),
+    /// How many there are of each kind is decided again.
+    Fleet,
 }
 
 /// The greatest is next: the earliest, and of those at one moment the first that was planned.
@@ -131,6 +140,9 @@ struct Ruled<'a> {
     state: State,
     previous: Previous,
     wanted: Placement,
+    /// What it counts as a worker: of those that it wants, and of those that it has.
+    unit: Unit,
+    counted: Unit,
     /// Counts how often its end was planned.
     plans: u64,
     changes: Vec<Change>,
@@ -165,7 +177,7 @@ fn first(job: &Job, policy: Policy) -> Placement {
 struct World<'a> {
     scenario: &'a Scenario,
     jobs: Vec<Ruled<'a>>,
-    workers: Workers,
+    fleet: Fleet,
     events: BinaryHeap<Event>,
     planned: u64,
     /// Counts how often a loss was planned.
@@ -180,11 +192,16 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, policy: Policy) -> Self {
+        let fleet = Fleet::new(scenario.pool, &scenario.kinds);
+        let unit = fleet.unit();
+        let threads = fleet.strength(&unit);
         let ruled = |(index, job): (usize, &'a Job)| Ruled {
-            live: Live::new(job, index, (scenario.pool.threads, crew(job, policy)), manners(policy), scenario.seed),
+            live: Live::new(job, index, (threads, crew(job, policy)), manners(policy), scenario.seed),
             state: State::Waiting,
             previous: policy.start(),
             wanted: first(job, policy),
+            unit: unit.clone(),
+            counted: unit.clone(),
             plans: 0,
             changes: vec![Change { at_s: job.begins, window: 0, to: first(job, policy) }],
             disturbed: job.begins,
@@ -194,7 +211,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             scenario,
             jobs: scenario.jobs.iter().enumerate().map(ruled).collect(),
-            workers: Workers::new(scenario.pool),
+            fleet,
             events: BinaryHeap::new(),
             planned: 0,
             losses: 0,
@@ -211,6 +228,13 @@ impl<'a> World<'a> {
             for (place, (at, _)) in job.host.iter().flat_map(|host| &host.then).enumerate() {
                 world.plan(job.begins + at, What::Used(index, place));
             }
+        }
+        for (index, (from, to)) in scenario.kinds.iter().enumerate().filter_map(|(i, kind)| Some((i, kind.away?))) {
+            world.plan(from, What::Away(index));
+            world.plan(to, What::Ready);
+        }
+        if world.fleet.is_mixed() {
+            world.plan(FLEET_EVERY, What::Fleet);
         }
         world
     }
@@ -237,16 +261,24 @@ impl<'a> World<'a> {
             What::Look(index) => self.look(at, index),
             What::End(index, plan) => self.end(at, index, plan),
             What::Ready => {
-                self.workers.come(at);
+                self.fleet.come(at);
                 self.is_dirty = true;
             }
             What::Lose(plan) if plan == self.losses => {
-                if let Some(again) = self.workers.lose(at) {
+                if let Some(again) = self.fleet.lose(at, &mut self.dice) {
                     self.plan(again, What::Ready);
                 }
                 self.is_dirty = true;
             }
             What::Lose(_) => {}
+            What::Away(kind) => {
+                self.fleet.take_back(at, kind);
+                self.is_dirty = true;
+            }
+            What::Fleet => {
+                self.plan(at + FLEET_EVERY, What::Fleet);
+                self.is_dirty = true;
+            }
         }
     }
 
@@ -277,7 +309,12 @@ impl<'a> World<'a> {
         let ops = self.scenario.jobs[index].ops.len() as u32;
         let cut = decision.cut.map_or(ops, |cut| cut.min(ops));
         let wanted = Placement { workers: decision.workers, local: decision.local, cut };
+        self.fleet.watch();
         if wanted != job.wanted {
+            // The same number of other workers, while these are replaced, is the same need.
+            if wanted.workers != job.wanted.workers {
+                job.unit = job.counted.clone();
+            }
             job.wanted = wanted;
             job.changes.push(Change { at_s: at, window: job.live.windows(), to: wanted });
             job.settled = job.settled.max(at - job.disturbed);
@@ -301,29 +338,33 @@ impl<'a> World<'a> {
     fn deal(&mut self, at: f64) {
         self.is_dirty = false;
         let running: Vec<_> = (0..self.jobs.len()).filter(|&i| self.jobs[i].state == State::Running).collect();
-        let claim = |&i: &usize| Claim {
-            priority: 0,
-            wanted: self.jobs[i].wanted.workers,
-            weight: self.scenario.jobs[i].weight,
-        };
-        let claims: Vec<_> = running.iter().map(claim).collect();
-        let wanted = claims.iter().fold(0u32, |sum, claim| sum.saturating_add(claim.wanted));
-        if let Some(ready) = self.workers.want(at, wanted.min(self.scenario.pool.max)) {
+        let need = running.iter().map(|&i| self.fleet.need(self.jobs[i].wanted.workers, &self.jobs[i].unit)).sum();
+        for ready in self.fleet.want(at, need) {
             self.plan(ready, What::Ready);
         }
-        let ready = self.workers.ready();
-        let given = if wanted > ready { share(ready, &claims) } else { claims.iter().map(|c| c.wanted).collect() };
-        for (&index, workers) in running.iter().zip(given) {
-            let job = &mut self.jobs[index];
-            let local = job.wanted.local * job.live.crew();
-            let placed = Placement { workers, local, ..job.wanted };
-            // The end of one that has just begun is not planned yet.
-            if job.live.at() != placed || job.plans == 0 {
-                job.live.set_placement(at, placed);
-                self.plan_end(index);
-            }
+        let claim = |&i: &usize| {
+            let (wanted, weight) = (self.jobs[i].wanted.workers, self.scenario.jobs[i].weight);
+            (Claim { priority: 0, wanted, weight }, &self.jobs[i].unit)
+        };
+        let given = self.fleet.deal(&running.iter().map(claim).collect::<Vec<_>>());
+        for (&index, (workers, unit)) in running.iter().zip(given) {
+            self.give(at, index, workers, unit);
         }
         self.plan_loss(at);
+    }
+
+    fn give(&mut self, at: f64, index: usize, workers: u32, unit: Unit) {
+        let job = &mut self.jobs[index];
+        let local = job.wanted.local * job.live.crew();
+        let placed = Placement { workers, local, ..job.wanted };
+        let are_others = job.live.set_threads(at, self.fleet.strength(&unit));
+        job.counted = unit;
+        self.fleet.price().into_iter().for_each(|price| job.live.set_price(price));
+        // The end of one that has just begun is not planned yet.
+        if job.live.at() != placed || job.plans == 0 || are_others {
+            job.live.set_placement(at, placed);
+            self.plan_end(index);
+        }
     }
 
     fn plan_end(&mut self, index: usize) {
@@ -337,9 +378,12 @@ impl<'a> World<'a> {
 
     /// Draws when the next worker is lost: the time to that has no memory, so it is drawn anew whenever there are others.
     fn plan_loss(&mut self, at: f64) {
-        let (Some(mean), ready @ 1..) = (self.scenario.pool.lost_every, self.workers.ready()) else { return };
+        let losses = self.fleet.losses();
+        if losses == 0.0 {
+            return;
+        }
         self.losses += 1;
-        let after = -(1.0 - self.dice.unit()).ln() * mean / f64::from(ready);
+        let after = -(1.0 - self.dice.unit()).ln() / losses;
         self.plan(at + after, What::Lose(self.losses));
     }
 
@@ -353,8 +397,16 @@ impl<'a> World<'a> {
             settled_s: job.settled,
             changes: job.changes,
         };
-        let (worker_s, lost, workers) = self.workers.end(at);
-        let jobs = self.jobs.into_iter().map(of).collect();
-        Outcome { policy: policy.to_string(), ended_s: at, worker_s, lost, workers, jobs }
+        let is_mixed = self.fleet.is_mixed();
+        let kinds = self.fleet.end(at);
+        Outcome {
+            policy: policy.to_string(),
+            ended_s: at,
+            worker_s: kinds.iter().map(|kind| kind.worker_s).sum(),
+            lost: kinds.iter().map(|kind| kind.lost).sum(),
+            workers: together(&kinds),
+            kinds: if is_mixed { kinds } else { Vec::new() },
+            jobs: self.jobs.into_iter().map(of).collect(),
+        }
     }
 }

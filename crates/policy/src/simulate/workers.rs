@@ -1,8 +1,6 @@
-//! The pool: workers that are there, those that are coming, and what is paid for all of them.
+//! Workers of one kind: those that are there, those that are coming, and what is paid for all of them.
 //!
 //! Invariant: whatever was asked for comes or is taken back; all of them are paid from then on until they are gone.
-
-use super::Pool;
 
 /// Seconds until a worker that is lost is missed, as by the dispatcher.
 const MISSED_AFTER: f64 = 5.0;
@@ -10,7 +8,8 @@ const MISSED_AFTER: f64 = 5.0;
 /// The workers at a moment.
 #[derive(Debug)]
 pub(super) struct Workers {
-    pool: Pool,
+    /// Seconds until one that is asked for is there.
+    startup: f64,
     now: f64,
     ready: u32,
     /// When each of the others will be, the earliest first.
@@ -23,8 +22,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    pub(super) fn new(pool: Pool) -> Self {
-        Self { pool, now: 0.0, ready: 0, coming: Vec::new(), paid: 0.0, history: vec![(0.0, 0)], lost: 0 }
+    pub(super) fn new(startup: f64) -> Self {
+        Self { startup, now: 0.0, ready: 0, coming: Vec::new(), paid: 0.0, history: vec![(0.0, 0)], lost: 0 }
     }
 
     pub(super) fn ready(&self) -> u32 {
@@ -40,14 +39,14 @@ impl Workers {
         let back = (there.saturating_sub(wanted) as usize).min(self.coming.len());
         self.coming.truncate(self.coming.len() - back);
         self.ready -= there.saturating_sub(wanted) - back as u32;
-        let at = now + self.pool.startup;
-        if self.pool.startup > 0.0 {
+        let at = now + self.startup;
+        if self.startup > 0.0 {
             self.add(at, more);
         } else {
             self.ready += more;
         }
         self.note();
-        (more > 0 && self.pool.startup > 0.0).then_some(at)
+        (more > 0 && self.startup > 0.0).then_some(at)
     }
 
     /// Counts those that are ready by now.
@@ -63,9 +62,17 @@ impl Workers {
         self.pass(now);
         self.ready = self.ready.checked_sub(1)?;
         self.lost += 1;
-        let at = now + MISSED_AFTER + self.pool.startup;
+        let at = now + MISSED_AFTER + self.startup;
         self.add(at, 1);
         Some(at)
+    }
+
+    /// Loses all of them, and those that are coming.
+    pub(super) fn lose_all(&mut self, now: f64) {
+        self.pass(now);
+        self.lost += u64::from(self.ready);
+        (self.ready, self.coming) = (0, Vec::new());
+        self.note();
     }
 
     /// Returns the seconds that all were paid for, how many were lost, and how many there were when.
@@ -104,7 +111,7 @@ mod tests {
 
     #[test]
     fn workers_are_paid_from_when_they_are_asked_for() {
-        let mut workers = Workers::new(Pool { startup: 10.0, ..Pool::default() });
+        let mut workers = Workers::new(10.0);
         assert_eq!(workers.want(0.0, 3), Some(10.0));
         assert_eq!(workers.want(4.0, 5), Some(14.0));
         assert_eq!(workers.want(6.0, 4), None, "the last to come is taken back");

@@ -17,13 +17,13 @@ pub(crate) struct Imagined {
 impl Imagined {
     /// What it is solved by.
     pub(crate) fn model(&self) -> Model {
-        self.job.model(self.threads, Manners::SpareOnly)
+        self.job.model(self.threads.into(), Manners::SpareOnly)
     }
 
     /// Runs so many batches of it, on at most so many workers.
     pub(crate) fn run(&self, batches: u64, workers_max: u32, seed: u64) -> JobOutcome {
         let pool = Pool { max: workers_max, threads: self.threads, ..Pool::default() };
-        let scenario = Scenario { jobs: vec![Job { batches, ..self.job.clone() }], pool, seed };
+        let scenario = Scenario::new(vec![Job { batches, ..self.job.clone() }], pool, seed);
         simulate(&scenario, Policy::Forebay).expect("a job").jobs.remove(0)
     }
 }

@@ -1,24 +1,25 @@
-//! Workers over time, as a drawing: a stepped line for each policy.
-
-use forebay_policy::simulate::Outcome;
+//! Workers over time, as a drawing: a stepped line for each policy, or for each kind.
 
 use super::clock;
-use super::plot::extent;
+use super::plot::{Series, extent};
 
 /// The drawing, and where its lines are, in pixels.
 const SIZE: (f64, f64) = (800.0, 360.0);
+/// What a letter takes, about.
+const LETTER: f64 = 7.0;
 const LEFT: f64 = 50.0;
 const TOP: f64 = 20.0;
 const PLOT: (f64, f64) = (590.0, 300.0);
 /// Okabe and Ito's colours, which colour-blind people can tell apart.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
-/// Returns the drawing. Names of policies need no escapes.
-pub(super) fn draw(outcomes: &[Outcome]) -> String {
-    let (end, most) = extent(outcomes);
+/// Returns the drawing. Names of policies and kinds need no escapes.
+pub(super) fn draw(series: &[Series<'_>]) -> String {
+    let (end, most) = extent(series);
     let x = |at: f64| LEFT + PLOT.0 * at / end;
     let y = |workers: u32| TOP + PLOT.1 * (1.0 - f64::from(workers) / f64::from(most));
-    let (width, height) = SIZE;
+    let names = series.iter().map(|one| one.name.len()).max().unwrap_or(0) as f64 * LETTER;
+    let (width, height) = (SIZE.0.max(LEFT + PLOT.0 + 46.0 + names), SIZE.1);
     let mut lines = vec![
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
@@ -35,10 +36,10 @@ pub(super) fn draw(outcomes: &[Outcome]) -> String {
         text(LEFT, y(0) + 18.0, "start", "workers over time"),
         text(x(end), y(0) + 18.0, "end", &clock(end)),
     ];
-    for (i, outcome) in outcomes.iter().enumerate() {
+    for (i, one) in series.iter().enumerate() {
         let colour = COLOURS[i % COLOURS.len()];
-        let steps = outcome.workers.iter().map(|&(at, workers)| format!("H{:.1}V{:.1}", x(at), y(workers)));
-        let path: String = steps.chain([format!("H{:.1}", x(outcome.ended_s))]).collect();
+        let steps = one.changes().iter().map(|&(at, workers)| format!("H{:.1}V{:.1}", x(at), y(workers)));
+        let path: String = steps.chain([format!("H{:.1}", x(one.ended_s))]).collect();
         lines.push(format!(
             "<path d=\"M{LEFT} {:.1}{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
             y(0)
@@ -46,7 +47,7 @@ pub(super) fn draw(outcomes: &[Outcome]) -> String {
         let row = TOP + 14.0 * (i as f64 + 1.0);
         let left = LEFT + PLOT.0 + 20.0;
         lines.push(format!("<path d=\"M{left} {}h20\" stroke=\"{colour}\" stroke-width=\"3\"/>", row - 4.0));
-        lines.push(text(left + 26.0, row, "start", &outcome.policy));
+        lines.push(text(left + 26.0, row, "start", &one.name));
     }
     lines.push("</svg>\n".to_owned());
     lines.join("\n")

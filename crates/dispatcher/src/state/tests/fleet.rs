@@ -101,3 +101,34 @@ fn what_workers_do_not_do_is_the_cost_of_whoever_reads() {
     }
     assert_eq!(bills.len(), 2);
 }
+
+/// One large worker does for four small ones that are wanted: the job has what it wants, and is watched.
+#[test]
+fn a_job_counts_workers_as_large_as_those_that_its_number_was_found_with() {
+    let mut world = offered(Policy::Forebay);
+    world.state.set_offers(["kind=big,price=4,threads=4"].iter().map(|o| o.parse().expect("an offer")).collect());
+    world.hello(0);
+    world.attach(ENDLESS, 0, 3);
+    let job = world.readers[ENDLESS].key.0;
+    let half_second = |world: &mut World, step: u64, made: [u64; 2]| {
+        world.half_second();
+        for (i, rows) in made.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {
+            world.spends(i, vec![Spent { job, compute_us: rows * 80_000, rows }]);
+        }
+        let batches = made.iter().sum::<u64>().min(500 / step);
+        world.reads(ENDLESS, batches * step, batches);
+        (world.state.jobs[&job].scale.wanted(), wanted(world))
+    };
+    let mut pass = |seconds: u32, step: u64, made: [u64; 2]| {
+        if made[1] > 0 && world.workers[1].session.is_none() {
+            come(&mut world, 1, 4.0, false);
+            world.state.workers.get_mut(&WorkerId(2)).expect("there").threads = 4;
+        }
+        (0..2 * seconds).map(|_| half_second(&mut world, step, made)).last()
+    };
+    // 50 batches a second are asked for, and a thread makes 12.5: five workers of one thread, of which one is there.
+    assert_eq!(pass(10, 20, [6, 0]), Some((Some(5), vec![Some(1)])));
+    assert_eq!(pass(20, 20, [5, 20]), Some((Some(5), vec![Some(1)])));
+    // A little more is asked for, and it waits.
+    assert_eq!(pass(40, 15, [6, 25]), Some((Some(6), vec![Some(2)])));
+}
