@@ -8,7 +8,7 @@ use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream,
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
-use forebay_server::{LocalRecipe, LocalThreads, LocalWorker};
+use forebay_server::{LocalRecipe, LocalThreads, LocalWorker, look_at_machine};
 use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
@@ -218,7 +218,10 @@ impl ServiceClient {
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let (budget, known) = (budget.into(), left_out.iter().map(LeftOut::lost).collect());
-            let seat = Arc::new(Seat::default());
+            let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
+            // What its machine has to spare says whoever looks after a local worker, or the reader itself.
+            let is_alone = threads == LocalThreads::Fixed(0);
+            let seat = Arc::new(if is_alone { Seat::looking(look_at_machine()) } else { Seat::default() });
             let options = StreamOptions {
                 consumer,
                 from: from.clone(),
@@ -226,15 +229,12 @@ impl ServiceClient {
                 known,
                 seat: seat.clone(),
                 tell: crate::cache::warn,
-                watch: crate::up::watch(&self.service, local != Some(0)),
+                watch: crate::up::watch(&self.service, !is_alone),
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;
-            let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
-            let local = match threads {
-                LocalThreads::Fixed(0) => None,
-                _ => Some(LocalWorker::start(self.recipe(command, (opened.id(), consumer.0)), threads, seat)?),
-            };
+            let start = || LocalWorker::start(self.recipe(command, (opened.id(), consumer.0)), threads, seat);
+            let local = if is_alone { None } else { Some(start()?) };
             let stream = Iteration::Service(Box::new(stream), local);
             Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
         })?;

@@ -131,6 +131,7 @@ def test_what_is_delivered_is_counted_on_both_sides(fleet, until: Callable[..., 
     assert by["forebay_cache_hits_total/memory"] == 0
     assert by["forebay_worker_sent_bytes_total/sent"] >= 6400 * 8
     assert by["forebay_worker_busy_seconds_total"] > 0
+    assert by["forebay_worker_send_cpu_seconds_total"] > 0
     assert (of["forebay_jobs/finished"], of["forebay_jobs/running"]) == (1, 0)
     assert of["forebay_ledger_writes_total"] > 0
     assert (of["forebay_ledger_write_failures_total"], of["forebay_ledger_pending_write_seconds"]) == (0, 0)

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import forebay as fb
+import pytest
 from pipelines import name
 
 
@@ -39,7 +41,16 @@ def table(service: fb.Service, job: str, *more: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shards, service, until):
+@pytest.fixture(scope="module")
+def steady() -> Iterator[fb.Service]:
+    """A service that leaves the cut where it begins, however busy this machine is."""
+    with fb.up(workers=2, threads=1, policy="static:2") as service:
+        yield service
+
+
+def test_a_service_says_what_ops_cost_while_a_job_runs_and_to_the_next_job(shards, steady, until):
+    service = steady
+
     def slow(row):
         time.sleep(0.002)
         return {"sum": int(row["png"].sum())}

@@ -78,6 +78,8 @@ fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
         local: 0,
         spare: 0.0,
         pressure: 0.0,
+        send: 0.0,
+        receive: 0.0,
     };
     let decided =
         |figures| Decision { workers: 5, local: 0, cut: None, reason: Reason::Enough { at_most: 0.02 }, figures };

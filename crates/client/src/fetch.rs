@@ -11,7 +11,9 @@ use arrow_schema::SchemaRef;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, Loss, Memory, Schema, SharedMemory};
 use forebay_exec::Executable;
-use forebay_proto::{ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, Ticket, Unreachable};
+use forebay_proto::{
+    ApartColumn, ChunkHead, JobKey, Large, Lent, OpSpent, Request, ThreadTime, Ticket, Unreachable, metered,
+};
 
 use crate::borrower::{Borrower, Borrowing};
 use crate::connection::{Connection, Received};
@@ -154,7 +156,8 @@ impl Fetcher {
         let mut parts: Vec<FlightData> = Vec::new();
         loop {
             self.wait_for_room(fetch).await;
-            let message = match connection.receive(&self.memory).await.map_err(Ended::Worker)? {
+            let (received, nanos) = metered(&ThreadTime, connection.receive(&self.memory)).await;
+            let message = match received.map_err(Ended::Worker)? {
                 Received::Chunk(message) => message,
                 Received::End => {
                     peer.give_back(connection);
@@ -171,8 +174,9 @@ impl Fetcher {
             };
             let head = ChunkHead::open(&message).map_err(Ended::Worker)?;
             let columns = self.columns(&head).map_err(Ended::Worker)?;
-            let received = message.data_body.len() + head.large.apart();
-            self.link.lock().meter.receive(received);
+            if !matches!(head.large, Large::Lent(_)) {
+                self.link.lock().meter.receive(message.data_body.len(), nanos);
+            }
             let chunk = match &head.large {
                 Large::Lent(lent) => self.borrow(message, lent, borrowing.as_mut(), &columns),
                 Large::Apart(apart) => self.collect(message, apart, &mut connection, &columns).await,
@@ -268,7 +272,9 @@ impl Fetcher {
                 let len = column.len;
                 return Err(Error::data(format!("column {place} of a chunk has {len} bytes, not {bytes}")));
             }
-            columns.push((place, from.column(bytes, &self.memory).await?));
+            let (received, nanos) = metered(&ThreadTime, from.column(bytes, &self.memory)).await;
+            columns.push((place, received?));
+            self.link.lock().meter.receive(bytes, nanos);
         }
         decode::assemble(&rest, &columns, schema)
     }

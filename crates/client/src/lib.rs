@@ -56,7 +56,7 @@ pub use forebay_proto::{
 };
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;
-pub use seat::Seat;
+pub use seat::{Look, Seat};
 pub use service::Service;
 pub use stream::ServiceStream;
 pub use watch::Watch;

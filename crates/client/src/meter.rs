@@ -18,6 +18,7 @@ pub(crate) struct Meter {
     batches: u64,
     rows: u64,
     received: u64,
+    receive_ns: u64,
     bytes: u64,
     /// When it began to wait, while it does.
     wait_began: Ticks,
@@ -42,9 +43,9 @@ impl Meter {
         (self.rows, self.bytes) = (self.rows + rows as u64, self.bytes + bytes as u64);
     }
 
-    /// So many bytes of chunks came over a network.
-    pub(crate) fn receive(&mut self, bytes: usize) {
-        self.received += bytes as u64;
+    /// So many bytes of chunks came over a network, which took so much of a thread's time.
+    pub(crate) fn receive(&mut self, bytes: usize, nanos: u64) {
+        (self.received, self.receive_ns) = (self.received + bytes as u64, self.receive_ns + nanos);
     }
 
     /// A batch was handed out.
@@ -55,7 +56,7 @@ impl Meter {
     /// Returns what is not told yet, with the splits that are complete ahead of the trainer.
     pub(crate) fn tell(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
         self.set_waiting(now, self.is_waiting);
-        let Self { since, is_waiting, waited, stepped, batches, rows, received, bytes, wait_began } = *self;
+        let Self { since, is_waiting, waited, stepped, batches, rows, received, receive_ns, bytes, wait_began } = *self;
         *self = Self { is_waiting, wait_began, ..Self::new(since) };
         ConsumerHeartbeat {
             batch_wait_ms: waited.as_millis() as u64,
@@ -66,6 +67,7 @@ impl Meter {
             spare: None,
             ops: Vec::new(),
             received_bytes: received,
+            receive_ns,
             bytes,
             waiting_ms: if is_waiting { (now - wait_began).as_millis() as u64 } else { 0 },
         }
@@ -84,8 +86,8 @@ mod tests {
         meter.set_waiting(Ticks(150), false);
         meter.hand_out();
         meter.set_waiting(Ticks(151), true);
-        meter.receive(1000);
-        meter.receive(24);
+        meter.receive(1000, 70);
+        meter.receive(24, 7);
         let told = |waited, stepped, batches, rows, ahead, waiting_ms| ConsumerHeartbeat {
             batch_wait_ms: waited,
             step_ms: stepped,
@@ -95,6 +97,7 @@ mod tests {
             ahead,
             waiting_ms,
             received_bytes: if rows == 7 { 1024 } else { 0 },
+            receive_ns: if rows == 7 { 77 } else { 0 },
             ..ConsumerHeartbeat::default()
         };
         assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3, 449));

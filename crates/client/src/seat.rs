@@ -1,10 +1,14 @@
 //! What a reader and whoever runs its local worker say to each other: where that one listens, what the machine has to spare,
 //! how many threads are wanted.
 //!
-//! The reader's session takes what was said last and leaves what it heard; neither waits for the other. Bounds: one value each.
+//! The reader's session takes what was said last and leaves what it heard; neither waits for the other. Where nobody runs a local
+//! worker, the session looks itself what there is to spare, as often as it tells of it: so that takes no thread. Who looks is a seam:
+//! in the simulation nobody does. Bounds: one value each.
 
+use std::fmt;
 use std::sync::Mutex;
 
+use forebay_core::Ticks;
 use forebay_proto::Spare;
 
 use crate::lock::lock;
@@ -16,37 +20,62 @@ struct State {
     wanted: u32,
 }
 
+/// Looks what a machine has to spare; `None` where it does not say, or not yet. Takes a moment: files of the system are read.
+pub type Look = Box<dyn FnMut(Ticks) -> Option<Spare> + Send>;
+
 /// The place of a local worker beside a reader. Empty where there is none.
-#[derive(Debug, Default)]
-pub struct Seat(Mutex<State>);
+#[derive(Default)]
+pub struct Seat {
+    state: Mutex<State>,
+    look: Mutex<Option<Look>>,
+}
 
 impl Seat {
-    /// The local worker listens here: a process of this one's own, on this machine, which is spoken to in the clear.
-    pub fn set_address(&self, address: Option<String>) {
-        lock(&self.0).address = address;
+    /// A place that stays empty, beside a reader that looks itself what there is to spare.
+    pub fn looking(look: Look) -> Self {
+        Self { look: Mutex::new(Some(look)), ..Self::default() }
     }
 
-    /// Asks the dispatcher how many threads there should be, on a machine that has this to spare; with `None`, no more.
+    /// The local worker listens here: a process of this one's own, on this machine, which is spoken to in the clear.
+    pub fn set_address(&self, address: Option<String>) {
+        lock(&self.state).address = address;
+    }
+
+    /// Tells the dispatcher what the machine has to spare; with `None`, no more.
     pub fn tell(&self, spare: Option<Spare>) {
-        lock(&self.0).spare = spare;
+        lock(&self.state).spare = spare;
     }
 
     /// The dispatcher wants so many threads.
     pub fn hear(&self, wanted: u32) {
-        lock(&self.0).wanted = wanted;
+        lock(&self.state).wanted = wanted;
     }
 
     /// Returns how many threads the dispatcher wants, as of its last answer; 0 before the first.
     pub fn wanted(&self) -> u32 {
-        lock(&self.0).wanted
+        lock(&self.state).wanted
     }
 
     pub(crate) fn has(&self, address: &str) -> bool {
-        lock(&self.0).address.as_deref() == Some(address)
+        lock(&self.state).address.as_deref() == Some(address)
+    }
+
+    /// Looks what the machine has to spare, where nobody else tells.
+    pub(crate) fn look(&self, now: Ticks) {
+        if let Some(look) = &mut *lock(&self.look) {
+            let spare = look(now);
+            self.tell(spare);
+        }
     }
 
     /// Returns what was said last of what the machine has to spare.
     pub fn spare(&self) -> Option<Spare> {
-        lock(&self.0).spare
+        lock(&self.state).spare
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("state", &self.state).finish_non_exhaustive()
     }
 }

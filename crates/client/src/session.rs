@@ -86,6 +86,7 @@ impl Session {
     ) -> Result<Broken, Broken> {
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let link = self.fetcher.link.clone();
+        let seat = link.lock().seat.clone();
         loop {
             tokio::select! {
                 event = events.message() => match event.map_err(|s| refused(&s, &self.dispatcher.address))? {
@@ -111,6 +112,8 @@ impl Session {
                     }
                 }
                 _ = heartbeat.tick() => {
+                    // Without the lock: whoever reads is not held up.
+                    seat.look(link.now());
                     let beat = self.talk.beat(link.now(), &mut link.lock(), self.fetcher.ops())?;
                     if let Some(sender) = &out {
                         sender.send(beat)?;

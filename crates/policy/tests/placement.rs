@@ -146,10 +146,15 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_that_may_not_compute_changes_nothing(model in jobs(0.0), seed: u64) {
+    fn a_machine_that_may_not_compute_changes_nothing(
+        model in jobs(0.0), seed: u64, when in 10.0f64..80.0, share in 0.0f64..1.0,
+    ) {
         let cost = model.job.ops.iter().map(|op| op.cost).sum();
         let plain = Job { ops: vec![Op { cost, bytes: 0.0 }], host: None, objective: Objective::Time, ..model.job.clone() };
-        let host = model.job.host.clone().map(|host| Host { local_max: 0, wire: Wire::default(), ..host });
+        let host = model.job.host.clone().map(|host| {
+            let then = vec![(when, host.cores * share)];
+            Host { local_max: 0, wire: Wire::default(), then, ..host }
+        });
         let (with, without) = (Job { host, ..plain.clone() }, plain);
         let run = |job| Imagined { job, ..model.clone() }.asked(100.0, seed);
         prop_assert_eq!(run(with), run(without));

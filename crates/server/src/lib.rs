@@ -40,7 +40,7 @@ pub use forebay_dispatcher::{
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
 pub use forebay_worker::{Functions, MachineKind, NoFunctions, StorePrices};
 pub use lifetime::{StopSignal, exit_with_parent};
-pub use local::{LocalRecipe, LocalThreads, LocalWorker};
+pub use local::{LocalRecipe, LocalThreads, LocalWorker, look_at_machine};
 pub use roles::{DispatcherConfig, Process, WorkerConfig, dispatcher_main, worker_main};
 pub use telemetry::init_logs;
 pub use up::{Up, UpOptions, Workers};

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::lock::lock;
 use crate::ops::OpsTold;
 use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
-use crate::spent::SpentTime;
+use crate::spent::{SentBytes, SpentTime};
 
 /// Names a split. Ordered so that what one consumer has consumed is a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,10 @@ pub(crate) struct Meter {
     /// Bytes of chunks that readers were sent, and those that were lent to them.
     pub(crate) bytes_sent: AtomicU64,
     pub(crate) bytes_lent: AtomicU64,
+    /// What was sent and not lent, and what that took.
+    pub(crate) wire: SentBytes,
+    /// Nanoseconds of that, of all jobs and since the start.
+    pub(crate) send_ns: AtomicU64,
     /// Whether the dispatcher has welcomed it, in the session that there is.
     pub(crate) is_connected: AtomicBool,
     /// What their ops cost.

@@ -175,6 +175,7 @@ impl<E: Engine> Talk<E> {
             rows_shared: meter.rows_shared.load(Relaxed),
             finished: self.shelf.finished(),
             spent: meter.spent.tell(),
+            sent: meter.wire.tell(),
             ops: meter.ops.tell(),
             caching,
             disk_off: self.shelf.disk_off(),

@@ -14,8 +14,8 @@ use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::Loss;
 use forebay_proto::{
-    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, JobKey, Large, Reader, Request, Ticket, send_column,
-    to_json,
+    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, JobKey, Large, Reader, Request, ThreadTime, Ticket,
+    metered, send_column, to_json,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
@@ -152,10 +152,15 @@ impl Transfer {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
             let parcel = parcel(&mut encoder, lending.clone(), made, index, reading.job().with_ids).await?;
-            send(to, &parcel).await?;
-            let meter = &self.shelf.meter;
-            meter.bytes_sent.fetch_add(parcel.sent() as u64, Relaxed);
+            let (sent, nanos) = metered(&ThreadTime, send(to, &parcel)).await;
+            sent?;
+            let (meter, bytes) = (&self.shelf.meter, parcel.sent() as u64);
+            meter.bytes_sent.fetch_add(bytes, Relaxed);
             meter.bytes_lent.fetch_add(parcel.lent as u64, Relaxed);
+            if parcel.lent == 0 {
+                meter.wire.add(ticket.job, bytes, nanos);
+                meter.send_ns.fetch_add(nanos, Relaxed);
+            }
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Figures {
     pub bytes_sent: u64,
     /// Bytes of chunks that were lent to readers on this machine.
     pub bytes_lent: u64,
+    /// Processor time of the threads that sent those that were not lent.
+    pub send: Duration,
     /// What it keeps, where it keeps anything.
     pub cache: Option<Stats>,
 }
@@ -57,6 +59,7 @@ impl View {
             rows_shared: meter.rows_shared.load(Relaxed),
             bytes_sent: meter.bytes_sent.load(Relaxed),
             bytes_lent: meter.bytes_lent.load(Relaxed),
+            send: Duration::from_nanos(meter.send_ns.load(Relaxed)),
             cache: self.cache.as_ref().map(|cache| cache.stats()),
         }
     }

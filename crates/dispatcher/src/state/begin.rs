@@ -55,6 +55,8 @@ impl State {
             local: 0,
             spare: 0.0,
             pressure: 0.0,
+            send: 0.0,
+            receive: 0.0,
         };
         let objective = objective_of(job, self.scaling.objective, &self.workers);
         policy.begin(&model, figures, Limits { min: 1, max: workers_max }, &objective)

@@ -245,7 +245,8 @@ impl State {
             reader.waits_since = waits.map(|ms| Ticks(now.0.saturating_sub(ms)));
         }
         self.note_reader_ops(now, job, &said.ops, out);
-        let is_alone = said.spare.is_some() && !self.team((job, consumer)).has_others(&self.workers);
+        let is_alone =
+            said.spare.is_some_and(|spare| spare.asks) && !self.team((job, consumer)).has_others(&self.workers);
         let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
         let reply = ConsumerHeartbeatReply { local_threads };
         out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use forebay_core::Ticks;
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Limits, Observation, window};
-use forebay_proto::{ConsumerHeartbeat, Spent};
+use forebay_proto::{ConsumerHeartbeat, Sent, Spent};
 
 use super::cuts::Costs;
-use super::machines::{Made, Sent, Spared, as_one};
+use super::machines::{Made, Sending, Spared, as_one};
+use super::wire::Side;
 
 /// Milliseconds of a step that took less than can be seen.
 const STEP_MIN_MS: f64 = 0.5;
@@ -30,7 +31,7 @@ struct Taken {
     rows: u64,
     /// Of each heartbeat, the splits that were ahead, and the heartbeats.
     ahead: (u64, u64),
-    /// Of its machine, where its local worker may have as many threads as are good.
+    /// Of its machine, where it says so.
     spared: Spared,
     /// What its local worker computed.
     here_rows: u64,
@@ -47,7 +48,7 @@ pub(super) struct Crew {
     pub(super) each: f64,
     /// Those of all workers that there are.
     pub(super) threads: f64,
-    /// Those on the machines of readers that say what they have to spare.
+    /// Those beside readers that ask for some.
     pub(super) local: u32,
 }
 
@@ -73,6 +74,8 @@ pub(super) struct Load {
     threads: Option<f64>,
     /// Bytes of a row that came over a network, as last known.
     row_received: Option<f64>,
+    /// What a byte takes that does, workers and readers.
+    wire: [Side; 2],
 }
 
 /// What a row takes one thread, in seconds.
@@ -92,8 +95,8 @@ impl Load {
 
     /// Begins another window: what was said so far is of something else.
     pub(super) fn restart(&mut self, now: Ticks, spent: u64) {
-        let Self { row_cost, batch_rows, threads, row_received, .. } = *self;
-        *self = Self { row_cost, batch_rows, threads, row_received, ..Self::new(now, spent) };
+        let Self { row_cost, batch_rows, threads, row_received, wire, .. } = *self;
+        *self = Self { row_cost, batch_rows, threads, row_received, wire, ..Self::new(now, spent) };
     }
 
     pub(super) fn take(&mut self, consumer: u32, said: &ConsumerHeartbeat) {
@@ -106,6 +109,7 @@ impl Load {
         add(&mut taken.received, said.received_bytes);
         add(&mut taken.ahead.0, said.ahead);
         taken.ahead.1 += 1;
+        self.wire[1].add(said.received_bytes, said.receive_ns);
         if let Some(spare) = &said.spare {
             taken.spared.add(spare);
         }
@@ -114,6 +118,11 @@ impl Load {
     pub(super) fn spend(&mut self, spent: &Spent) {
         self.compute_us = self.compute_us.saturating_add(spent.compute_us);
         self.rows = self.rows.saturating_add(spent.rows);
+    }
+
+    /// A worker says what it sent over a network.
+    pub(super) fn send(&mut self, sent: &Sent) {
+        self.wire[0].add(sent.bytes, sent.nanos);
     }
 
     /// The local worker of a reader says what it spent.
@@ -168,7 +177,7 @@ impl Load {
             RowCost::Whole(cost) => (cost - after).max(cost * REST_MIN),
         });
         let worked = row.map(|row| row * rows).filter(|compute| *compute > 0.0);
-        let sent = Sent::new(self.row_received.unwrap_or(0.0), row_bytes);
+        let sent = Sending::new(self.row_received.unwrap_or(0.0), row_bytes, self.wire.map(|side| side.of_byte()));
         let machines: Vec<_> = self.readers.values().map(|t| t.spared).collect();
         let made = Made { here, remote: (batches as f64 / seconds - here - set).max(0.0), rows, compute: worked };
         let seen = Observation {
@@ -212,9 +221,9 @@ impl Load {
         }
     }
 
-    /// Returns the batches that local workers made, of readers that say what they have to spare, or of the others.
+    /// Returns the batches that local workers made, of readers that ask for threads, or of the others.
     fn made_here(&self, is_asked: bool) -> f64 {
-        let made = self.readers.values().filter(|t| t.spared.is_said() == is_asked);
+        let made = self.readers.values().filter(|t| t.spared.asks() == is_asked);
         let rows = made.map(|t| t.here_rows).fold(0, u64::saturating_add) as f64;
         self.batch_rows.filter(|rows| *rows > 0.0).map_or(0.0, |of_one| rows / of_one)
     }

@@ -5,9 +5,8 @@
 //! nothing of others, because they give way to the trainer; a split that may end workers is tried there last; and the number of
 //! its threads changes while it runs. With none it rests: it is given nothing, and what waits there goes to others.
 //!
-//! How many threads it has says the user, or, where the reader says what its machine has to spare, the policy that decides on
-//! workers, too (`scale`): for all readers of a job together, dealt by what each can spare. What is short *now*, each reader
-//! looks itself; it may have fewer.
+//! How many threads it has says the user, or, where the reader asks for that, the policy that decides on workers, too (`scale`): for
+//! all readers of a job together, dealt by what each can spare. What is short *now*, each reader looks itself; it may have fewer.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,7 @@ use crate::records::ConsumerKey;
 /// How many threads a reader's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Local {
-    /// `None` where it does not ask.
+    /// What its machine has to spare; `None` where it does not ask for threads.
     spare: Option<Spare>,
     /// `None` while nothing is decided.
     wanted: Option<u32>,
@@ -33,7 +32,7 @@ impl Local {
     /// Takes a heartbeat; returns the threads that are wanted. `is_alone` says that nobody else computes for this reader: then
     /// it waits for no decision.
     pub(super) fn hear(&mut self, said: &ConsumerHeartbeat, is_alone: bool) -> u32 {
-        let Some(spare) = said.spare else {
+        let Some(spare) = said.spare.filter(|spare| spare.asks) else {
             *self = Self::default();
             return 0;
         };
@@ -51,13 +50,15 @@ impl Local {
 }
 
 impl Job {
-    /// Deals threads to the readers that ask for some, by what each has to spare.
+    /// Deals threads to the readers that ask for some, by what each has to spare. Those on one machine share what that has.
     pub(super) fn deal(&mut self, threads: u32) {
         let asking = || self.consumers.iter().filter_map(|c| c.local.spare);
-        let claim = |spare: Spare| Claim {
-            priority: 0,
-            wanted: spare.limit_millicores.div_ceil(1000),
-            weight: f64::from(spare.millicores),
+        let mut readers: HashMap<u64, u32> = HashMap::new();
+        asking().filter(|spare| spare.machine != 0).for_each(|spare| *readers.entry(spare.machine).or_default() += 1);
+        let claim = |spare: Spare| {
+            let sharing = readers.get(&spare.machine).copied().unwrap_or(1);
+            let wanted = spare.limit_millicores.div_ceil(1000).div_ceil(sharing);
+            Claim { priority: 0, wanted, weight: f64::from(spare.millicores) / f64::from(sharing) }
         };
         let mut dealt = share(threads, &asking().map(claim).collect::<Vec<_>>()).into_iter();
         for local in self.consumers.iter_mut().map(|c| &mut c.local).filter(|local| local.is_asked_for()) {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     fn said(millicores: u32, threads: u32) -> ConsumerHeartbeat {
-        let spare = Spare { millicores, limit_millicores: 8000, pressure: 0, threads };
+        let spare = Spare { millicores, limit_millicores: 8000, threads, asks: true, ..Spare::default() };
         ConsumerHeartbeat { spare: Some(spare), ..ConsumerHeartbeat::default() }
     }
 
@@ -122,7 +123,16 @@ mod tests {
         local.wanted = Some(1);
         assert_eq!((local.hear(&said(2500, 2), false), local.hear(&said(500, 2), true)), (1, 1));
         assert_eq!(local.hear(&said(u32::MAX, 2), true), MILLICORES_MAX.div_ceil(1000), "no machine has more");
-        assert_eq!(local.hear(&ConsumerHeartbeat::default(), true), 0, "who does not ask is told nothing");
-        assert_eq!(local.hear(&said(2500, 2), false), 2, "and begins anew");
+        let silent = Spare { asks: false, ..said(2500, 2).spare.expect("said") };
+        for spare in [None, Some(silent)] {
+            local.wanted = Some(1);
+            let heartbeat = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
+            assert_eq!(
+                (local.hear(&heartbeat, true), local.is_asked_for()),
+                (0, false),
+                "who does not ask is told none"
+            );
+            assert_eq!(local.hear(&said(2500, 2), false), 2, "and begins anew");
+        }
     }
 }

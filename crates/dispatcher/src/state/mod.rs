@@ -48,6 +48,7 @@ mod tenants;
 mod tests;
 mod tick;
 mod twins;
+mod wire;
 mod worker;
 mod workers;
 
@@ -270,6 +271,7 @@ impl State {
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {
                 self.spend(session, &said.spent);
+                self.note_sent(session, &said.sent);
                 self.note_caching(session, &said.caching);
                 self.note_ops(now, session, &said.ops, out);
                 self.worker_heartbeat(now, session, &said, out);

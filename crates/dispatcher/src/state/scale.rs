@@ -10,7 +10,7 @@ use forebay_core::{Ticks, WorkerId};
 use forebay_policy::fleet::{Mix, Unit};
 use forebay_policy::placement::Objective;
 use forebay_policy::scaling::{Claim, Decision, Limits, Previous, decide, share};
-use forebay_proto::{GetScaleResponse, ScaleDecision, Spent};
+use forebay_proto::{GetScaleResponse, ScaleDecision, Sent, Spent};
 
 use super::kinds::priced;
 use super::load::{Crew, SAID_MAX};
@@ -128,6 +128,16 @@ impl State {
                 // What a thread takes that gives way to the trainer says nothing of what a worker of the fleet takes.
                 Some((id, consumer)) if id == spent.job => job.load.spend_here(consumer, spent),
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// A worker says what it sent to readers. What one says of another tenant's job, or of what is sent within a machine, is not taken.
+    pub(super) fn note_sent(&mut self, session: SessionId, sent: &[Sent]) {
+        let Some(worker) = self.sessions.get(&session).and_then(|id| self.workers.get(id)) else { return };
+        for sent in sent.iter().filter(|_| !worker.is_local()) {
+            if let Some(job) = self.jobs.get_mut(&sent.job).filter(|job| worker.serves(&job.record.tenant)) {
+                job.load.send(sent);
             }
         }
     }

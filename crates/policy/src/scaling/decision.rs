@@ -29,11 +29,16 @@ pub struct Figures {
     pub delivered: f64,
     /// Threads on the reader's machine that there were.
     pub local: u32,
-    /// Cores of that machine that nobody else wanted, and the share of its time that the trainer had none; 0 where nothing is
-    /// placed there.
+    /// Cores of that machine that nobody else wanted, and the share of its time that the trainer had none; 0 where it does not
+    /// say.
     pub spare: f64,
     /// See `spare`.
     pub pressure: f64,
+    /// Seconds of a core for a byte of what comes from workers, at them and at the reader's machine; 0 where nothing is placed, or all is
+    /// lent and none is sent.
+    pub send: f64,
+    /// See `send`.
+    pub receive: f64,
 }
 
 impl Figures {

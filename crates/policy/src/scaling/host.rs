@@ -8,7 +8,7 @@ use crate::placement::{CUTS_MAX, Cut, Finishing, Machine, Manners, Objective, Wi
 const PRESSURE_MAX: f64 = 0.5;
 
 /// The reader's machine in one window. With [`Host::local_max`] 0 and one cut, there is nothing to place: workers alone are
-/// decided on, as without it.
+/// decided on, as without it. With it 0 and more cuts, these are decided on, by what the reader's process has to spare for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
     /// Cores of the machine; 0 where nothing is told of it.
@@ -53,15 +53,22 @@ impl Host {
     }
 
     /// Returns the part of its time that a trainer whose process finishes what is sent was not held up by that: the other part it would
-    /// work, and use cores, too.
+    /// work, and use cores, too. Where that takes few of the cores, it is something else that the trainer lacks them for.
     pub(crate) fn freely(&self) -> f64 {
-        if self.finishing == Finishing::Reader { 1.0 - self.pressure.min(PRESSURE_MAX) } else { 1.0 }
+        if self.finishing != Finishing::Reader || !self.has_choice() {
+            return 1.0;
+        }
+        1.0 - self.pressure.min(PRESSURE_MAX).min(self.finishes / self.cores)
     }
 
-    /// Returns the machine, as threads that take only what is spare see it; `None` where nothing is told of it.
+    fn has_choice(&self) -> bool {
+        self.local_max > 0 || self.cuts.len() > 1
+    }
+
+    /// Returns the machine, as threads that take only what is spare see it; `None` where nothing is told of it, or nothing to be placed.
     pub(crate) fn machine(&self) -> Option<Machine> {
         let used = (self.cores - self.spare - self.finishes).max(0.0) / self.freely();
-        (self.cores > 0.0).then_some(Machine {
+        (self.cores > 0.0 && self.has_choice()).then_some(Machine {
             cores: self.cores,
             used: used.min(self.cores),
             manners: Manners::SpareOnly,

@@ -100,6 +100,8 @@ impl Observation {
             local: self.local,
             spare: self.host.as_ref().map_or(0.0, |host| host.spare),
             pressure: self.host.as_ref().map_or(0.0, |host| host.pressure),
+            send: self.host.as_ref().map_or(0.0, |host| host.wire.send),
+            receive: self.host.as_ref().map_or(0.0, |host| host.wire.receive),
         };
         if figures.contradict() || !self.host.as_ref().is_none_or(Host::is_sound) {
             Err(Gap::Contradiction)

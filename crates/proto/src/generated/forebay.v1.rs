@@ -249,7 +249,7 @@ pub struct ConsumerHeartbeat {
     /// Splits that are complete ahead of the trainer, now.
     #[prost(uint64, tag = "5")]
     pub ahead: u64,
-    /// What the reader's machine has to spare, where the dispatcher is to say how many threads of a local worker compute there.
+    /// What the reader's machine has to spare. Unset where it does not say.
     #[prost(message, optional, tag = "6")]
     pub spare: ::core::option::Option<Spare>,
     /// What ops did in the reader's process since the last heartbeat.
@@ -264,6 +264,9 @@ pub struct ConsumerHeartbeat {
     /// How long next() has waited for the rows that it waits for now; 0 while it waits for none.
     #[prost(uint64, tag = "10")]
     pub waiting_ms: u64,
+    /// Processor time of the threads that took received_bytes in, in nanoseconds.
+    #[prost(uint64, tag = "11")]
+    pub receive_ns: u64,
 }
 /// What the reader's machine has to spare beside the trainer, with what its local worker takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -280,6 +283,15 @@ pub struct Spare {
     /// Threads that its local worker computes with.
     #[prost(uint32, tag = "4")]
     pub threads: u32,
+    /// Whether the dispatcher is to say how many that should be. Who does not ask is told none.
+    #[prost(bool, tag = "5")]
+    pub asks: bool,
+    /// Of the millicores, those that its local worker takes now.
+    #[prost(uint32, tag = "6")]
+    pub own_millicores: u32,
+    /// Whose cores these are: readers that say the same have the same ones to spare. 0: no other reader has these.
+    #[prost(uint64, tag = "7")]
+    pub machine: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConsumerEvent {
@@ -429,6 +441,19 @@ pub struct WorkerHeartbeat {
     /// Why nothing is written to its cache folder now; empty where it is, or there is none.
     #[prost(string, tag = "8")]
     pub disk_off: ::prost::alloc::string::String,
+    /// What it sent to readers over a network since the last heartbeat, of each job that it sent anything of.
+    #[prost(message, repeated, tag = "9")]
+    pub sent: ::prost::alloc::vec::Vec<Sent>,
+}
+/// Bytes of a job's chunks that were not lent, and the processor time of the threads that sent them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Sent {
+    #[prost(uint64, tag = "1")]
+    pub job: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub nanos: u64,
 }
 /// What the ops of a job did.
 #[derive(Clone, PartialEq, ::prost::Message)]

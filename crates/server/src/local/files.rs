@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 
 /// The most that is read of a file.
 const BYTES_MAX: u64 = 1 << 20;
@@ -21,6 +22,8 @@ pub(crate) trait Files {
     fn read(&self, path: &str) -> Option<String>;
     /// Returns the names in a folder.
     fn list(&self, path: &str) -> Vec<String>;
+    /// Returns what tells a folder from all others of this system, under whatever path it is seen.
+    fn number(&self, path: &str) -> Option<u64>;
 }
 
 /// Those of this machine.
@@ -36,6 +39,10 @@ impl Files for System {
     fn list(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten().take(TASKS_MAX);
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        fs::metadata(path).ok().map(|folder| folder.ino())
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Cores {
     pub(super) limit: f64,
     /// Microseconds that all in it took so far.
     pub(super) used_us: u64,
+    /// Which group that is, whatever those in it call it.
+    pub(super) group: Option<u64>,
 }
 
 impl Groups {
@@ -57,7 +59,8 @@ impl Groups {
             let text = files.read(&format!("{dir}/cpu.max"))?;
             let (quota, period) = text.trim().split_once(' ')?;
             let limit = quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?;
-            Some(Cores { limit, used_us: named(&files.read(&format!("{dir}/cpu.stat"))?, "usage_usec")? })
+            let used_us = named(&files.read(&format!("{dir}/cpu.stat"))?, "usage_usec")?;
+            Some(Cores { limit, used_us, group: files.number(dir) })
         });
         let v1 = self.cpu_v1.iter().filter_map(|dir| {
             // -1 is no number of ours: no limit.
@@ -66,7 +69,7 @@ impl Groups {
             // The two controllers may be one folder, or one each.
             let beside = dir.replacen("/cpu", "/cpuacct", 1);
             let used = [dir, &beside].into_iter().find_map(|dir| number(files, &format!("{dir}/cpuacct.usage")));
-            Some(Cores { limit, used_us: used? / 1000 })
+            Some(Cores { limit, used_us: used? / 1000, group: files.number(dir) })
         });
         v2.chain(v1).filter(|c| c.limit.is_finite()).min_by(|a, b| a.limit.total_cmp(&b.limit))
     }

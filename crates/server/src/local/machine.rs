@@ -1,5 +1,6 @@
 //! What this machine has to spare beside the trainer: idle cores, within the limits of its control groups, where there is memory
-//! for what computes on them; and how long the trainer was ready to run and had no core.
+//! for what computes on them; and how long the trainer was ready to run and had no core. It is told of every reader; threads are started
+//! only beside those that ask for some.
 //!
 //! Cores are counted over the time between two looks, on those that this process may use: what was idle, and what the local
 //! worker itself took, which it would give back. Of the last [`LOOKS`] looks the least counts, so that cores that the trainer
@@ -8,11 +9,12 @@
 //! whenever they give way. Where the kernel does not say what waits, it is held to be nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use forebay_client::Spare;
+use forebay_client::{Look, Spare};
 use forebay_core::{Error, Result, Ticks};
 
-use super::files::{Files, allowed, core_time, delays, load, named, pressure, process_time};
+use super::files::{Files, System, allowed, core_time, delays, load, named, pressure, process_time};
 use super::group::{Cores, Groups};
 
 /// Looks of which the least counts.
@@ -35,27 +37,51 @@ struct Counted {
     delays: BTreeMap<String, u64>,
 }
 
+/// What was found between two moments, in thousandths.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Cores to spare, and what of these the local worker took.
+    cores: u32,
+    own: u32,
+    /// How long was waited for a core.
+    delayed: u32,
+}
+
 /// A machine, as this process sees it.
 pub(crate) struct Machine<F> {
     files: F,
     groups: Groups,
+    /// What tells this machine, since it was started, from all others.
+    boot: Option<String>,
     last: Option<Counted>,
-    /// Of each look, the cores and how long was waited for them, in thousandths.
-    recent: VecDeque<(u32, u32)>,
+    recent: VecDeque<Found>,
+}
+
+/// Looks what there is to spare beside a reader without a local worker, for as long as this machine says so.
+pub fn look_at_machine() -> Look {
+    let mut machine = Some(Machine::new(System));
+    Box::new(move |now| {
+        let seen = machine.as_mut()?.look(now, None, 0, false);
+        seen.unwrap_or_else(|_| {
+            machine = None;
+            None
+        })
+    })
 }
 
 impl<F: Files> Machine<F> {
     pub(crate) fn new(files: F) -> Self {
         let groups = Groups::of_this(&files);
-        Self { files, groups, last: None, recent: VecDeque::new() }
+        let boot = files.read("/proc/sys/kernel/random/boot_id");
+        Self { files, groups, boot, last: None, recent: VecDeque::new() }
     }
 
-    /// Returns what there is to spare since the last look, for a local worker of this process that has so many threads; `None`
-    /// at the first.
+    /// Returns what there is to spare since the last look, for this process and a local worker that has so many threads; `None` at the
+    /// first. Where it `asks` for threads, there are no cores for more of them than there is memory for.
     ///
     /// # Errors
     /// Unavailable where the system does not say.
-    pub(crate) fn look(&mut self, now: Ticks, own: Option<u32>, threads: u32) -> Result<Option<Spare>> {
+    pub(crate) fn look(&mut self, now: Ticks, own: Option<u32>, threads: u32, asks: bool) -> Result<Option<Spare>> {
         let unknown = |what: &str| {
             Error::unavailable(format!("this machine does not say {what}, so no local worker computes here"))
                 .hint("set local= to a number of threads, or to 0")
@@ -72,16 +98,17 @@ impl<F: Files> Machine<F> {
         if counted.cores.is_none() && load.is_none() {
             return Err(unknown("which of its cores are idle"));
         }
-        let memory = self.memory().ok_or_else(|| unknown("how much memory is free"))?;
+        let memory = self.memory().or((!asks).then_some(u64::MAX)).ok_or_else(|| unknown("how much memory is free"))?;
         let Some(last) = self.last.replace(counted.clone()) else { return Ok(None) };
-        let cores = spare(&last, &counted, &allowed, load.unwrap_or(0.0));
+        let found = found(&last, &counted, &allowed, load.unwrap_or(0.0));
         if self.recent.len() == LOOKS {
             self.recent.pop_front();
         }
-        self.recent.push_back(((cores * 1000.0) as u32, delayed(&last, &counted)));
-        let least = |of: fn(&(u32, u32)) -> u32| self.recent.iter().map(of).min().unwrap_or(0);
-        let idle = least(|look| look.0);
+        self.recent.push_back(found);
+        let least = self.recent.iter().min_by_key(|found| found.cores).unwrap_or(&found);
+        let idle = least.cores;
         let millicores = match memory {
+            _ if !asks => idle,
             _ if self.pressure("memory").unwrap_or(0) > MEMORY_PRESSURE_MAX => 0,
             ..MEMORY_KEPT => 0,
             MEMORY_KEPT..MEMORY_MORE => idle.min(threads.saturating_mul(1000)),
@@ -90,9 +117,20 @@ impl<F: Files> Machine<F> {
         Ok(Some(Spare {
             millicores,
             limit_millicores: (limit(&counted, &allowed) * 1000.0) as u32,
-            pressure: least(|look| look.1),
+            pressure: self.recent.iter().map(|found| found.delayed).min().unwrap_or(0),
             threads,
+            asks,
+            own_millicores: least.own.min(millicores),
+            machine: self.number(&counted, &allowed),
         }))
+    }
+
+    /// Says which cores these are: processes that share them say the same.
+    fn number(&self, counted: &Counted, allowed: &BTreeSet<usize>) -> u64 {
+        let Some(boot) = &self.boot else { return 0 };
+        let mut hasher = DefaultHasher::new();
+        (boot, counted.group.map(|group| group.group), allowed).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn memory(&self) -> Option<u64> {
@@ -106,8 +144,8 @@ impl<F: Files> Machine<F> {
     }
 }
 
-/// Returns the cores that were to spare between two moments.
-fn spare(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) -> f64 {
+/// Returns what was to spare between two moments.
+fn found(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) -> Found {
     let elapsed_us = ((now.at - last.at).as_micros() as f64).max(1.0);
     let since = |before: u64, after: u64| after.saturating_sub(before) as f64;
     let (own, all) = (since(last.own_us, now.own_us) / elapsed_us, allowed.len() as f64);
@@ -119,7 +157,9 @@ fn spare(last: &Counted, now: &Counted, allowed: &BTreeSet<usize>, load: f64) ->
         (Some(before), Some(after)) => after.limit - since(before.used_us, after.used_us) / elapsed_us,
         _ => f64::INFINITY,
     };
-    (idle.min(within) + own).clamp(0.0, limit(now, allowed))
+    let cores = (idle.min(within) + own).clamp(0.0, limit(now, allowed));
+    let milli = |cores: f64| (cores * 1000.0) as u32;
+    Found { cores: milli(cores), own: milli(own.min(cores)), delayed: delayed(last, now) }
 }
 
 /// Returns the cores that this process may use.

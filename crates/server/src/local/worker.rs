@@ -1,8 +1,8 @@
 //! Looks after a reader's local worker: starts it when it is wanted, says how many threads it has, starts it again.
 //!
-//! In one thread, which also is the child's parent for the kernel: a child ends with the thread that started it. Where the user
-//! says how many threads there are, that is all; else the machine is looked at, the reader's heartbeats say what it can spare,
-//! and the dispatcher's answers how many are wanted: never more than the machine has idle cores for *now*, whatever was answered.
+//! In one thread, which also is the child's parent for the kernel: a child ends with the thread that started it. The machine is looked
+//! at, and the reader's heartbeats say what it can spare. Where the user does not say how many threads there are, the dispatcher's answers
+//! do: never more than the machine has idle cores for *now*, whatever was answered.
 //! Bounds: one child; one that ends is started again after 1 s, then 2, up to 60.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -122,19 +122,22 @@ struct Keeper {
 impl Keeper {
     fn run(mut self, stop: &AtomicBool, mut machine: Machine<impl Files>) {
         let clock = SystemClock::default();
+        let asks = self.threads == LocalThreads::Auto;
         let mut spare: Option<Spare> = None;
-        let mut looked: Option<Instant> = None;
+        let mut look_at = Some(Instant::now());
         while !stop.load(Relaxed) {
             let now = Instant::now();
-            if self.threads == LocalThreads::Auto && looked.is_none_or(|at| now - at >= LOOK_MACHINE) {
-                looked = Some(now);
+            if look_at.is_some_and(|at| now >= at) {
+                look_at = Some(now + LOOK_MACHINE);
                 let pid = self.child.as_ref().map(|kept| kept.child.pid());
-                match machine.look(clock.now(), pid, self.said as u32) {
+                match machine.look(clock.now(), pid, self.said as u32, asks) {
                     Ok(seen) => spare = seen,
-                    Err(error) => {
+                    Err(error) if asks => {
                         self.tell(error);
                         break;
                     }
+                    // What was set is not decided on.
+                    Err(_) => (spare, look_at) = (None, None),
                 }
                 self.seat.tell(spare);
             }

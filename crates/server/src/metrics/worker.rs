@@ -19,6 +19,8 @@ pub(super) fn write(text: &mut Exposition, of: &Figures) {
     text.counter("forebay_worker_sent_bytes_total", "Bytes of chunks that went to readers, by way.")
         .with(&[("way", "sent")], of.bytes_sent)
         .with(&[("way", "lent")], of.bytes_lent);
+    let send = "Processor time that sending bytes which are not lent took, encryption included.";
+    text.counter("forebay_worker_send_cpu_seconds_total", send).is(of.send);
     of.cache.iter().for_each(|cache| write_cache(text, cache));
 }
 

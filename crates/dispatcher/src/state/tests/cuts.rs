@@ -3,7 +3,7 @@
 
 use forebay_policy::placement::{Objective, Prices};
 use forebay_policy::scaling::Policy;
-use forebay_proto::{JobStatus, Spare};
+use forebay_proto::{JobStatus, ScaleDecision, Sent, Spare};
 
 use super::scale::half_second_of;
 use super::*;
@@ -67,12 +67,12 @@ fn leases_say_the_cut_that_was_decided_and_a_local_worker_runs_all_ops() {
 }
 
 /// Half a second of a trainer whose machine of 4 cores has this to spare: 25 batches of one row, of which the reader normalises each
-/// within 20 ms.
-fn half_second(world: &mut World, reader: usize, millicores: u32, pressure: u32) {
+/// within 20 ms. `asks` says whether it has threads beside it that are decided on.
+fn half_second(world: &mut World, reader: usize, asks: bool, millicores: u32, pressure: u32) {
     world.half_second();
     let job = world.readers[reader].key.0;
     world.spends(0, vec![Spent { job, compute_us: 25 * 1000, rows: 25 }]);
-    let spare = Spare { millicores, limit_millicores: 4000, pressure, threads: 0 };
+    let spare = Spare { millicores, limit_millicores: 4000, pressure, asks, ..Spare::default() };
     let ops = vec![did(&[1], 25, 20_000, [12_288, 49_152])];
     let said = ConsumerHeartbeat { spare: Some(spare), ops, ..half_second_read(500, 25) };
     let session = world.readers[reader].session.expect("connected");
@@ -81,24 +81,79 @@ fn half_second(world: &mut World, reader: usize, millicores: u32, pressure: u32)
 
 #[test]
 fn a_trainer_that_lacks_cores_has_the_work_of_its_reader_taken_back_in_the_next_window() {
+    for asks in [false, true] {
+        taken_back(asks);
+    }
+}
+
+fn taken_back(asks: bool) {
     let mut world = World::new();
     let reader = create(&mut world, "cut");
     world.hello(0);
     world.attach(reader, 0, 8);
     // Idle cores do it, and no second worker is paid.
-    (0..24).for_each(|_| half_second(&mut world, reader, 2500, 0));
+    (0..24).for_each(|_| half_second(&mut world, reader, asks, 2500, 0));
     let told = |world: &World| {
         let job = shown(world, "cut");
         job.cut[..job.cut.find(':').expect("a place")].to_owned()
     };
     assert_eq!((told(&world).as_str(), shown(&world, "cut").workers), ("readers run normalize, cast", 1));
-    (0..5).for_each(|_| half_second(&mut world, reader, 200, 300));
+    (0..5).for_each(|_| half_second(&mut world, reader, asks, 200, 300));
     assert_eq!(told(&world), "readers run no ops");
     let job = shown(&world, "cut");
-    assert!(job.decisions.iter().any(|d| d.json.contains("\"yields\"") && d.json.contains("\"cut\":3")), "{job:?}");
+    let figures = |d: &ScaleDecision| serde_json::from_str::<serde_json::Value>(&d.json).expect("JSON");
+    let yielded = job.decisions.iter().map(figures).find(|json| json["rule"] == "yields").expect("it yields");
+    // A window of which a part was as before.
+    let is_between = |of: &serde_json::Value, least, most| of.as_f64().is_some_and(|of| least < of && of < most);
+    assert!(is_between(&yielded["spare"], 0.2, 2.5) && is_between(&yielded["pressure"], 0.1, 0.3), "{yielded}");
+    assert_eq!(yielded["cut"], 3);
+    assert!(asks || job.decisions.iter().all(|d| d.json.contains("\"local\":0")), "no threads are decided on: {job:?}");
     // That it now has what it was given back is no reason to take it again.
-    (0..40).for_each(|_| half_second(&mut world, reader, 250, 0));
+    (0..40).for_each(|_| half_second(&mut world, reader, asks, 250, 0));
     assert_eq!(told(&world), "readers run no ops");
+}
+
+/// Half a second of a trainer that lacks cores: 2,500 rows over a network, of which a byte takes both sides so many nanoseconds. The reader
+/// normalises each row within 30 us.
+fn half_second_over_a_network(world: &mut World, reader: usize, byte_ns: Option<u64>) {
+    world.half_second();
+    let (job, rows) = (world.readers[reader].key.0, 2500);
+    let bytes = rows * 12_288;
+    let nanos = bytes * byte_ns.unwrap_or(0);
+    let session = world.workers[0].session.expect("connected");
+    let spent = vec![Spent { job, compute_us: rows * 40, rows }];
+    let sent = byte_ns.map(|_| Sent { job, bytes, nanos }).into_iter().collect();
+    world
+        .input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { spent, sent, ..WorkerHeartbeat::default() } });
+    let spare = Spare { millicores: 200, limit_millicores: 4000, pressure: 300, ..Spare::default() };
+    let said = ConsumerHeartbeat {
+        spare: Some(spare),
+        ops: vec![did(&[1], rows, 30, [12_288, 49_152])],
+        rows,
+        received_bytes: bytes,
+        receive_ns: nanos,
+        ..half_second_read(500, 25)
+    };
+    let session = world.readers[reader].session.expect("connected");
+    world.input(Input::ConsumerHeartbeat { session, said });
+}
+
+#[test]
+fn where_bytes_are_dear_to_receive_even_a_trainer_that_lacks_cores_runs_what_makes_them_more() {
+    let cut = |byte_ns: Option<u64>| {
+        let mut world = World::new();
+        let reader = create(&mut world, "cut");
+        world.hello(0);
+        world.attach(reader, 0, 8);
+        (0..12).for_each(|_| half_second_over_a_network(&mut world, reader, byte_ns));
+        let job = shown(&world, "cut");
+        let json: serde_json::Value = serde_json::from_str(&job.decisions.last().expect("one").json).expect("JSON");
+        let figures = ["send", "receive"].map(|side| json["figures"][side].as_f64().expect("a number"));
+        (job.cut[..job.cut.find(':').expect("a place")].to_owned(), figures)
+    };
+    // 12 KiB and 48 us of work, or 24 KiB.
+    assert_eq!(cut(Some(0)), ("readers run no ops".to_owned(), [0.0; 2]));
+    assert_eq!(cut(Some(8)), ("readers run normalize, cast".to_owned(), [8e-9; 2]));
 }
 
 #[test]

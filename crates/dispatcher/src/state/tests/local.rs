@@ -155,7 +155,8 @@ fn half_second(world: &mut World, threads: u32, millicores: u32) -> u32 {
         world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
     }
     let batches = u64::from(6 + 5 * threads).min(25);
-    let spare = Spare { millicores, limit_millicores: 4000, pressure: 0, threads };
+    let own_millicores = millicores.min(threads * 1000);
+    let spare = Spare { millicores, limit_millicores: 4000, threads, own_millicores, asks: true, ..Spare::default() };
     let said = ConsumerHeartbeat { spare: Some(spare), ..half_second_read(batches * 20, batches) };
     let session = world.readers[ENDLESS].session.expect("connected");
     let mut out = Vec::new();
@@ -202,19 +203,28 @@ fn idle_cores_of_the_trainers_machine_are_used_before_workers_are_wanted_and_giv
 
 #[test]
 fn what_threads_make_whose_number_was_set_is_wanted_of_no_worker() {
-    let mut world = World::new();
-    world.local = Some((LOCAL, world.readers[ENDLESS].key));
-    [0, LOCAL].into_iter().for_each(|i| world.hello(i));
-    world.attach(ENDLESS, 0, 3);
-    for _ in 0..24 {
-        world.half_second();
-        let job = world.readers[ENDLESS].key.0;
-        for (worker, rows) in [(0, 6), (LOCAL, 10)] {
-            world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
+    // Whether the reader says what its machine has to spare, or says nothing.
+    let spare =
+        Spare { millicores: 3000, own_millicores: 2000, limit_millicores: 4000, threads: 2, ..Spare::default() };
+    for spare in [None, Some(spare)] {
+        let mut world = World::new();
+        world.local = Some((LOCAL, world.readers[ENDLESS].key));
+        [0, LOCAL].into_iter().for_each(|i| world.hello(i));
+        world.attach(ENDLESS, 0, 3);
+        for _ in 0..24 {
+            world.half_second();
+            let job = world.readers[ENDLESS].key.0;
+            for (worker, rows) in [(0, 6), (LOCAL, 10)] {
+                world.spends(worker, vec![Spent { job, compute_us: rows * 80_000, rows }]);
+            }
+            let session = world.readers[ENDLESS].session.expect("connected");
+            let said = ConsumerHeartbeat { spare, ..half_second_read(320, 16) };
+            world.input(Input::ConsumerHeartbeat { session, said });
         }
-        world.reads(ENDLESS, 320, 16);
+        assert_eq!(world.state.wanted(world.now).wanted, 3, "50 a second, of which 20 are made beside the trainer");
+        let job = world.state.list_jobs(world.now, None, "job 1").remove(0);
+        assert!(job.decisions.iter().all(|d| d.json.contains("\"local\":0")), "they are not decided on: {job:?}");
     }
-    assert_eq!(world.state.wanted(world.now).wanted, 3, "50 a second, of which 20 are made beside the trainer");
 }
 
 #[test]
@@ -222,19 +232,45 @@ fn threads_are_dealt_to_readers_by_what_each_can_spare() {
     let mut world = World::new();
     world.hello(0);
     [0, 1].into_iter().for_each(|reader| world.attach(reader, 0, 3));
-    for (reader, millicores) in [(0, 3000), (1, 1000)] {
+    let says = |world: &mut World, reader: usize, spare: Spare| {
         let session = world.readers[reader].session.expect("connected");
-        let spare = Spare { millicores, limit_millicores: 2000, pressure: 0, threads: 0 };
         let said = ConsumerHeartbeat { spare: Some(spare), ..ConsumerHeartbeat::default() };
         world.input(Input::ConsumerHeartbeat { session, said });
-    }
-    let (job, mut dealt) = (world.readers[0].key.0, Vec::new());
-    for threads in [1, 3, 9] {
+    };
+    let job = world.readers[0].key.0;
+    let dealt = |world: &mut World, threads: u32| {
         let job = world.state.jobs.get_mut(&job).expect("a job");
         job.deal(threads);
-        let spare = Some(Spare::default());
+        let spare = Some(Spare { asks: true, ..Spare::default() });
         let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
-        dealt.push([0, 1].map(|i| job.consumers[i].local.clone().hear(&said, false)));
+        [0, 1].map(|i| job.consumers[i].local.clone().hear(&said, false))
+    };
+    let of = |millicores| Spare { millicores, limit_millicores: 2000, asks: true, ..Spare::default() };
+    for (reader, millicores) in [(0, 3000), (1, 1000)] {
+        says(&mut world, reader, of(millicores));
     }
-    assert_eq!(dealt, [[1, 0], [2, 1], [2, 2]]);
+    assert_eq!([1, 3, 9].map(|threads| dealt(&mut world, threads)), [[1, 0], [2, 1], [2, 2]]);
+    // On one machine they share its two cores; who does not ask has none.
+    [0, 1].into_iter().for_each(|reader| says(&mut world, reader, Spare { machine: 7, ..of(2000) }));
+    assert_eq!([2, 9].map(|threads| dealt(&mut world, threads)), [[1, 1], [1, 1]]);
+    says(&mut world, 0, Spare { asks: false, ..of(2000) });
+    assert_eq!(dealt(&mut world, 2), [0, 2]);
+}
+
+#[test]
+fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_else_computes() {
+    let mut world = World::new();
+    world.attach(ENDLESS, 0, 3);
+    let told = |world: &mut World, asks: bool| {
+        let spare = Some(Spare { millicores: 3000, limit_millicores: 4000, asks, ..Spare::default() });
+        let said = ConsumerHeartbeat { spare, ..ConsumerHeartbeat::default() };
+        let (session, mut out) = (world.readers[ENDLESS].session.expect("connected"), Vec::new());
+        world.state.handle(world.now, Input::ConsumerHeartbeat { session, said }, &mut out);
+        let reply = |effect| match effect {
+            Effect::Consumer(_, consumer_event::Event::Heartbeat(reply)) => Some(reply.local_threads),
+            _ => None,
+        };
+        out.into_iter().find_map(reply).expect("an answer")
+    };
+    assert_eq!((told(&mut world, false), told(&mut world, true)), (0, 3));
 }

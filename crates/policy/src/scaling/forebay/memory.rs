@@ -72,6 +72,8 @@ impl Memory {
             local: self.windows.back().map_or(0, |w| w.figures.local),
             spare: of(|f| f.spare),
             pressure: of(|f| f.pressure),
+            send: of(|f| f.send),
+            receive: of(|f| f.receive),
         }
     }
 

@@ -44,6 +44,9 @@ const FULL: f64 = 0.95;
 const NO_CORE: f64 = 0.1;
 /// What is left of the trainer's own speed when threads on its machine are held to hurt it.
 const SUFFERS: f64 = 0.75;
+/// What another cut may leave the reader's process of its work, at most, to be held to be lighter: figures that are off by some
+/// percent move it once.
+const LIGHTER: f64 = 0.8;
 /// What another placement must save, as a share of the price, to be tried.
 const CHEAPER: f64 = 0.02;
 /// The same as [`CHANGE`], while what it was is known of few windows.

@@ -48,7 +48,10 @@ impl Previous {
         let (figures, now) = (self.windows.medians(FEW), self.windows.load(FEW));
         let kept = (self.local_max.take_if(|_| is_free), self.cut_only.take_if(|_| has_room));
         let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
-        if target.at == wanted || (!is_other && target.at.workers >= wanted.workers) {
+        // Cores that nothing would use more of are no reason.
+        let is_used = (target.at.local, target.at.cut) != (wanted.local, wanted.cut);
+        let is_of_use = is_used && target.at.workers < wanted.workers;
+        if target.at == wanted || !(is_other || is_of_use) {
             (self.local_max, self.cut_only) = (self.local_max.or(kept.0), self.cut_only.or(kept.1));
             return None;
         }

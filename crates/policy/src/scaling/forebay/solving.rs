@@ -1,6 +1,6 @@
 //! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
 
-use super::{EFFICIENCY, FEW, FULL, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
+use super::{EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
 use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
@@ -38,12 +38,13 @@ impl Previous {
         Bounds { cuts: self.cut_only.map_or(bounds.cuts, |(only, _)| (only, only)), ..bounds }
     }
 
-    /// Returns the cut that leaves the reader's process the least work, if that is another one with less than now.
+    /// Returns the cut that leaves the reader's process the least work, if that is another one with noticeably less than now: what is
+    /// sent costs other than before where it is another size.
     pub(super) fn lightest_cut(&self, now: u32) -> Option<u32> {
         let model = self.windows.model(FEW.min(self.windows.len()), self.efficiency);
         let work = |cut| model.at_reader(model.cut(Placement { workers: 1, local: 0, cut }));
         let lightest = model.lightest();
-        (model.finishing == Finishing::Reader && work(lightest) < work(now)).then_some(lightest)
+        (model.finishing == Finishing::Reader && work(lightest) < LIGHTER * work(now)).then_some(lightest)
     }
 
     /// Returns the threads that may compute on the reader's machine.

@@ -163,6 +163,69 @@ fn cores_that_the_trainer_lacks_are_given_back_at_once_and_not_taken_again() {
     assert_eq!(placed(&again), (0, 9), "{again}");
 }
 
+/// The machine of a reader that runs what is behind a cut itself, and beside which no threads compute.
+fn looked_at(cuts: &[(f64, f64)], spare: f64, pressure: f64, finishes: f64) -> Host {
+    Host {
+        cores: 16.0,
+        spare,
+        pressure,
+        local_max: 0,
+        here: 0.0,
+        cuts: Cut::of_ops(cuts),
+        cut: cuts.len() as u32,
+        wire: Wire::default(),
+        finishing: Finishing::Reader,
+        finishes,
+        objective: Objective::Time,
+    }
+}
+
+#[test]
+fn a_trainer_that_lacks_cores_for_something_else_is_not_held_to_want_more_without_that() {
+    // Four workers feed it; its process does next to nothing with what they send, and it lacks cores half of its time.
+    let host = looked_at(&[(0.4, 1e6), (0.001, 4e6)], 0.0, 0.5, 0.01);
+    let pressed = |n: u32| Observation { host: Some(host.clone()), ..observation(n, 9.5, 0.401) };
+    let (mut previous, mut workers) = (Previous::default(), 4);
+    let decisions = run(&mut previous, 20, &mut workers, pressed);
+    assert!(decisions.iter().all(|d| (d.workers, d.local) == (4, 0)), "{decisions:?}");
+}
+
+#[test]
+fn of_two_cuts_that_leave_a_trainer_without_cores_about_the_same_one_is_taken_and_kept() {
+    // What a byte takes to receive is off by a tenth, to both sides of where either cut would be the better one.
+    let (mut previous, mut cut, mut moved) = (Previous::default(), 1, 0);
+    for i in 0..40 {
+        let receive = if i % 2 == 0 { 0.9e-8 } else { 1.1e-8 };
+        let host = looked_at(&[(0.4, 1e6), (0.01, 2e6)], 0.0, 0.5, 0.2);
+        let host = Host { cut, wire: Wire { receive, ..Wire::default() }, ..host };
+        let (decision, next) = decide(&Observation { host: Some(host), ..observation(4, 9.5, 0.4) }, &previous);
+        let to = decision.cut.expect("there are two");
+        (moved, cut, previous) = (moved + u32::from(to != cut), to, next);
+    }
+    assert!(moved <= 1, "{moved} times");
+}
+
+#[test]
+fn cores_that_come_and_go_where_nothing_is_placed_change_nothing() {
+    // Three workers should feed it, and it waits a little: there are four, then. Its machine becomes ever idler.
+    let of = |n: u32, host| {
+        let waited = if n < 4 { 0.04 } else { 0.0 };
+        Observation { waited, delivered: 10.0 * (1.0 - waited), host, ..observation(n, 10.0, 0.29) }
+    };
+    let decided = |is_told: bool| {
+        let (mut previous, mut workers) = (Previous::default(), 3);
+        let at = |i: u32| {
+            let host = looked_at(&[(0.29, 1e6)], f64::from(1 + i / 3), 5.0 / f64::from(10 + i), 8.0);
+            let (decision, next) = decide(&of(workers, is_told.then_some(host)), &previous);
+            (previous, workers) = (next, decision.workers);
+            (decision.workers, decision.reason)
+        };
+        (0..45).map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(decided(true), decided(false));
+    assert_eq!(decided(true).last().map(|of| of.0), Some(4));
+}
+
 #[test]
 fn what_may_not_be_had_is_said_and_what_does_not_come_is_waited_for() {
     let limited = |n| Observation { limits: Limits { min: 1, max: 2 }, ..observation(n, 10.0, 0.5) };

@@ -24,6 +24,10 @@ impl Files for &Recorded {
         let below = files.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/'));
         below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect()
     }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        Some(path.len() as u64)
+    }
 }
 
 /// What /proc/stat says of four cores, of which each was idle for so many ticks out of all.
@@ -53,17 +57,17 @@ fn machine() -> Recorded {
 /// Looks twice, a second apart, between which each core was idle for so many of 100 ticks.
 fn look(files: &Recorded, idle: [u64; 4], own: Option<u32>, between: impl FnOnce(&Recorded)) -> Spare {
     let mut machine = Machine::new(files);
-    assert_eq!(machine.look(Ticks(0), own, 2).expect("it says"), None, "nothing is known of a moment");
+    assert_eq!(machine.look(Ticks(0), own, 2, true).expect("it says"), None, "nothing is known of a moment");
     files.set("/proc/stat", stat(idle.map(|idle| 100 + idle), 300));
     between(files);
-    machine.look(Ticks(1000), own, 2).expect("it says").expect("a second has passed")
+    machine.look(Ticks(1000), own, 2, true).expect("it says").expect("a second has passed")
 }
 
 #[test]
 fn what_is_idle_is_to_spare_on_the_cores_that_this_process_may_use() {
     let files = machine();
     let spare = look(&files, [90, 50, 10, 50], None, |_| ());
-    assert_eq!(spare, Spare { millicores: 2000, limit_millicores: 4000, pressure: 0, threads: 2 });
+    assert_eq!(spare, Spare { millicores: 2000, limit_millicores: 4000, threads: 2, asks: true, ..Spare::default() });
     let files = machine();
     files.set("/proc/self/status", "Cpus_allowed_list:\t0,2-2\n");
     assert_eq!(look(&files, [90, 50, 10, 50], None, |_| ()).millicores, 1000);
@@ -81,7 +85,33 @@ fn what_the_local_worker_takes_is_to_spare_with_its_children() {
         files.set("/proc/99/stat", process(99, 100, 0));
     });
     // One core idle; 1.1 of the worker, and 0.9 of the function process that one of its threads started.
-    assert_eq!(spare.millicores, 3000);
+    assert_eq!((spare.millicores, spare.own_millicores), (3000, 2000));
+}
+
+#[test]
+fn processes_that_share_cores_say_the_same_and_others_do_not() {
+    let (boot, group) = ("/proc/sys/kernel/random/boot_id", "/sys/fs/cgroup/user.slice");
+    let number = |changes: &dyn Fn(&Recorded)| {
+        let files = machine();
+        files.set(boot, "8c7f\n");
+        changes(&files);
+        look(&files, [50; 4], None, |_| ()).machine
+    };
+    let limit = |files: &Recorded, at: &str| {
+        files.set(&format!("{at}/cpu.max"), "150000 100000\n");
+        files.set(&format!("{at}/cpu.stat"), "usage_usec 1000000\n");
+    };
+    let usual = number(&|_| ());
+    assert_eq!(usual, number(&|files| files.set("/proc/self/cgroup", "0::/user.slice/session-2.scope\n")));
+    let others = [
+        number(&|files| files.set(boot, "9d80\n")),
+        number(&|files| files.set("/proc/self/status", "Cpus_allowed_list:\t0-1\n")),
+        number(&|files| limit(files, group)),
+        number(&|files| limit(files, &format!("{group}/session-1.scope"))),
+        0,
+    ];
+    assert!(others.iter().enumerate().all(|(i, other)| *other != usual && !others[..i].contains(other)), "{others:?}");
+    assert_eq!(number(&|files| drop(files.0.borrow_mut().remove(boot))), 0, "one that does not say shares none");
 }
 
 #[test]
@@ -143,6 +173,13 @@ fn where_memory_is_short_no_more_is_begun_or_none_goes_on() {
         let files = machine();
         files.set("/proc/meminfo", format!("MemAvailable:  {free_mb}000 kB\n"));
         assert_eq!(look(&files, [100; 4], None, |_| ()).millicores, millicores, "{free_mb} MB");
+        // The reader's own process is there anyway.
+        let mut machine = Machine::new(&files);
+        files.set("/proc/stat", stat([100; 4], 200));
+        assert_eq!(machine.look(Ticks(0), None, 0, false).expect("it says"), None);
+        files.set("/proc/stat", stat([200; 4], 300));
+        let spare = machine.look(Ticks(1000), None, 0, false).expect("it says").expect("a second has passed");
+        assert_eq!((spare.millicores, spare.asks), (4000, false), "{free_mb} MB");
     }
 }
 
@@ -159,7 +196,7 @@ fn a_thread_of_the_trainer_that_has_no_core_for_long_is_told_of() {
         if look > 3 {
             files.set("/proc/self/task/6/schedstat", "9 5000000000 7\n");
         }
-        told.extend(machine.look(Ticks(1000 * look), None, 0).expect("it says").map(|s| s.pressure));
+        told.extend(machine.look(Ticks(1000 * look), None, 0, true).expect("it says").map(|s| s.pressure));
     }
     assert_eq!(told, [0, 0, 0, 0, 400, 400], "what lasts for all looks that count");
 }
@@ -172,7 +209,7 @@ fn of_the_last_looks_the_least_counts() {
     let mut seen = Vec::new();
     for (i, more) in [100, 100, 25, 100, 100, 100, 100].into_iter().enumerate() {
         files.set("/proc/stat", stat([idle; 4], 200 + 100 * i as u64));
-        seen.extend(machine.look(Ticks(1000 * i as u64), None, 0).expect("it says").map(|s| s.millicores));
+        seen.extend(machine.look(Ticks(1000 * i as u64), None, 0, true).expect("it says").map(|s| s.millicores));
         idle += more;
     }
     assert_eq!(seen, [4000, 4000, 1000, 1000, 1000, 1000]);
@@ -183,22 +220,22 @@ fn a_machine_that_does_not_say_is_not_used() {
     for missing in ["/proc/self/status", "/proc/meminfo"] {
         let files = machine();
         files.0.borrow_mut().remove(missing);
-        assert!(Machine::new(&files).look(Ticks(0), None, 0).is_err(), "{missing}");
+        assert!(Machine::new(&files).look(Ticks(0), None, 0, true).is_err(), "{missing}");
     }
     for odd in ["Cpus_allowed_list:\t\n", "Cpus_allowed_list:\t0-99999999999\n", "Cpus_allowed_list:\tall\n"] {
         let files = machine();
         files.set("/proc/self/status", odd);
-        assert!(Machine::new(&files).look(Ticks(0), None, 0).is_err(), "{odd}");
+        assert!(Machine::new(&files).look(Ticks(0), None, 0, true).is_err(), "{odd}");
     }
     // Without time by core, the load says what is busy.
     let files = machine();
     files.0.borrow_mut().remove("/proc/stat");
     let mut machine = Machine::new(&files);
-    assert_eq!(machine.look(Ticks(0), None, 0).expect("it says"), None);
+    assert_eq!(machine.look(Ticks(0), None, 0, true).expect("it says"), None);
     files.set("/proc/loadavg", "3.00 1.00 0.50 2/300 4000\n");
-    assert_eq!(machine.look(Ticks(500), None, 0).expect("it says").map(|s| s.millicores), Some(1000));
+    assert_eq!(machine.look(Ticks(500), None, 0, true).expect("it says").map(|s| s.millicores), Some(1000));
     files.set("/proc/loadavg", "8.00 1.00 0.50 2/300 4000\n");
-    assert_eq!(machine.look(Ticks(999), None, 0).expect("it says").map(|s| s.millicores), Some(0));
+    assert_eq!(machine.look(Ticks(999), None, 0, true).expect("it says").map(|s| s.millicores), Some(0));
     files.0.borrow_mut().remove("/proc/loadavg");
-    assert!(machine.look(Ticks(1500), None, 0).is_err());
+    assert!(machine.look(Ticks(1500), None, 0, true).is_err());
 }

@@ -26,6 +26,10 @@ impl Files for Recorded {
     fn list(&self, _: &str) -> Vec<String> {
         Vec::new()
     }
+
+    fn number(&self, _: &str) -> Option<u64> {
+        None
+    }
 }
 
 /// A machine of eight cores, so many of which are busy.
