@@ -74,6 +74,7 @@ impl State {
             return;
         }
         self.join_twins(now, out);
+        self.take_in(now, out);
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
         let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {

@@ -226,6 +226,9 @@ pub(crate) struct State {
     ticked: Ticks,
     /// When it was last looked for splits that are late.
     looked: Ticks,
+    /// Whether a worker has come that was given nothing yet, and when one took of what others hold.
+    has_newcomer: bool,
+    taken_in: Ticks,
     /// When it was last looked whether the jobs have the workers that they need.
     scaled: Ticks,
     /// Microseconds that workers said that they spent on jobs.

@@ -57,9 +57,15 @@ impl Pace {
         self.median().is_none_or(|median| took <= median * LATE_FACTOR)
     }
 
-    /// Says whether a split that waits for `rounds` others is better off at a worker that has nothing to do.
-    pub(super) fn is_worth_moving(&self, rounds: u32) -> bool {
-        self.median().is_some_and(|median| median * rounds >= WAIT_MAX)
+    /// Says whether a split that waits for `rounds` others is better off at a worker that has nothing to do. While it is not known how
+    /// long splits take, they take as long as the one before it has taken by now.
+    pub(super) fn is_worth_moving(&self, rounds: u32, by_now: Duration) -> bool {
+        self.median().unwrap_or(by_now) * rounds >= WAIT_MAX
+    }
+
+    /// Says whether one that has taken so long by now may be done within a time.
+    pub(super) fn may_end_within(&self, soon: Duration, by_now: Duration) -> bool {
+        self.median().is_some_and(|median| by_now + soon >= median)
     }
 
     /// Returns the age from which a split is late. Who is known to be slow has no benefit of the doubt.

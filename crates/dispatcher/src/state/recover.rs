@@ -46,6 +46,8 @@ impl State {
             next_job: ledger.next_job.max(1),
             ticked: now,
             looked: now,
+            has_newcomer: false,
+            taken_in: now,
             scaled: now,
             spent_us: 0,
             learned: Learned::recover(ledger),

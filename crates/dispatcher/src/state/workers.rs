@@ -101,6 +101,7 @@ impl State {
     pub(super) fn want(&mut self, now: Ticks, session: SessionId, splits: u32) {
         if let Some(worker) = self.heard_worker(now, session) {
             worker.want(splits);
+            self.has_newcomer |= worker.splits_done == 0 && worker.leases.is_empty();
         }
     }
 

@@ -167,3 +167,23 @@ fn what_gave_way_says_nothing_of_how_long_splits_take() {
     world.consume(ENDLESS);
     assert_eq!(pace(&world), before);
 }
+
+#[test]
+fn a_worker_that_comes_takes_what_is_needed_first_of_what_waits_for_long() {
+    let mut world = World::new();
+    world.hello(0);
+    world.attach(ENDLESS, 0, 8);
+    want(&mut world, 0, 4);
+    let key = world.readers[ENDLESS].key;
+    // No split has ended yet: they take at least as long as the first has by now.
+    let comes = |world: &mut World, i: usize, after: Duration| {
+        world.pass(after, None);
+        world.hello(i);
+        want(world, i, 2);
+        world.check_replay();
+        holders(world, key).0
+    };
+    assert_eq!(comes(&mut world, 1, Duration::from_millis(100)), [1, 1, 1, 1, 2, 2], "they may be short");
+    assert_eq!(comes(&mut world, 2, Duration::from_secs(6)), [1, 3, 1, 1, 2, 2, 3], "and then what nobody holds");
+    assert_eq!(world.state.jobs[&key.0].raced, 1);
+}
