@@ -117,7 +117,9 @@ def test_a_worker_that_is_dearer_than_waiting_is_not_wanted(monkeypatch: pytest.
             time.sleep(0.066)
         (job,) = service.jobs("dear")
         assert (job.workers, job.decisions[-1].workers) == (1, 1), job
-        assert job.decisions[-1].figures["figures"]["waited"] > 0.1, job
+        # What others made ahead, if it was found by way of them, may leave it nothing to wait for at first.
+        figures = job.decisions[-1].figures["figures"]
+        assert figures["demand"] > 1.2 * figures["supply"], job
         assert "1 worker is the cheapest" in job.decisions[-1].reason, job
         batches.close()
 

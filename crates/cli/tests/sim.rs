@@ -75,6 +75,7 @@ fn a_job_that_ran_is_simulated_as_if_its_figures_were_given() {
         compute: 0.23,
         waited: 0.0,
         delivered: 20.0,
+        made: 20.0,
         local: 0,
         spare: 0.0,
         pressure: 0.0,

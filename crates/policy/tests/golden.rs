@@ -23,6 +23,7 @@ fn observation(window: &Value) -> Observation {
         waited: 0.0,
         compute: None,
         busy: None,
+        made: None,
         ahead: None,
         beside: 0.0,
         host: None,

@@ -52,6 +52,7 @@ impl State {
             compute,
             waited: 0.0,
             delivered: 0.0,
+            made: 0.0,
             local: 0,
             spare: 0.0,
             pressure: 0.0,

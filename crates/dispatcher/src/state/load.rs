@@ -193,6 +193,7 @@ impl Load {
             waited: self.waited(),
             compute: worked.map(|compute| compute + sent.by_worker(row_bytes * rows)),
             busy: (all_threads > 0.0).then(|| spent.saturating_sub(self.spent_before) as f64 / all_threads),
+            made: worked.map(|_| self.rows as f64 / rows / seconds),
             ahead: self.ahead(),
             beside: set,
             host: as_one(&machines, &made, &costs, &sent, objective),
@@ -297,7 +298,10 @@ mod tests {
         assert_eq!(load.end(Ticks(1999), 0, 2, LIMITS, Objective::Time, whole), None, "too early");
         let seen = load.end(Ticks(2000), 12_800_000, 2, LIMITS, Objective::Time, whole).expect("long enough");
         assert!(close(seen.demand, 60.0) && close(seen.compute, 12.8 / 1920.0 * 32.0), "{seen:?}");
-        assert!(close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady, "{seen:?}");
+        assert!(
+            close(seen.made, 30.0) && close(Some(seen.delivered), 30.0) && close(Some(seen.waited), 0.5) && seen.steady,
+            "{seen:?}"
+        );
         assert!(close(seen.busy, 0.8) && close(Some(seen.threads), 4.0) && close(seen.ahead, 2.0), "{seen:?}");
         // What a batch costs is known from before; that the number of workers was another is said.
         load.see(crew(3, 12.0));

@@ -167,6 +167,7 @@ mod tests {
             waited: 0.0,
             compute: None,
             busy: None,
+            made: None,
             ahead: Some(ahead),
             beside: 0.0,
             host: None,

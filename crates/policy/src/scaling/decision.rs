@@ -27,6 +27,8 @@ pub struct Figures {
     pub waited: f64,
     /// Batches a second that it took.
     pub delivered: f64,
+    /// Batches a second that workers made, taken yet or not; 0 where they do not say.
+    pub made: f64,
     /// Threads on the reader's machine that there were.
     pub local: u32,
     /// Cores of that machine that nobody else wanted, and the share of its time that the trainer had none; 0 where it does not
@@ -52,7 +54,8 @@ impl Figures {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         let some = positive(self.demand) && positive(self.supply) && positive(self.compute);
         let delivered = self.delivered.is_finite() && (0.0..=DELIVERED_MAX * self.demand).contains(&self.delivered);
-        !(some && delivered && (0.0..=1.0).contains(&self.waited))
+        let made = self.made.is_finite() && self.made >= 0.0;
+        !(some && delivered && made && (0.0..=1.0).contains(&self.waited))
     }
 }
 
@@ -143,6 +146,11 @@ pub enum Reason {
     Shared {
         /// How many bring as much as there were.
         useful: u32,
+    },
+    /// Workers make what the trainer takes, and more; it waits for what is next in its order, and has the rest ahead of it then.
+    Ahead {
+        /// Batches a second that they make.
+        made: f64,
     },
     /// It still waits after as many probes as there may be.
     Unmet {
@@ -271,6 +279,12 @@ impl fmt::Display for Decision {
                 "{workers}: {had} {} {delivered:.2} batches/s, as much as {useful} would alone; something that they share \
                  holds them up",
                 verb(figures.workers, "brings", "bring")
+            ),
+            Reason::Ahead { made } => write!(
+                f,
+                "{workers} {stay}: {had} {} {made:.2} batches/s, and the trainer takes {takes}; it waits {waits} of its time for \
+                 what is next in its order, and the rest is ahead of it",
+                verb(figures.workers, "makes", "make")
             ),
             Reason::Unmet { probes } => write!(
                 f,

@@ -72,6 +72,7 @@ mod tests {
             waited: 0.0,
             compute: None,
             busy,
+            made: None,
             ahead: None,
             beside: 0.0,
             host: None,

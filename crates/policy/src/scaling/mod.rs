@@ -68,6 +68,8 @@ pub struct Observation {
     pub compute: Option<f64>,
     /// The share of the workers' threads that computed for any job, 0 to 1; `None` while no worker said.
     pub busy: Option<f64>,
+    /// Batches a second that workers made, whether their readers have taken them or not; `None` while no worker said.
+    pub made: Option<f64>,
     /// Splits that were complete ahead of their readers, on average; `None` while no reader said.
     pub ahead: Option<f64>,
     /// Batches a second that threads beside the reader made whose number is set: nothing is decided on them, and they are in no other
@@ -97,6 +99,7 @@ impl Observation {
             compute,
             waited: self.waited,
             delivered: self.delivered,
+            made: self.made.unwrap_or(0.0),
             local: self.local,
             spare: self.host.as_ref().map_or(0.0, |host| host.spare),
             pressure: self.host.as_ref().map_or(0.0, |host| host.pressure),

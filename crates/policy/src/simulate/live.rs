@@ -215,6 +215,7 @@ impl<'a> Live<'a> {
                 let sums = [sum(|s| s.spare), sum(|s| s.pressed), sum(|s| s.here), sum(|s| s.finishes)];
                 self.host(machine, sums.map(|sum| sum / seconds), &mut noisy)
             }),
+            made: Some(noisy(sum(|s| s.made) / seconds)),
         };
         (self.began, self.least, self.unsteady) = ((self.now, self.sums), self.at.workers, false);
         self.windows += 1;

@@ -86,6 +86,8 @@ pub(super) struct Figures {
     pub(super) compute: f64,
     waited: f64,
     delivered: f64,
+    #[serde(default)]
+    made: f64,
 }
 
 impl Figures {
@@ -98,10 +100,10 @@ impl Figures {
         (self.supply * self.compute).round() as u32
     }
 
-    /// What was delivered says what of the workers' time reached the trainer, where they could not keep up.
+    /// What was delivered, or made ahead of it, says what of the workers' time reached the trainer, where they could not keep up.
     pub(super) fn efficiency(&self) -> f64 {
-        let made = f64::from(self.workers) * self.supply;
-        if self.waited > SATURATED && made > 0.0 { (self.delivered / made).min(1.0) } else { 1.0 }
+        let most = f64::from(self.workers) * self.supply;
+        if self.waited > SATURATED && most > 0.0 { (self.delivered.max(self.made) / most).min(1.0) } else { 1.0 }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::{AHEAD, FEW, MANY};
 use crate::placement::{Cut, Finishing, Model, Objective, Placement, Wire};
 use crate::scaling::{Figures, Host, Observation};
 
@@ -69,6 +70,7 @@ impl Memory {
             compute: of(|f| f.compute),
             waited: of(|f| f.waited),
             delivered: of(|f| f.delivered),
+            made: of(|f| f.made),
             local: self.windows.back().map_or(0, |w| w.figures.local),
             spare: of(|f| f.spare),
             pressure: of(|f| f.pressure),
@@ -86,6 +88,27 @@ impl Memory {
     /// Returns the batches a second that came from workers.
     pub(super) fn remote(&self, count: usize) -> f64 {
         self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
+    }
+
+    /// Returns the batches a second that workers bring: those that came from them or, where that is far more, those that they made. A split
+    /// is made by one worker at a time, so a reader may wait for the first one while others make what comes after it.
+    pub(super) fn brought(&self, count: usize) -> f64 {
+        let (made, remote) = (self.made(count), self.remote(count));
+        if made > AHEAD * remote { made } else { remote }
+    }
+
+    /// Returns the batches a second that workers made lately, where the trainer waits although that is all it takes, or more. Not
+    /// believed of a placement that has been there for long: what was made ahead should have come by then.
+    pub(super) fn ahead(&self) -> Option<f64> {
+        let (figures, made, remote) = (self.medians(FEW), self.made(FEW), self.remote(FEW));
+        let wanted = figures.demand - (figures.delivered - remote);
+        (self.len() < MANY && made > AHEAD * remote && made >= wanted).then_some(made)
+    }
+
+    /// On average: workers say so whenever they have made some, which may be more than once in a window, or less.
+    fn made(&self, count: usize) -> f64 {
+        let newest = || self.windows.iter().rev().take(count);
+        newest().map(|w| w.figures.made).sum::<f64>() / newest().count().max(1) as f64
     }
 
     /// Returns how many workers would compute all the time, were nothing computed elsewhere: by the medians.

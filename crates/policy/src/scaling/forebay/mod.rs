@@ -40,6 +40,9 @@ pub const PRESSURE_MAX: f64 = 0.10;
 pub const YIELD: f64 = 0.6;
 /// The part of what wire and threads let through from which they may be what is full, and not the workers what is slow.
 const FULL: f64 = 0.95;
+/// So many times what came from workers is what they make ahead of a reader that waits for what is next in its order. Figures that are
+/// off by a fifth, over a few windows, do not come to this.
+const AHEAD: f64 = 1.25;
 /// Less than this of a core is none.
 const NO_CORE: f64 = 0.1;
 /// What is left of the trainer's own speed when threads on its machine are held to hurt it.
@@ -79,7 +82,7 @@ struct Mark {
     at: Placement,
     /// Workers' worth of work.
     load: f64,
-    /// Batches a second that the trainer would have taken, and that came from workers.
+    /// Batches a second that the trainer would have taken, and that workers brought.
     demand: f64,
     remote: f64,
 }

@@ -81,6 +81,10 @@ impl Previous {
             return self.confirm_price(limits, wanted, probes);
         }
         if figures.waited > WAIT_MAX {
+            if let Some(made) = self.windows.ahead() {
+                self.learn_efficiency(&figures);
+                return (Reason::Ahead { made }, Some(figures));
+            }
             return self.more(limits, wanted, probes, figures);
         }
         let model = self.windows.model(FEW, self.efficiency);
@@ -180,6 +184,9 @@ impl Previous {
             _ => Reason::Cheapest,
         };
         if figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared && wanted.workers < limits.max {
+            if let Some(made) = self.windows.ahead() {
+                return (Reason::Ahead { made }, Some(figures));
+            }
             self.tried = None;
             return match self.windows.objective() {
                 Objective::Time => self.more(limits, wanted, 0, figures),

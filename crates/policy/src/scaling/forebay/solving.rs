@@ -1,19 +1,21 @@
 //! What is made of the windows' figures: what workers are worth, what would be best, and what more of them has brought.
 
-use super::{EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
+use super::{AHEAD, EFFICIENCY, FEW, FULL, LIGHTER, MARGIN, Mark, Previous, SATURATED, Target, USEFUL};
 use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
 impl Previous {
-    /// While the workers cannot keep up, what they deliver says what of their time reaches the trainer.
+    /// While the workers cannot keep up, what they bring says what of their time reaches the trainer; so it does at any time where it is far
+    /// more than was thought.
     pub(super) fn learn_efficiency(&mut self, figures: &Figures) {
         let at = self.windows.placement();
         let most = self.windows.model(FEW, self.efficiency).remote_bound(at);
-        let remote = self.windows.remote(FEW);
-        let is_by_workers = at.workers > 0 && remote < FULL * most;
-        if figures.waited > SATURATED && is_by_workers && self.windows.are_with(at, FEW) {
-            let made = remote / (f64::from(at.workers) * figures.supply);
-            self.efficiency = made.clamp(EFFICIENCY.0, EFFICIENCY.1);
+        let brought = self.windows.brought(FEW);
+        let is_by_workers = at.workers > 0 && brought < FULL * most;
+        let part = brought / (f64::from(at.workers) * figures.supply);
+        let says_so = figures.waited > SATURATED || part > AHEAD * self.efficiency;
+        if says_so && is_by_workers && self.windows.are_with(at, FEW) {
+            self.efficiency = part.clamp(EFFICIENCY.0, EFFICIENCY.1);
         }
     }
 
@@ -55,19 +57,19 @@ impl Previous {
 
     pub(super) fn mark(&self, at: Placement) -> Mark {
         let demand = self.windows.medians(FEW).demand;
-        Mark { at, load: self.windows.load(FEW), demand, remote: self.windows.remote(FEW) }
+        Mark { at, load: self.windows.load(FEW), demand, remote: self.windows.brought(FEW) }
     }
 
     /// Returns how many workers bring what all do, where the last change brought far less than it should have.
     pub(super) fn useful(&self, now: &Figures) -> Option<u32> {
         let is_like = |then: &Mark| then.at.cut == self.windows.placement().cut && then.remote > 0.0;
         let then = self.tried.filter(|then| is_like(then) && (1..now.workers).contains(&then.at.workers))?;
-        let remote = self.windows.remote(FEW);
+        let brought = self.windows.brought(FEW);
         let of_one = then.remote / f64::from(then.at.workers);
-        let wanted = now.demand - (now.delivered - remote);
+        let wanted = now.demand - (now.delivered - self.windows.remote(FEW));
         let expected = wanted.min(of_one * f64::from(now.workers)) - then.remote;
-        let gained = remote - then.remote;
-        let workers = (remote / of_one - 1e-6).ceil().max(1.0) as u32;
+        let gained = brought - then.remote;
+        let workers = (brought / of_one - 1e-6).ceil().max(1.0) as u32;
         (gained < USEFUL * expected).then_some(workers.max(then.at.workers))
     }
 

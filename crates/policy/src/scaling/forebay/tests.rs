@@ -3,7 +3,7 @@
 use forebay_core::Ticks;
 
 use super::*;
-use crate::placement::{Cut, Finishing, Objective, Wire};
+use crate::placement::{Cut, Finishing, Objective, Prices, Wire};
 use crate::scaling::{Gap, Host};
 
 fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
@@ -22,6 +22,7 @@ fn observation(workers: u32, demand: f64, compute: f64) -> Observation {
         waited: 1.0 - delivered / demand,
         compute: Some(compute),
         busy: None,
+        made: Some(delivered),
         ahead: None,
         beside: 0.0,
         host: None,
@@ -103,12 +104,66 @@ fn without_figures_or_with_wrong_ones_nothing_changes() {
     }
 }
 
+/// 15 batches/s are wanted, a worker makes 10. When there are others than before, what they make comes after the split that the reader is
+/// at, which one of them makes alone: ten windows pass until it has come through. The first one is slow at first.
+fn in_order(objective: Objective) -> (u32, Vec<Decision>) {
+    let (mut previous, mut workers, mut since, mut before) = (Previous::default(), 1, 0, 1);
+    let mut decided = Vec::new();
+    for window in 0..80 {
+        since = if workers == before { since + 1 } else { 0 };
+        before = workers;
+        let of_one = if window < 3 { 5.0 } else { 10.0 };
+        let all = of_one * f64::from(workers);
+        let delivered = if since < 10 { of_one } else { all.min(15.0) };
+        let host = (objective != Objective::Time).then(|| Host { objective, ..no_host() });
+        let made = Some(if since < 10 { all } else { delivered });
+        let seen =
+            Observation { delivered, made, waited: 1.0 - delivered / 15.0, host, ..observation(workers, 15.0, 0.1) };
+        decided.extend(run(&mut previous, 1, &mut workers, |_| seen.clone()));
+    }
+    (workers, decided)
+}
+
+/// A machine of which nothing is known, and where nothing may compute.
+fn no_host() -> Host {
+    Host {
+        cores: 0.0,
+        spare: 0.0,
+        pressure: 0.0,
+        local_max: 0,
+        here: 0.0,
+        cuts: Cut::of_ops(&[(0.1, 1e3)]),
+        cut: 1,
+        wire: Wire::default(),
+        finishing: Finishing::Threads,
+        finishes: 0.0,
+        objective: Objective::Time,
+    }
+}
+
+#[test]
+fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
+    let (workers, decided) = in_order(Objective::Time);
+    assert!(workers == 2 && decided.iter().all(|d| d.workers <= 4), "{decided:?}");
+    assert!(decided.iter().all(|d| !matches!(d.reason, Reason::Shared { .. })), "{decided:?}");
+    let ahead = decided.iter().find(|d| matches!(d.reason, Reason::Ahead { .. })).expect("it waits for the first");
+    assert_eq!(
+        ahead.to_string(),
+        "4 workers stay: 4 workers make 40.00 batches/s, and the trainer takes 15.00 batches/s; it waits 33.3 % of its time for what is \
+         next in its order, and the rest is ahead of it"
+    );
+    assert!(matches!(decided[79].reason, Reason::Enough { .. }), "{decided:?}");
+    // What seems dear with it, as the second one brings nothing at first, is what it is: 1.1 / 10 and 2.1 / 15 a batch.
+    let (workers, decided) = in_order(Objective::Cost(Prices { trainer: 0.1, worker: 1.0 }));
+    assert!(workers == 1, "{decided:?}");
+}
+
 #[test]
 fn workers_that_do_not_help_are_given_back() {
     // Storage gives 12 batches a second, however many ask it: what three workers make.
     let held_up = |n: u32| {
         let delivered = 12.0f64.min(f64::from(n) * 4.0);
-        Observation { delivered, waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }
+        Observation { delivered, made: Some(delivered), waited: 1.0 - delivered / 32.0, ..observation(n, 32.0, 0.25) }
     };
     let (mut previous, mut workers) = (Previous::default(), 1);
     let decisions = run(&mut previous, 60, &mut workers, held_up);
