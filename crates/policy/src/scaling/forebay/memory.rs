@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{AHEAD, FEW, MANY};
+use super::AHEAD;
 use crate::placement::{Cut, Finishing, Model, Objective, Placement, Wire};
 use crate::scaling::{Figures, Host, Observation};
 
@@ -97,12 +97,12 @@ impl Memory {
         if made > AHEAD * remote { made } else { remote }
     }
 
-    /// Returns the batches a second that workers made lately, where the trainer waits although that is all it takes, or more. Not
-    /// believed of a placement that has been there for long: what was made ahead should have come by then.
-    pub(super) fn ahead(&self) -> Option<f64> {
-        let (figures, made, remote) = (self.medians(FEW), self.made(FEW), self.remote(FEW));
+    /// Returns the batches a second that workers made in the newest windows, where the trainer waits although that is all it takes, or more. What is ahead
+    /// of a reader is bounded, so that ends: it comes through, or no more of it is made than the trainer takes.
+    pub(super) fn ahead(&self, count: usize) -> Option<f64> {
+        let (figures, made, remote) = (self.medians(count), self.made(count), self.remote(count));
         let wanted = figures.demand - (figures.delivered - remote);
-        (self.len() < MANY && made > AHEAD * remote && made >= wanted).then_some(made)
+        (made > AHEAD * remote && made >= wanted).then_some(made)
     }
 
     /// On average: workers say so whenever they have made some, which may be more than once in a window, or less.

@@ -119,6 +119,8 @@ pub struct Previous {
     too_few: Option<Mark>,
     /// Whether more workers do not help.
     is_shared: bool,
+    /// Whether the last waits were for what is next, with the rest ahead.
+    is_ahead: bool,
 }
 
 impl Default for Previous {
@@ -135,6 +137,7 @@ impl Default for Previous {
             tried: None,
             too_few: None,
             is_shared: false,
+            is_ahead: false,
         }
     }
 }

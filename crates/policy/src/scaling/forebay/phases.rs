@@ -81,9 +81,8 @@ impl Previous {
             return self.confirm_price(limits, wanted, probes);
         }
         if figures.waited > WAIT_MAX {
-            if let Some(made) = self.windows.ahead() {
-                self.learn_efficiency(&figures);
-                return (Reason::Ahead { made }, Some(figures));
+            if let Some(made) = self.windows.ahead(FEW) {
+                return self.suffice(limits, wanted, probes, made, &figures);
             }
             return self.more(limits, wanted, probes, figures);
         }
@@ -100,6 +99,20 @@ impl Previous {
             return self.change(limits, Target { at, needed: at.workers }, probes + 1, &figures, reason);
         }
         self.settle(&figures, Reason::Enough { at_most: WAIT_MAX })
+    }
+
+    /// Workers make all that the trainer takes, which waits for what is next: there are enough of them, or too many.
+    fn suffice(&mut self, limits: Limits, wanted: Placement, probes: u32, made: f64, figures: &Figures) -> Found {
+        self.learn_efficiency(figures);
+        let target = self.target(limits, &self.windows.model(FEW, self.efficiency));
+        if is_less(target.at, wanted) && probes < PROBES_MAX {
+            let reason = Reason::Fewer { load: self.windows.load(FEW) };
+            return self.change(limits, target, probes + 1, figures, reason);
+        }
+        let found = self.settle(figures, Reason::Ahead { made });
+        // It will not have to wait like that.
+        (self.phase, self.is_ahead) = (Phase::Settled(0.0), true);
+        found
     }
 
     /// The same, where waiting may be cheaper than what would end it.
@@ -184,8 +197,14 @@ impl Previous {
             _ => Reason::Cheapest,
         };
         if figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared && wanted.workers < limits.max {
-            if let Some(made) = self.windows.ahead() {
+            if let Some(made) = self.windows.ahead(SOME) {
+                self.is_ahead = true;
                 return (Reason::Ahead { made }, Some(figures));
+            }
+            if std::mem::take(&mut self.is_ahead) {
+                // Some of these windows are of before it came through.
+                self.windows.clear();
+                return (still, Some(figures));
             }
             self.tried = None;
             return match self.windows.objective() {

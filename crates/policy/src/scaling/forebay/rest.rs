@@ -49,6 +49,7 @@ impl Rest {
             tried: None,
             too_few,
             is_shared: false,
+            is_ahead: false,
         };
         let Placement { workers, local, cut } = at;
         (Decision { workers, local, cut: Some(cut), reason: Reason::Again, figures: None }, next)

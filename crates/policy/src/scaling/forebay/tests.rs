@@ -114,9 +114,19 @@ fn in_order(objective: Objective) -> (u32, Vec<Decision>) {
         before = workers;
         let of_one = if window < 3 { 5.0 } else { 10.0 };
         let all = of_one * f64::from(workers);
-        let delivered = if since < 10 { of_one } else { all.min(15.0) };
+        // It comes through in the midst of a window.
+        let delivered = match since {
+            ..10 => of_one,
+            10 => (of_one + all.min(15.0)) / 2.0,
+            _ => all.min(15.0),
+        };
         let host = (objective != Objective::Time).then(|| Host { objective, ..no_host() });
-        let made = Some(if since < 10 { all } else { delivered });
+        // And then they have as much ahead as they may.
+        let made = Some(match since {
+            ..10 => all,
+            10..14 => 0.0,
+            _ => delivered,
+        });
         let seen =
             Observation { delivered, made, waited: 1.0 - delivered / 15.0, host, ..observation(workers, 15.0, 0.1) };
         decided.extend(run(&mut previous, 1, &mut workers, |_| seen.clone()));
@@ -149,7 +159,7 @@ fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
     let ahead = decided.iter().find(|d| matches!(d.reason, Reason::Ahead { .. })).expect("it waits for the first");
     assert_eq!(
         ahead.to_string(),
-        "4 workers stay: 4 workers make 40.00 batches/s, and the trainer takes 15.00 batches/s; it waits 33.3 % of its time for what is \
+        "2 workers stay: 2 workers make 20.00 batches/s, and the trainer takes 15.00 batches/s; it waits 33.3 % of its time for what is \
          next in its order, and the rest is ahead of it"
     );
     assert!(matches!(decided[79].reason, Reason::Enough { .. }), "{decided:?}");
