@@ -1,10 +1,9 @@
 //! Splits that wait at one worker while another has nothing to do go to that one.
 //!
 //! Workers hold a few splits ahead of what they compute, so that none waits for a grant. Where splits take seconds that
-//! leaves the end of an epoch uneven: one worker has three to go, and others are done. And a worker that comes would make what is needed
-//! only after all that those before it hold: it takes some of that first. A split moves when the wait that
-//! it is spared is worth it (see `pace`); short splits never move. Of a worker's, the one that is needed first moves, as its reader gets
-//! all in order.
+//! leaves the end of an epoch uneven: one worker has three to go, and others are done. And a worker that comes would make
+//! what is needed only after all that others hold: it takes some of that first. A split moves when the wait that it is
+//! spared is worth it (see `pace`); short splits never move. The one that is needed first moves, as readers get all in order.
 //!
 //! Invariants: what a worker is at stays there, as far as heartbeats tell, and so does what it was at a moment ago and gave way; a worker that takes a split had none to work
 //! on, so a split cannot go back and forth.
@@ -18,19 +17,19 @@ use super::{Effect, State};
 use crate::records::SplitKey;
 
 /// How often it is looked for what one that comes could take, at most: ten thousand may come at a time.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const TAKE_IN_EVERY: Duration = Duration::from_millis(10);
 
 impl State {
     /// A worker has come that holds nothing: before it is given what comes after all that others hold, it takes of that.
     pub(super) fn take_in(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        if std::mem::take(&mut self.has_newcomer) && now - self.taken_in >= LOOK_EVERY {
+        if std::mem::take(&mut self.has_newcomer) && now - self.taken_in >= TAKE_IN_EVERY {
             self.taken_in = now;
             self.rebalance(now, out);
         }
     }
 
-    /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted: while workers compute, and
-    /// as one comes.
+    /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted, every now and
+    /// then, and as a worker comes.
     pub(super) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let is_idle = |w: &super::Worker| w.has_room() && !w.slow && w.under_way().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
@@ -54,8 +53,8 @@ impl State {
         }
     }
 
-    /// Returns the first split that waits at a worker, and how many others each of its threads has before the last, if that takes long. The
-    /// last, where the first may have been begun since it was heard of.
+    /// Returns the first split that waits at a worker, and how many others each of its threads has before the last, if that
+    /// takes long. The last split, where the first may have been begun since it was heard of.
     fn waits(&self, now: Ticks, worker: &super::Worker) -> Option<(u32, SplitKey)> {
         let turns = worker.in_turn(|key| self.jobs.get(&key.0.0).map_or(0, |job| job.record.priority));
         let (at, waiting) = turns.split_at(turns.len().min(worker.threads.max(1) as usize));
