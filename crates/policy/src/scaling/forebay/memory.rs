@@ -90,15 +90,15 @@ impl Memory {
         self.median(count, |w| (w.figures.delivered - w.host.as_ref().map_or(0.0, |host| host.here)).max(0.0))
     }
 
-    /// Returns the batches a second that workers bring: those that came from them or, where that is far more, those that they made. A split
-    /// is made by one worker at a time, so a reader may wait for the first one while others make what comes after it.
+    /// Returns the batches a second that workers bring: those that came from them or, where that is far more, those that they made.
+    /// A split is made by one worker, so a reader may wait for the first one while others make what comes after it.
     pub(super) fn brought(&self, count: usize) -> f64 {
         let (made, remote) = (self.made(count), self.remote(count));
         if made > AHEAD * remote { made } else { remote }
     }
 
-    /// Returns the batches a second that workers made in the newest windows, where the trainer waits although that is all it takes, or more. What is ahead
-    /// of a reader is bounded, so that ends: it comes through, or no more of it is made than the trainer takes.
+    /// Returns the batches a second that workers made in the newest windows, where the trainer waits although that is all it takes,
+    /// or more. What is ahead of a reader is bounded, so that ends: it comes through, or no more of it is made than the trainer takes.
     pub(super) fn ahead(&self, count: usize) -> Option<f64> {
         let (figures, made, remote) = (self.medians(count), self.made(count), self.remote(count));
         let wanted = figures.demand - (figures.delivered - remote);

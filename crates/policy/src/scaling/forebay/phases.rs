@@ -196,16 +196,17 @@ impl Previous {
             Objective::Time => Reason::Enough { at_most: WAIT_AGAIN.max(2.0 * waited_then) },
             _ => Reason::Cheapest,
         };
-        if figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared && wanted.workers < limits.max {
-            if let Some(made) = self.windows.ahead(SOME) {
-                self.is_ahead = true;
-                return (Reason::Ahead { made }, Some(figures));
-            }
-            if std::mem::take(&mut self.is_ahead) {
-                // Some of these windows are of before it came through.
-                self.windows.clear();
-                return (still, Some(figures));
-            }
+        let waits = figures.waited > WAIT_AGAIN.max(2.0 * waited_then) && !self.is_shared;
+        if let Some(made) = self.windows.ahead(SOME).filter(|_| waits) {
+            self.is_ahead = true;
+            return (Reason::Ahead { made }, Some(figures));
+        }
+        if waits && std::mem::take(&mut self.is_ahead) {
+            // Some of these windows are of before it came through.
+            self.windows.clear();
+            return (still, Some(figures));
+        }
+        if waits && wanted.workers < limits.max {
             self.tried = None;
             return match self.windows.objective() {
                 Objective::Time => self.more(limits, wanted, 0, figures),

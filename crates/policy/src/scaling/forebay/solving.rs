@@ -5,8 +5,8 @@ use crate::placement::{Bounds, Finishing, Model, Objective, Placement, solve};
 use crate::scaling::{Figures, Limits};
 
 impl Previous {
-    /// While the workers cannot keep up, what they bring says what of their time reaches the trainer; so it does at any time where it is far
-    /// more than was thought.
+    /// While the workers cannot keep up, what they bring says what of their time reaches the trainer; so it does at any time
+    /// where it is far more than was thought.
     pub(super) fn learn_efficiency(&mut self, figures: &Figures) {
         let at = self.windows.placement();
         let most = self.windows.model(FEW, self.efficiency).remote_bound(at);

@@ -1,5 +1,7 @@
 //! The policy window by window: what it asks for, says, and does not do.
 
+use std::cmp::Ordering;
+
 use forebay_core::Ticks;
 
 use super::*;
@@ -104,9 +106,11 @@ fn without_figures_or_with_wrong_ones_nothing_changes() {
     }
 }
 
-/// 15 batches/s are wanted, a worker makes 10. When there are others than before, what they make comes after the split that the reader is
-/// at, which one of them makes alone: ten windows pass until it has come through. The first one is slow at first.
-fn in_order(objective: Objective) -> (u32, Vec<Decision>) {
+/// 15 batches/s are wanted of at most so many workers, of which one makes 10. When there are others than before, what they make comes
+/// after the split that the reader is at, which one of them makes alone: `late` windows pass until it has come through. For ten, they
+/// make what the reader may have ahead. The first one is slow at first.
+fn in_order(objective: Objective, max: u32, late: u32) -> (u32, Vec<Decision>) {
+    let limits = Limits { min: 1, max };
     let (mut previous, mut workers, mut since, mut before) = (Previous::default(), 1, 0, 1);
     let mut decided = Vec::new();
     for window in 0..80 {
@@ -115,20 +119,19 @@ fn in_order(objective: Objective) -> (u32, Vec<Decision>) {
         let of_one = if window < 3 { 5.0 } else { 10.0 };
         let all = of_one * f64::from(workers);
         // It comes through in the midst of a window.
-        let delivered = match since {
-            ..10 => of_one,
-            10 => (of_one + all.min(15.0)) / 2.0,
-            _ => all.min(15.0),
+        let delivered = match since.cmp(&late) {
+            Ordering::Less => of_one,
+            Ordering::Equal => (of_one + all.min(15.0)) / 2.0,
+            Ordering::Greater => all.min(15.0),
         };
         let host = (objective != Objective::Time).then(|| Host { objective, ..no_host() });
-        // And then they have as much ahead as they may.
         let made = Some(match since {
             ..10 => all,
             10..14 => 0.0,
             _ => delivered,
         });
-        let seen =
-            Observation { delivered, made, waited: 1.0 - delivered / 15.0, host, ..observation(workers, 15.0, 0.1) };
+        let waited = 1.0 - delivered / 15.0;
+        let seen = Observation { limits, delivered, made, waited, host, ..observation(workers, 15.0, 0.1) };
         decided.extend(run(&mut previous, 1, &mut workers, |_| seen.clone()));
     }
     (workers, decided)
@@ -153,7 +156,7 @@ fn no_host() -> Host {
 
 #[test]
 fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
-    let (workers, decided) = in_order(Objective::Time);
+    let (workers, decided) = in_order(Objective::Time, 64, 10);
     assert!(workers == 2 && decided.iter().all(|d| d.workers <= 4), "{decided:?}");
     assert!(decided.iter().all(|d| !matches!(d.reason, Reason::Shared { .. })), "{decided:?}");
     let ahead = decided.iter().find(|d| matches!(d.reason, Reason::Ahead { .. })).expect("it waits for the first");
@@ -163,9 +166,16 @@ fn what_is_made_ahead_of_what_is_next_is_made_all_the_same() {
          next in its order, and the rest is ahead of it"
     );
     assert!(matches!(decided[79].reason, Reason::Enough { .. }), "{decided:?}");
-    // What seems dear with it, as the second one brings nothing at first, is what it is: 1.1 / 10 and 2.1 / 15 a batch.
-    let (workers, decided) = in_order(Objective::Cost(Prices { trainer: 0.1, worker: 1.0 }));
-    assert!(workers == 1, "{decided:?}");
+    // Nor are more needed where there may be no more.
+    let (_, decided) = in_order(Objective::Time, 2, 10);
+    let asks = |d: &Decision| matches!(d.reason, Reason::AtMost { .. }) && d.figures.is_some_and(|f| f.made > 15.0);
+    assert!(!decided.iter().any(asks), "{decided:?}");
+    // What seems dear with it, as the others bring nothing at first, is what it is: 1.1 / 10 and 2.1 / 15 a batch. So does what was learned
+    // of the first one, and of which nothing is waited for since.
+    for late in [10, 0] {
+        let (workers, decided) = in_order(Objective::Cost(Prices { trainer: 0.1, worker: 1.0 }), 64, late);
+        assert!(workers == 1 && decided.iter().any(|d| d.workers > 1), "{late}: {decided:?}");
+    }
 }
 
 #[test]
