@@ -62,7 +62,8 @@ type KindRow = (String, bool, f64, u32, Option<u32>, u32, u32, f64, String);
 type CachingRow = (String, String);
 /// Files of the authority, the own certificate and its key; the name to expect.
 type TlsRow = (PathBuf, Option<PathBuf>, Option<PathBuf>, Option<String>);
-type WorkerRow = (String, String, u32, String, u32, u64, u64, u64, u64, bool, String, (String, f64, bool));
+type WorkerRow =
+    (String, String, u32, String, u32, Option<u64>, Option<u64>, Option<u64>, u64, bool, String, (String, f64, bool));
 
 fn op(o: forebay_client::OpStatus) -> OpRow {
     let (rows, bytes) = ((o.rows_in, o.rows_out, o.rows_found), (o.bytes_in, o.bytes_out));

@@ -212,7 +212,8 @@ class WorkerStatus:
         threads: Its threads.
         state: `working`, `idle`, `slow` (it was late with a split, and is given one at a time), `leaving` or `lost`.
         leases: The splits that it holds.
-        splits_done: The splits that it has computed.
+        splits_done: The splits that it has computed; `None`, as the next two, where a tenant's token asks for a worker
+            that computes for other tenants, too.
         rows_done: The rows of those.
         rows_shared: Of these, the rows that another job with the same samples had computed.
         silent_ms: Milliseconds since it was last heard of.
@@ -228,9 +229,9 @@ class WorkerStatus:
     threads: int
     state: str
     leases: int
-    splits_done: int
-    rows_done: int
-    rows_shared: int
+    splits_done: int | None
+    rows_done: int | None
+    rows_shared: int | None
     silent_ms: int
     local: bool
     disk_off: str

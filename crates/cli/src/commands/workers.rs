@@ -15,9 +15,10 @@ struct Worker<'a> {
     state: &'a str,
     threads: u32,
     leases: u32,
-    splits_done: u64,
-    rows_done: u64,
-    rows_shared: u64,
+    /// `null` from here to `rows_shared` where the worker computes for other tenants, too.
+    splits_done: Option<u64>,
+    rows_done: Option<u64>,
+    rows_shared: Option<u64>,
     silent_ms: u64,
     /// Whether it computes for one reader alone, on that one's machine.
     local: bool,
@@ -62,8 +63,9 @@ pub(crate) fn run(arguments: &List) -> Result<()> {
     }
     let row = |w: &Worker<'_>| {
         let id = w.worker.get(..8).unwrap_or(w.worker).to_owned();
-        let counts = [w.threads.to_string(), w.leases.to_string(), w.splits_done.to_string(), w.rows_done.to_string()];
-        let [threads, leases, splits, rows] = counts;
+        let done = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        let (threads, leases) = (w.threads.to_string(), w.leases.to_string());
+        let (splits, rows) = (done(w.splits_done), done(w.rows_done));
         let address = if w.local { "local" } else { w.address };
         let kind = if w.spot { format!("{} (spot)", w.kind) } else { w.kind.to_owned() };
         [id, address.to_owned(), kind, w.state.to_owned(), threads, leases, splits, rows]

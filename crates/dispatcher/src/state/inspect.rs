@@ -85,7 +85,7 @@ impl State {
         let is_own =
             |key: &SplitKey| tenant.is_none_or(|t| self.jobs.get(&key.0.0).is_some_and(|j| j.record.tenant == t));
         let leases = |w: &super::Worker| w.leases.values().filter(|key| is_own(key)).count();
-        let done = |w: &super::Worker, done: u64| if tenant.is_none() || w.serves.is_some() { done } else { 0 };
+        let done = |w: &super::Worker, done: u64| (tenant.is_none() || w.serves.is_some()).then_some(done);
         let status = |(id, w): (&WorkerId, &super::Worker)| WorkerStatus {
             worker: format!("{:032x}", id.0),
             address: w.address.to_string(),

@@ -792,15 +792,16 @@ pub struct WorkerStatus {
     pub state: ::prost::alloc::string::String,
     #[prost(uint32, tag = "5")]
     pub leases: u32,
-    #[prost(uint64, tag = "6")]
-    pub splits_done: u64,
-    #[prost(uint64, tag = "7")]
-    pub rows_done: u64,
+    /// Absent from here to rows_shared where a tenant asks for a worker that computes for others, too.
+    #[prost(uint64, optional, tag = "6")]
+    pub splits_done: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub rows_done: ::core::option::Option<u64>,
     #[prost(uint64, tag = "8")]
     pub silent_ms: u64,
     /// Of rows_done, those that another job with the same samples had computed.
-    #[prost(uint64, tag = "9")]
-    pub rows_shared: u64,
+    #[prost(uint64, optional, tag = "9")]
+    pub rows_shared: ::core::option::Option<u64>,
     /// Whether it computes for one reader alone, on that one's machine.
     #[prost(bool, tag = "10")]
     pub local: bool,
