@@ -11,6 +11,7 @@ from pathlib import Path
 
 import forebay as fb
 import pytest
+from secured import Fleet
 
 
 def forebay(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +59,44 @@ def test_explain_shows_every_dataset(script):
     assert "ds" in json.loads(forebay("explain", script, "--json").stdout)
 
 
+def test_a_script_without_a_dataset_at_its_top_level_is_told_so(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import forebay as fb\ndef main():\n    ds = fb.range(3)\nif __name__ == '__main__':\n    main()\n")
+    for options in ((), ("--json",)):
+        done = forebay("explain", path, *options)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "defines no dataset at its top level" in done.stderr
+
+
+def test_a_dispatcher_without_a_state_folder_leaves_nothing_behind(tmp_path):
+    """So a script that names its job runs twice in one folder, as it does with `forebay up`."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "forebay", "dispatcher", "--listen", "127.0.0.1:0", "--announce"]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    pipe = subprocess.PIPE
+    for _ in range(2):
+        dispatcher = subprocess.Popen(command, cwd=tmp_path / "here", env=env, stdout=pipe, stderr=pipe, text=True)
+        fleet = Fleet(tmp_path)
+        try:
+            assert dispatcher.stdout is not None
+            address = json.loads(dispatcher.stdout.readline())["address"]
+            fleet.worker(address)
+            assert len(list(fb.range(8).distribute(f"forebay://{address}", job="same"))) == 8
+            dispatcher.terminate()
+            assert "give --state-dir" in dispatcher.communicate(timeout=30)[1]
+        finally:
+            fleet.close()
+            dispatcher.kill()
+            dispatcher.communicate()
+    assert [*(tmp_path / "here").iterdir(), *(tmp_path / "tmp").iterdir()] == []
+
+
+def test_up_listens_on_this_machine_alone():
+    done = forebay("up", "--listen", "0.0.0.0:0")
+    assert (done.returncode, "forebay dispatcher" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_script_that_raises_shows_its_traceback(tmp_path):
     path = tmp_path / "bad.py"
     path.write_text("def f():\n    raise ValueError('not so')\nf()\n")
@@ -98,7 +137,7 @@ def test_what_does_not_go_together_is_a_mistake_on_the_command_line(tmp_path: Pa
 
 
 def test_a_folder_for_temporary_files_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = forebay("up", "--port", "0", TMPDIR=str(tmp_path / "none"))
+    done = forebay("up", "--listen", "127.0.0.1:0", TMPDIR=str(tmp_path / "none"))
     assert (done.returncode, str(tmp_path / "none") in done.stderr, "TMPDIR" in done.stderr) == (4, True, True), done
 
 

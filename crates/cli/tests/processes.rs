@@ -75,7 +75,7 @@ fn a_worker_that_dies_is_started_again_when_asked_for() {
 
 fn foreground() -> (Child, Vec<u32>) {
     let mut up = Command::new(FOREBAY)
-        .args(["up", "--workers", "2", "--port", "0", "--json"])
+        .args(["up", "--workers", "2", "--listen", "127.0.0.1:0", "--json"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -3,6 +3,7 @@
 //! The same processes as on a cluster, so a program that works here works there. Ends with the handle, and with this
 //! process, however that ends.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockResult};
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ pub struct UpOptions {
     /// Threads that compute, in each worker. Default: 0, the cores shared out evenly, or 1 where the service decides how many
     /// workers there are.
     pub threads: usize,
-    /// The dispatcher's port, on the loopback interface. Default: 0, any free one.
-    pub port: u16,
+    /// Where the dispatcher listens: an address of the loopback interface. Default: any free port of 127.0.0.1.
+    pub listen: SocketAddr,
     /// The dispatcher's state. Default: a folder of its own, removed at the end.
     pub state_dir: Option<PathBuf>,
     /// Whether a worker that dies is started again, after 1 s. Default: no.
@@ -67,7 +68,7 @@ impl UpOptions {
             command,
             workers: Workers::Fixed(1),
             threads: 0,
-            port: 0,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             state_dir: None,
             respawn: false,
             cache,
@@ -83,6 +84,11 @@ impl UpOptions {
     /// # Errors
     /// Invalid.
     pub fn check(&self) -> Result<()> {
+        if !self.listen.ip().is_loopback() {
+            let message = format!("`up` serves this machine alone, and {} is reached from others", self.listen);
+            return Err(Error::invalid(message)
+                .hint("listen on 127.0.0.1, or start `forebay dispatcher` and `forebay worker` for a network"));
+        }
         Plan::new(self, 1).scaling.check()
     }
 }
@@ -159,7 +165,7 @@ impl Up {
         let is_temporary = temporary.is_some();
         let recipe = Recipe { command: options.command, threads, state_dir, is_temporary, cache, scaling };
         let end = Instant::now() + START_MAX;
-        let dispatcher = recipe.dispatcher(&format!("127.0.0.1:{}", options.port))?;
+        let dispatcher = recipe.dispatcher(&options.listen.to_string())?;
         let (address, workers) = (String::new(), Vec::new());
         let mut fleet = Fleet { recipe, address, dispatcher, workers, started: 0, closed: false };
         // From here on whatever goes wrong ends what was started: the handle does.

@@ -41,6 +41,11 @@ def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
     path = as_script(file, [])
     names = runpy.run_path(path, run_name="__forebay_explain__")
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
+    if not found:
+        raise NotFoundError(
+            f"{path!r} defines no dataset at its top level",
+            {"hint": "assign one to a variable outside of functions, or print(ds.explain()) in the script"},
+        )
     if json:
         return json_.dumps({name: json_.loads(ds._pipeline.to_json()) for name, ds in found.items()}, indent=2)
     return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())

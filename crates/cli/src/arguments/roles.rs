@@ -34,9 +34,9 @@ pub(crate) struct Up {
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) aim: Aim,
-    /// Port of the dispatcher, on 127.0.0.1; 0 takes any free one
-    #[arg(long, env = "FOREBAY_PORT", default_value = "7070", value_parser = port)]
-    pub(crate) port: u16,
+    /// Where the dispatcher listens, on this machine alone; port 0 takes any free one
+    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = address)]
+    pub(crate) listen: SocketAddr,
     /// Folder of the dispatcher's state [default: a temporary one]
     #[arg(long, env = "FOREBAY_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -68,15 +68,6 @@ fn worker_count(text: &str) -> std::result::Result<WorkerCount, String> {
         _ if text == "auto" => Ok(WorkerCount::Auto),
         Ok(workers) if workers <= 1024 => Ok(WorkerCount::Fixed(workers)),
         _ => Err("use 0 to 1024, or auto".to_owned()),
-    }
-}
-
-/// Reads a port. Where a service of Kubernetes is called `forebay`, its pods find `tcp://10.0.0.1:7070` in FOREBAY_PORT: that is not
-/// meant for us, and says nothing of this machine.
-fn port(text: &str) -> std::result::Result<u16, String> {
-    match text.split_once("://") {
-        Some(("tcp" | "udp" | "sctp", _)) => Ok(forebay_server::PORT),
-        _ => text.parse().map_err(|_| "use 0 to 65535".to_owned()),
     }
 }
 
@@ -142,9 +133,9 @@ pub(crate) struct Dispatcher {
     /// Where it listens; port 0 takes any free one
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// Folder of its state; one dispatcher at a time
-    #[arg(long, env = "FOREBAY_STATE_DIR", default_value = "forebay-state")]
-    pub(crate) state_dir: PathBuf,
+    /// Folder of its state, so that jobs survive a restart; one dispatcher at a time [default: a temporary one]
+    #[arg(long, env = "FOREBAY_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// Keep the state in etcd instead, for several dispatchers; the folder is then a cache of this one's own
     #[arg(long, env = "FOREBAY_STORE", value_name = "etcd://HOST:PORT,.../PREFIX")]
     pub(crate) store: Option<String>,
@@ -188,7 +179,7 @@ pub(crate) struct Dispatcher {
     #[command(flatten)]
     pub(crate) identity: Identity,
     // For `up`, with a folder that it made.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "state_dir")]
     pub(crate) temporary: bool,
     #[command(flatten)]
     pub(crate) process: Process,

@@ -8,8 +8,18 @@ use forebay_server::{DispatcherConfig, Retention, Scaling, Timing, check_offers,
 use crate::arguments::Dispatcher;
 use crate::exit::Failure;
 
-pub(crate) fn run(arguments: Dispatcher) -> Result<(), Failure> {
+pub(crate) fn run(mut arguments: Dispatcher) -> Result<(), Failure> {
     init_logs(if arguments.process.exit_with_parent { "warn" } else { "info" }).map_err(Failure::Usage)?;
+    // Lives as long as the dispatcher.
+    let own = if arguments.state_dir.is_none() { Some(super::scratch("forebay-dispatcher-", None)?) } else { None };
+    if let Some(folder) = &own {
+        let at = folder.path();
+        eprintln!(
+            "the state is in the temporary folder {}: give --state-dir, and jobs survive a restart",
+            at.display()
+        );
+        (arguments.state_dir, arguments.temporary) = (Some(at.to_owned()), true);
+    }
     let config = config(arguments).map_err(Failure::Usage)?;
     Ok(dispatcher_main(config)?)
 }
@@ -26,7 +36,7 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
     check_offers(&arguments.offers)?;
     Ok(DispatcherConfig {
         listen: arguments.listen,
-        state_dir: arguments.state_dir,
+        state_dir: arguments.state_dir.unwrap_or_default(),
         store: arguments.store,
         advertise: arguments.advertise,
         blob_dir: arguments.blob_dir,

@@ -41,7 +41,7 @@ fn options(arguments: Up, host: &dyn Host) -> Result<UpOptions> {
         policy: arguments.policy,
         objective: arguments.aim.try_into()?,
         threads: arguments.threads,
-        port: arguments.port,
+        listen: arguments.listen,
         state_dir: arguments.state_dir,
         respawn: true,
         cache: arguments.cache.try_into()?,
