@@ -9,7 +9,7 @@ A pipeline is written once; it runs here (`ds.iter()`), on a service on this mac
 (`fb.connect()`), and yields the same batches, bit for bit, in the same order.
 """
 
-from forebay import errors
+from forebay import errors, examples
 from forebay import ray as ray  # not in __all__: `from forebay import *` would hide Ray itself
 from forebay._native import VERSION as __version__
 from forebay._src.dataset import Dataset
@@ -59,6 +59,7 @@ __all__ = [
     "col",
     "connect",
     "errors",
+    "examples",
     "from_arrow",
     "from_dict",
     "from_files",

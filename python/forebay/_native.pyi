@@ -5,6 +5,8 @@ from typing import Any, final
 
 VERSION: str
 
+def encode_jpeg(pixels: bytes, height: int, width: int, quality: int) -> bytes: ...
+
 @final
 class Memory:
     """One buffer of the engine, behind the buffer protocol: NumPy arrays over it keep it alive."""
@@ -147,7 +149,9 @@ class ServiceClient:
     def wanted(self, kind: str | None = None, spot: bool = False) -> int | None: ...
     def workers(
         self,
-    ) -> list[tuple[str, str, int, str, int, int, int, int, int, bool, str, tuple[str, float, bool]]]: ...
+    ) -> list[
+        tuple[str, str, int, str, int, int | None, int | None, int | None, int, bool, str, tuple[str, float, bool]]
+    ]: ...
     def cancel(self, job: str, tenant: str | None = None) -> None: ...
     def forget(self, job: str, tenant: str | None = None) -> None: ...
     def open(

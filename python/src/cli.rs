@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_cli::{BenchSizes, Benched, FaultsFound, FaultsOptions, WarmOptions, Warmed};
+use forebay_cli::{BenchSizes, Benched, DemoOptions, DemoRow, FaultsFound, FaultsOptions, WarmOptions, Warmed};
 use forebay_core::{Error, Result};
 use forebay_exec::Functions;
 use pyo3::prelude::*;
@@ -66,6 +66,10 @@ impl forebay_cli::Host for PythonHost {
 
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched> {
         ask("forebay._src.bench", "bench", sizes, folder)
+    }
+
+    fn demo(&self, options: &DemoOptions, folder: &Path) -> Result<Vec<DemoRow>> {
+        ask("forebay._src.demo", "demo", options, folder)
     }
 
     fn faults(&self, options: &FaultsOptions, folder: &Path) -> Result<FaultsFound> {

@@ -7,6 +7,7 @@
 //! values     what functions return -> columns      process   users' functions, in processes of their own
 //! probe      the schema of what they return        errors    one exception class for each kind
 //! retry      samples out of quarantine             cache    what this process keeps
+//! jpeg       pixels -> JPEG files, for examples
 //! saving     what save() writes                     provision  what those who start workers ask
 //! ```
 //!
@@ -22,6 +23,7 @@ mod first_rows;
 mod functions;
 mod indexing;
 mod iter;
+mod jpeg;
 mod masks;
 mod memory;
 mod numpy;
@@ -50,6 +52,8 @@ mod _native {
     use crate::cli::cli_main;
     #[pymodule_export]
     use crate::iter::{NativeIterator, close_all, ease_cache, flush_cache, raise_error};
+    #[pymodule_export]
+    use crate::jpeg::encode_jpeg;
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 mod cache;
 mod checks;
+mod demo;
 mod jobs;
 mod offers;
 mod roles;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cache::{Evict, KeptAction, KeptIn, KeptRows, Warm};
 pub(crate) use checks::{Bench, Faults, Ledger, LedgerAction, Selftest, SelftestOf};
+pub(crate) use demo::Demo;
 pub(crate) use jobs::{EndJob, Explain, Jobs, JobsAction, List, Quarantine, QuarantineAction, Run, ShowJob};
 pub(crate) use offers::Imaginable;
 pub(crate) use roles::{Dispatcher, Up, Worker, WorkerCount};
@@ -39,6 +41,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// See it work: train on data that it makes, through the death of a worker
+    Demo(Demo),
     /// Start a whole service on this machine, until Ctrl-C
     Up(Up),
     /// Run a dispatcher

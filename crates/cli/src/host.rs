@@ -39,6 +39,12 @@ pub trait Host {
     /// What running them gives.
     fn bench(&self, sizes: &BenchSizes, folder: &Path) -> Result<Benched>;
 
+    /// Runs the demo and returns its table. What it needs it makes in `folder`.
+    ///
+    /// # Errors
+    /// NotFound and Data of the shards; what running a service gives.
+    fn demo(&self, options: &DemoOptions, folder: &Path) -> Result<Vec<DemoRow>>;
+
     /// Injects faults into services on this machine, and compares what comes out with what must. What it needs it makes
     /// in `folder`.
     ///
@@ -148,6 +154,30 @@ impl Figure {
     }
 }
 
+/// How the demo runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DemoOptions {
+    /// How long it trains.
+    pub epochs: u32,
+    /// How many workers there are at first.
+    pub workers: u32,
+    /// A folder of shards; `None` for digits that are drawn.
+    pub shards: Option<PathBuf>,
+}
+
+/// One promise of the demo.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DemoRow {
+    /// What is promised something of.
+    pub name: String,
+    /// What the run gave.
+    pub found: String,
+    /// What it had to give.
+    pub promised: String,
+    /// Whether it did.
+    pub ok: bool,
+}
+
 /// Which faults to inject, and how they are judged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FaultsOptions {
@@ -237,6 +267,10 @@ impl Host for Native {
     fn bench(&self, _: &BenchSizes, _: &Path) -> Result<Benched> {
         let note = "this forebay command has no python: only the dispatcher was measured".to_owned();
         Ok(Benched { notes: vec![note], ..Benched::default() })
+    }
+
+    fn demo(&self, _: &DemoOptions, _: &Path) -> Result<Vec<DemoRow>> {
+        Err(no_python())
     }
 
     fn faults(&self, _: &FaultsOptions, _: &Path) -> Result<FaultsFound> {

@@ -22,7 +22,8 @@ use exit::Failure;
 
 pub use exit::Exit;
 pub use host::{
-    BenchSizes, Benched, Beside, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native, WarmOptions, Warmed,
+    BenchSizes, Benched, Beside, DemoOptions, DemoRow, FaultRow, FaultsFound, FaultsOptions, Figure, Host, Native,
+    WarmOptions, Warmed,
 };
 pub use progress::Progress;
 
@@ -41,6 +42,7 @@ pub fn run(args: Vec<OsString>, host: &dyn Host) -> i32 {
         Command::Up(up) => return code(commands::up::run(up, host)),
         Command::Dispatcher(dispatcher) => return code(commands::dispatcher::run(dispatcher)),
         Command::Worker(worker) => return code(commands::worker::run(worker, host)),
+        Command::Demo(demo) => commands::demo::run(&demo, host),
         Command::Jobs(jobs) => commands::jobs::run(&jobs),
         Command::Workers(workers) => commands::workers::run(&workers),
         Command::Scale(scale) => commands::scale::run(&scale),

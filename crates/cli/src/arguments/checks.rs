@@ -39,8 +39,7 @@ Examples:
   forebay bench --json > figures.json
   forebay bench --dir /mnt/nvme       the ledger's disk is a part of what is measured
 
-With tensorflow or torch (and torchvision) in the same Python, their pipelines run in turns with ours.
-The images need Pillow: pip install pillow";
+With tensorflow or torch (and torchvision) in the same Python, their pipelines run in turns with ours.";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_EXAMPLES)]
@@ -96,7 +95,7 @@ Examples:
 Every sample has an id and a checksum. What must come out is computed without the service: ids and records by NumPy,
 pictures and the order by one thread. A run is good when every sample came once, with its bytes, in its place; when the
 pause and what was computed again are within their bounds; and when nothing is left behind. The exit code is 1 where
-one is not. The pictures need Pillow: pip install pillow";
+one is not.";
 
 #[derive(Debug, Args)]
 #[command(after_help = FAULTS_EXAMPLES)]

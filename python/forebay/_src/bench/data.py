@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from forebay._src import pictures
 
 CLASSES = 10
 
 
-def can_encode() -> bool:
-    """Says whether there is an encoder of JPEG files."""
-    return importlib.util.find_spec("PIL") is not None
-
-
 def photos(folder: Path, count: int) -> None:
     """Writes files like ImageNet's into a folder for each class: shapes and noise, 500 by 375, quality 93, 4:2:0."""
-    from PIL import Image
-
     rng = np.random.default_rng(1)
     ramp = np.linspace(0, 255, 500)[None, :, None] * np.array([1.0, 0.6, 0.3])
     for i in range(count):
         noise = rng.normal(0, 12, (375, 500, 3))
         pixels = np.clip(ramp + 40 * np.sin(np.arange(375) / (5 + i % 30))[:, None, None] + noise, 0, 255)
-        out = io.BytesIO()
-        Image.fromarray(pixels.astype(np.uint8)).save(out, "JPEG", quality=93, subsampling="4:2:0")
         of_class = folder / str(i % CLASSES)
         of_class.mkdir(parents=True, exist_ok=True)
-        (of_class / f"{i}.jpg").write_bytes(out.getvalue())
+        (of_class / f"{i}.jpg").write_bytes(pictures.jpeg(pixels, quality=93))
 
 
 def records(count: int) -> dict[str, np.ndarray[Any, Any]]:

@@ -58,10 +58,7 @@ class Bench:
     def run(self) -> dict[str, Any]:
         """Measures."""
         photos = self.folder / "photos"
-        if data.can_encode():
-            data.photos(photos, self.sizes.images)
-        else:
-            self._note("images are not measured: making them needs Pillow: pip install pillow")
+        data.photos(photos, self.sizes.images)
         with fb.up(workers=1) as service:
             turns = self._turns(photos, ours.Remote(service))
             progress = _native.Progress("measuring")

@@ -6,13 +6,13 @@ so that a row that was damaged, or put together of two, cannot pass for one that
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from forebay._src.pictures import jpeg
 
 Array = np.ndarray[Any, Any]
 
@@ -71,15 +71,8 @@ def crc32c(rows: Array) -> Array:
     return ~crc
 
 
-def can_encode() -> bool:
-    """Says whether there is an encoder of JPEG files."""
-    return importlib.util.find_spec("PIL") is not None
-
-
 def pictures(folder: Path, count: int, seed: int) -> None:
     """Writes JPEG files of three sizes, in folders of unequal sizes; a file's name is its number."""
-    from PIL import Image
-
     rng = np.random.default_rng(seed)
     for i in range(count):
         height, width = PICTURE_SIZES[i % 3]
@@ -87,4 +80,4 @@ def pictures(folder: Path, count: int, seed: int) -> None:
         pixels = np.clip(ramp + rng.normal(0, 16, (height, width, 3)), 0, 255).astype(np.uint8)
         of_class = folder / f"{int(np.sqrt(i)) % 7}"
         of_class.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(of_class / f"{i:06}.jpg", "JPEG", quality=90)
+        (of_class / f"{i:06}.jpg").write_bytes(jpeg(pixels, quality=90))

@@ -16,7 +16,7 @@ from pathlib import Path
 import forebay as fb
 import numpy as np
 from forebay import _native
-from forebay._src.selftest import data, etcd, scenarios, workload
+from forebay._src.selftest import etcd, scenarios, workload
 from forebay._src.selftest.run import Case, run
 from forebay._src.selftest.scenarios import ALONE, CLIENT, NAMES, NOFAIL, SCENARIOS, SILENT, SUCCESSIVE, Scenario
 from forebay._src.selftest.workload import EPOCHS, KEPT, Workload
@@ -122,10 +122,7 @@ class Sweep:
         yield workload.of_records(self.folder / "records", self.options.samples or samples["records"], seed)
         if self.wanted & set(CACHE_PLACES):
             yield workload.of_kept(self.folder / "kept", self.options.samples or samples["records"], seed)
-        if data.can_encode():
-            yield workload.of_pictures(self.folder / "pictures", samples["pictures"], seed)
-        else:
-            self.notes.append("pictures are left out: making them needs Pillow: pip install pillow")
+        yield workload.of_pictures(self.folder / "pictures", samples["pictures"], seed)
 
     def _cases(self, work: Workload) -> Iterator[Case]:
         """Says what is run with a workload; of each number of workers, the undisturbed run first."""

@@ -1,0 +1,53 @@
+//! JPEG files made of pixels, for data to try things on. Training data is only read.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use forebay_core::{Error, ErrorKind, Result};
+use turbojpeg_sys as tj;
+
+/// Encodes RGB pixels of shape (height, width, 3) as a baseline JPEG with 4:2:0 chroma.
+///
+/// # Errors
+/// Invalid when the number of bytes is not that of the shape, a side is 0 or above 65,500, or the quality is outside
+/// 1 to 100.
+pub fn encode_jpeg(pixels: &[u8], (height, width): (usize, usize), quality: u8) -> Result<Vec<u8>> {
+    const SIDE_MAX: usize = 65_500;
+    let fits = [height, width].iter().all(|side| (1..=SIDE_MAX).contains(side));
+    if !fits || pixels.len() != height * width * 3 || !(1..=100).contains(&quality) {
+        let message = format!("{} bytes are no {height} x {width} RGB image of quality {quality}", pixels.len());
+        return Err(Error::invalid(message));
+    }
+    let mut file = File { buffer: std::ptr::null_mut(), len: 0 };
+    // SAFETY: the handle is made, used and destroyed here; `pixels` holds the rows that the call reads, without gaps,
+    // which is what a pitch of 0 means; `file` owns the buffer that the library allocates.
+    unsafe {
+        let handle = tj::tj3Init(tj::TJINIT_TJINIT_COMPRESS as c_int);
+        if handle.is_null() {
+            return Err(Error::new(ErrorKind::Exhausted, "no memory for a jpeg encoder"));
+        }
+        let set = |param: tj::TJPARAM, value: c_int| tj::tj3Set(handle, param as c_int, value);
+        set(tj::TJPARAM_TJPARAM_SUBSAMP, tj::TJSAMP_TJSAMP_420 as c_int);
+        set(tj::TJPARAM_TJPARAM_QUALITY, c_int::from(quality));
+        let (w, h, format) = (width as c_int, height as c_int, tj::TJPF_TJPF_RGB as c_int);
+        let rc = tj::tj3Compress8(handle, pixels.as_ptr(), w, 0, h, format, &mut file.buffer, &mut file.len);
+        let message = (rc != 0).then(|| CStr::from_ptr(tj::tj3GetErrorStr(handle)).to_string_lossy().into_owned());
+        tj::tj3Destroy(handle);
+        match message {
+            Some(message) => Err(Error::internal(format!("encoding a jpeg: {message}"))),
+            None => Ok(std::slice::from_raw_parts(file.buffer, file.len as usize).to_vec()),
+        }
+    }
+}
+
+/// A file in memory that libjpeg-turbo allocated.
+struct File {
+    buffer: *mut u8,
+    len: tj::size_t,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the buffer is null or the library's, and is freed once.
+        unsafe { tj::tj3Free(self.buffer.cast::<c_void>()) }
+    }
+}
