@@ -209,6 +209,24 @@ impl Pipeline {
         })
     }
 
+    /// Why several consumers may get unequal numbers of batches: the op, and where it was written. `None` where the numbers
+    /// are known, or an epoch has no end.
+    fn uneven(&self, py: Python<'_>, consumers: u32) -> PyResult<Option<String>> {
+        guard(py, || {
+            let (stages, _) = Deal::choose(&self.graph, consumers, None, false)?;
+            if self.graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat { count: None })) {
+                return Ok(None);
+            }
+            if self.graph.on_error().is_tolerant() {
+                return Ok(Some("on_error (samples that fail are left out)".to_owned()));
+            }
+            let at = |node: &Node| node.site.as_ref().map_or(String::new(), |site| format!(" ({site})"));
+            let named = |node: &Arc<Node>| format!("{}{}", node.title(), at(node));
+            let op = stages.first_uncounted().map_or_else(|| self.graph.source().name().to_owned(), named);
+            Ok(Some(op).filter(|_| !stages.dealt))
+        })
+    }
+
     /// What an epoch gives one of several consumers, as `cardinality` counts; `None` where that is not known before it runs.
     fn share(
         &self,

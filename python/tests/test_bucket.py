@@ -105,6 +105,7 @@ def test_coordinated_ranks_have_one_bucket_at_each_step_and_share_all_rows(count
     assert len(left_out) < count * (len(BOUNDARIES) + 1)
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_a_state_of_one_rank_fits_any_number_of_them():
     ds = bucketed()
     its = ranks(ds, 2)

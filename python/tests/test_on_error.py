@@ -78,6 +78,7 @@ def test_the_same_samples_are_left_out_here_and_on_a_service(seed, service, tmp_
     assert share != 1000 or (want == [] and here.skipped)
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 @pytest.mark.parametrize("seed", range(12))
 def test_with_clean_data_every_answer_gives_the_same_stream(seed):
     ds, consumers = make(seed, 0), 1 + seed % 3

@@ -12,7 +12,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
-import numpy as np
 import pytest
 from pipelines import fingerprint, name
 
@@ -119,6 +118,7 @@ def test_every_rank_gets_as_much_in_every_epoch(kind, service):
         assert (want - got).total() <= sum(left) + world * unit
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_shares_that_cannot_be_even_are_refused(service):
     few = fb.range(10).batch(5)
     counted = fb.range(100).filter(fb.col("id") % 5 == 0).batch(4)
@@ -144,6 +144,7 @@ def test_shares_that_cannot_be_even_are_refused(service):
     assert "6 to each; of 20, 2 are left out" in fb.range(100).batch(5).explain(consumers=3)
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_a_state_that_cannot_be_dealt_anew_says_so():
     def resumed(ds, state, **options):
         it = ds.iter(**options)
@@ -298,55 +299,6 @@ def test_a_rank_that_dies_harms_no_other_and_rejoins(service, tmp_path):
             rank.close()
 
 
-def test_pytorch_saves_and_restores_in_an_epoch():
-    torch = pytest.importorskip("torch")
-
-    def ids(batches) -> list:
-        return [batch["id"].tolist() for batch in batches]
-
-    dataset = fb.range(60).shuffle().batch(4).to_torch(seed=3)
-    epochs = [ids(fb.range(60).shuffle().batch(4).iter(seed=3, epoch=e)) for e in range(4)]
-    assert ids(dataset) == epochs[0]
-    started = iter(dataset)
-    assert ids(itertools.islice(started, 6)) == epochs[1][:6]
-    state = dataset.state_dict()
-    assert all(isinstance(value, (int, str)) for value in state.values())
-    again = fb.range(60).shuffle().batch(4).to_torch(seed=3)
-    again.load_state_dict(state)
-    assert again.state_dict() == state
-    assert [ids(again), ids(again)] == [epochs[1][6:], epochs[2]]
-    assert isinstance(next(iter(again))["id"], torch.Tensor)
-
-
-def test_a_stateful_data_loader_resumes(tmp_path):
-    pytest.importorskip("torch")
-    StatefulDataLoader = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-
-    def loader():
-        return StatefulDataLoader(fb.range(60).shuffle().batch(4).to_torch(seed=3), batch_size=None)
-
-    first, again = loader(), loader()
-    everything = [[b["id"].tolist() for b in first] for _ in range(3)]
-    first = loader()
-    list(first)
-    for _ in itertools.islice(first, 6):
-        state = first.state_dict()
-    again.load_state_dict(json.loads(json.dumps(state)))
-    assert [[b["id"].tolist() for b in again] for _ in range(2)] == [everything[1][6:], everything[2]]
-
-
-def test_torch_distributed_checkpoint_takes_an_iterator(tmp_path):
-    pytest.importorskip("torch")
-    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
-    ds = fb.range(60).shuffle().filter(fb.col("id") % 2 == 0).skip(3).batch(4)
-    it = ds.iter(seed=3)
-    list(itertools.islice(it, 3))
-    checkpoint.save({"data": it}, checkpoint_id=tmp_path)
-    again = ds.iter(seed=3)
-    checkpoint.load({"data": again}, checkpoint_id=tmp_path)
-    np.testing.assert_equal([b["id"].tolist() for b in again], [b["id"].tolist() for b in it])
-
-
 def lines(folder, counts):
     """Text files of so many lines, each line another number."""
     number = itertools.count()
@@ -374,6 +326,7 @@ def test_files_that_one_reader_would_not_count_are_dealt_as_batches(world, on_se
         ]
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_what_ranks_cannot_do_each_for_itself_is_refused(service):
     rows = fb.range(1000).filter(fb.col("id") % 3 != 0)
     options = {"consumers": (1, 2), "seed": 3}

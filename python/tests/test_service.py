@@ -43,6 +43,7 @@ def readers(consumers: int, read) -> list[list]:
         return list(pool.map(stream, range(consumers)))
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 @pytest.mark.parametrize("block", range(14))
 def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, fleet):
     service, workers = fleet

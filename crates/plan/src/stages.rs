@@ -270,7 +270,7 @@ impl Stages {
     }
 
     /// Returns the first op after which the plan does not know how many rows there are.
-    pub(crate) fn first_uncounted(&self) -> Option<&Arc<Node>> {
+    pub fn first_uncounted(&self) -> Option<&Arc<Node>> {
         self.graph.nodes().iter().find(|n| n.op.is_uncounted())
     }
 

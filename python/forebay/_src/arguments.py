@@ -112,6 +112,11 @@ def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
     return whole(index, op, "consumers[0]", 0, count - 1), count
 
 
+def consumers_or_none(value: tuple[int, int] | None, op: str) -> tuple[int, int] | None:
+    """Takes what `consumers` takes, and `None` where the user said nothing."""
+    return None if value is None else consumers(value, op)
+
+
 def local(value: int | str) -> int | None:
     """Returns how many threads compute beside a reader; `None` where that is measured.
 

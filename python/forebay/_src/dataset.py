@@ -164,7 +164,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """
         from forebay._src.show import line
 
-        with self.iter(threads=1) as batches:
+        with self.iter(threads=1, consumers=(0, 1)) as batches:
             for _, batch in zip(range(n), batches, strict=False):
                 print(line(batch))
 
@@ -175,7 +175,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         epoch: int = 0,
         epochs: int | None = 1,
         threads: int = 0,
-        consumers: tuple[int, int] = (0, 1),
+        consumers: tuple[int, int] | None = None,
         even: bool | None = None,
         coordinated: bool = False,
         executor: Literal["thread", "process"] = "thread",
@@ -191,11 +191,13 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epoch: The first epoch.
             epochs: How many epochs; `None` for ever.
             threads: Threads that compute; 0 is one for each core. The stream does not depend on it.
-            consumers: Which of how many readers this is, `(index, count)`. No batch goes to two of them.
+            consumers: Which of how many readers this is, `(index, count)`. No batch goes to two of them. Default: all
+                batches are for this one, with a `RanksWarning` where it is one of several processes of
+                `torch.distributed`, JAX or a launcher; `(0, 1)` says that it is meant.
             even: Whether each of several consumers gets as many batches as the others in every epoch, as training in
                 step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
-                epoch. Default: yes, wherever the numbers are known beforehand. With `False`, for evaluation, nothing is
-                left out.
+                epoch. Default: yes, wherever the numbers are known beforehand; where they are not (after a filter or a
+                pack), with a `RanksWarning`. With `False`, for evaluation, nothing is left out.
             coordinated: Whether the consumers get batches of the same bucket, padded to the same length, at each step;
                 for pipelines with `bucket_by_length`. Each consumer then reads all samples and keeps its part of them,
                 so they cost as much again for each; a state that one saved fits all, in any number.
@@ -227,7 +229,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epoch=first,
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
-            consumers=arguments.consumers(consumers, "iter"),
+            consumers=arguments.consumers_or_none(consumers, "iter"),
             even=arguments.flag_or_none(even, "iter", "even"),
             coordinated=arguments.flag(coordinated, "iter", "coordinated"),
             executor=executor,
@@ -246,7 +248,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         job: str,
         epochs: int | None = 1,
         seed: int = 0,
-        consumers: tuple[int, int] = (0, 1),
+        consumers: tuple[int, int] | None = None,
         even: bool | None = None,
         coordinated: bool = False,
         weight: int = 1,
@@ -264,7 +266,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             job: The job's name. Who asks for the same pipeline under the same name joins the job.
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
-            consumers: Which of how many readers of the job this is, `(index, count)`.
+            consumers: Which of how many readers of the job this is, `(index, count)`. Default: as for `iter`.
             even: As for `iter`. It is part of the job, so all its readers say the same.
             coordinated: As for `iter`. It is part of the job, too.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
@@ -291,7 +293,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             job=job,
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed, "distribute"),
-            consumers=arguments.consumers(consumers, "distribute"),
+            consumers=arguments.consumers_or_none(consumers, "distribute"),
             even=arguments.flag_or_none(even, "distribute", "even"),
             coordinated=arguments.flag(coordinated, "distribute", "coordinated"),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
@@ -351,17 +353,20 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         if self._pipeline.batch_size is not None:
             hint = "leave batch() out here, and put it behind load()"
             raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
-        first = {"seed": arguments.seed(seed, "save"), "epochs": arguments.whole(epochs, "save", "epochs", 1)}
+        first: dict[str, Any] = {
+            "seed": arguments.seed(seed, "save"),
+            "epochs": arguments.whole(epochs, "save", "epochs", 1),
+        }
         failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
         replaces = arguments.flag(overwrite, "save", "overwrite")
         # Here, so that the error names what was called.
         Tolerance.of("save", on_error, error_budget, quarantine)
         arguments.whole(threads, "save", "threads", 0, 4096)
         if service is None:
-            iterator = self.iter(threads=threads, **first, **failing)  # type: ignore[arg-type]
+            iterator = self.iter(threads=threads, consumers=(0, 1), **first, **failing)  # type: ignore[arg-type]
         else:
             name = job or f"save-{self.dataset_id[:12]}-{seed}"
-            iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
+            iterator = self.distribute(service, job=name, consumers=(0, 1), **first, **failing).iter()  # type: ignore[arg-type]
         size = arguments.whole(file_bytes, "save", "file_bytes", 1)
         return saving.write(
             self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=replaces
@@ -370,20 +375,26 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
     def to_torch(self, service: Service | str | None = None, **options: Any) -> Any:
         """Returns a `torch.utils.data.IterableDataset` of tensors.
 
-        Each `iter()` of it is one epoch. Use it directly, or with `DataLoader(dataset, batch_size=None)`: the threads
-        are Forebay's, so leave `num_workers` at 0. It has `state_dict` and `load_state_dict`, so torchdata's
-        `StatefulDataLoader` saves and restores it within an epoch, and `torch.distributed.checkpoint` takes it as it
-        is. `len()` of it is the number of batches of an epoch for this consumer, and a `TypeError` where that is not
-        known before they are computed. It pickles; a copy begins with the epoch that comes next.
+        It is a loader by itself, and works in `DataLoader(dataset, batch_size=None)`: the threads are Forebay's, so
+        leave `num_workers` at 0. Each iteration is one epoch, which begins with its first batch; `set_epoch` says which
+        one comes next. `state_dict` and `load_state_dict` are those of torchdata's `StatefulDataLoader`, of Lightning
+        and of `torch.distributed.checkpoint`. `len()` of it is the number of batches of an epoch for this consumer, and
+        a `TypeError` where that is not known before they are computed. It pickles; a copy begins with the epoch that
+        comes next.
 
         Args:
             service: Where the samples are computed, as for `distribute`. Default: in this process.
             options: What `iter` takes, of which `epoch` is the first epoch; with a service what `distribute` takes:
-                `job`, and `epochs`, how many epochs the job has.
-        """
-        from forebay._src.torch import Here, There, TorchDataset
+                `job`, and `epochs`, after how many epochs workers stop; each later one is a job of its own.
 
-        return TorchDataset(Here(self, options) if service is None else There(self, service, options))
+                `even` may also say what is done at the first step at which some ranks have a batch and others have
+                none: `"drop"`, all end; `"pad"`, the others give their last batch again until all have ended;
+                `"error"`, all raise. Ranks ask each other over `torch.distributed` where the numbers of their batches
+                are not known beforehand. On a service the ranks of `torch.distributed` drop by default.
+        """
+        from forebay._src.torch import to_torch
+
+        return to_torch(self, service, options)
 
     def __repr__(self) -> str:
         """The columns."""

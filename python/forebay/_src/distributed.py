@@ -8,6 +8,7 @@ from forebay import _native
 from forebay._src import arguments
 from forebay._src.iterator import DatasetIterator
 from forebay._src.quarantine import DeadLetters
+from forebay._src.ranks import warn_of_ranks
 from forebay._src.service import Service, resolve
 from forebay._src.tolerance import Tolerance
 from forebay.errors import InvalidPipelineError
@@ -27,7 +28,7 @@ class Distributed:
         job: str,
         epochs: int | None,
         seed: int,
-        consumers: tuple[int, int],
+        consumers: tuple[int, int] | None,
         even: bool | None,
         coordinated: bool,
         weight: int,
@@ -39,7 +40,8 @@ class Distributed:
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
         self._pipeline, self._service = pipeline.tolerate(tolerance.on_error), service
         self._tolerance = tolerance
-        self.job, self.epochs, self.seed, self.consumers, self.even = job, epochs, seed, consumers, even
+        self.job, self.epochs, self.seed, self.even = job, epochs, seed, even
+        self._given, self.consumers = consumers, consumers or (0, 1)
         self.coordinated, self.weight, self.priority, self.local = coordinated, weight, priority, local
 
     def iter(self) -> DatasetIterator:
@@ -98,3 +100,8 @@ class ServiceIteration:
     def consumers(self) -> tuple[int, int]:
         """Which of how many consumers."""
         return self.job.consumers
+
+    def warn(self) -> None:
+        """Of ranks that get the same, or unequal numbers."""
+        job = self.job
+        warn_of_ranks(self.pipeline, job._given, job.even, job.coordinated, job.epochs)

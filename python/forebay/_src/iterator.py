@@ -40,6 +40,9 @@ class Iteration(Protocol):
     def consumers(self) -> tuple[int, int]:
         """Which of how many consumers."""
 
+    def warn(self) -> None:
+        """Warns of what training in step would not stand."""
+
 
 class DatasetIterator(Iterator[Sample]):
     """Yields batches (or samples) in order; can be saved and restored.
@@ -74,6 +77,8 @@ class DatasetIterator(Iterator[Sample]):
         self._process: int | None = None
         #: Why nothing comes any more, though nobody closed it.
         self._lost: ClosedError | None = None
+        #: Whether who reads knows what there is to warn of.
+        self._quiet = False
 
     def __iter__(self) -> DatasetIterator:
         """Returns itself."""
@@ -239,7 +244,7 @@ class DatasetIterator(Iterator[Sample]):
                 hint = _HINTS.get(key, "load the state into an iterator made as the one that was saved")
                 raise InvalidPipelineError(f"this state was saved by another iterator: {differs}", {"hint": hint})
         position = state.get("position")
-        epoch = _epoch(position)
+        epoch = epoch_of(position)
         self.close()
         if self._is_elsewhere():
             self._turn = threading.RLock()
@@ -283,6 +288,8 @@ class DatasetIterator(Iterator[Sample]):
         if self._lost is not None:
             raise self._lost
         if self._native is None:
+            if not self._quiet:
+                self._iteration.warn()
             self._process = _process
             if self._iteration.service is not None:
                 _readers.add(weakref.ref(self, _readers.discard))
@@ -321,7 +328,7 @@ def position_of(epoch: int, consumers: tuple[int, int]) -> str:
     return json.dumps({"position": start, "consumer": consumers})
 
 
-def _epoch(position: Any) -> int:
+def epoch_of(position: Any) -> int:
     """The epoch of a saved position, which is opaque but for that."""
     try:
         return int(json.loads(position)["position"]["epoch"])

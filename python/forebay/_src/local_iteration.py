@@ -6,6 +6,7 @@ from typing import Any
 
 from forebay import _native
 from forebay._src.quarantine import DeadLetters
+from forebay._src.ranks import warn_of_ranks
 from forebay._src.tolerance import Tolerance
 
 
@@ -20,7 +21,7 @@ class LocalIteration:
         epoch: int,
         epochs: int | None,
         threads: int,
-        consumers: tuple[int, int],
+        consumers: tuple[int, int] | None,
         even: bool | None,
         coordinated: bool,
         executor: str,
@@ -29,12 +30,12 @@ class LocalIteration:
         pipeline = pipeline.tolerate(tolerance.on_error)
         self.budget, self.tolerance = tolerance.budget, tolerance
         self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
-        self.threads, self._consumers, self.even, self.executor = threads, consumers, even, executor
+        self.threads, self._given, self.even, self.executor = threads, consumers, even, executor
         self.coordinated = coordinated
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Starts threads."""
-        index, count = self._consumers
+        index, count = self.consumers
         return self.pipeline.iterate(
             seed=self.seed,
             epoch=self.epoch,
@@ -64,4 +65,8 @@ class LocalIteration:
     @property
     def consumers(self) -> tuple[int, int]:
         """Which of how many consumers."""
-        return self._consumers
+        return self._given or (0, 1)
+
+    def warn(self) -> None:
+        """Of ranks that get the same, or unequal numbers."""
+        warn_of_ranks(self.pipeline, self._given, self.even, self.coordinated, self.epochs)

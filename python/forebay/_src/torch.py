@@ -2,118 +2,110 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from forebay._src import arguments
-from forebay._src.iterator import position_of
+from forebay._src import arguments, torch_loaders
+from forebay._src.ranks import RanksWarning
+from forebay._src.site import warn
+from forebay._src.torch_epochs import Epochs, Here, There
+from forebay._src.torch_together import Even, initialised, together
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
 
 if TYPE_CHECKING:
+    from forebay import _native
     from forebay._src.dataset import Dataset
     from forebay._src.iterator import DatasetIterator
     from forebay._src.service import Service
 
-
-class Epochs(Protocol):
-    """Where epochs come from: one after the other, or from a saved state."""
-
-    dataset: Dataset
-    options: Mapping[str, Any]
-
-    def begin(self, epoch: int) -> DatasetIterator:
-        """The iterator that gives an epoch next, not begun if it is a new one."""
-
-    def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
-        """The rest of the epoch."""
+#: Keys of a state of a dataset for PyTorch that are not its iterator's.
+_OURS = ("first", "given", "ended")
+#: The states that are kept of the batches that came last: a loader takes one ahead, and ranks give one again.
+_BEHIND = 3
 
 
-class Here:
-    """Each epoch is an iteration in this process."""
-
-    def __init__(self, dataset: Dataset, options: Mapping[str, Any]) -> None:
-        self.dataset, self.options = dataset, options
-
-    def begin(self, epoch: int) -> DatasetIterator:
-        """A new iterator."""
-        return self.dataset.iter(**{**self.options, "epoch": epoch})
-
-    def read(self, batches: DatasetIterator, _epoch: int, /) -> Iterator[dict[str, Any]]:
-        """Everything."""
-        return batches
-
-
-class There:
-    """The epochs of a job on a service, which go on one behind the other: its workers compute ahead."""
-
-    def __init__(self, dataset: Dataset, service: Service | str, options: Mapping[str, Any]) -> None:
-        self.dataset, self.options = dataset, options
-        self._job = dataset.distribute(service, **options)
-        #: Who reads the job.
-        self._reader: DatasetIterator | None = None
-        #: The epoch that it stands before, once it has read one to its end.
-        self._before: int | None = None
-
-    def begin(self, epoch: int) -> DatasetIterator:
-        """The iterator that has just ended an epoch, or one that begins there."""
-        if self._reader is not None and self._before == epoch:
-            return self._reader
-        if self._job.epochs is not None and epoch >= self._job.epochs:
-            message = f"to_torch: job {self._job.job!r} has {self._job.epochs} epochs, and this would be one more"
-            raise InvalidPipelineError(message, {"hint": "say epochs=, how many there are; None is without end"})
-        if self._reader is not None:
-            self._reader.close()
-        batches, self._before = self._job.iter(), None
-        self._reader = batches
-        if epoch > 0:
-            place = position_of(epoch, self._job.consumers)
-            batches.load_state_dict({**batches.state_dict(), "position": place})
-        return batches
-
-    def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
-        """Everything until the first batch of a later epoch, which is left for later."""
-        self._before = None
-        for batch in batches:
-            if batches.epoch > epoch:
-                batches._put_back(batch)
-                break
-            yield batch
-        if self._job.epochs is None or epoch + 1 < self._job.epochs:
-            self._before = epoch + 1
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the connections."""
-        return {**self.__dict__, "_reader": None, "_before": None}
+def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str, Any]) -> TorchDataset:
+    """What `Dataset.to_torch` returns."""
+    even = options.get("even")
+    mode: Even | None = None
+    if isinstance(even, str):
+        mode = arguments.choice(even, "to_torch", "even", "drop", "pad", "error")  # type: ignore[assignment]
+        options = {**options, "even": None if mode == "drop" else False}
+    epochs = Here(dataset, options) if service is None else There(dataset, service, options)
+    return TorchDataset(epochs, mode)
 
 
 class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore]
     """Yields dictionaries of tensors; what is no number stays as it is. Its n-th iteration is the n-th epoch.
 
-    The state is that of the iteration that began last: once it is loaded, the next iteration is the rest of that
-    one, and those that follow are the epochs after it. A copy in another process begins with the epoch that comes next.
+    An iteration begins with its first batch: an iterator of which no batch was asked for is no epoch. The state is that
+    of the iteration that began last: once it is loaded, the next iteration is the rest of that one, and those that
+    follow are the epochs after it. A copy in another process begins with the epoch that comes next.
     """
 
-    def __init__(self, epochs: Epochs) -> None:
-        self._epochs = epochs
-        self.epoch = int(epochs.options.get("epoch", 0))
-        self._current: DatasetIterator | None = None
-        self._loaded: Mapping[str, Any] | None = None
+    #: Lightning asks a loader for both, and calls `sampler.set_epoch` before each epoch.
+    batch_sampler = None
+
+    def __init__(self, epochs: Epochs, even: Even | None) -> None:
+        self._epochs, self._even = epochs, even
+        self._consumers = arguments.consumers(epochs.options.get("consumers") or (0, 1), "to_torch")
+        self.epoch = arguments.whole(epochs.options.get("epoch", 0), "to_torch", "epoch", 0)
+        self._current: TorchIterator | None = None
+        self._loaded: dict[str, Any] | None = None
+        #: Whether the next iteration is to be of the very epoch of the state that was loaded.
+        self._set = False
         self._length: int | None = None
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The next epoch, or the rest of the one whose state was loaded."""
+    @property
+    def sampler(self) -> TorchDataset:
+        """This dataset, which has `set_epoch` as a sampler has."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lets the next iteration be this epoch, as `DistributedSampler.set_epoch` does.
+
+        Where a state of this very epoch was loaded, the next iteration is the rest of it.
+        """
+        epoch = arguments.whole(epoch, "set_epoch", "epoch", 0)
+        if self._loaded is not None:
+            first = self._loaded["first"]
+            if first == epoch:
+                self._set = True
+                return
+            if epoch != first + 1:
+                message = f"the state that was loaded is in epoch {first}, and set_epoch({epoch}) begins another one"
+                warn(f"{message}: the rest of epoch {first} does not come", RanksWarning)
+        self.epoch, self._loaded = epoch, None
+
+    def __iter__(self) -> TorchIterator:
+        """An iterator over the epoch that comes next when its first batch is asked for."""
         if get_worker_info() is not None:
             raise InvalidPipelineError(
                 "the DataLoader has worker processes: each would read everything, and begin with the same epoch anew",
                 {"hint": "use num_workers=0: Forebay computes on threads of its own, or on the workers of a service"},
             )
-        # Where this iteration begins is settled here, not when its first batch is asked for.
-        batches, self._loaded = self._next(), None
-        self._current, self.epoch = batches, self.epoch + 1
-        return ({name: _tensor(value) for name, value in b.items()} for b in self._epochs.read(batches, self.epoch - 1))
+        sharding = torch_loaders.sharding()
+        if sharding is not None:
+            self._check_dealt_once(*sharding)
+        return TorchIterator(self, dealt=sharding is not None)
+
+    def _check_dealt_once(self, library: str, processes: int) -> None:
+        index, count = self._consumers
+        if count == 1:
+            return
+        raise InvalidPipelineError(
+            f"{library} deals what this dataset gives to its {processes} processes, and consumers=({index}, {count}) "
+            "has dealt it to them before: of each process only a part would be seen",
+            {
+                "hint": "leave consumers= out; or keep it, and instead of prepare() make the loader with "
+                "accelerate.data_loader.DataLoaderShard(dataset, device=accelerator.device, batch_size=None), which "
+                "deals nothing"
+            },
+        )
 
     def __len__(self) -> int:
         """How many batches (or samples) an epoch gives this consumer.
@@ -122,13 +114,14 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             TypeError: It is not known before they are computed, or there is no end.
         """
         if self._length is None:
-            options = self._epochs.options
-            index, count = options.get("consumers", (0, 1))
-            even, coordinated = (
-                options.get("even"),
-                arguments.flag(options.get("coordinated", False), "to_torch", "coordinated"),
-            )
-            found = self._epochs.dataset._pipeline.share(index, count, even, coordinated)
+            options, even = self._epochs.options, self._epochs.options.get("even")
+            coordinated = arguments.flag(options.get("coordinated", False), "to_torch", "coordinated")
+            index, count = self._consumers
+            share = self._epochs.dataset._pipeline.share
+            found = share(index, count, even, coordinated)
+            if self._even == "pad" and found is not None:
+                # The first consumer has as many as any.
+                found = share(0, count, even, coordinated)
             if options.get("on_error", "raise") != "raise":
                 raise TypeError("this dataset has no length: samples that fail are left out")
             if found is None:
@@ -138,33 +131,155 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             self._length = found
         return self._length
 
-    def _next(self) -> DatasetIterator:
-        """The iteration that comes next."""
-        batches = self._epochs.begin(self.epoch)
-        if self._loaded is not None:
-            batches.load_state_dict(self._loaded)
-        return batches
-
     def state_dict(self) -> dict[str, Any]:
-        """Returns where the iteration is: numbers and strings, a few hundred bytes."""
-        batches = self._next() if self._current is None or self._loaded is not None else self._current
-        return {"first": self.epoch - (batches is self._current), **batches.state_dict()}
+        """Returns where the iteration is: numbers and strings, a few hundred bytes.
+
+        A state of an iteration that has come to its end is the start of the next epoch.
+        """
+        if self._loaded is not None:
+            return dict(self._loaded)
+        if self._current is None:
+            return {"first": self.epoch, "given": 0, "ended": 0, **self._epochs.state(self.epoch)}
+        return self._current.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Lets the next iteration go on from where `state_dict` was called."""
-        rest = dict(state) if isinstance(state, Mapping) else {}
-        first = rest.pop("first", None)
-        if not isinstance(first, int):
+        loaded = dict(state) if isinstance(state, Mapping) else {}
+        if not all(isinstance(loaded.get(key), int) for key in _OURS):
             raise InvalidPipelineError(
                 "this is not a state of to_torch(): it has no first epoch",
                 {"hint": "give what state_dict() of such a dataset returned; to begin at the start, load nothing"},
             )
-        self.epoch, self._loaded = first, rest
-        self._next()
+        self._epochs.check(_inner(loaded))
+        self.epoch, self._loaded, self._set = loaded["first"], loaded, False
+
+    def _agreed(self) -> Even | None:
+        """How ranks that ask each other end together; `None` where they need not ask."""
+        count, options = self._consumers[1], self._epochs.options
+        if count == 1 or options.get("coordinated"):
+            return None
+        pipeline = self._epochs.dataset._pipeline.tolerate(options.get("on_error", "raise"))
+        known = pipeline.uneven(count) is None
+        if self._even is None:
+            # Who reads a job on a service is one of its ranks.
+            ours = isinstance(self._epochs, There) and options.get("even") is None and not known and initialised()
+            place = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if ours else None
+            return "drop" if place == self._consumers else None
+        if known and (self._even == "drop" or self._is_even(pipeline)):
+            return None
+        if not initialised():
+            message = f'to_torch(even="{self._even}"): how many batches the {count} consumers get differs, and they '
+            message += "can ask each other over torch.distributed alone, which is not initialised"
+            raise InvalidPipelineError(message, {"hint": "call torch.distributed.init_process_group() before"})
+        return self._even
+
+    def _is_even(self, pipeline: _native.Pipeline) -> bool:
+        count = self._consumers[1]
+        first, last = (pipeline.share(index, count, False, False) for index in (0, count - 1))
+        return first == last
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what reads here."""
         return {**self.__dict__, "_current": None}
+
+
+class TorchIterator(Iterator[dict[str, Any]]):
+    """One epoch of a dataset for PyTorch, or the rest of one. It begins with its first batch."""
+
+    def __init__(self, dataset: TorchDataset, *, dealt: bool) -> None:
+        #: Whether a loader deals to processes what this gives.
+        self._dataset, self._dealt = dataset, dealt
+        self._tensors: Iterator[dict[str, Any]] | None = None
+        self._batches: DatasetIterator | None = None
+        self._epoch = dataset.epoch
+        self._ended = False
+        #: Who takes batches before they are used.
+        self._fetcher: Any = None
+        #: The states before the batches that came last, where one of these will be asked for.
+        self._before: deque[dict[str, Any]] | None = None
+        self._behind = False
+        #: The batch that is given again, and how often it was.
+        self._padding: dict[str, Any] | None = None
+        self._padded = 0
+
+    def __next__(self) -> dict[str, Any]:
+        """Returns the next batch; the first one decides which epoch this is."""
+        if self._tensors is None:
+            self._begin()
+        assert self._tensors is not None
+        try:
+            return next(self._tensors)
+        except StopIteration:
+            self._ended = True
+            raise
+
+    def _begin(self) -> None:
+        dataset = self._dataset
+        loaded, self._epoch = dataset._loaded, dataset.epoch
+        if loaded is not None and loaded["ended"]:
+            if dataset._set:
+                self._enter(iter(()))
+                return
+            loaded, self._epoch = None, self._epoch + 1
+        even = dataset._agreed()
+        self._fetcher, self._behind = torch_loaders.prefetching(), even == "pad"
+        if self._fetcher is not None or self._behind:
+            self._before = deque(maxlen=_BEHIND)
+        batches = dataset._epochs.begin(self._epoch, None if loaded is None else _inner(loaded))
+        batches._quiet = self._dealt or even is not None
+        self._batches = batches
+        rows = self._noted(dataset._epochs.read(batches, self._epoch), batches)
+        # The state is one batch behind, which was given out before it was saved.
+        given = loaded is not None and bool(loaded["given"]) and next(rows, None) is not None
+        if even is not None:
+            rows = together(rows, even, given, self._again)
+        self._enter({name: _tensor(value) for name, value in batch.items()} for batch in rows)
+
+    def _enter(self, tensors: Iterator[dict[str, Any]]) -> None:
+        dataset, self._tensors = self._dataset, tensors
+        dataset._loaded, dataset._current, dataset.epoch = None, self, self._epoch + 1
+
+    def _noted(self, rows: Iterator[dict[str, Any]], batches: DatasetIterator) -> Iterator[dict[str, Any]]:
+        """Notes where each batch begins, if that will be asked for."""
+        while True:
+            before = None if self._before is None else batches.state_dict()
+            batch = next(rows, None)
+            if batch is None:
+                return
+            if self._before is not None and before is not None:
+                self._before.append(before)
+            yield batch
+
+    def _again(self) -> dict[str, Any]:
+        """The last batch once more. The user may have written to it, and may do so again: it is computed anew."""
+        if self._padding is None:
+            assert self._before is not None
+            self._padding = self._dataset._epochs.again(self._before[-1])
+        self._padded += 1
+        return {name: value.copy() if hasattr(value, "copy") else value for name, value in self._padding.items()}
+
+    def close(self) -> None:
+        """Stops what computes for it. It is not needed after the last batch."""
+        if self._batches is not None:
+            self._batches.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns where it is, without batches that were taken and not used yet."""
+        if self._ended:
+            return {"first": self._epoch, "given": 0, "ended": 1, **self._dataset._epochs.state(self._epoch + 1)}
+        assert self._batches is not None
+        before = self._before or ()
+        ahead = 0 if self._fetcher is None else max(0, len(self._fetcher.batches) - self._padded)
+        ahead = min(ahead, len(before))
+        given = int(self._behind and len(before) > ahead)
+        back = ahead + given
+        inner = before[-back] if back else self._batches.state_dict()
+        return {"first": self._epoch, "given": given, "ended": 0, **inner}
+
+
+def _inner(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of the iterator in a state of a dataset for PyTorch."""
+    return {key: value for key, value in state.items() if key not in _OURS}
 
 
 def _tensor(value: Any) -> Any:

@@ -1,0 +1,150 @@
+"""Where a dataset for PyTorch takes its epochs from: this process, or a job on a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from forebay._src.iterator import epoch_of, position_of
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
+    from forebay._src.distributed import Distributed
+    from forebay._src.iterator import DatasetIterator
+    from forebay._src.service import Service
+
+
+class Epochs(Protocol):
+    """Where epochs come from: one after the other, from a saved state, or any of them."""
+
+    dataset: Dataset
+    options: Mapping[str, Any]
+
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
+        """The iterator that gives an epoch, from its start or from a state."""
+
+    def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch that comes next from a state on, for the second time."""
+
+    def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
+        """The rest of the epoch."""
+
+    def state(self, epoch: int) -> dict[str, Any]:
+        """The state where an epoch begins."""
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Refuses a state of another pipeline or seed."""
+
+
+class Here:
+    """Each epoch is an iteration in this process."""
+
+    def __init__(self, dataset: Dataset, options: Mapping[str, Any]) -> None:
+        self.dataset, self.options = dataset, options
+
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
+        """A new iterator."""
+        batches = self._iter(epoch)
+        if state is not None:
+            batches.load_state_dict(state)
+        return batches
+
+    def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Computes it."""
+        return _one(self.begin(epoch_of(state["position"]), state))
+
+    def read(self, batches: DatasetIterator, _epoch: int, /) -> Iterator[dict[str, Any]]:
+        """Everything."""
+        return batches
+
+    def state(self, epoch: int) -> dict[str, Any]:
+        """Of an iterator that has not begun."""
+        return self._iter(epoch).state_dict()
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """As a new iterator does."""
+        self._iter(0).load_state_dict(state)
+
+    def _iter(self, epoch: int) -> DatasetIterator:
+        return self.dataset.iter(**{**self.options, "epoch": epoch})
+
+
+#: What `distribute` takes and `iter` does not, and the number of epochs.
+_OF_JOBS = ("job", "weight", "priority", "local", "epochs", "epoch")
+
+
+def _one(batches: DatasetIterator) -> dict[str, Any]:
+    batches._quiet = True
+    with batches:
+        return next(batches)
+
+
+class There:
+    """The epochs of a job on a service, which go on one behind the other: its workers compute ahead.
+
+    An epoch behind the last one of the job is a job of its own, named after both.
+    """
+
+    def __init__(self, dataset: Dataset, service: Service | str, options: Mapping[str, Any]) -> None:
+        self.dataset, self.options, self._service = dataset, options, service
+        self._job = dataset.distribute(service, **options)
+        #: Who reads, and the job that it reads.
+        self._reader: tuple[DatasetIterator, Distributed] | None = None
+        #: The epoch that it stands before, once it has read one to its end.
+        self._before: int | None = None
+
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
+        """The iterator that has just ended the epoch before, or a new one."""
+        if self._reader is not None:
+            batches, _ = self._reader
+            if state is None and self._before == epoch:
+                return batches
+            batches.close()
+        job = self._job_of(epoch)
+        batches = job.iter()
+        if state is None and (epoch > 0 or self._reader is not None):
+            state = self._at(batches, epoch)
+        if state is not None:
+            batches.load_state_dict(state)
+        self._reader, self._before = (batches, job), None
+        return batches
+
+    def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Computes it here: a job has one reader for each consumer."""
+        options = {key: value for key, value in self.options.items() if key not in _OF_JOBS}
+        batches = self.dataset.iter(**options, epochs=None)
+        batches.load_state_dict(state)
+        return _one(batches)
+
+    def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
+        """Everything until the first batch of a later epoch, which is left for later."""
+        epochs = None if self._reader is None else self._reader[1].epochs
+        self._before = None
+        for batch in batches:
+            if batches.epoch > epoch:
+                batches._put_back(batch)
+                break
+            yield batch
+        if epochs is None or epoch + 1 < epochs:
+            self._before = epoch + 1
+
+    def state(self, epoch: int) -> dict[str, Any]:
+        """Of a reader that has not begun."""
+        return self._at(self._job.iter(), epoch)
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """As a new reader does."""
+        self._job.iter().load_state_dict(state)
+
+    def _at(self, batches: DatasetIterator, epoch: int) -> dict[str, Any]:
+        return {**batches.state_dict(), "position": position_of(epoch, self._job.consumers)}
+
+    def _job_of(self, epoch: int) -> Distributed:
+        if self._job.epochs is None or epoch < self._job.epochs:
+            return self._job
+        more = {"job": f"{self._job.job}-epoch-{epoch}", "epochs": epoch + 1}
+        return self.dataset.distribute(self._service, **{**self.options, **more})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the connections."""
+        return {**self.__dict__, "_reader": None, "_before": None}

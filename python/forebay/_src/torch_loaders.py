@@ -1,0 +1,64 @@
+"""What other libraries' loaders do with what they read, where that changes which rows a model sees.
+
+A loader is recognised when it asks for an iterator or for the first batch: it is in the calls that lead there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+#: The calls that are looked at: a loader is a few calls away.
+_DEPTH = 32
+
+
+def sharding() -> tuple[str, int] | None:
+    """Returns the library whose loader deals what it reads to its processes, and their number; `None` if none does.
+
+    That is Accelerate, also under the Trainer of transformers and under TRL: one process reads for all
+    (`DataLoaderDispatcher`), or each reads everything and keeps its part (`IterableDatasetShard`).
+    """
+    accelerate, trainer = sys.modules.get("accelerate.data_loader"), sys.modules.get("transformers.trainer_pt_utils")
+    shards = _classes(accelerate, "IterableDatasetShard") + _classes(trainer, "IterableDatasetShard")
+    dispatchers = _classes(accelerate, "DataLoaderDispatcher")
+    for caller in _callers() if shards or dispatchers else ():
+        who = caller if isinstance(caller, shards) else getattr(caller, "state", None)
+        if isinstance(caller, shards + dispatchers) and (count := _processes(who)) > 1:
+            return "Accelerate", count
+    return None
+
+
+def _processes(who: Any) -> int:
+    return int(who.num_processes)
+
+
+def prefetching() -> Any | None:
+    """Returns the object that takes batches before they are used, if the caller is one: it has them in `batches`.
+
+    Lightning takes one batch ahead from loaders without a length, and saves the loader's state as if it had been used.
+    """
+    fetchers = [
+        fetcher
+        for name in ("lightning.pytorch.loops.fetchers", "pytorch_lightning.loops.fetchers")
+        for fetcher in _classes(sys.modules.get(name), "_PrefetchDataFetcher")
+    ]
+    callers = _callers() if fetchers else ()
+    return next((caller for caller in callers if isinstance(caller, tuple(fetchers))), None)
+
+
+def _classes(module: Any, name: str) -> tuple[type, ...]:
+    found = getattr(module, name, None)
+    return (found,) if isinstance(found, type) else ()
+
+
+def _callers() -> Iterator[Any]:
+    """The objects whose methods are being called, the nearest first."""
+    frame = sys._getframe(1)
+    for _ in range(_DEPTH):
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+        # Of other frames, reading the locals would cost a copy of them.
+        if frame.f_code.co_varnames[:1] == ("self",):
+            yield frame.f_locals.get("self")
