@@ -11,7 +11,7 @@ export VIRTUAL_ENV := $(VENV)
 CARGO_FLAGS := --release --locked
 RUST_CRATES := --workspace --exclude forebay-python
 
-.PHONY: help setup build demo test test-rust test-python check kubernetes fmt docs bench fuzz clean
+.PHONY: help setup build demo test test-rust test-python check frameworks kubernetes fmt docs bench fuzz clean
 
 help:
 	@grep -E '^#   make|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -51,6 +51,21 @@ check: build ## what CI checks besides the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# PyTorch and what is built on it take gigabytes, so no other target needs them. FRAMEWORKS may be a folder outside the tree.
+FRAMEWORKS ?= $(CURDIR)/.venv-frameworks
+$(FRAMEWORKS)/.ready: requirements-frameworks.txt
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check -r requirements-frameworks.txt
+	@touch $@
+
+frameworks: build ## tests under PyTorch, Lightning, Accelerate and transformers, also on two ranks; installs them
+	@if $(MAKE) --no-print-directory $(FRAMEWORKS)/.ready; then \
+		PYTHONPATH=$(CURDIR)/python $(FRAMEWORKS)/bin/python -m pytest -q -c python/tests_frameworks/pytest.ini \
+			python/tests_frameworks; \
+	else \
+		echo "frameworks: skipped, for the packages of requirements-frameworks.txt cannot be installed here"; \
+	fi
+
 # A workspace of its own, so that nobody else builds kube's hundred crates; in the same target folder.
 KUBERNETES := --manifest-path crates/kubernetes/Cargo.toml
 KUBERNETES_FLAGS := --target-dir $(or $(CARGO_TARGET_DIR),$(CURDIR)/target) --locked --quiet
@@ -80,4 +95,4 @@ fuzz: setup ## each target of fuzz/ for FUZZ_SECONDS, with AddressSanitizer in R
 	done
 
 clean:
-	rm -rf $(VENV) target
+	rm -rf $(VENV) $(CURDIR)/.venv-frameworks target

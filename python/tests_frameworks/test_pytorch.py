@@ -1,0 +1,77 @@
+"""PyTorch itself: states within an epoch, torchdata's loader, checkpoints, and loaders with processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+
+import forebay as fb
+import numpy as np
+import pytest
+import torch
+from torch.distributed import checkpoint
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def test_pytorch_saves_and_restores_in_an_epoch():
+    def ids(batches) -> list:
+        return [batch["id"].tolist() for batch in batches]
+
+    dataset = fb.range(60).shuffle().batch(4).to_torch(seed=3)
+    epochs = [ids(fb.range(60).shuffle().batch(4).iter(seed=3, epoch=e)) for e in range(4)]
+    assert ids(dataset) == epochs[0]
+    started = iter(dataset)
+    assert ids(itertools.islice(started, 6)) == epochs[1][:6]
+    state = dataset.state_dict()
+    assert all(isinstance(value, (int, str)) for value in state.values())
+    again = fb.range(60).shuffle().batch(4).to_torch(seed=3)
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    assert [ids(again), ids(again)] == [epochs[1][6:], epochs[2]]
+    assert isinstance(next(iter(again))["id"], torch.Tensor)
+
+
+def test_a_stateful_data_loader_resumes():
+    def loader():
+        return StatefulDataLoader(fb.range(60).shuffle().batch(4).to_torch(seed=3), batch_size=None)
+
+    first, again = loader(), loader()
+    everything = [[b["id"].tolist() for b in first] for _ in range(3)]
+    first = loader()
+    list(first)
+    for _ in itertools.islice(first, 6):
+        state = first.state_dict()
+    again.load_state_dict(json.loads(json.dumps(state)))
+    assert [[b["id"].tolist() for b in again] for _ in range(2)] == [everything[1][6:], everything[2]]
+
+
+def test_torch_distributed_checkpoint_takes_an_iterator(tmp_path):
+    ds = fb.range(60).shuffle().filter(fb.col("id") % 2 == 0).skip(3).batch(4)
+    it = ds.iter(seed=3)
+    list(itertools.islice(it, 3))
+    checkpoint.save({"data": it}, checkpoint_id=tmp_path)
+    again = ds.iter(seed=3)
+    checkpoint.load({"data": again}, checkpoint_id=tmp_path)
+    np.testing.assert_equal([b["id"].tolist() for b in again], [b["id"].tolist() for b in it])
+
+
+SPAWNS = """
+import forebay as fb
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    dataset = fb.range(60).batch(4).to_torch()
+    print(len(DataLoader(dataset, batch_size=None)), sum(1 for _ in DataLoader(dataset, batch_size=None)))
+    list(DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn"))
+"""
+
+
+def test_a_data_loader_says_why_it_needs_no_processes(tmp_path):
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    done = subprocess.run([sys.executable, tmp_path / "spawns.py"], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "15 15\n"
+    assert "each would read everything" in done.stderr
+    assert "num_workers=0" in done.stderr
