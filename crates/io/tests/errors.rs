@@ -288,7 +288,7 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
         ("{\"a\": 1.5}", "field \"a\" should be int64"),
         ("{\"b\": 1}", "a line has no field \"a\""),
         ("[1]", "a line is json, but not an object"),
-        ("", "a line is not json: EOF while parsing a value at line 1 column 0"),
+        ("", "a line is not json: EOF while parsing a value at byte 0"),
     ] {
         let path = write(dir.path(), "t.jsonl", format!("{good}{line}\n{good}").as_bytes());
         let e = failure(Draft::Jsonl { paths: vec![path.clone()], fields: None }, true);

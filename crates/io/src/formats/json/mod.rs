@@ -3,38 +3,41 @@
 //! Nested objects flatten to dotted names. A list of numbers is a one-dimensional tensor; any other list is kept as its
 //! JSON text, for no column holds it; so is one that is missing in some of the first lines, for a list never is.
 //! Integers and reals meet in float64, where each keeps its value or is an error. A value that is null or not there is missing.
-//! A column of texts takes any value: a text as it is, all else as its JSON text.
+//! A column of texts takes any value: a string as its letters, all else byte by byte as the line has it.
+//!
+//! `serde_json` checks that a line is JSON, at any depth; values are then slices of the line, for what is parsed into numbers
+//! and maps cannot be written again as it was.
 
 mod parser;
 mod seen;
-
-use std::collections::HashMap;
-use std::fmt;
+mod value;
 
 use forebay_core::{Error, Result};
-use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, MapDeserializer};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
-use crate::limits;
+use value::Value;
+
 pub(crate) use parser::{Parser, check};
 pub(crate) use seen::Seen;
 
-/// The leaves of an object, in the order in which they are written, under their dotted names.
-type Leaves = Vec<(String, Value)>;
+/// The deepest objects whose members are fields.
+const DEPTH_MAX: usize = 128;
 
-/// Parses a line. An object under a name of `columns` is a leaf, too.
-fn parse(line: &[u8], columns: &HashMap<String, usize>) -> Result<Leaves> {
-    let mut leaves = Leaves::new();
-    let mut from = serde_json::Deserializer::from_slice(line);
-    let read =
-        Walk { name: String::new(), leaves: &mut leaves, columns }.deserialize(&mut from).and_then(|()| from.end());
-    if leaves.len() > limits::COLUMNS_MAX {
-        limits::columns("fields of a line", leaves.len())?;
-    }
-    read.map_err(|e| {
-        let error = Error::data(format!("a line is not json: {e}"));
+/// Is told of each member of an object under its dotted name, and says whether the members of its value are told, too.
+type Visit<'v, 'l> = dyn FnMut(&str, Value<'l>) -> Result<bool> + 'v;
+
+/// Calls `visit` with the members of a line in the order in which they are written.
+///
+/// # Errors
+/// Data when the line is no JSON object; what `visit` returns.
+fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
+    let text = std::str::from_utf8(line).map_err(|e| {
+        Error::data(format!("a line is not json: it is not utf-8 from its byte {} on", e.valid_up_to() + 1))
+            .hint("convert the file to utf-8")
+    })?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|e| {
+        let what = e.to_string().replace(" at line 1 column ", " at byte ");
+        let error = Error::data(format!("a line is not json: {what}"));
         match e.is_syntax() && line.get(e.column().saturating_sub(1)..).is_some_and(is_no_number) {
             true => {
                 error.hint("json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}")
@@ -42,10 +45,34 @@ fn parse(line: &[u8], columns: &HashMap<String, usize>) -> Result<Leaves> {
             false => error,
         }
     })?;
-    match leaves.as_slice() {
-        [(name, _)] if name.is_empty() => Err(Error::data("a line is json, but not an object")),
-        _ => Ok(leaves),
+    members(Value::of(text), &mut String::new(), 1, visit)
+}
+
+/// Calls `visit` with the members of an object whose dotted name is `name`.
+fn members<'l>(object: Value<'l>, name: &mut String, depth: usize, visit: &mut Visit<'_, 'l>) -> Result<()> {
+    let found = object.members().ok_or_else(|| Error::data("a line is json, but not an object"))?;
+    let outer = name.len();
+    for member in found {
+        let (key, value) = member?;
+        if outer > 0 {
+            name.push('.');
+        }
+        name.push_str(&key);
+        if visit(name, value)? {
+            if depth == DEPTH_MAX {
+                return Err(too_deep(name));
+            }
+            members(value, name, depth + 1, visit)?;
+        }
+        name.truncate(outer);
     }
+    Ok(())
+}
+
+fn too_deep(name: &str) -> Error {
+    let first = name.split('.').next().unwrap_or_default();
+    Error::data(format!("field {first:?} nests objects deeper than {DEPTH_MAX}"))
+        .hint(format!("read it as its json text: schema={{{first:?}: \"string\", ...}}"))
 }
 
 /// Says whether a text begins with what Python writes for floats that are no numbers.
@@ -53,106 +80,13 @@ fn is_no_number(text: &[u8]) -> bool {
     [&b"NaN"[..], b"Infinity", b"-Infinity"].iter().any(|word| text.starts_with(word))
 }
 
-/// Reads one value: an object's members go on under its name, anything else is a leaf.
-struct Walk<'l> {
-    name: String,
-    leaves: &'l mut Leaves,
-    columns: &'l HashMap<String, usize>,
-}
-
-impl Walk<'_> {
-    fn leaf(self, value: Value) {
-        self.leaves.push((self.name, value));
-    }
-
-    /// Goes on with the members of an object.
-    fn members<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            let name = if self.name.is_empty() { key } else { format!("{}.{key}", self.name) };
-            if name.is_empty() {
-                return Err(serde::de::Error::custom("a field has an empty name"));
-            }
-            // A long name over many fields would be written out for each of them.
-            if name.len() > limits::NAME_BYTES_MAX {
-                let max = limits::NAME_BYTES_MAX;
-                return Err(serde::de::Error::custom(format!("a field's name is longer than {max} bytes")));
-            }
-            if self.leaves.len() > limits::COLUMNS_MAX {
-                return Err(serde::de::Error::custom("too many fields"));
-            }
-            map.next_value_seed(Walk { name, leaves: self.leaves, columns: self.columns })?;
-        }
-        Ok(())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.leaf(Value::Null);
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.leaf(value.into());
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.leaf(value.into());
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.leaf(value.into());
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.leaf(value.into());
-        Ok(())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.leaf(value.into());
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        self.leaf(Value::Array(items));
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        if self.name.is_empty() || !self.columns.contains_key(&self.name) {
-            return self.members(map);
-        }
-        let object = serde_json::Map::deserialize(MapAccessDeserializer::new(map))?;
-        self.leaves.push((self.name.clone(), Value::Object(object.clone())));
-        self.members(MapDeserializer::<_, serde_json::Error>::new(object.into_iter())).map_err(serde::de::Error::custom)
-    }
-}
-
 /// The beginning of a value's text.
-fn brief(value: &Value) -> String {
-    value.to_string().chars().take(80).collect()
+fn brief(value: Value<'_>) -> String {
+    value.text().chars().take(80).collect()
+}
+
+fn twice(name: &str) -> Error {
+    Error::data(format!("field {name:?} is there twice"))
 }
 
 #[cfg(test)]
@@ -184,6 +118,35 @@ mod tests {
         let e = parser.push(br#"{"n":9007199254740993}"#).expect_err("it is not");
         assert_eq!(e.message(), "field \"n\" is float64, which does not hold this whole number exactly");
         assert_eq!(e.get("value"), Some("9007199254740993"));
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_an_error_however_it_is_written() {
+        for line in [r#"{"a":1,"a":2}"#, r#"{"a":null,"a":2}"#, r#"{"a":2,"a":null}"#, r#"{"a":2,"\u0061":2}"#] {
+            let mut parser = Parser::new(&[Field::new("a", Kind::scalar(DType::Int64))], 1);
+            assert!(parser.push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
+        }
+        for line in [r#"{"a":{"b":1},"a":{"c":1}}"#, r#"{"a":{"b":1},"a.b":2}"#, r#"{"a":{"b":1},"a":2}"#] {
+            assert!(Seen::default().push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
+            let mut parser = Parser::new(&[Field::new("a.b", Kind::scalar(DType::Int64))], 1);
+            assert!(parser.push(line.as_bytes()).expect_err("twice").message().contains("twice"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_nests_deep_is_read_as_text_and_else_refused() {
+        let nested = |open: &str, close: &str, n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));
+        for value in [nested("[", "]", 100_000), nested("{\"x\":", "}", 100_000), nested("[{\"x\":", "}]", 5_000)] {
+            let line = format!("{{\"a\":{value}}}");
+            let mut parser = Parser::new(&[Field::new("a", Kind::Utf8)], 1);
+            parser.push(line.as_bytes()).expect("a text");
+            let column = parser.finish().expect("columns").remove(0);
+            let column = column.as_any().downcast_ref::<arrow_array::LargeStringArray>().expect("texts");
+            assert_eq!(column.value(0), value);
+        }
+        assert_eq!(infer(&[&format!("{{\"a\":{}}}", nested("[", "]", 130))]), ["a: string"]);
+        let e = Seen::default().push(nested("{\"x\":", "}", 130).as_bytes()).expect_err("deep");
+        assert_eq!(e.message(), "field \"x\" nests objects deeper than 128");
     }
 
     #[test]

@@ -5,26 +5,45 @@ use std::collections::HashMap;
 use arrow_array::ArrayRef;
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
-use serde_json::Value;
 
-use super::{brief, parse};
+use super::value::Value;
+use super::{brief, parse, twice};
 use crate::columns::Column;
+
+/// A name that is of use: that of a column, of an object that holds one, or both.
+#[derive(Debug, Default)]
+struct Place {
+    column: Option<usize>,
+    is_outer: bool,
+    /// The line that had it last, counted from 1.
+    met: u64,
+}
 
 /// Parses lines into columns.
 #[derive(Debug)]
 pub(crate) struct Parser {
     columns: Vec<Column>,
-    places: HashMap<String, usize>,
-    seen: Vec<bool>,
+    places: HashMap<String, Place>,
+    lines: u64,
+    /// Which columns have a value in this line.
+    filled: Vec<bool>,
     scratch: Vec<u8>,
 }
 
 impl Parser {
     pub(crate) fn new(fields: &[Field], rows: usize) -> Self {
+        let mut places: HashMap<String, Place> = HashMap::new();
+        for (i, field) in fields.iter().enumerate() {
+            places.entry(field.name.clone()).or_default().column = Some(i);
+            for (dot, _) in field.name.match_indices('.') {
+                places.entry(field.name[..dot].to_owned()).or_default().is_outer = true;
+            }
+        }
         Self {
             columns: fields.iter().map(|f| Column::new(f, rows)).collect(),
-            places: fields.iter().enumerate().map(|(i, f)| (f.name.clone(), i)).collect(),
-            seen: vec![false; fields.len()],
+            places,
+            lines: 0,
+            filled: vec![false; fields.len()],
             scratch: Vec::new(),
         }
     }
@@ -34,23 +53,23 @@ impl Parser {
     /// # Errors
     /// Data when it is not a JSON object, or a field is missing or of another type. The parser must then be dropped.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
-        let Self { columns, places, seen, scratch } = self;
-        seen.fill(false);
-        for (name, value) in &parse(line, places)? {
-            let Some(&i) = places.get(name) else { continue };
-            if value.is_null() {
-                continue;
+        let Self { columns, places, lines, filled, scratch } = self;
+        filled.fill(false);
+        *lines += 1;
+        parse(line, &mut |name, value| {
+            let Some(place) = places.get_mut(name) else { return Ok(false) };
+            if std::mem::replace(&mut place.met, *lines) == *lines {
+                return Err(twice(name));
             }
-            if std::mem::replace(&mut seen[i], true) {
-                return Err(Error::data(format!("field {name:?} is there twice")));
+            if let Some(i) = place.column.filter(|_| !value.is_null()) {
+                scratch.clear();
+                encode(&columns[i].field, value, scratch)?;
+                columns[i].push(scratch)?;
+                filled[i] = true;
             }
-            scratch.clear();
-            if encode(&columns[i].field.kind, value, scratch).is_none() {
-                return Err(refused(&columns[i].field, value));
-            }
-            columns[i].push(scratch)?;
-        }
-        for (column, _) in columns.iter_mut().zip(seen).filter(|(_, seen)| !**seen) {
+            Ok(place.is_outer && value.is_object())
+        })?;
+        for (column, _) in columns.iter_mut().zip(filled).filter(|(_, filled)| !**filled) {
             if column.field.nullable && !column.field.kind.can_be_missing() {
                 column.push(&[])?;
                 continue;
@@ -72,62 +91,66 @@ impl Parser {
     }
 }
 
+/// Writes a value as its column stores it.
+fn encode(field: &Field, value: Value<'_>, to: &mut Vec<u8>) -> Result<()> {
+    let written = match &field.kind {
+        Kind::Utf8 if value.is_string() => {
+            let letters = value.string().map_err(|e| e.with("field", &field.name))?;
+            to.extend_from_slice(letters.as_bytes());
+            Some(())
+        }
+        Kind::Utf8 => {
+            to.extend_from_slice(value.text().as_bytes());
+            Some(())
+        }
+        Kind::Scalar { dtype } => number(*dtype, value, to),
+        Kind::Tensor { dtype, shape } => tensor(*dtype, shape, value, to),
+        Kind::Bytes => None,
+    };
+    written.ok_or_else(|| refused(field, value))
+}
+
 /// Says why a value does not go into its column.
-fn refused(field: &Field, value: &Value) -> Error {
+fn refused(field: &Field, value: Value<'_>) -> Error {
     let (name, kind) = (&field.name, &field.kind);
     let real = kind.dtype().filter(|dtype| dtype.is_float());
-    let inexact = |value: &Value| {
-        (value.is_i64() || value.is_u64()) && real.is_some_and(|dtype| number(dtype, value, &mut Vec::new()).is_none())
+    let lost = |value: Value<'_>| {
+        value.is_number() && real.is_some_and(|dtype| number(dtype, value, &mut Vec::new()).is_none())
     };
-    let error = match value {
-        value if inexact(value) || value.as_array().is_some_and(|items| items.iter().any(inexact)) => {
-            Error::data(format!("field {name:?} is {kind}, which does not hold this whole number exactly"))
-                .hint(format!("read it as text: schema={{{name:?}: \"string\", ...}}"))
-        }
-        _ => Error::data(format!("field {name:?} should be {kind}")).hint(format!(
+    let culprit = value.items().and_then(|mut items| items.find(|item| lost(*item))).unwrap_or(value);
+    let error = if lost(culprit) {
+        let what = if culprit.is_whole() { "this whole number exactly" } else { "a number so large" };
+        Error::data(format!("field {name:?} is {kind}, which does not hold {what}"))
+            .hint(format!("read it as text: schema={{{name:?}: \"string\", ...}}"))
+    } else {
+        let better = if value.is_number() && !value.is_whole() { "float64" } else { "string" };
+        Error::data(format!("field {name:?} should be {kind}")).hint(format!(
             "without schema=, fields and types are those of the first 100 lines; say what it is: \
-             schema={{{name:?}: \"{}\", ...}}",
-            if value.is_f64() { "float64" } else { "string" },
-        )),
+             schema={{{name:?}: \"{better}\", ...}}"
+        ))
     };
-    error.with("value", brief(value))
-}
-
-/// Returns a number as float64, unless it is a whole one that becomes another: names and hashes are such numbers.
-fn real(value: &Value) -> Option<f64> {
-    let real = value.as_f64()?;
-    let whole = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-    whole.is_none_or(|whole| real as i128 == whole).then_some(real)
-}
-
-/// Writes a value as its column stores it, or says that it is of another type.
-fn encode(kind: &Kind, value: &Value, to: &mut Vec<u8>) -> Option<()> {
-    match (kind, value) {
-        (Kind::Utf8, Value::String(text)) => to.extend_from_slice(text.as_bytes()),
-        (Kind::Utf8, value) => to.extend_from_slice(value.to_string().as_bytes()),
-        (Kind::Scalar { dtype }, value) => number(*dtype, value, to)?,
-        (Kind::Tensor { dtype, shape }, value) => tensor(*dtype, shape, value, to)?,
-        (Kind::Bytes, _) => return None,
-    }
-    Some(())
+    error.with("value", brief(culprit))
 }
 
 /// Writes lists of lists, as deep as the shape, down to their numbers.
-fn tensor(dtype: DType, shape: &[Option<usize>], value: &Value, to: &mut Vec<u8>) -> Option<()> {
+fn tensor(dtype: DType, shape: &[Option<usize>], value: Value<'_>, to: &mut Vec<u8>) -> Option<()> {
     let Some((outer, inner)) = shape.split_first() else { return number(dtype, value, to) };
-    let items = value.as_array().filter(|items| outer.is_none_or(|n| n == items.len()))?;
-    items.iter().try_for_each(|item| tensor(dtype, inner, item, to))
+    let mut count = 0;
+    for item in value.items()? {
+        tensor(dtype, inner, item, to)?;
+        count += 1;
+    }
+    outer.is_none_or(|n| n == count).then_some(())
 }
 
-fn number(dtype: DType, value: &Value, to: &mut Vec<u8>) -> Option<()> {
-    let whole = || value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+fn number(dtype: DType, value: Value<'_>, to: &mut Vec<u8>) -> Option<()> {
     macro_rules! whole {
         ($type:ty) => {
-            to.extend_from_slice(&<$type>::try_from(whole()?).ok()?.to_le_bytes())
+            to.extend_from_slice(&<$type>::try_from(value.whole()?).ok()?.to_le_bytes())
         };
     }
     match dtype {
-        DType::Bool => to.push(u8::from(value.as_bool()?)),
+        DType::Bool => to.push(u8::from(value.bool()?)),
         DType::Int8 => whole!(i8),
         DType::Int16 => whole!(i16),
         DType::Int32 => whole!(i32),
@@ -138,12 +161,12 @@ fn number(dtype: DType, value: &Value, to: &mut Vec<u8>) -> Option<()> {
         DType::Uint64 => whole!(u64),
         DType::Float16 => return None,
         DType::Float32 => {
-            let (real, is_whole) = (real(value)?, whole().is_some());
+            let real = value.real()?;
             let single = real as f32;
-            let fits = single.is_finite() && !(is_whole && f64::from(single) != real);
+            let fits = single.is_finite() && !(value.is_whole() && f64::from(single) != real);
             to.extend_from_slice(&fits.then_some(single)?.to_le_bytes());
         }
-        DType::Float64 => to.extend_from_slice(&real(value)?.to_le_bytes()),
+        DType::Float64 => to.extend_from_slice(&value.real()?.to_le_bytes()),
     }
     Some(())
 }

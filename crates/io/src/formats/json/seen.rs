@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
-use serde_json::Value;
 
-use super::{brief, parse};
+use super::value::Value;
+use super::{brief, parse, twice};
 use crate::limits;
 
 /// What a value is by itself.
@@ -22,20 +22,26 @@ enum Shape {
     Json,
 }
 
-fn shape(value: &Value) -> Option<Shape> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(_) => Shape::Bool,
-        Value::Number(n) if n.is_i64() => Shape::Int,
-        Value::Number(_) => Shape::Real,
-        Value::String(_) => Shape::Text,
-        Value::Array(items) if items.iter().all(Value::is_number) => {
-            let real = items.iter().any(|n| !n.is_i64());
-            let dtype = if real { DType::Float64 } else { DType::Int64 };
-            Shape::List((!items.is_empty()).then_some(dtype), Some(items.len()))
+fn shape(value: Value<'_>) -> Option<Shape> {
+    let is_int = |value: Value<'_>| value.is_whole() && value.text().parse::<i64>().is_ok();
+    if let Some(items) = value.items() {
+        let (mut count, mut real) = (0, false);
+        for item in items {
+            if !item.is_number() {
+                return Some(Shape::Json);
+            }
+            (count, real) = (count + 1, real || !is_int(item));
         }
-        _ => Shape::Json,
-    })
+        let dtype = if real { DType::Float64 } else { DType::Int64 };
+        return Some(Shape::List((count > 0).then_some(dtype), Some(count)));
+    }
+    match value {
+        value if value.is_null() => None,
+        value if value.is_string() => Some(Shape::Text),
+        value if is_int(value) => Some(Shape::Int),
+        value if value.is_number() => Some(Shape::Real),
+        _ => Some(Shape::Bool),
+    }
 }
 
 /// Returns what holds both, if anything does.
@@ -64,27 +70,49 @@ pub(crate) struct Seen {
 impl Seen {
     /// Looks at one line.
     pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
-        let leaves = parse(line, &HashMap::new())?;
-        let mut met = HashSet::with_capacity(leaves.len());
-        for (name, value) in &leaves {
-            if !met.insert(name) {
-                return Err(Error::data(format!("field {name:?} is there twice")));
+        let mut met = HashSet::new();
+        parse(line, &mut |name, value| {
+            if name.is_empty() {
+                return Err(Error::data("a field has an empty name").hint("say which fields to read: schema={...}"));
             }
-            let i = *self.places.entry(name.clone()).or_insert_with(|| {
-                self.columns.push((name.clone(), None, 0));
-                self.columns.len() - 1
-            });
-            limits::columns("fields of the first lines", self.columns.len())?;
-            let (_, had, count) = &mut self.columns[i];
-            let Some(now) = shape(value) else { continue };
-            *count += 1;
-            *had = Some(
-                had.map_or(Some(now), |had| meet(had, now))
-                    .ok_or_else(|| Error::data(format!("field {name:?} has two types")).with("value", brief(value)))
-                    .map_err(|e| e.hint(format!("say what to read of it: schema={{{name:?}: \"string\", ...}}")))?,
-            );
-        }
+            // A long name over many fields would be written out for each of them.
+            if name.len() > limits::NAME_BYTES_MAX {
+                let max = limits::NAME_BYTES_MAX;
+                return Err(Error::data(format!("a field's name is longer than {max} bytes")));
+            }
+            if !met.insert(name.to_owned()) {
+                return Err(twice(name));
+            }
+            limits::columns("fields of a line", met.len())?;
+            if value.is_object() {
+                return Ok(true);
+            }
+            self.meet(name, value)?;
+            Ok(false)
+        })?;
         self.lines += 1;
+        Ok(())
+    }
+
+    /// Notes what a field is in one line.
+    fn meet(&mut self, name: &str, value: Value<'_>) -> Result<()> {
+        let i = match self.places.get(name) {
+            Some(&i) => i,
+            None => {
+                self.places.insert(name.to_owned(), self.columns.len());
+                self.columns.push((name.to_owned(), None, 0));
+                self.columns.len() - 1
+            }
+        };
+        limits::columns("fields of the first lines", self.columns.len())?;
+        let (_, had, count) = &mut self.columns[i];
+        let Some(now) = shape(value) else { return Ok(()) };
+        *count += 1;
+        *had = Some(
+            had.map_or(Some(now), |had| meet(had, now))
+                .ok_or_else(|| Error::data(format!("field {name:?} has two types")).with("value", brief(value)))
+                .map_err(|e| e.hint(format!("say what to read of it: schema={{{name:?}: \"string\", ...}}")))?,
+        );
         Ok(())
     }
 
