@@ -79,3 +79,20 @@ def test_extensions_that_cannot_be_are_refused(tmp_path):
         with pytest.raises(fb.errors.InvalidPipelineError):
             fb.from_tar(path, extensions=wrong)
     assert len(lacking(fb.from_tar(path, extensions=["segmentation?"]), "segmentation")) == 2
+
+
+def test_a_name_in_latin_1_is_said_with_its_place_unless_it_is_no_sample(tmp_path):
+    path = tmp_path / "a.tar"
+    for names, bad in ((["a.txt", "\xe9", ".\xe9.txt"], None), (["a.txt", "\xe91.txt", "b.txt"], "\\xe91.txt")):
+        with tarfile.open(path, "w", encoding="latin-1", format=tarfile.GNU_FORMAT) as tar:
+            for name in names:
+                tar.addfile(tarfile.TarInfo(name))
+        if bad is None:
+            assert [row["__key__"] for row in fb.from_tar(path)] == ["a"]
+            continue
+        for read in (list, lambda ds: list(ds.shuffle())):
+            with pytest.raises(fb.errors.DataError, match="a name that is not utf-8") as info:
+                read(fb.from_tar(path))
+            context = info.value.context
+            assert (context["file"], context["offset"], context["member"]) == (str(path), "512", bad)
+            assert "utf-8" in (info.value.hint or "")

@@ -19,6 +19,9 @@ const BLOCK: u64 = 512;
 /// The longest PAX header or GNU long name that is read.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
+/// How much is looked at in one go behind the end of an archive.
+const REST_STEP: usize = 64 << 10;
+
 /// One regular file of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -53,7 +56,7 @@ impl Walk {
     /// Data when a header is broken or the file ends within a member, with file, offset and member.
     pub(crate) fn next(&mut self) -> Result<Option<Member>> {
         let mut ahead = Override::default();
-        let first = self.at;
+        let mut first = self.at;
         loop {
             let at = self.at;
             let object = self.forward.object();
@@ -61,16 +64,24 @@ impl Walk {
             if at == 0 {
                 compressed::refuse(uri, self.forward.at(0, compressed::HEAD)?)?;
             }
-            let header = match self.forward.at(at, BLOCK as usize)? {
-                [] => return Ok(None),
-                block => match <[u8; 512]>::try_from(block) {
-                    Ok(block) => block,
-                    Err(_) => return Err(fail::truncated(uri, "the archive ends within a header").with("offset", at)),
-                },
-            };
-            if header.iter().all(|&b| b == 0) {
-                return Ok(None);
+            let cut = |what: &str| fail::truncated(uri, what).with("offset", at);
+            if at > object.size() {
+                return Err(cut("the archive ends within the padding of a member"));
             }
+            let header = match self.forward.at(at, BLOCK as usize)? {
+                [] => None,
+                block => {
+                    let whole = <[u8; 512]>::try_from(block);
+                    Some(whole.map_err(|_| cut("the archive ends within a header"))?)
+                }
+            };
+            let Some(header) = header.filter(|header| header.iter().any(|&b| b != 0)) else {
+                if at > first {
+                    return Err(cut("the archive ends behind an extended header, before its member"));
+                }
+                self.check_rest()?;
+                return Ok(None);
+            };
             let broken = |what: &str| {
                 fail::corrupt(uri, at, format!("broken tar header: {what}"))
                     .hint("the archive is truncated or corrupt: write or fetch it again")
@@ -112,14 +123,50 @@ impl Walk {
                 );
             }
             if matches!(kind, b'0' | 0 | b'7') {
-                let name = String::from_utf8(name()).map_err(|_| broken("a name that is not utf-8"))?;
+                let name = match String::from_utf8(name()) {
+                    Ok(name) => name,
+                    Err(e) if split_name(&String::from_utf8_lossy(e.as_bytes())).is_none() => String::new(),
+                    Err(e) => return Err(not_utf8(uri, first, e.as_bytes())),
+                };
                 if !name.ends_with('/') {
                     return Ok(Some(Member { name, span: Span { offset: data, len: size }, header: first }));
                 }
             }
             ahead = Override::default();
+            first = self.at;
         }
     }
+
+    /// Refuses an archive with anything but zeros behind its end: it may be a second archive, or what was written over.
+    fn check_rest(&mut self) -> Result<()> {
+        let mut at = self.at;
+        loop {
+            let rest = self.forward.at(at, REST_STEP)?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if let Some(i) = rest.iter().position(|&b| b != 0) {
+                let object = self.forward.object();
+                return Err(fail::corrupt(object.uri(), at + i as u64, "there is more behind the end of the archive")
+                    .with("fault", "file")
+                    .hint(
+                        "if archives were put one behind another, keep each as a file of its own, or join them with \
+                         `tar --concatenate`; if not, cut the file off here or write it again",
+                    ));
+            }
+            at += rest.len() as u64;
+        }
+    }
+}
+
+/// A member of a sample whose name is no text, so that it gives neither a key nor an extension.
+fn not_utf8(uri: &str, offset: u64, name: &[u8]) -> Error {
+    fail::corrupt(uri, offset, "an archive's member has a name that is not utf-8")
+        .with("fault", "file")
+        .with("member", name.escape_ascii())
+        .hint(
+            "rename the member, or write the archive again with names in utf-8: tarfile.open(..., encoding=\"utf-8\")",
+        )
 }
 
 /// The sum of the bytes, taking the sum's own field as spaces; old writers summed signed bytes.
