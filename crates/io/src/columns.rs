@@ -92,19 +92,35 @@ impl Column {
         Self { field: field.clone(), cells, nulls: NullBufferBuilder::new(rows) }
     }
 
-    /// Appends the bytes of a byte string, or of the numbers of a one-dimensional tensor or scalar, which must be as
-    /// many as the field says.
+    /// Appends the bytes of a byte string, or of the numbers of a scalar or a tensor, which must be as many as the field says;
+    /// of a tensor only the first dimension may be one that it does not say.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.nulls.append_non_null();
         match &mut self.cells {
             Cells::Fixed(values) => values.extend_from_slice(bytes),
             Cells::Binary(values) => values.push(bytes),
-            Cells::Variable(values) => {
-                let size = self.field.kind.dtype().map_or(1, DType::size);
-                values.push(&[bytes.len() / size], bytes)?;
-            }
+            Cells::Variable(values) => match &self.field.kind {
+                Kind::Tensor { dtype, shape } if shape.len() > 1 => {
+                    let inner: Vec<usize> = shape.iter().skip(1).map(|dim| dim.unwrap_or(0)).collect();
+                    let step = inner.iter().product::<usize>().max(1) * dtype.size();
+                    values.push(&[vec![bytes.len() / step], inner].concat(), bytes)?;
+                }
+                kind => values.push(&[bytes.len() / kind.dtype().map_or(1, DType::size)], bytes)?,
+            },
         }
         Ok(())
+    }
+
+    /// Appends the bytes of a tensor whose shape they do not say.
+    pub(crate) fn push_shaped(&mut self, shape: &[usize], bytes: &[u8]) -> Result<()> {
+        match &mut self.cells {
+            Cells::Variable(values) => {
+                values.push(shape, bytes)?;
+                self.nulls.append_non_null();
+                Ok(())
+            }
+            Cells::Fixed(_) | Cells::Binary(_) => self.push(bytes),
+        }
     }
 
     /// Appends a missing row, or says no for a column that has none.

@@ -61,9 +61,11 @@ def from_tfrecord(
 
     Args:
         paths: The files.
-        features: What to parse of each `tf.train.Example`: `{"name": dtype}` or `{"name": (dtype, shape)}`, or
-            `"infer"` to look at the first records. Default: nothing; one column, `record`, has the bytes. `"int64?"`
-            may be missing; `("int64?", [None])` is an empty list where a record has none.
+        features: What to parse of each `tf.train.Example` or `SequenceExample`: `{"name": dtype}` or
+            `{"name": (dtype, shape)}`, or `"infer"` to look at the first records. Default: nothing; one column,
+            `record`, has the bytes. `"int64?"` may be missing; `("int64?", [None])` is an empty list where a record
+            has none. A feature list is `("int64", [None])` where each step has one value, and
+            `("int64", [None, 4])` where each has four.
         verify: Whether checksums are verified.
     """
     given: dict[str, Any] = {}

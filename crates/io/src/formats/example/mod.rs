@@ -1,9 +1,10 @@
-//! `tf.train.Example`, read straight from its protocol buffer bytes.
+//! `tf.train.Example` and `tf.train.SequenceExample` as the rows of columns.
 //!
-//! ```text
-//! Example { features: 1 }   Features { feature: 1 repeated }   entry { key: 1, value: 2 }
-//! Feature { bytes_list: 1 | float_list: 2 | int64_list: 3 }    list { value: 1 repeated, packed or not }
-//! ```
+//! A feature list has one feature for each step of a sequence. It is a list where each step has one value, and a list of
+//! lists where each has as many: what TensorFlow's `parse_sequence_example` makes of a `FixedLenSequenceFeature`.
+
+mod proto;
+mod seen;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,136 +14,19 @@ use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind};
 
 use crate::columns::Column;
-use crate::limits;
-
-/// What one feature of one record holds; numbers are kept as little-endian bytes.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value<'a> {
-    Bytes { first: &'a [u8], count: usize },
-    Floats(Cow<'a, [u8]>),
-    Ints(Vec<u8>),
-}
-
-/// One field of a message.
-enum Wire<'a> {
-    Varint(u64),
-    Bytes(&'a [u8]),
-    Fixed(&'a [u8]),
-}
-
-/// Takes one field off the front of a message.
-fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Wire<'a>)> {
-    let tag = varint(bytes)?;
-    let value = match tag & 7 {
-        0 => Wire::Varint(varint(bytes)?),
-        1 => Wire::Fixed(take(bytes, 8)?),
-        2 => {
-            let len = usize::try_from(varint(bytes)?).ok()?;
-            Wire::Bytes(take(bytes, len)?)
-        }
-        5 => Wire::Fixed(take(bytes, 4)?),
-        _ => return None,
-    };
-    (tag >> 3 != 0).then_some((tag >> 3, value))
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut n = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(n);
-        }
-    }
-    None
-}
-
-fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = bytes.split_at_checked(n)?;
-    *bytes = rest;
-    Some(taken)
-}
-
-/// Calls `visit` with each feature's name and undecoded value.
-fn features<'a>(mut example: &'a [u8], mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Option<()>) -> Option<()> {
-    while !example.is_empty() {
-        let (1, Wire::Bytes(mut map)) = field(&mut example)? else { continue };
-        while !map.is_empty() {
-            let (1, Wire::Bytes(mut entry)) = field(&mut map)? else { continue };
-            let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
-            while !entry.is_empty() {
-                match field(&mut entry)? {
-                    (1, Wire::Bytes(b)) => name = b,
-                    (2, Wire::Bytes(b)) => value = b,
-                    _ => {}
-                }
-            }
-            visit(name, value)?;
-        }
-    }
-    Some(())
-}
-
-/// Decodes one feature; `Some(None)` is a feature without any value.
-fn value(mut feature: &[u8]) -> Option<Option<Value<'_>>> {
-    let mut value = None;
-    while !feature.is_empty() {
-        let (kind, Wire::Bytes(list)) = field(&mut feature)? else { continue };
-        value = match kind {
-            1 => bytes_list(list)?,
-            2 => Some(Value::Floats(floats(list)?)),
-            3 => Some(Value::Ints(ints(list)?)),
-            _ => value,
-        };
-    }
-    Some(value)
-}
-
-fn bytes_list(mut list: &[u8]) -> Option<Option<Value<'_>>> {
-    let mut found: Option<(&[u8], usize)> = None;
-    while !list.is_empty() {
-        if let (1, Wire::Bytes(b)) = field(&mut list)? {
-            found = Some(found.map_or((b, 1), |(first, n)| (first, n + 1)));
-        }
-    }
-    Some(found.map(|(first, count)| Value::Bytes { first, count }))
-}
-
-fn floats(mut list: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let mut values = Cow::Borrowed(&[][..]);
-    while !list.is_empty() {
-        match field(&mut list)? {
-            (1, Wire::Bytes(packed)) if packed.len() % 4 == 0 && values.is_empty() => values = packed.into(),
-            (1, Wire::Bytes(packed)) if packed.len() % 4 == 0 => values.to_mut().extend_from_slice(packed),
-            (1, Wire::Fixed(one)) if one.len() == 4 => values.to_mut().extend_from_slice(one),
-            (1, _) => return None,
-            _ => {}
-        }
-    }
-    Some(values)
-}
-
-fn ints(mut list: &[u8]) -> Option<Vec<u8>> {
-    let mut values = Vec::new();
-    while !list.is_empty() {
-        match field(&mut list)? {
-            (1, Wire::Bytes(mut packed)) => {
-                while !packed.is_empty() {
-                    values.extend_from_slice(&varint(&mut packed)?.to_le_bytes());
-                }
-            }
-            (1, Wire::Varint(one)) => values.extend_from_slice(&one.to_le_bytes()),
-            (1, _) => return None,
-            _ => {}
-        }
-    }
-    Some(values)
-}
+use proto::{Encoded, Steps, Value, What, features, steps, value};
+pub(crate) use seen::Seen;
 
 fn not_an_example() -> Error {
-    Error::data("a record is not a tf.train.Example").hint("read it raw: features=None gives the record's bytes")
+    Error::data("a record is not a tf.train.Example or SequenceExample")
+        .hint("read it raw: features=None gives the record's bytes")
+}
+
+/// What one record has for a column: its bytes and, where these do not say it, its shape.
+#[derive(Debug, Clone)]
+struct Cell<'a> {
+    bytes: Cow<'a, [u8]>,
+    shape: Option<Vec<usize>>,
 }
 
 /// Parses records into columns.
@@ -173,16 +57,18 @@ impl Parser {
     /// be dropped.
     pub(crate) fn push(&mut self, record: &[u8]) -> Result<()> {
         let Self { columns, places } = self;
-        let mut row: Vec<Option<Cow<'_, [u8]>>> = vec![None; columns.len()];
+        let mut row: Vec<Option<Cell<'_>>> = vec![None; columns.len()];
         let mut wrong = None;
-        let read = features(record, |name, bytes| {
+        let read = features(record, |name, encoded| {
             let Some(&i) = places.get(name) else { return Some(()) };
-            match value(bytes)? {
-                None => row[i] = None,
-                Some(found) => match fit(&columns[i].field, found) {
-                    Ok(bytes) => row[i] = Some(bytes),
-                    Err(e) => wrong = Some(e),
-                },
+            let field = &columns[i].field;
+            let cell = match encoded {
+                Encoded::Feature(bytes) => value(bytes)?.map(|found| fit(field, found)),
+                Encoded::List(bytes) => Some(fit_steps(field, steps(bytes)?)),
+            };
+            match cell.transpose() {
+                Ok(cell) => row[i] = cell,
+                Err(e) => wrong = Some(e),
             }
             Some(())
         });
@@ -192,13 +78,15 @@ impl Parser {
         read.ok_or_else(not_an_example)?;
         for (i, column) in columns.iter_mut().enumerate() {
             match &row[i] {
-                Some(bytes) => column.push(bytes)?,
+                Some(Cell { bytes, shape: None }) => column.push(bytes)?,
+                Some(Cell { bytes, shape: Some(shape) }) => column.push_shaped(shape, bytes)?,
                 None if column.field.nullable && !column.field.kind.can_be_missing() => column.push(&[])?,
                 None if column.field.nullable => column.push_missing()?,
                 None => {
                     let message = format!("a record has no feature {:?}", column.field.name);
                     return Err(Error::data(message).hint(
-                        "leave the feature out of features=, or say that it may be missing: \"int64?\", or                          (\"int64?\", [None]) for a list, which is empty then",
+                        "leave the feature out of features=, or say that it may be missing: \"int64?\", or \
+                         (\"int64?\", [None]) for a list, which is empty then",
                     ));
                 }
             }
@@ -221,20 +109,28 @@ pub(crate) fn check(field: &Field) -> Result<()> {
     match &field.kind {
         Kind::Bytes | Kind::Utf8 => Ok(()),
         Kind::Scalar { dtype } if numbers(dtype) => Ok(()),
-        Kind::Tensor { dtype, shape } if numbers(dtype) && (shape.len() == 1 || field.kind.known_shape().is_some()) => Ok(()),
-        kind => Err(Error::invalid(format!("feature {:?} cannot be {kind}", field.name))
-            .hint("a feature is bytes, string, int64 or float32: a scalar, a tensor of known shape, or a list; cast it afterwards")),
+        Kind::Tensor { dtype, shape } if numbers(dtype) && can_be_filled(shape) => Ok(()),
+        kind => Err(Error::invalid(format!("feature {:?} cannot be {kind}", field.name)).hint(
+            "a feature is bytes, string, int64 or float32: a scalar, a tensor of known shape, a list, or a list of tensors; \
+             cast it afterwards",
+        )),
     }
 }
 
+/// Only the first dimension may be unknown, and the second where there are but two.
+fn can_be_filled(shape: &[Option<usize>]) -> bool {
+    matches!(shape, [_] | [None, None]) || shape.iter().skip(1).all(Option::is_some)
+}
+
 /// Returns the value's bytes when they are what the field says.
-fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cow<'a, [u8]>> {
-    let wrong = |got: String| Error::data(format!("feature {:?} should be {}, and is {got}", field.name, field.kind));
+fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cell<'a>> {
+    let wrong = |got: String| wrong(field, &got);
+    let flat = |bytes| Ok(Cell { bytes, shape: None });
     let (dtype, bytes) = match (value, &field.kind) {
-        (Value::Bytes { first, count: 1 }, Kind::Bytes) => return Ok(first.into()),
+        (Value::Bytes { first, count: 1 }, Kind::Bytes) => return flat(first.into()),
         (Value::Bytes { first, count: 1 }, Kind::Utf8) => {
             return match std::str::from_utf8(first) {
-                Ok(_) => Ok(first.into()),
+                Ok(_) => flat(first.into()),
                 Err(_) => Err(wrong("bytes that are not utf-8".to_owned())),
             };
         }
@@ -243,74 +139,56 @@ fn fit<'a>(field: &Field, value: Value<'a>) -> Result<Cow<'a, [u8]>> {
         (Value::Ints(bytes), _) => (DType::Int64, bytes.into()),
     };
     let count = bytes.len() / dtype.size();
-    let shape_is_right = field.kind.known_shape().is_none_or(|s| s.iter().product::<usize>() == count);
+    let shape_is_right = match &field.kind {
+        Kind::Tensor { shape, .. } => match shape.as_slice() {
+            [None] => true,
+            [None, rest @ ..] => {
+                rest.iter().try_fold(1, |n, dim| Some(n * (*dim)?)).is_some_and(|n| n > 0 && count % n == 0)
+            }
+            _ => shape.iter().try_fold(1, |n, dim| Some(n * (*dim)?)) == Some(count),
+        },
+        _ => count == 1,
+    };
     if field.kind.dtype() != Some(dtype) || !shape_is_right {
         return Err(wrong(format!("a list of {count} {dtype}")));
     }
-    Ok(bytes)
+    flat(bytes)
 }
 
-/// What was seen of a feature among the first records.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    features: Vec<(String, Option<DType>, Vec<usize>)>,
-    places: HashMap<String, usize>,
-    records: usize,
+fn wrong(field: &Field, got: &str) -> Error {
+    Error::data(format!("feature {:?} should be {}, and is {got}", field.name, field.kind))
 }
 
-impl Seen {
-    /// Looks at one record.
-    pub(crate) fn push(&mut self, record: &[u8]) -> Result<()> {
-        let mut wrong = None;
-        let read = features(record, |name, bytes| {
-            let name = std::str::from_utf8(name).ok()?;
-            let (dtype, count) = match value(bytes)? {
-                None => return Some(()),
-                Some(Value::Bytes { count, .. }) => (None, count),
-                Some(Value::Floats(b)) => (Some(DType::Float32), b.len() / 4),
-                Some(Value::Ints(b)) => (Some(DType::Int64), b.len() / 8),
-            };
-            match self.places.get(name).map(|&i| &mut self.features[i]) {
-                Some((_, had, counts)) if *had == dtype => counts.push(count),
-                Some(_) => wrong = Some(Error::data(format!("feature {name:?} has two types"))),
-                None => {
-                    self.places.insert(name.to_owned(), self.features.len());
-                    self.features.push((name.to_owned(), dtype, vec![count]));
-                    limits::columns("features of the first records", self.features.len())
-                        .unwrap_or_else(|e| wrong = Some(e));
-                    wrong.is_none().then_some(())?;
-                }
-            }
-            Some(())
-        });
-        self.records += 1;
-        match wrong {
-            Some(e) => Err(e),
-            None => read.ok_or_else(not_an_example),
+/// Returns the numbers of a feature list when they are what the field says: a step is one of what is in the list.
+fn fit_steps<'a>(field: &Field, steps: Steps) -> Result<Cell<'a>> {
+    let Kind::Tensor { dtype, shape } = &field.kind else {
+        return Err(wrong(field, "a feature list"));
+    };
+    let (count, each) = (steps.count, steps.most);
+    let got = match steps.what {
+        What::Bytes => "a feature list of byte strings".to_owned(),
+        What::Mixed => "a feature list of two types".to_owned(),
+        What::Nothing => format!("a feature list of {count} steps without values"),
+        What::Numbers(_) if steps.least != each => {
+            format!("a feature list with steps of {} to {each} values", steps.least)
         }
-    }
-
-    /// Returns the fields, sorted by name.
-    pub(crate) fn fields(mut self) -> Result<Vec<Field>> {
-        self.features.sort_by(|a, b| a.0.cmp(&b.0));
-        let field = |(name, dtype, counts): (String, Option<DType>, Vec<usize>)| {
-            let same = counts.iter().all(|c| *c == counts[0]).then(|| counts[0]);
-            let nullable = counts.len() < self.records;
-            let kind = match (dtype, same) {
-                (None, Some(1)) => Kind::Bytes,
-                (None, _) => {
-                    return Err(Error::invalid(format!(
-                        "feature {name:?} is a list of byte strings, which no column holds"
-                    ))
-                    .hint("name the features to read, without this one"));
-                }
-                (Some(dtype), Some(1)) => Kind::Scalar { dtype },
-                (Some(dtype), Some(n)) if n > 0 && !nullable => Kind::fixed(dtype, &[n]),
-                (Some(dtype), _) => Kind::Tensor { dtype, shape: vec![None] },
-            };
-            Ok(Field { nullable, ..Field::new(name, kind) })
-        };
-        self.features.into_iter().map(field).collect()
+        What::Numbers(dtype) => format!("a feature list of {count} steps of {each} {dtype}"),
+    };
+    let is_right = match steps.what {
+        What::Nothing => true,
+        what => what == What::Numbers(*dtype) && steps.least == each,
+    };
+    let (first, inner) = shape.split_first().ok_or_else(|| wrong(field, &got))?;
+    let inner: Option<Vec<usize>> = match inner {
+        _ if count == 0 => Some(inner.iter().map(|dim| dim.unwrap_or(0)).collect()),
+        [None] => Some(vec![each]),
+        known => {
+            known.iter().copied().collect::<Option<Vec<_>>>().filter(|dims| dims.iter().product::<usize>() == each)
+        }
+    };
+    match inner.filter(|_| is_right && first.is_none_or(|n| n == count)) {
+        Some(inner) => Ok(Cell { bytes: steps.bytes.into(), shape: Some([vec![count], inner].concat()) }),
+        None => Err(wrong(field, &got)),
     }
 }
 
