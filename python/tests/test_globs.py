@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import forebay as fb
 import pytest
 
@@ -44,3 +46,56 @@ def test_links_to_other_folders_are_followed(tree):
     (tree / "beside/back").symlink_to("../data")
     assert lines(tree / "data/**/*.txt") == ["beside", "data/a", "data/b/c", "data"]
     assert lines(tree / "data/a/**/*.txt") == ["beside", "data/a"]
+
+
+def test_a_name_that_is_not_utf8_is_of_concern_only_where_it_matches(tmp_path):
+    folder = tmp_path / "c"
+    folder.mkdir()
+    bad = os.fsencode(folder) + b"/\xff.jpg"
+    for name in (os.fsencode(folder / "a.jpg"), os.fsencode(folder / "a.txt"), bad):
+        with open(name, "wb") as file:
+            file.write(b"x")
+    assert [row["path"] for row in fb.from_files(folder / "a*")] == [str(folder / "a.jpg"), str(folder / "a.txt")]
+    assert [row["path"] for row in fb.from_files(f"{tmp_path}/**/*.txt")] == [str(folder / "a.txt")]
+    matching = [
+        lambda: fb.from_files(folder / "*.jpg"),
+        lambda: fb.from_files(f"{tmp_path}/**"),
+        lambda: fb.from_image_folder(tmp_path),
+        lambda: fb.from_files(os.fsdecode(bad)),
+    ]
+    for make in matching:
+        with pytest.raises(fb.errors.InvalidPipelineError, match="a file's name is not utf-8") as info:
+            list(make())
+        assert "xff.jpg" in info.value.context["file"].replace("udcff", "xff")
+    os.rename(bad, os.fsencode(folder) + b"/\xff.md")
+    assert len(list(fb.from_image_folder(tmp_path))) == 1
+
+
+def test_a_tilde_is_the_home_folder_as_in_the_shell(tmp_path, monkeypatch):
+    home = tmp_path / "h[o]me"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    (home / "a.txt").write_text("a")
+    assert [row["path"] for row in fb.from_files("~/a.txt")] == [str(home / "a.txt")]
+    assert [row["path"] for row in fb.from_files(["~/*.txt", "~/{a,a}.txt"])] == [str(home / "a.txt")] * 3
+    with pytest.raises(fb.errors.InvalidPipelineError, match="'~nobody-here' is no one's folder") as info:
+        fb.from_files("~nobody-here/a.txt")
+    assert "./~nobody-here" in (info.value.hint or "")
+    (tmp_path / "~x").write_text("b")
+    assert [row["bytes"] for row in fb.from_files("~x")] == [b"b"]
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "p.txt")
+    os.mkfifo(tmp_path / "p.tar")
+    for make, what in {
+        lambda: fb.from_text(tmp_path / "p.txt"): "a named pipe",
+        lambda: fb.from_files(tmp_path / "*.txt"): "a named pipe",
+        lambda: fb.from_tar(tmp_path / "p.tar"): "a named pipe",
+        lambda: fb.from_text("/dev/zero"): "a character device",
+        lambda: fb.from_files("/dev/null"): "a character device",
+    }.items():
+        with pytest.raises(fb.errors.InvalidPipelineError, match=f"this is {what}, not a regular file") as info:
+            list(make())
+        assert "write the data to a file" in (info.value.hint or "")

@@ -45,6 +45,13 @@ pub(crate) fn folder(uri: &str) -> Error {
         .hint(format!("name the files in it, for example {:?}", format!("{}/*", uri.trim_end_matches('/'))))
 }
 
+/// `uri` is no file that has bytes from a beginning to an end.
+pub(crate) fn special(uri: &str, what: &str) -> Error {
+    Error::invalid(format!("this is {what}, not a regular file"))
+        .with("file", uri)
+        .hint("a source is read more than once and in any order: write the data to a file, and name that; or use from_generator")
+}
+
 /// The file at `uri` is shorter than its own content says.
 pub(crate) fn truncated(uri: &str, what: &str) -> Error {
     Error::data(what).with("file", uri).hint("the file is truncated or corrupt: write or fetch it again")

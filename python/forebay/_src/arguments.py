@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from collections.abc import Iterable
@@ -23,7 +24,29 @@ def path(value: PathLike, op: str) -> str:
         hint = "os.fsdecode() makes a string of it" if isinstance(text, bytes) else "name files as strings"
         message = f"{op}: a path is a string or a PathLike, not {type(text).__name__}"
         raise InvalidPipelineError(message, {"hint": hint})
-    return text
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        message = f"{op}: a file's name is not utf-8"
+        raise InvalidPipelineError(message, {"file": ascii(text)[1:-1], "hint": "rename the file"})
+    if "\0" in text:
+        raise InvalidPipelineError(f"{op}: a path has a byte of zero in it", {"file": ascii(text)[1:-1]})
+    return of_home(text, op) if text.startswith("~") else text
+
+
+def of_home(text: str, op: str) -> str:
+    """Writes the folder of a user for `~` and `~name` at the beginning of a path or pattern, as the shell does.
+
+    >>> of_home("~/shards/0.tar", "from_tar") == os.path.expanduser("~/shards/0.tar")
+    True
+    """
+    if os.path.lexists(text):
+        return text
+    name, slash, rest = text.partition("/")
+    home = os.path.expanduser(name)
+    if home == name:
+        hint = f"no user has this name; a folder that is named so is {'./' + name!r}"
+        raise InvalidPipelineError(f"{op}: {name!r} is no one's folder", {"file": text, "hint": hint})
+    is_pattern = any(letter in rest for letter in "*?[{")
+    return (glob.escape(home) if is_pattern else home).rstrip("/") + slash + rest
 
 
 def paths(value: Paths, op: str) -> list[str]:

@@ -11,18 +11,15 @@ const ENDINGS: [&str; 9] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "
 /// sorted names.
 pub(crate) fn list(root: &str) -> Result<(Vec<Found>, Vec<u64>)> {
     let root = root.trim_end_matches('/');
-    let (classes, files) = store::walk(if root.is_empty() { "/" } else { root })?;
+    let (classes, files) = store::walk(if root.is_empty() { "/" } else { root }, &is_image)?;
     let base = root.strip_prefix("file://").unwrap_or(root).len();
     let mut images = Vec::new();
     let mut labels = Vec::new();
     for file in files {
-        let Some((class, name)) = file.uri.get(base..).and_then(|t| t.trim_start_matches('/').split_once('/')) else {
+        let Some((class, _)) = file.uri.get(base..).and_then(|t| t.trim_start_matches('/').split_once('/')) else {
             continue;
         };
-        let ending = name.rsplit_once('.').map(|(_, e)| e.to_ascii_lowercase()).unwrap_or_default();
-        if let (true, Ok(label)) =
-            (ENDINGS.contains(&ending.as_str()), classes.binary_search_by(|c| c.as_str().cmp(class)))
-        {
+        if let Ok(label) = classes.binary_search_by(|c| c.as_str().cmp(class)) {
             images.push(file);
             labels.push(label as u64);
         }
@@ -34,4 +31,8 @@ pub(crate) fn list(root: &str) -> Result<(Vec<Found>, Vec<u64>)> {
             .hint(format!("a sub-folder is a class, and holds files ending in {}", ENDINGS.join(", "))));
     }
     Ok((images, labels))
+}
+
+fn is_image(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending.to_ascii_lowercase().as_str()))
 }

@@ -145,9 +145,8 @@ impl Bucket {
             let _permit = permits.acquire_owned().await;
             let part = match file {
                 Some(file) => {
-                    let (uri, range) = (uri.clone(), range.clone());
-                    let read =
-                        tokio::task::spawn_blocking(move || share::read(&file, range).map_err(|e| fail::io(&uri, e)));
+                    let range = range.clone();
+                    let read = tokio::task::spawn_blocking(move || share::read(&file, range));
                     read.await.unwrap_or_else(|_| Err(Error::internal("a read was dropped")))
                 }
                 None => store.tried(&uri, || store.inner.get_range(&path, range.clone())).await,

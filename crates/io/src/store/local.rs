@@ -1,18 +1,15 @@
 //! This machine's files.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use forebay_core::{Error, Result};
 
 use super::folders::{self, Entry};
-use super::{Found, Mark, Stat, nothing_matches};
+use super::{Found, Mark, Stat, matching, nothing_matches};
 use crate::fail;
-
-/// `*` and `?` do not match a leading dot or a slash, as in the shell.
-pub(super) const GLOB: glob::MatchOptions =
-    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 pub(super) fn is_file(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file())
@@ -39,17 +36,45 @@ fn mark(meta: &Metadata) -> Stat {
 
 pub(super) fn stat(path: &str) -> Result<Stat> {
     let meta = std::fs::metadata(path).map_err(|e| fail::io(path, e))?;
-    if meta.is_dir() {
-        return Err(fail::folder(path));
-    }
+    regular(&meta, path)?;
     Ok(mark(&meta))
+}
+
+/// Refuses all but regular files: reading another may wait for ever, never end, or do something.
+fn regular(meta: &Metadata, path: &str) -> Result<()> {
+    let kind = meta.file_type();
+    let what = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => return Err(fail::folder(path)),
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_char_device() => "a character device",
+        _ if kind.is_block_device() => "a block device",
+        _ => "something else",
+    };
+    Err(fail::special(path, what))
+}
+
+/// Opens a regular file, and never waits for whoever is at the other end of something else.
+///
+/// # Errors
+/// Of the system; Invalid for a folder, a pipe, a socket or a device.
+pub(super) fn open_regular(path: &Path) -> Result<File> {
+    let name = path.to_string_lossy();
+    let failed = |e| fail::io(&name, e);
+    // Opening alone may do something to a device, so it is looked at before; and after, for the name may be another's by then.
+    regular(&std::fs::metadata(path).map_err(failed)?, &name)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(failed)?;
+    regular(&file.metadata().map_err(failed)?, &name)?;
+    Ok(file)
 }
 
 /// Opens a file and compares it with what was pinned.
 pub(super) fn open(path: &str, pinned: &Stat) -> Result<File> {
-    let file = File::open(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => fail::gone(path),
-        _ => fail::io(path, e),
+    let file = open_regular(Path::new(path)).map_err(|e| match e.kind() {
+        forebay_core::ErrorKind::NotFound => fail::gone(path),
+        _ => e,
     })?;
     check(&file, path, pinned)?;
     Ok(file)
@@ -67,7 +92,7 @@ pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     // All that is below a folder, as a shell takes it.
     let files = pattern.strip_suffix("/**").map(|folder| format!("{folder}/**/*"));
-    each_match(files.as_deref().unwrap_or(pattern), &mut |path| {
+    matching::each(files.as_deref().unwrap_or(pattern), &mut |path| {
         if !path.is_dir() {
             found.push(Found { uri: text(&path)?, stat: None });
         }
@@ -84,51 +109,15 @@ pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Calls `visit` with every path that matches. The folders that `**` stands for are found here, for no link may go round.
-fn each_match(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
-    let Some((before, after)) = pattern.split_once("/**/") else {
-        let matches = glob::glob_with(pattern, GLOB)
-            .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
-        for path in matches {
-            visit(path.map_err(|e| {
-                let name = e.path().to_string_lossy().into_owned();
-                fail::io(&name, e.into())
-            })?)?;
-        }
-        return Ok(());
-    };
-    let mut roots = Vec::new();
-    match before.is_empty() {
-        true => roots.push(PathBuf::from("/")),
-        false => each_match(before, &mut |path| {
-            roots.push(path);
-            Ok(())
-        })?,
-    }
-    for root in roots.iter().filter(|root| root.is_dir()) {
-        let mut below = vec![root.clone()];
-        folders::walk(root, |path, entry, _| {
-            if matches!(entry, Entry::Folder) {
-                below.push(path);
-            }
-            Ok(())
-        })?;
-        for folder in below {
-            each_match(&format!("{}/{after}", glob::Pattern::escape(text(&folder)?.trim_end_matches('/'))), visit)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the names of the direct sub-folders, and every file below, sorted. Hidden names are left out.
-pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
+/// Returns the names of the direct sub-folders, and every file below whose name is `wanted`, sorted. Hidden names are left out.
+pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     let (mut names, mut files) = (Vec::new(), Vec::new());
     folders::walk(Path::new(root), |path, entry, depth| {
-        let text = text(&path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         match entry {
-            Entry::File => files.push(Found { uri: text, stat: None }),
-            Entry::Folder if depth == 0 => names.push(text.rsplit('/').next().unwrap_or_default().to_owned()),
-            Entry::Folder => {}
+            Entry::File if wanted(&name) => files.push(Found { uri: text(&path)?, stat: None }),
+            Entry::Folder if depth == 0 => names.push(name_of(&path)?),
+            Entry::File | Entry::Folder => {}
         }
         Ok(())
     })?;
@@ -137,8 +126,47 @@ pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
     Ok((names, files))
 }
 
+fn name_of(folder: &Path) -> Result<String> {
+    text(folder).map(|text| text.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
+/// Returns a path as text, which is what the names of files are in graphs, indexes and columns.
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
-        Error::invalid("a file's name is not utf-8").with("file", path.to_string_lossy()).hint("rename the file")
+        Error::invalid("a file's name is not utf-8")
+            .with("file", path.as_os_str().as_bytes().escape_ascii())
+            .hint("rename the file, or name the others by a pattern that this one does not match")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_none_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pipe, socket) = (folder.path().join("pipe"), folder.path().join("socket"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("runs");
+        assert!(made.success());
+        let _listener = UnixListener::bind(&socket).expect("bound");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).expect("made");
+        let pinned = Stat { size: 0, mark: Mark::Mtime(0) };
+        for (path, what) in [
+            (pipe.as_path(), "a named pipe"),
+            (&link, "a named pipe"),
+            (&socket, "a socket"),
+            (Path::new("/dev/zero"), "a character device"),
+            (Path::new("/dev/tty"), "a character device"),
+        ] {
+            let path = path.to_str().expect("utf-8");
+            for e in [stat(path).expect_err("refused"), open(path, &pinned).expect_err("refused")] {
+                assert_eq!(e.message(), format!("this is {what}, not a regular file"), "{path}");
+                assert_eq!(e.get("file"), Some(path));
+            }
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod folders;
 mod forward;
 mod http;
 mod local;
+mod matching;
 mod near;
 mod remote;
 mod retry;
@@ -108,9 +109,9 @@ pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Returns every file below a folder, sorted by path, and every direct sub-folder's name, sorted.
-pub(crate) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
-    if is_remote(root) { remote::walk(root) } else { local::walk(local_path(root)) }
+/// Returns every file below a folder whose name is `wanted`, sorted by path, and every direct sub-folder's name, sorted.
+pub(crate) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
+    if is_remote(root) { remote::walk(root, wanted) } else { local::walk(local_path(root), wanted) }
 }
 
 fn is_glob(path: &str) -> bool {

@@ -131,14 +131,14 @@ pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
     let wanted = glob::Pattern::new(pattern)
         .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
     let mut found = below(folder)?;
-    found.retain(|f| wanted.matches_with(&f.uri, super::local::GLOB));
+    found.retain(|f| wanted.matches_with(&f.uri, super::matching::OPTIONS));
     if found.is_empty() {
         return Err(nothing_matches(pattern, folder, true));
     }
     Ok(found)
 }
 
-pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
+pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     let root = format!("{}/", root.trim_end_matches('/'));
     let mut found = below(&root)?;
     let hidden = |f: &Found| f.uri[root.len().min(f.uri.len())..].split('/').any(|part| part.starts_with('.'));
@@ -150,6 +150,7 @@ pub(super) fn walk(root: &str) -> Result<(Vec<String>, Vec<Found>)> {
         .collect();
     folders.sort();
     folders.dedup();
+    found.retain(|f| wanted(f.uri.rsplit('/').next().unwrap_or_default()));
     Ok((folders, found))
 }
 

@@ -15,7 +15,9 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 
 use super::fetch::Store;
+use super::local;
 use super::retry::{Budget, Policy};
+use crate::fail;
 
 /// What a writer to a file system left half is removed when it is so old: no put takes that long.
 const LEFT_HALF: Duration = Duration::from_secs(3600);
@@ -37,9 +39,10 @@ pub(super) fn open(uri: &str, folder: &str) -> Result<(Store, Path)> {
 }
 
 /// Reads a part of a file, straight: what it lacks is then told apart from what the system refuses.
-pub(super) fn read(path: &FilePath, range: Range<u64>) -> std::io::Result<Bytes> {
+pub(super) fn read(path: &FilePath, range: Range<u64>) -> Result<Bytes> {
+    let file = local::open_regular(path)?;
     let mut bytes = vec![0; (range.end - range.start) as usize];
-    std::fs::File::open(path)?.read_exact_at(&mut bytes, range.start)?;
+    file.read_exact_at(&mut bytes, range.start).map_err(|e| fail::io(&path.to_string_lossy(), e))?;
     Ok(bytes.into())
 }
 
