@@ -13,6 +13,8 @@ from forebay._src.site import site
 from forebay.errors import InvalidPipelineError, MissingFileError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from forebay._src.dataset import Dataset
 
 
@@ -34,15 +36,17 @@ class TextOps(Base):
     ) -> Dataset:
         """Turns text into token ids, by a Hugging Face tokenizer run in Rust on all threads.
 
-        The tokenizer travels with the pipeline, and its content is part of the `dataset_id`. The truncation and the
-        padding that it was saved with are left out.
+        The ids are those of `tokenizer.encode(text).ids`, with the truncation and the padding that the tokenizer has;
+        for one of `transformers`, those of `tokenizer(text).input_ids`, with neither. The tokenizer travels with the
+        pipeline, and its content is part of the `dataset_id`.
 
         Args:
             column: The column of texts.
             tokenizer: The path of a `tokenizer.json`; or a `tokenizers.Tokenizer`; or one of `transformers`' fast ones.
             output: The column of ids, int32, of differing lengths. Default: in place of the text.
             add_special_tokens: Whether each text is framed as the tokenizer was trained to (`[CLS]`, `</s>`).
-            max_length: The most ids of a text, special ones included; the end is cut off. Default: all are kept.
+            max_length: The most ids of a text, special ones included; the end is cut off. Default: the tokenizer's own
+                truncation, or all are kept.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
 
@@ -149,16 +153,9 @@ class TextOps(Base):
 
 def _tokenizer_json(tokenizer: Any) -> bytes:
     """Returns a tokenizer as JSON: the same bytes for the same tokenizer, wherever it comes from."""
+    parse_float: Callable[[str], float] = float
     if isinstance(tokenizer, (str, os.PathLike)):
-        path = Path(tokenizer)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            file, line = site()
-            context = {"file": str(path), "op": "tokenize", "line": f"{file}:{line}", "hint": _HINT}
-            raise MissingFileError("there is no such tokenizer", context) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidPipelineError(f"tokenize: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
+        text, parse_float = _tokenizer_file(Path(arguments.path(tokenizer, "tokenize"))), _score
     else:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
@@ -166,12 +163,39 @@ def _tokenizer_json(tokenizer: Any) -> bytes:
             raise InvalidPipelineError(message, {"hint": _HINT})
         text = backend.to_str()
     try:
-        content = json.loads(text)
-        # A call of a `transformers` tokenizer changes these; they are not used, and must not change the dataset's id.
-        content["truncation"] = content["padding"] = None
-    except (ValueError, TypeError) as error:
+        content = json.loads(text, parse_float=parse_float)
+        if hasattr(tokenizer, "backend_tokenizer"):
+            # Each call of a `transformers` tokenizer sets these anew: they are no part of it.
+            content["truncation"] = content["padding"] = None
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidPipelineError(f"tokenize: this is no tokenizer.json: {error}", {"hint": _HINT}) from None
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _tokenizer_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        file, line = site()
+        context = {"file": str(path), "op": "tokenize", "line": f"{file}:{line}", "hint": _HINT}
+        raise MissingFileError("there is no such tokenizer", context) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidPipelineError(f"tokenize: {str(path)!r} cannot be read: {error}", {"hint": _HINT}) from None
+
+
+def _score(text: str) -> float:
+    """Reads a number of a file as the `tokenizers` package does: digits, then a power of ten, each rounded.
+
+    One score in ten differs from the nearest float in its last bit, and scores that tie decide ids.
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    power = int(exponent or 0) - len(fraction)
+    if len(whole + fraction) > 19 or not -308 <= power <= 308:
+        return float(text)
+    number = float(int(whole + fraction))
+    number = number / float(f"1e{-power}") if power < 0 else number * float(f"1e{power}")
+    return -number if text.startswith("-") else number
 
 
 _INT32 = (-(2**31), 2**31 - 1)

@@ -1,153 +1,108 @@
-//! One tokenizer: text in, ids out, by the parts of Hugging Face's library.
+//! One tokenizer: text in, ids out.
 //!
-//! Why not its own `encode`: the ids of a text go to the end of a buffer of the caller's, special tokens and all, so that
-//! a row costs no allocation and no lock; and its reader leaves out to compile the patterns that it has no own code for.
-//! Invariant: the ids are those of `Tokenizer.encode(text, add_special_tokens)` of the Python package.
+//! Invariant: the ids are those of `Tokenizer.encode(text, add_special_tokens)` of Hugging Face's released package, whose
+//! Rust crate splits and tokenizes. Two things are ours, for speed: a word is tokenized once (`words`), and what most
+//! byte-level tokenizers do before the model is done without the crate's bookkeeping of offsets (`bytes`).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay_core::Error;
-use tokenizers::SplitDelimiterBehavior;
-use tokenizers::pipeline::{
-    Model, PipelineModelScratch, PipelinePreTokenizer, PipelineToken, PipelineTokenizer, PreTokenizer,
-    PreTokenizerScratch, Segment, Span, SpecialSegmentIterator, normalize_all,
-};
-use tokenizers::pre_tokenizers::sequence::PipelineSequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::models::ModelWrapper;
+use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizer, Tokenizer};
 
-type Result<T> = std::result::Result<T, tokenizers::Error>;
+use super::bytes::{ByteLevel, ByteScratch};
+use super::framing::Framing;
+use super::words::{Words, push};
+
+pub(super) type Result<T> = std::result::Result<T, tokenizers::Error>;
 
 pub(super) struct Engine {
-    tokenizer: PipelineTokenizer,
-    pre_tokenizer: PipelinePreTokenizer,
+    tokenizer: Tokenizer,
+    bytes: Option<ByteLevel>,
 }
 
-/// What one thread keeps between texts: the model's cache of words is the most of it.
+/// What one thread keeps between texts. It changes no id: words that were tokenized, and buffers.
+#[derive(Default)]
 pub(super) struct Scratch {
-    model: PipelineModelScratch,
-    splitting: PreTokenizerScratch,
-    spans: Vec<Span>,
-}
-
-/// How texts are encoded.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Framing {
-    /// Whether special tokens are put around each text.
-    pub(super) special: bool,
-    /// The most ids of a text, those included.
-    pub(super) max_length: usize,
+    /// Words as the model takes them.
+    words: Words,
+    bytes: ByteScratch,
 }
 
 impl Engine {
     /// Reads a `tokenizer.json`.
-    pub(super) fn read(json: &[u8]) -> Result<Self> {
-        let canonical = tokenizers::canonicalize_str(std::str::from_utf8(json)?)?;
-        let tokenizer = tokenizers::from_json(&canonical)?;
-        let pre_tokenizer = compiled(tokenizer.get_pre_tokenizer())?;
-        Ok(Self { tokenizer, pre_tokenizer })
+    ///
+    /// # Errors
+    /// Invalid when the crate does not read it, and when the ids of a text would not always be the same.
+    pub(super) fn read(json: &[u8]) -> forebay_core::Result<Self> {
+        let mut tokenizer = guarded(|| Tokenizer::from_bytes(json)).map_err(|error| {
+            Error::invalid(format!("tokenize: the tokenizer cannot be read: {error}"))
+                .hint("give a tokenizer.json that the tokenizers library of Hugging Face loads")
+        })?;
+        // The crate's own cache is kept for as long as the thread: ours ends with the work.
+        let mut model = tokenizer.get_model().clone();
+        model.resize_cache(0);
+        tokenizer.with_model(model);
+        if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
+            && let Some(dropout) = bpe.dropout.filter(|p| *p > 0.0)
+        {
+            return Err(Error::invalid(format!(
+                "tokenize: the tokenizer leaves merges out at random (dropout={dropout}): a text would have other ids each time"
+            ))
+            .hint("set tokenizer.model.dropout = None"));
+        }
+        let bytes = ByteLevel::of(&tokenizer);
+        Ok(Self { tokenizer, bytes })
     }
 
-    /// Returns how many special tokens each text is framed with.
-    pub(super) fn num_special(&self) -> usize {
-        self.tokenizer.get_post_processor().single.n_special()
-    }
-
-    pub(super) fn scratch(&self) -> Scratch {
-        let model = self.tokenizer.get_model().init_scratch();
-        Scratch { model, splitting: PreTokenizerScratch::default(), spans: Vec::new() }
+    /// Returns what is put around each text, and where it is cut.
+    ///
+    /// # Errors
+    /// Invalid when special tokens leave no room for the text.
+    pub(super) fn framing(&self, special: bool, max_length: Option<usize>) -> forebay_core::Result<Framing> {
+        Framing::of(&self.tokenizer, special, max_length)
     }
 
     /// Appends the ids of a text.
     pub(super) fn encode(
         &self,
         text: &str,
-        framing: Framing,
+        framing: &Framing,
         scratch: &mut Scratch,
-        ids: &mut Vec<PipelineToken>,
+        ids: &mut Vec<i32>,
     ) -> Result<()> {
-        if !framing.special {
-            let start = ids.len();
-            self.sequence(text, scratch, ids)?;
-            ids.truncate(start.saturating_add(framing.max_length));
-            return Ok(());
-        }
-        let template = &self.tokenizer.get_post_processor().single;
-        ids.extend(template.prefix.iter().map(|&(id, _)| id));
-        let start = ids.len();
-        self.sequence(text, scratch, ids)?;
-        ids.truncate(start.saturating_add(framing.max_length - template.n_special()));
-        ids.extend(template.suffix.iter().map(|&(id, _)| id));
-        Ok(())
+        guarded(|| framing.apply(ids, |ids| self.text(text, scratch, ids)))
     }
 
-    /// Added tokens are looked for twice: in the text as it is, and in what normalization makes of the rest.
-    fn sequence(&self, text: &str, scratch: &mut Scratch, ids: &mut Vec<PipelineToken>) -> Result<()> {
+    fn text(&self, text: &str, scratch: &mut Scratch, ids: &mut Vec<i32>) -> Result<()> {
+        match &self.bytes {
+            Some(bytes) if bytes.takes(text) => bytes.encode(&self.tokenizer, text, &mut scratch.bytes, ids),
+            _ => self.any(text, &mut scratch.words, ids),
+        }
+    }
+
+    /// What the crate's `encode` does before it counts offsets.
+    fn any(&self, text: &str, words: &mut Words, ids: &mut Vec<i32>) -> Result<()> {
         let added = self.tokenizer.get_added_vocabulary();
-        for segment in SpecialSegmentIterator::new(text, added, false, false) {
-            let (plain, offset) = match segment {
-                Segment::SpecialToken(id) => {
-                    ids.push(id.into());
-                    continue;
-                }
-                Segment::Text { text, input_offset } => (text, input_offset),
-            };
-            let normal = normalize_all(self.tokenizer.get_normalizers(), plain, offset)?;
-            for segment in SpecialSegmentIterator::new(&normal, added, true, false) {
-                match segment {
-                    Segment::SpecialToken(id) => ids.push(id.into()),
-                    Segment::Text { text, .. } => self.words(text, scratch, ids)?,
-                }
+        let mut pieces = added.extract_and_normalize(self.tokenizer.get_normalizer(), text);
+        if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        }
+        let model = self.tokenizer.get_model();
+        for (word, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
+            match tokens {
+                Some(tokens) => push(tokens, ids)?,
+                None => words.append(word.as_bytes(), ids, || model.tokenize(word))?,
             }
         }
         Ok(())
     }
-
-    fn words(&self, text: &str, scratch: &mut Scratch, ids: &mut Vec<PipelineToken>) -> Result<()> {
-        // A span counts its bytes in 32 bits.
-        if u32::try_from(text.len()).is_err() {
-            return Err("it is longer than 4 GiB".into());
-        }
-        scratch.spans.clear();
-        self.pre_tokenizer.pre_tokenize(text, &mut scratch.splitting, &mut scratch.spans)?;
-        self.tokenizer.get_model().tokenize_spans(text, &scratch.spans, &mut scratch.model, ids)
-    }
 }
 
-/// Compiles those patterns that the library splits by neither code of its own nor a plain string.
-fn compiled(pre_tokenizer: &PipelinePreTokenizer) -> Result<PipelinePreTokenizer> {
-    Ok(match pre_tokenizer {
-        PipelinePreTokenizer::Split(split) => PipelinePreTokenizer::Split(with_pattern(split)?),
-        // Three patterns that are run as one, by code of its own.
-        PipelinePreTokenizer::Sequence(sequence) if sequence.is_deepseek() => native(sequence)?,
-        PipelinePreTokenizer::Sequence(sequence) => {
-            let members = sequence.pre_tokenizers().iter().map(compiled).collect::<Result<_>>()?;
-            PipelinePreTokenizer::Sequence(PipelineSequence::new(members))
-        }
-        other => other.clone(),
+/// A tokenizer.json that the crate takes may still make it panic: on a score table, on a word.
+fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("the tokenizers library panicked: {}", text.unwrap_or("without a message")).into())
     })
-}
-
-fn with_pattern(split: &Split) -> Result<Split> {
-    let whole = split.behavior == SplitDelimiterBehavior::Isolated && !split.invert;
-    let make = match &split.pattern {
-        SplitPattern::Regex(_) if split.grammar().is_none() || !whole => Split::new,
-        _ => Split::native,
-    };
-    make(split.pattern.clone(), split.behavior, split.invert)
-}
-
-/// Clones without compiling.
-fn native(sequence: &PipelineSequence) -> Result<PipelinePreTokenizer> {
-    let member = |one: &PipelinePreTokenizer| match one {
-        PipelinePreTokenizer::Split(split) => {
-            Split::native(split.pattern.clone(), split.behavior, split.invert).map(PipelinePreTokenizer::Split)
-        }
-        other => Ok(other.clone()),
-    };
-    let members = sequence.pre_tokenizers().iter().map(member).collect::<Result<_>>()?;
-    Ok(PipelinePreTokenizer::Sequence(PipelineSequence::new(members)))
-}
-
-/// Says that a tokenizer cannot be used, and what can.
-pub(super) fn unreadable(error: &tokenizers::Error) -> Error {
-    Error::invalid(format!("tokenize: the tokenizer cannot be read: {error}"))
-        .hint("give a tokenizer.json that the tokenizers library of Hugging Face loads")
 }

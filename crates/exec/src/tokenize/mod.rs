@@ -1,9 +1,11 @@
 //! Text to token ids: the op over a chunk.
 //!
-//! One tokenizer is shared by all threads, and all rows of a chunk go into one buffer. What a `tokenizer.json` says of
-//! truncation and padding is left out: the op's own `max_length` cuts, and padding would make a row depend on others.
+//! One tokenizer is shared by all threads, and all rows of a chunk go into one buffer.
 
+mod bytes;
 mod engine;
+mod framing;
+mod words;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,15 +15,16 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Int32Lists, Schema};
 use forebay_io::Blobs;
 use forebay_plan::{BlobId, Node, Op, Step, Tokenize};
-use tokenizers::pipeline::PipelineToken;
 
-use engine::{Engine, Framing, Scratch, unreadable};
+use engine::{Engine, Scratch};
+use framing::Framing;
 
 /// The op in its place, with its tokenizer.
 pub(crate) struct TokenizeWork {
     step: Step,
     op: Tokenize,
     engine: Arc<Engine>,
+    framing: Framing,
     /// Taken for a chunk, and put back: as many as threads ever ran at once.
     scratches: Mutex<Vec<Scratch>>,
 }
@@ -37,16 +40,10 @@ pub fn check(node: &Node, blobs: &dyn Blobs) -> Result<()> {
     }
 }
 
-fn open(op: &Tokenize, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
+fn open(op: &Tokenize, blobs: &dyn Blobs) -> Result<(Arc<Engine>, Framing)> {
     let engine = engine(&op.tokenizer, blobs)?;
-    let special = if op.add_special_tokens { engine.num_special() } else { 0 };
-    match op.max_length {
-        Some(length) if length <= special => Err(Error::invalid(format!(
-            "tokenize: max_length={length} leaves no room: each text gets {special} special tokens"
-        ))
-        .hint("use a greater max_length, or add_special_tokens=False")),
-        _ => Ok(engine),
-    }
+    let framing = engine.framing(op.add_special_tokens, op.max_length)?;
+    Ok((engine, framing))
 }
 
 /// Tokenizers that were read last, by what they hold: a pipeline reads its own to check it, and again wherever it runs,
@@ -61,7 +58,7 @@ fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
         return Ok(engine.clone());
     }
     // Not under the lock: two threads may both read it, and get the same.
-    let engine = Arc::new(Engine::read(&blobs.get(id)?).map_err(|e| unreadable(&e))?);
+    let engine = Arc::new(Engine::read(&blobs.get(id)?)?);
     let mut read = read();
     read.truncate(READ_MAX - 1);
     read.push_front((id.clone(), engine.clone()));
@@ -71,8 +68,8 @@ fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
 impl TokenizeWork {
     pub(crate) fn new(step: &Step, blobs: &dyn Blobs) -> Result<Self> {
         let Op::Tokenize(op) = &step.node.op else { return Err(Error::internal("no tokenize")) };
-        let engine = open(op, blobs).map_err(|e| step.node.blame(e))?;
-        Ok(Self { step: step.clone(), op: op.clone(), engine, scratches: Mutex::default() })
+        let (engine, framing) = open(op, blobs).map_err(|e| step.node.blame(e))?;
+        Ok(Self { step: step.clone(), op: op.clone(), engine, framing, scratches: Mutex::default() })
     }
 
     pub(crate) fn schema(&self) -> &Arc<Schema> {
@@ -82,7 +79,7 @@ impl TokenizeWork {
     pub(crate) fn run(&self, chunk: &Chunk) -> Result<Chunk> {
         let scratches = || self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = scratches().pop();
-        let mut scratch = kept.unwrap_or_else(|| self.engine.scratch());
+        let mut scratch = kept.unwrap_or_default();
         let column = self.encode(chunk, &mut scratch).map_err(|e| self.step.node.blame(e))?;
         scratches().push(scratch);
         chunk.with_column(self.step.schema.field(&self.op.output)?.clone(), column)
@@ -92,35 +89,26 @@ impl TokenizeWork {
         let texts = chunk.column(&self.op.column)?;
         let texts = texts.as_any().downcast_ref::<LargeStringArray>();
         let texts = texts.ok_or_else(|| Error::internal("a text is a string"))?;
-        let framing =
-            Framing { special: self.op.add_special_tokens, max_length: self.op.max_length.unwrap_or(usize::MAX) };
         let bounds = texts.value_offsets();
         // Four bytes of text make a token, or more.
         let mut ids = Vec::with_capacity((bounds[texts.len()] - bounds[0]) as usize / 4 + texts.len());
         let mut ends = Vec::with_capacity(texts.len());
         for row in 0..texts.len() {
-            let end = self.row(texts, row, framing, scratch, &mut ids);
+            let end = self.row(texts, row, scratch, &mut ids);
             ends.push(end.map_err(|e| e.with("sample", chunk.ids()[row].sample))?);
         }
-        Int32Lists::column(PipelineToken::cast_slice(&ids).iter().map(|&id| id as i32).collect(), &ends)
+        Int32Lists::column(ids, &ends)
     }
 
     /// Appends the ids of one row and returns where they end.
-    fn row(
-        &self,
-        texts: &LargeStringArray,
-        row: usize,
-        framing: Framing,
-        scratch: &mut Scratch,
-        ids: &mut Vec<PipelineToken>,
-    ) -> Result<i32> {
+    fn row(&self, texts: &LargeStringArray, row: usize, scratch: &mut Scratch, ids: &mut Vec<i32>) -> Result<i32> {
         if texts.is_null(row) {
             let column = &self.op.column;
             return Err(Error::data(format!("tokenize: the text of column {column:?} is missing"))
                 .hint(format!("leave such rows out first: .filter(~fb.col({column:?}).is_null())")));
         }
         self.engine
-            .encode(texts.value(row), framing, scratch, ids)
+            .encode(texts.value(row), &self.framing, scratch, ids)
             .map_err(|e| Error::data(format!("the text cannot be tokenized: {e}")))?;
         i32::try_from(ids.len()).map_err(|_| {
             Error::new(ErrorKind::Exhausted, "more than 2^31 tokens in one run of rows")
