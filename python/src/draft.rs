@@ -35,10 +35,12 @@ pub(crate) enum Files {
     Parquet {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
     },
     Arrow {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
     },
     Text {
         paths: Vec<String>,
@@ -63,8 +65,8 @@ impl From<Files> for Draft {
                 };
                 Draft::Tfrecord { paths, features, verify }
             }
-            Files::Parquet { paths, columns } => Draft::Parquet { paths, columns },
-            Files::Arrow { paths, columns } => Draft::Arrow { paths, columns },
+            Files::Parquet { paths, columns, nullable } => Draft::Parquet { paths, columns, nullable },
+            Files::Arrow { paths, columns, nullable } => Draft::Arrow { paths, columns, nullable },
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
         }
@@ -73,7 +75,7 @@ impl From<Files> for Draft {
 
 /// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
 pub(crate) fn infer(json: &str) -> Result<Source> {
-    let files: Files = serde_json::from_str(json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
+    let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
     let draft = Draft::from(files);
     let files = Source::Files { paths: draft.paths().to_vec() };
     let kept = crate::cache::keeping_bytes(&files)?;
@@ -98,7 +100,7 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
         let made = made.collect::<PyResult<_>>()?;
         Ok((fields, rows, made))
     };
-    let (fields, rows, arrays) = read().map_err(|e| raise(crate::errors::from_exception(py, &e)))?;
+    let (fields, rows, arrays) = read().map_err(|e| raise(crate::errors::from_value(py, &e)))?;
     let write = || -> Result<(Source, Bytes)> {
         let schema = Schema::new(fields.clone())?;
         let id = forebay_data::RowId { sample: forebay_core::SampleId(0), epoch: forebay_core::Epoch(0) };
@@ -113,7 +115,7 @@ pub(crate) fn memory(columns: &Bound<'_, PyAny>) -> PyResult<(Source, Bytes)> {
 
 /// What a function would have returned wrongly, an argument holds wrongly.
 fn blame_argument(error: Error) -> Error {
-    if error.kind() != ErrorKind::Function {
+    if !matches!(error.kind(), ErrorKind::Function | ErrorKind::Data) {
         return error;
     }
     let message =

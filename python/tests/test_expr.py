@@ -328,8 +328,8 @@ def test_an_expression_is_not_a_truth_value_and_does_not_change():
         x.name = "y"
     with pytest.raises(TypeError, match="not ndarray"):
         x + np.arange(3)
-    (x + 1).to_dict()["left"]["name"] = "other"
-    assert x.to_dict() == {"expr": "col", "name": "x"}
+    (x + 1).to_parts()[0]["name"] = "other"
+    assert x.to_parts() == [{"expr": "col", "name": "x"}]
     assert repr(pickle.loads(pickle.dumps((-x) ** 2))) == "((-col('x')) ** 2)"
 
 
@@ -354,10 +354,8 @@ def test_stack_takes_expressions_literals_and_missing_rows():
     np.testing.assert_array_equal([row["y"] for row in rows], [[1.0, 0.5], [math.nan, 1.5], [3.0, 2.5]])
     with pytest.raises(errors.DataError, match="is missing in a row"):
         list(ds.with_column("z", fb.stack(["a", "a"])))
-    assert fb.stack(["a", 1]).to_dict() == {
-        "expr": "stack",
-        "args": [{"expr": "col", "name": "a"}, {"expr": "int", "value": 1}],
-    }
+    parts = [{"expr": "col", "name": "a"}, {"expr": "int", "value": 1}, {"expr": "stack", "count": 2}]
+    assert fb.stack(["a", 1]).to_parts() == parts
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def read(request, tmp_path):
 def test_a_list_that_is_missing_is_an_error_of_its_row(read, type_):
     values = [None if v is None else [bool(x) for x in v] for v in LISTS] if "bool" in str(type_) else LISTS
     ds = read(v=pa.array(values, type_))
-    assert ds.schema.nullable == {"id"}
+    assert ds.schema.nullable <= {"id"}
     with pytest.raises(E.DataError, match='column "v" is missing in this row, and a list is never missing') as caught:
         list(ds)
     context = caught.value.context
@@ -246,7 +246,7 @@ def test_lists_that_writers_call_nullable_are_lists(read):
     lists = [list(range(i % 9)) for i in range(100)]
     ds = read(v=pa.array(lists, pa.list_(pa.int32())))
     assert ds.schema["v"] == ("int32", (None,))
-    assert ds.schema.nullable == {"id"}
+    assert ds.schema.nullable <= {"id"}
     packed = np.concatenate([b["v"] for b in ds.select("v").pack("v", 16).batch(1)])
     flat = [n for some in lists for n in some]
     assert packed.reshape(-1)[: len(flat)].tolist() == flat
@@ -260,10 +260,14 @@ def test_a_column_that_the_first_file_says_is_whole_is_so_row_by_row(tmp_path):
     pq.write_table(pa.table({"n": [1, 2]}, schema=whole), tmp_path / "0.parquet")
     pq.write_table(pa.table({"n": [3, None, 5]}), tmp_path / "1.parquet")
     ds = fb.from_parquet(tmp_path / "*.parquet")
-    with pytest.raises(E.DataError, match="the first file says that it never is") as caught:
+    with pytest.raises(E.DataError, match=r"was found \(or said\) to be int64, never missing") as caught:
         list(ds)
     assert "1.parquet#1 " in caught.value.context["sample"]
+    assert 'nullable=["n"]' in caught.value.hint
     assert [int(r["n"]) for r in ds.iter(on_error="skip", error_budget=1.0)] == [1, 2, 3, 5]
+    said = fb.from_parquet(tmp_path / "*.parquet", nullable="n")
+    assert [r["n"] for r in said] == [1, 2, 3, None, 5]
+    assert [int(r["n"]) for r in said.fill_null("n", 9)] == [1, 2, 3, 9, 5]
 
 
 def test_a_service_says_the_same_of_missing_lists_and_masks(tmp_path, service):

@@ -1,6 +1,6 @@
 //! What each column holds: name, dtype, shape. Inferred through the whole pipeline before anything runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -347,6 +347,13 @@ impl Schema {
             None => fields.push(field),
         }
         Self { fields }
+    }
+
+    /// Returns the schema of rows in which none of these columns is missing.
+    #[must_use]
+    pub fn without_missing(&self, columns: &BTreeSet<&str>) -> Self {
+        let field = |f: &Field| Field { nullable: f.nullable && !columns.contains(f.name.as_str()), ..f.clone() };
+        Self { fields: self.fields.iter().map(field).collect() }
     }
 
     /// Returns the Arrow schema.

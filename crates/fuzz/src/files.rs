@@ -108,12 +108,12 @@ pub(crate) fn example(data: &[u8]) {
 
 pub(crate) fn parquet(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Parquet { paths: vec![kept.path.clone()], columns: None });
+    read(Draft::Parquet { paths: vec![kept.path.clone()], columns: None, nullable: None });
 }
 
 pub(crate) fn arrow(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Arrow { paths: vec![kept.path.clone()], columns: None });
+    read(Draft::Arrow { paths: vec![kept.path.clone()], columns: None, nullable: None });
 }
 
 pub(crate) fn jsonl(data: &[u8]) {

@@ -97,7 +97,7 @@ pub(crate) fn job(data: &[u8]) {
 pub(crate) fn state(data: &[u8]) {
     let Ok(position) = serde_json::from_slice::<Position>(data) else { return };
     let source = r#"{"version":1,"source":{"source":"range","start":0,"stop":200,"step":1},"nodes":["#;
-    let even = r#"{"op":{"op":"filter_expr","predicate":{"expr":"binary","op":"lt","left":{"expr":"col","name":"id"},"right":{"expr":"int","value":150}}}}"#;
+    let even = r#"{"op":{"op":"filter_expr","predicate":[{"expr":"col","name":"id"},{"expr":"int","value":150},{"expr":"binary","op":"lt"}]}}"#;
     for ops in [
         r#"{"op":{"op":"shuffle"}},{"op":{"op":"batch","size":7,"drop_remainder":false}}]}"#.to_owned(),
         format!(r#"{even},{{"op":{{"op":"skip","count":3}}}},{{"op":{{"op":"take","count":90}}}}]}}"#),

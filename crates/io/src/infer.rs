@@ -9,6 +9,7 @@ use forebay_data::{Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
+use crate::missing;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
 
 /// Records that are looked at to find the features of an Example.
@@ -38,13 +39,17 @@ pub enum Draft {
         features: Features,
         verify: bool,
     },
+    /// With the columns that may be missing, where the user says so.
     Parquet {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
     },
+    /// As `Parquet`.
     Arrow {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
     },
     Text {
         paths: Vec<String>,
@@ -121,16 +126,24 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             };
             Source::Tfrecord { paths, features, verify }
         }
-        Draft::Parquet { paths, columns } => {
+        Draft::Parquet { paths, columns, nullable } => {
             let (paths, files) = looked_up(paths)?;
             let file = parquet::File::open(open(&files[0], near)?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
+            let fields = match nullable {
+                Some(names) => missing::say(fields, &names)?,
+                None => missing::find(fields, &file, &files, near)?,
+            };
             Source::Parquet { paths, fields }
         }
-        Draft::Arrow { paths, columns } => {
+        Draft::Arrow { paths, columns, nullable } => {
             let (paths, files) = looked_up(paths)?;
             let file = arrow::File::open(open(&files[0], near)?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
+            let fields = match nullable {
+                Some(names) => missing::say(fields, &names)?,
+                None => fields,
+            };
             Source::Arrow { paths, fields }
         }
         Draft::Jsonl { paths, fields } => {
@@ -158,7 +171,7 @@ fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
     Ok((paths, files))
 }
 
-fn open(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
+pub(crate) fn open(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
     let stat = file.stat.clone().map_or_else(|| store::stat(&file.uri), Ok)?;
     Object::open(&file.uri, &stat, near).map(Arc::new)
 }

@@ -17,6 +17,7 @@ mod formats;
 mod index;
 mod infer;
 mod limits;
+mod missing;
 mod readers;
 mod rows;
 pub mod saved;

@@ -190,7 +190,7 @@ proptest! {
         let _ = read(Draft::Tfrecord { paths: path("tensorflow.tfrecord"), features: Features::Infer, verify: false }, counted);
         let _ = read(Draft::Jsonl { paths: path("python.jsonl"), fields: None }, counted);
         let _ = read(Draft::Text { paths: path("python.jsonl") }, counted);
-        let _ = read(Draft::Parquet { paths: path("pyarrow.parquet"), columns: None }, counted);
+        let _ = read(Draft::Parquet { paths: path("pyarrow.parquet"), columns: None, nullable: None }, counted);
     }
 }
 

@@ -81,7 +81,7 @@ fn remote_rows_are_the_local_rows() {
         [
             Draft::Tar { paths: paths("{webdataset,webdataset}.tar"), extensions: None },
             Draft::Tfrecord { paths: paths("tensorflow.tfrecord"), features: Features::Infer, verify: true },
-            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: Some(columns.to_vec()) },
+            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: Some(columns.to_vec()), nullable: None },
             Draft::Jsonl { paths: paths("python.jsonl"), fields: None },
             Draft::Text { paths: paths("python.jsonl") },
         ]

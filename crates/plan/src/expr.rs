@@ -1,18 +1,22 @@
 //! The expression language of `with_column` and `filter`: `fb.col("x") * 2 + 1`, as plain data.
 //!
 //! Here is only the tree, which is what crosses processes and what a dataset's id is made of: adding to it is fine,
-//! renaming changes ids. Its types are in [`kind`]; evaluation is in `exec`.
+//! renaming changes ids. How it is written is in [`written`], its types are in [`kind`], and what may be missing in
+//! [`missing`]; evaluation is in `exec`.
 
 mod kind;
+mod missing;
+mod written;
 
 use forebay_data::DType;
 use serde::{Deserialize, Serialize};
 
 pub use kind::{ExprKind, meet, promote, stack_dtype};
+use written::Part;
 
 /// One expression over the columns of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "expr", rename_all = "snake_case")]
+#[serde(try_from = "Vec<Part>", into = "Vec<Part>")]
 pub enum Expr {
     /// A column.
     Col {
@@ -72,6 +76,13 @@ pub enum Expr {
         yes: Box<Expr>,
         /// Taken where it is false.
         no: Box<Expr>,
+    },
+    /// `arg` where it is there, else `value`. The column keeps its dtype.
+    FillNull {
+        /// What may be missing.
+        arg: Box<Expr>,
+        /// Taken where it is.
+        value: Box<Expr>,
     },
     /// A well-mixed hash of the value, modulo `buckets`: int64 in `0..buckets`. Stable for ever.
     HashMod {
@@ -142,9 +153,9 @@ impl Expr {
         match self {
             Expr::Col { name } => see(name),
             Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => {}
-            Expr::Binary { left, right, .. } => {
-                left.columns(see);
-                right.columns(see);
+            Expr::Binary { left: a, right: b, .. } | Expr::FillNull { arg: a, value: b } => {
+                a.columns(see);
+                b.columns(see);
             }
             Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
                 arg.columns(see);
@@ -167,6 +178,7 @@ impl std::fmt::Display for Expr {
             Expr::Unary { op, arg } => write!(f, "{}({arg})", format!("{op:?}").to_lowercase()),
             Expr::Clip { arg, low, high } => write!(f, "clip({arg}, {low:?}, {high:?})"),
             Expr::Where { cond, yes, no } => write!(f, "where({cond}, {yes}, {no})"),
+            Expr::FillNull { arg, value } => write!(f, "fill_null({arg}, {value})"),
             Expr::HashMod { arg, buckets } => write!(f, "hash_mod({arg}, {buckets})"),
             Expr::Cast { arg, dtype } => write!(f, "{arg}.cast({dtype})"),
             Expr::Stack { args } => {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,21 @@ from forebay.errors import InvalidPipelineError
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Iterable[PathLike]
 Size: TypeAlias = int | tuple[int, int]
+
+
+#: The most characters of a path.
+_PATH_MAX = 4096
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """Returns how Python writes a value, cut where it is long.
+
+    >>> shown("x"), len(shown("x" * 1000))
+    ("'x'", 80)
+    """
+    return _SHORT.repr(value)
 
 
 def path(value: PathLike, op: str) -> str:
@@ -29,6 +45,9 @@ def path(value: PathLike, op: str) -> str:
         raise InvalidPipelineError(message, {"file": ascii(text)[1:-1], "hint": "rename the file"})
     if "\0" in text:
         raise InvalidPipelineError(f"{op}: a path has a byte of zero in it", {"file": ascii(text)[1:-1]})
+    if len(text) > _PATH_MAX:
+        hint = {"hint": "name a file, a folder, a glob or a url"}
+        raise InvalidPipelineError(f"{op}: {shown(text)} is no path", hint)
     return of_home(text, op) if text.startswith("~") else text
 
 
@@ -61,7 +80,11 @@ def paths(value: Paths, op: str) -> list[str]:
 
 def size(value: Size, op: str) -> dict[str, int]:
     """Returns height and width of a square, or of `(height, width)`."""
-    height, width = (value, value) if isinstance(value, int) else value
+    try:
+        height, width = (value, value) if hasattr(value, "__index__") else value
+    except (TypeError, ValueError):
+        hint = {"hint": "use a number of pixels for a square, or (height, width)"}
+        raise InvalidPipelineError(f"{op}: size={shown(value)} is no size", hint) from None
     return {"height": whole(height, op, "size", 1), "width": whole(width, op, "size", 1)}
 
 
@@ -70,7 +93,7 @@ def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> 
     try:
         number = value.__index__()
     except (AttributeError, TypeError):
-        raise InvalidPipelineError(f"{op}: {name} is a whole number, not {value!r}") from None
+        raise InvalidPipelineError(f"{op}: {name} is a whole number, not {shown(value)}") from None
     if not least <= number <= most:
         limit = f"{least} or more" if number < least and most == 2**63 - 1 else f"{least} to {most}"
         raise InvalidPipelineError(f"{op}: {name}={number} is out of range", {"hint": f"use {limit}"})
@@ -90,7 +113,7 @@ def prices(value: dict[str, float], op: str, name: str) -> str:
     """
     if not isinstance(value, dict):
         hint = "give prices by what they are for: {'month': 0.023, 'write': 0.005, 'worker': 0.38}"
-        raise InvalidPipelineError(f"{op}: {name}={value!r} is no dict", {"hint": hint})
+        raise InvalidPipelineError(f"{op}: {name}={shown(value)} is no dict", {"hint": hint})
     return ",".join(f"{what}={number(price, op, f'{name}[{what!r}]')}" for what, price in value.items())
 
 
@@ -111,8 +134,19 @@ def columns(value: str | Iterable[str] | None, op: str, name: str) -> list[str] 
 def text(value: Any, op: str, name: str) -> str:
     """Checks a text."""
     if not isinstance(value, str):
-        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a string", {"hint": "give its name as a string"})
+        raise InvalidPipelineError(
+            f"{op}: {name}={shown(value)} is not a string", {"hint": "give its name as a string"}
+        )
     return value
+
+
+def mapping(value: Any, op: str, name: str, usage: str) -> None:
+    """Checks a dictionary by column names, or `None`."""
+    if value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        return
+    is_keyed = isinstance(value, Mapping)
+    wrong = "has a key that is not a string" if is_keyed else f"is a dictionary by column, not {type(value).__name__}"
+    raise InvalidPipelineError(f"{op}: {name} {wrong}", {"hint": usage})
 
 
 def seed(value: int, op: str) -> int:
@@ -130,7 +164,7 @@ def consumers(value: tuple[int, int], op: str) -> tuple[int, int]:
         index, count = value
     except (TypeError, ValueError):
         hint = "give which reader this is of how many, as consumers=(rank, world); one alone is (0, 1)"
-        raise InvalidPipelineError(f"{op}: consumers={value!r} is not (index, count)", {"hint": hint}) from None
+        raise InvalidPipelineError(f"{op}: consumers={shown(value)} is not (index, count)", {"hint": hint}) from None
     count = whole(count, op, "consumers[1]", 1, 2**20)
     return whole(index, op, "consumers[0]", 0, count - 1), count
 
@@ -151,7 +185,7 @@ def local(value: int | str) -> int | None:
     cores = _native.cores()
     hint = {"hint": f'use 0 to {cores}, the cores that this process may use, or "auto"'}
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidPipelineError(f"distribute: local={value!r} is no number of threads", hint)
+        raise InvalidPipelineError(f"distribute: local={shown(value)} is no number of threads", hint)
     threads = value.__index__()
     if not 0 <= threads <= cores:
         raise InvalidPipelineError(f"distribute: local={threads} is out of range", hint)
@@ -165,7 +199,7 @@ def flag(value: Any, op: str, name: str, hint: str = "use True or False") -> boo
     False
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise InvalidPipelineError(f"{op}: {name}={value!r} is not a bool", {"hint": hint})
+        raise InvalidPipelineError(f"{op}: {name}={shown(value)} is not a bool", {"hint": hint})
     return bool(value)
 
 
@@ -176,9 +210,9 @@ def flag_or_none(value: Any, op: str, name: str) -> bool | None:
 
 def choice(value: str, op: str, name: str, *known: str) -> str:
     """Checks a word out of a few."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         words = " or ".join(map(repr, known))
-        raise InvalidPipelineError(f"{op}: unknown {name} {value!r}", {"hint": f"use {words}"})
+        raise InvalidPipelineError(f"{op}: unknown {name} {shown(value)}", {"hint": f"use {words}"})
     return value
 
 
@@ -187,7 +221,9 @@ def number(value: Any, op: str, name: str) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise InvalidPipelineError(f"{op}: {name} is a number, not {value!r}") from None
+        raise InvalidPipelineError(f"{op}: {name} is a number, not {shown(value)}") from None
+    except OverflowError:
+        found = math.inf
     if not math.isfinite(found):
         raise InvalidPipelineError(f"{op}: {name}={found} is out of range", {"hint": "use a finite number"})
     return found
@@ -195,13 +231,13 @@ def number(value: Any, op: str, name: str) -> float:
 
 def numbers(value: Any, op: str, name: str) -> list[float]:
     """Returns one number, or many, as a list."""
-    found = value if isinstance(value, Iterable) else [value]
+    found = value if isinstance(value, Iterable) and getattr(value, "shape", None) != () else [value]
     return [number(v, op, name) for v in found]
 
 
 def around(value: Any, op: str, name: str, centre: float) -> tuple[float, float]:
     """Returns a pair of numbers, or `centre` less and plus one number; a factor (around 1) is not negative."""
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and getattr(value, "shape", None) != ():
         return interval(value, op, name)
     reach = number(value, op, name)
     if reach < 0:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from forebay._src import arguments, saving
+from forebay._src import arguments, for_torch, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
@@ -392,6 +393,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 `"error"`, all raise. Ranks ask each other over `torch.distributed` where the numbers of their batches
                 are not known beforehand. On a service the ranks of `torch.distributed` drop by default.
         """
+        for_torch.check_options(Dataset.iter if service is None else Dataset.distribute, options)
+        for_torch.check_missing(self.schema)
         from forebay._src.torch import to_torch
 
         return to_torch(self, service, options)
@@ -400,3 +403,15 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         """The columns."""
         inner = repr(self.schema)[len("Schema(") :].replace(") in batches", "; in batches").rstrip(")")
         return f"Dataset({inner})"
+
+
+def _name_methods() -> None:
+    """Gives methods the name of the class that users see: Python names it where a call does not fit."""
+    for base in Dataset.__mro__:
+        for name, member in vars(base).items() if base.__module__.startswith("forebay._src.") else ():
+            while inspect.isfunction(member):
+                member.__qualname__ = f"Dataset.{name}"
+                member = getattr(member, "__wrapped__", None)
+
+
+_name_methods()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, NoReturn, TypeAlias, Union
 
 __all__ = ["Expr", "col", "lit", "stack", "where"]
@@ -70,8 +71,8 @@ class Expr:
 Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.where(cond, yes, no) instead of if
     """
 
-    __slots__ = ("_json", "_text")
-    _json: dict[str, Any]
+    __slots__ = ("_parts", "_text")
+    _parts: tuple[dict[str, Any], ...]
     _text: str
 
     def __init__(self, *_: object) -> None:
@@ -84,22 +85,20 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         raise AttributeError("an expression cannot be changed: make another one")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_make, (self._json, self._text))
+        return (_make, (self._parts, self._text))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the expression as the plain data that the engine reads.
+    def to_parts(self) -> list[dict[str, Any]]:
+        """Returns the expression as the plain data that the engine reads: operands before what joins them.
 
         >>> import forebay as fb
-        >>> (fb.col("x") + 1).to_dict() == {
-        ...     "expr": "binary",
-        ...     "op": "add",
-        ...     "left": {"expr": "col", "name": "x"},
-        ...     "right": {"expr": "int", "value": 1},
-        ... }
+        >>> (fb.col("x") + 1).to_parts() == [
+        ...     {"expr": "col", "name": "x"},
+        ...     {"expr": "int", "value": 1},
+        ...     {"expr": "binary", "op": "add"},
+        ... ]
         True
         """
-        copied: dict[str, Any] = _copy(self._json)
-        return copied
+        return [dict(part) for part in self._parts]
 
     def __repr__(self) -> str:
         return self._text
@@ -192,16 +191,16 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return _binary("or", other, self)
 
     def __neg__(self) -> Expr:
-        return _make({"expr": "unary", "op": "neg", "arg": self._json}, f"(-{self})")
+        return self._then({"expr": "unary", "op": "neg"}, f"(-{self})")
 
     def __pos__(self) -> Expr:
         return self
 
     def __invert__(self) -> Expr:
-        return _make({"expr": "unary", "op": "not", "arg": self._json}, f"(~{self})")
+        return self._then({"expr": "unary", "op": "not"}, f"(~{self})")
 
     def __abs__(self) -> Expr:
-        return _make({"expr": "unary", "op": "abs", "arg": self._json}, f"abs({self})")
+        return self._then({"expr": "unary", "op": "abs"}, f"abs({self})")
 
     def __round__(self, ndigits: None = None) -> Expr:
         if ndigits is not None:
@@ -254,6 +253,20 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """
         return self._call("is_null")
 
+    def fill_null(self, value: ExprLike) -> Expr:
+        """``value`` where the row is missing; the dtype stays. What is nan but not missing stays nan.
+
+        The value may be an expression, as another column: where that is missing too, so is the result.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"x": [1, None]})
+        >>> ds = ds.with_column("x", fb.col("x").fill_null(0))
+        >>> ds.schema, [int(row["x"]) for row in ds]
+        (Schema(x: int64), [1, 0])
+        """
+        filling = lit(value)
+        return _join([self, filling], {"expr": "fill_null"}, f"{_object(self)}.fill_null({filling})")
+
     def len(self) -> Expr:
         """The length of a string in characters, or of a byte string in bytes, as int64."""
         return self._call("len")
@@ -267,7 +280,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         """
         bounds = {"low": _bound("low", low, -math.inf), "high": _bound("high", high, math.inf)}
         text = f"{_object(self)}.clip({bounds['low']}, {bounds['high']})"
-        return _make({"expr": "clip", "arg": self._json, **bounds}, text)
+        return self._then({"expr": "clip", **bounds}, text)
 
     def hash_mod(self, n: int) -> Expr:
         """A well-mixed hash of the value in ``range(n)``, as int64: the same for ever, on every machine.
@@ -280,9 +293,7 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         buckets = _integer("hash_mod: n", n)
         if not 1 <= buckets <= _INT64_MAX:
             raise ValueError(f"hash_mod: n is {buckets}; use a number of buckets from 1 to 2**63 - 1")
-        return _make(
-            {"expr": "hash_mod", "arg": self._json, "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})"
-        )
+        return self._then({"expr": "hash_mod", "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})")
 
     def cast(self, dtype: Any) -> Expr:
         """Another dtype, as NumPy's ``astype``; strings are read as numbers.
@@ -299,10 +310,13 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
 int8, uint16, uint32, uint64, uint8
         """
         name = _dtype(dtype)
-        return _make({"expr": "cast", "arg": self._json, "dtype": name}, f"{_object(self)}.cast({name!r})")
+        return self._then({"expr": "cast", "dtype": name}, f"{_object(self)}.cast({name!r})")
 
     def _call(self, op: str) -> Expr:
-        return _make({"expr": "unary", "op": op, "arg": self._json}, f"{_object(self)}.{op}()")
+        return self._then({"expr": "unary", "op": op}, f"{_object(self)}.{op}()")
+
+    def _then(self, part: dict[str, Any], text: str) -> Expr:
+        return _make((*self._parts, part), text)
 
 
 def col(name: str) -> Expr:
@@ -314,7 +328,7 @@ def col(name: str) -> Expr:
     """
     if not isinstance(name, str):
         raise TypeError(f"col: a column's name is a string, not {type(name).__name__}")
-    return _make({"expr": "col", "name": str(name)}, f"col({str(name)!r})")
+    return _leaf(f"col({_unicode('col: a column name', name)!r})", expr="col", name=str.__str__(name))
 
 
 def lit(value: Any) -> Expr:
@@ -334,17 +348,19 @@ def lit(value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        if getattr(value, "mask", False):
+            raise TypeError("an expression takes no masked value; use fb.col(name).is_null() to find missing values")
         value = value.item()
     if isinstance(value, str):
-        word = str.__str__(value)
-        return _make({"expr": "str", "value": word}, repr(word))
+        word = _unicode("an expression", value)
+        return _leaf(repr(word), expr="str", value=word)
     if isinstance(value, bool):
-        return _make({"expr": "bool", "value": value}, repr(value))
+        return _leaf(repr(value), expr="bool", value=value)
     if isinstance(value, numbers.Integral):
         whole = int(value)
         if not _INT64_MIN <= whole <= _INT64_MAX:
             raise OverflowError(f"the integer {whole} does not fit 64 bits; use a float, or cast the column")
-        return _make({"expr": "int", "value": whole}, repr(whole))
+        return _leaf(repr(whole), expr="int", value=whole)
     if isinstance(value, numbers.Real):
         return _float(float(value))
     raise TypeError(
@@ -360,9 +376,8 @@ def where(cond: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     >>> fb.where(fb.col("x").is_nan(), 0.0, fb.col("x"))
     where(col('x').is_nan(), 0.0, col('x'))
     """
-    parts = {"cond": lit(cond), "yes": lit(yes), "no": lit(no)}
-    text = ", ".join(str(part) for part in parts.values())
-    return _make({"expr": "where", **{name: part._json for name, part in parts.items()}}, f"where({text})")
+    parts = [lit(cond), lit(yes), lit(no)]
+    return _join(parts, {"expr": "where"}, f"where({', '.join(map(str, parts))})")
 
 
 def stack(parts: Sequence[ExprLike]) -> Expr:
@@ -381,28 +396,29 @@ def stack(parts: Sequence[ExprLike]) -> Expr:
     [[1, 30], [2, 40]]
     """
     args = [col(part) if isinstance(part, str) else lit(part) for part in parts]
-    return _make({"expr": "stack", "args": [a._json for a in args]}, f"stack([{', '.join(map(str, args))}])")
+    return _join(args, {"expr": "stack", "count": len(args)}, f"stack([{', '.join(map(str, args))}])")
 
 
-def _make(json: dict[str, Any], text: str) -> Expr:
+def _make(parts: tuple[dict[str, Any], ...], text: str) -> Expr:
     expr = object.__new__(Expr)
-    object.__setattr__(expr, "_json", json)
+    object.__setattr__(expr, "_parts", parts)
     object.__setattr__(expr, "_text", text)
     return expr
 
 
-def _copy(json: Any) -> Any:
-    if isinstance(json, dict):
-        return {key: _copy(value) for key, value in json.items()}
-    return [_copy(value) for value in json] if isinstance(json, list) else json
+def _leaf(text: str, **part: Any) -> Expr:
+    return _make((part,), text)
+
+
+def _join(operands: Sequence[Expr], part: dict[str, Any], text: str) -> Expr:
+    parts = tuple(chain.from_iterable(operand._parts for operand in operands))
+    return _make((*parts, part), text)
 
 
 def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:
     a, b = lit(left), lit(right)
-    return _make(
-        {"expr": "binary", "op": op, "left": a._json, "right": b._json},
-        f"({_object(a) if op == 'pow' else a} {_SYMBOLS[op]} {b})",
-    )
+    text = f"({_object(a) if op == 'pow' else a} {_SYMBOLS[op]} {b})"
+    return _join([a, b], {"expr": "binary", "op": op}, text)
 
 
 def _object(expr: Expr) -> str:
@@ -413,10 +429,20 @@ def _object(expr: Expr) -> str:
 def _float(value: float) -> Expr:
     """A float; what JSON has no word for is sent as the division that gives it."""
     if math.isfinite(value):
-        return _make({"expr": "float", "value": value}, repr(value))
+        return _leaf(repr(value), expr="float", value=value)
     over = {"expr": "float", "value": 0.0 if math.isnan(value) else math.copysign(1.0, value)}
-    zero = {"expr": "float", "value": 0.0}
-    return _make({"expr": "binary", "op": "true_div", "left": over, "right": zero}, repr(value))
+    parts = (over, {"expr": "float", "value": 0.0}, {"expr": "binary", "op": "true_div"})
+    return _make(parts, repr(value))
+
+
+def _unicode(what: str, value: str) -> str:
+    """Checks that a text has no lone surrogates, which no encoding has a place for."""
+    word = str.__str__(value)
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what}: {word!r} is not valid Unicode: it has a surrogate by itself") from None
+    return word
 
 
 def _integer(what: str, value: Any) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from forebay._src import arguments, pickling
 from forebay._src.base import Base
-from forebay._src.expr import Expr, lit
+from forebay._src.expr import Expr, col, lit
 from forebay._src.schema import NUMBERS, dtype_name, to_fields
 from forebay._src.site import site
 from forebay._src.usage import explained
@@ -97,7 +97,7 @@ class RowOps(Base):
         [8, 9]
         """
         if isinstance(predicate, Expr):
-            return self._then({"op": "filter_expr", "predicate": predicate.to_dict()}, keep_position, name)
+            return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
         function, pickle = _function("filter", predicate, reads, batched, timeout)
         return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
 
@@ -110,7 +110,51 @@ class RowOps(Base):
         [0, 2, 4]
         """
         value = value if isinstance(value, Expr) else lit(value)
-        return self._then({"op": "with_column", "column": column, "value": value.to_dict()}, keep_position, name)
+        return self._then({"op": "with_column", "column": column, "value": value.to_parts()}, keep_position, name)
+
+    @explained('fill_null("x", 0), fill_null(["x", "y"], 0), or fill_null({"x": 0, "name": ""})')
+    def fill_null(
+        self,
+        columns: str | Iterable[str] | Mapping[str, Any],
+        value: Any = None,
+        *,
+        keep_position: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Puts a value where one is missing: the same in some columns, or one for each: `fill_null({"x": 0, "y": ""})`.
+
+        The columns keep their dtypes, and have no missing values after it, so batches of them are plain arrays.
+
+        Args:
+            columns: A name, several, or a value for each name.
+            value: The value, where `columns` are names; it may be an expression, as `fb.col("other")`.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+
+        >>> import forebay as fb
+        >>> ds = fb.from_dict({"x": [1, None], "name": [None, "b"]}).fill_null({"x": -1, "name": ""})
+        >>> ds.schema
+        Schema(x: int64, name: string)
+        >>> [(int(row["x"]), row["name"]) for row in ds]
+        [(1, ''), (-1, 'b')]
+        """
+        pairs = columns if isinstance(columns, Mapping) else dict.fromkeys(_names(columns, "fill_null"), value)
+        if isinstance(columns, Mapping) and value is not None:
+            raise InvalidPipelineError(
+                "fill_null: a value for each column, and value= too", {"hint": "give one of them"}
+            )
+        made = cast("Dataset", self)
+        for column, filling in pairs.items():
+            if filling is None:
+                hint = f"say what to put there: fill_null({column!r}, 0)"
+                raise InvalidPipelineError(f"fill_null: there is no value for column {column!r}", {"hint": hint})
+            try:
+                made = made.with_column(
+                    column, col(column).fill_null(filling), keep_position=keep_position, name=name or "fill_null"
+                )
+            except ForebayError as error:
+                raise type(error)(error.message, {**error.context, "op": "fill_null"}) from None
+        return made
 
     def select(self, *columns: str | Iterable[str], keep_position: bool = False, name: str | None = None) -> Dataset:
         """Keeps these columns, in this order.
@@ -145,9 +189,11 @@ class RowOps(Base):
         >>> list(fb.range(1).rename(id="row").schema)
         ['row']
         """
+        arguments.mapping(columns, "rename", "columns", 'rename({"old": "new"}), or rename(old="new")')
         pairs = {**(columns or {}), **more}
         return self._then({"op": "rename", "columns": list(pairs.items())}, keep_position, name)
 
+    @explained('cast({"x": "float32"}), or cast(x="float32")')
     def cast(
         self,
         columns: Mapping[str, Any] | None = None,
@@ -162,6 +208,7 @@ class RowOps(Base):
         >>> fb.range(1).cast(id="float32").schema["id"].dtype
         'float32'
         """
+        arguments.mapping(columns, "cast", "columns", 'cast({"x": "float32"}), or cast(x="float32")')
         pairs = [(column, dtype_name(dtype)) for column, dtype in {**(columns or {}), **more}.items()]
         for column, dtype in pairs:
             if dtype not in NUMBERS:
@@ -244,6 +291,14 @@ def _only(fields: list[dict[str, Any]], written: list[str]) -> list[dict[str, An
             {"hint": "return exactly the columns that writes= names"},
         )
     return [by_name[name] for name in written]
+
+
+def _names(columns: str | Iterable[str], op: str) -> list[str]:
+    """Returns the names that somebody gave, at least one."""
+    found = arguments.columns(columns, op, "columns")
+    if not found:
+        raise InvalidPipelineError(f"{op}: no columns were given", {"hint": "name at least one"})
+    return found
 
 
 def _flat(columns: Iterable[str | Iterable[str]]) -> list[str]:

@@ -83,7 +83,9 @@ def from_tfrecord(
 
 
 @explained('from_parquet(paths, columns=["a", "b"]) reads these columns alone')
-def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+def from_parquet(
+    paths: Paths, *, columns: Iterable[str] | None = None, nullable: str | Iterable[str] | None = None
+) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
     Every type is read: times as int64, counted as the file does; decimals as text; what no column holds, such as lists
@@ -92,13 +94,19 @@ def from_parquet(paths: Paths, *, columns: Iterable[str] | None = None) -> Datas
     Args:
         paths: The files.
         columns: The columns to read; others are not even fetched. Default: all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
+            what a file says may be missing, but for what the footers of 16 files at most, spread over all, count.
     """
     names = arguments.columns(columns, "from_parquet", "columns")
-    return _files("from_parquet", source="parquet", paths=arguments.paths(paths, "from_parquet"), columns=names)
+    missing = arguments.columns(nullable, "from_parquet", "nullable")
+    found = arguments.paths(paths, "from_parquet")
+    return _files("from_parquet", source="parquet", paths=found, columns=names, nullable=missing)
 
 
 @explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
-def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+def from_arrow(
+    paths: Paths, *, columns: Iterable[str] | None = None, nullable: str | Iterable[str] | None = None
+) -> Dataset:
     """Arrow IPC files, which are also Feather files (version 2), compressed or not.
 
     A record batch is decoded as a whole, so shuffled reading likes those of a megabyte or less. Lists become tensors of
@@ -108,9 +116,14 @@ def from_arrow(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset
     Args:
         paths: The files.
         columns: The columns to decode. Default: all.
+        nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
+            those of which the first file says so (writers say it of all that they were told nothing about).
     """
     names = arguments.columns(columns, "from_arrow", "columns")
-    return _files("from_arrow", source="arrow", paths=arguments.paths(paths, "from_arrow"), columns=names)
+    missing = arguments.columns(nullable, "from_arrow", "nullable")
+    return _files(
+        "from_arrow", source="arrow", paths=arguments.paths(paths, "from_arrow"), columns=names, nullable=missing
+    )
 
 
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
@@ -131,7 +144,7 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     True
     """
     pattern = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
-    return _files("load", source="arrow", paths=[pattern], columns=None)
+    return _files("load", source="arrow", paths=[pattern], columns=None, nullable=None)
 
 
 def from_text(paths: Paths) -> Dataset:
@@ -170,6 +183,12 @@ def from_numpy(data: Mapping[str, Any] | np.ndarray[Any, Any]) -> Dataset:
     >>> from_numpy(np.zeros((3, 2), np.float32)).schema
     Schema(value: float32[2])
     """
+    if isinstance(data, (tuple, list)):
+        hint = 'name the columns, from_numpy({"x": x, "y": y}); or give one array, from_numpy(numpy.stack(arrays))'
+        message = f"from_numpy: a {type(data).__name__} of {len(data)} is neither one array nor a dictionary of them"
+        raise InvalidPipelineError(message, {"hint": hint})
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        raise InvalidPipelineError("from_numpy: a data frame is not an array", {"hint": _FRAME})
     return _memory("from_numpy", data if isinstance(data, Mapping) else {"value": np.asanyarray(data)})
 
 
@@ -180,7 +199,9 @@ def from_dict(data: Mapping[str, Any]) -> Dataset:
     ['a', None]
     """
     if not isinstance(data, Mapping):
-        raise InvalidPipelineError(f"from_dict: this is a {type(data).__name__}, not a dictionary of columns")
+        hint = _FRAME if hasattr(data, "iloc") else "give columns by name, as {'x': [1, 2], 'name': ['a', 'b']}"
+        message = f"from_dict: this is a {type(data).__name__}, not a dictionary of columns"
+        raise InvalidPipelineError(message, {"hint": hint})
     return _memory("from_dict", data)
 
 
@@ -257,11 +278,13 @@ def range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
 
 
 _PROBE_ROWS = 4
+#: What to do with what pandas holds.
+_FRAME = "from_numpy({name: frame[name].to_numpy() for name in frame}), or of a series {'name': series.to_numpy()}"
 
 
 def _files(op: str, **source: Any) -> Dataset:
     file, line = site()
-    return Dataset(_native.Pipeline.from_files(native_json.dumps(source), op, file, line))
+    return Dataset(_native.Pipeline.from_files(native_json.dumps(source, op), op, file, line))
 
 
 def _memory(op: str, data: Mapping[str, Any]) -> Dataset:
@@ -271,7 +294,7 @@ def _memory(op: str, data: Mapping[str, Any]) -> Dataset:
 
 def _from_source(op: str, source: dict[str, Any], pickle: bytes | None) -> Dataset:
     file, line = site()
-    return Dataset(_native.Pipeline.from_source(native_json.dumps(source), pickle, op, file, line))
+    return Dataset(_native.Pipeline.from_source(native_json.dumps(source, op), pickle, op, file, line))
 
 
 def _named(op: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -286,6 +286,6 @@ def _tensor(value: Any) -> Any:
     """Shares memory where the array is ours alone; copies what is read-only."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
-    if isinstance(value, np.ma.MaskedArray) or not isinstance(value, np.ndarray) or value.dtype == object:
+    if not isinstance(value, np.ndarray) or value.dtype == object:
         return value
     return torch.from_numpy(value if value.flags.writeable else value.copy())

@@ -17,7 +17,11 @@ use super::{evaluate, filter};
 /// As [`evaluate`]; Internal for any other op.
 pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
     let columns: Vec<ArrayRef> = match op {
-        Op::FilterExpr { predicate } => return filter(predicate, input),
+        Op::FilterExpr { predicate } => {
+            let kept = filter(predicate, input)?;
+            let columns = kept.columns().to_vec();
+            return kept.with_columns(output_schema.clone(), columns);
+        }
         Op::CheckFinite { columns } => return super::finite::check(columns, input).map(|()| input.clone()),
         Op::Rename { .. } => input.columns().to_vec(),
         Op::Select { .. } | Op::Drop { .. } => each(output_schema, |name| input.column(name).cloned())?,
@@ -46,9 +50,7 @@ fn check_missing(field: &Field, computed: &ArrayRef, input: &Chunk) -> Result<()
     Err(Error::data(format!("column {name:?} would be missing in this row, and {} is never missing", field.kind))
         .with("column", name)
         .with("sample", input.ids()[row].sample)
-        .hint(
-            "a number that it is made of is missing: fill that first, as with fb.where(fb.col(...).is_null(), 0, ...)",
-        ))
+        .hint("a number that it is made of is missing: fill that first, as with fb.col(...).fill_null(0)"))
 }
 
 fn each(schema: &Schema, column: impl Fn(&str) -> Result<ArrayRef>) -> Result<Vec<ArrayRef>> {

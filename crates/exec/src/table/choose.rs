@@ -1,4 +1,4 @@
-//! `where` and `clip`.
+//! `where`, `fill_null` and `clip`.
 //!
 //! A condition of one truth value for each row chooses whole rows, of any kind; a condition with a shape chooses
 //! numbers, and a row is missing when either side's row is.
@@ -10,7 +10,7 @@ use forebay_data::Kind;
 use forebay_plan::meet;
 
 use super::kernel::{bits, native, update};
-use super::logic::{mask, truth};
+use super::logic::{is_null, mask, truth};
 use super::number::Number;
 use super::shape::{Layout, Numbers, common};
 use super::value::{Value, arrow};
@@ -32,6 +32,19 @@ pub(super) fn choose(cond: Value, yes: Value, no: Value, rows: usize) -> Result<
             numbers(cond, yes.bend(dtype)?, no.bend(dtype)?, rows)
         }
     }
+}
+
+/// Returns `value`, and `filling` where that is missing.
+///
+/// # Errors
+/// As [`choose`].
+pub(super) fn fill(value: Value, filling: Value, rows: usize) -> Result<Value> {
+    let is_whole = match &value {
+        Value::Int(_) | Value::Float(_) | Value::Word(_) => true,
+        Value::Numbers(numbers) => numbers.nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0),
+        Value::Text(column) => column.null_count() == 0,
+    };
+    if is_whole { Ok(value) } else { choose(is_null(&value), filling, value, rows) }
 }
 
 fn varies(numbers: &Numbers) -> bool {

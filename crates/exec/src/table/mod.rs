@@ -6,7 +6,8 @@
 //! - integers wrap; `//` and `%` have Python's sign rule, and give 0 where an integer is divided by 0;
 //! - float to integer truncates and saturates, not-a-number becomes 0 (NumPy leaves both to the processor);
 //! - a missing row stays missing through arithmetic, comparisons, functions and casts; `&` and `|` are Kleene's (false
-//!   and missing is false); `where` takes `no` where its condition is missing, as a filter drops such a row.
+//!   and missing is false); `where` takes `no` where its condition is missing, as a filter drops such a row;
+//!   `fill_null` puts another value there.
 //!
 //! Invariants: T-1 [`evaluate`] gives exactly the kind of [`Expr::kind`]; T-2 the value of a row depends on that row
 //! alone, so that chunks can be cut anywhere; T-3 literals stay single numbers until a column is asked for.
@@ -92,6 +93,7 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
         Expr::Where { cond, yes, no } => {
             choose::choose(value(cond, chunk)?, value(yes, chunk)?, value(no, chunk)?, rows)
         }
+        Expr::FillNull { arg, value: filling } => choose::fill(value(arg, chunk)?, value(filling, chunk)?, rows),
         Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
         Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype),
         Expr::Stack { args } => {

@@ -128,6 +128,7 @@ impl Expr {
             Expr::Unary { op, arg } => unary_kind(*op, arg.kind(schema)?),
             Expr::Clip { arg, low, high } => clip_kind(arg.kind(schema)?, [*low, *high]),
             Expr::Where { cond, yes, no } => where_kind(&cond.kind(schema)?, &yes.kind(schema)?, &no.kind(schema)?),
+            Expr::FillNull { arg, value } => fill_kind((arg, arg.kind(schema)?), (value, value.kind(schema)?)),
             Expr::HashMod { arg, buckets } => {
                 if !(1..=i64::MAX as u64).contains(buckets) {
                     return Err(Error::invalid(format!("hash_mod: {buckets} buckets is out of range"))
@@ -149,22 +150,6 @@ impl Expr {
                 ExprKind::Column(Kind::Bytes) => Err(Error::invalid("cannot cast bytes to a number")),
                 kind => with_shape(*dtype, &kind, &ExprKind::Int),
             },
-        }
-    }
-
-    /// Says whether a row of it may be missing: null in gives null out, but for
-    /// `is_null`, the condition of `where`, and `stack`, where it is nan.
-    pub fn is_nullable(&self, schema: &Schema) -> bool {
-        match self {
-            Expr::Col { name } => schema.field(name).is_ok_and(|f| f.nullable),
-            Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,
-            Expr::Unary { op: Unary::IsNull, .. } | Expr::Stack { .. } => false,
-            Expr::Binary { left: a, right: b, .. } | Expr::Where { yes: a, no: b, .. } => {
-                a.is_nullable(schema) || b.is_nullable(schema)
-            }
-            Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
-                arg.is_nullable(schema)
-            }
         }
     }
 
@@ -301,6 +286,35 @@ fn where_kind(cond: &ExprKind, yes: &ExprKind, no: &ExprKind) -> Result<ExprKind
     with_shape(dtype, &with_shape(dtype, yes, no)?, cond)
 }
 
+/// What is filled keeps its dtype, so the value must be one that this holds.
+fn fill_kind((arg, kind): (&Expr, ExprKind), (value, filling): (&Expr, ExprKind)) -> Result<ExprKind> {
+    let (of, with) = (kind.clone().column(), filling.clone().column());
+    let refused = |why: &str| {
+        Err(Error::invalid(format!("fill_null: {arg} is {of}, and cannot be filled with {value}: {why}"))
+            .hint("give a value of the column's type, or cast the column first"))
+    };
+    match (&of, &with) {
+        _ if kind.is_literal() => return Ok(kind),
+        (Kind::Utf8, Kind::Utf8) | (Kind::Bytes, Kind::Bytes) => return Ok(kind),
+        (Kind::Tensor { shape, .. }, _) if shape.iter().any(Option::is_none) => {
+            return refused("how many numbers a missing row has is not known");
+        }
+        (Kind::Utf8 | Kind::Bytes, _) | (_, Kind::Utf8 | Kind::Bytes) => return refused(&format!("that is {with}")),
+        _ => {}
+    }
+    let dtype = meet(&kind, &filling)?;
+    if kind.clone().column().dtype() != Some(dtype) {
+        return refused(&format!("that is {with}"));
+    }
+    if let Expr::Int { value } = value {
+        Expr::literal_fits(*value, dtype)?;
+    }
+    match with_shape(dtype, &kind, &filling)? {
+        filled if filled == kind => Ok(kind),
+        _ => refused(&format!("that is {with}")),
+    }
+}
+
 fn binary_kind(op: Binary, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
     let text = |k: &ExprKind| matches!(k, ExprKind::Column(Kind::Utf8 | Kind::Bytes));
     match op {
@@ -310,7 +324,14 @@ fn binary_kind(op: Binary, a: &ExprKind, b: &ExprKind) -> Result<ExprKind> {
             with_shape(DType::Bool, a, b)
         }
         Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge => {
-            if !(text(a) && a == b) {
+            if text(a) != text(b) || (text(a) && a != b) {
+                let (a, b) = (a.clone().column(), b.clone().column());
+                return Err(Error::invalid(format!("{a} and {b} cannot be compared")).hint(
+                    "compare values of one type: cast the text to a number, as .cast(\"int64\"), or write the \
+                           value as what the column holds",
+                ));
+            }
+            if !text(a) {
                 meet(a, b)?;
             }
             with_shape(DType::Bool, a, b)
@@ -340,7 +361,7 @@ fn unary_kind(op: Unary, arg: ExprKind) -> Result<ExprKind> {
         Unary::IsNull => return Ok(ExprKind::Column(Kind::scalar(DType::Bool))),
         Unary::Len => {
             return match kind {
-                Kind::Bytes | Kind::Utf8 => Ok(ExprKind::Column(Kind::scalar(DType::Int64))),
+                Kind::Bytes | Kind::Utf8 | Kind::Tensor { .. } => Ok(ExprKind::Column(Kind::scalar(DType::Int64))),
                 other => Err(Error::invalid(format!("{other} has no length"))),
             };
         }

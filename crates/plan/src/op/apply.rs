@@ -22,7 +22,7 @@ impl Op {
             }
             Op::FilterFunction { function } => known(input, function.reads.iter().flatten()).map(|()| input.clone()),
             Op::FilterExpr { predicate } => match predicate.kind(input)?.column() {
-                Kind::Scalar { dtype: DType::Bool } => Ok(input.clone()),
+                Kind::Scalar { dtype: DType::Bool } => Ok(input.without_missing(&predicate.proven())),
                 other => {
                     Err(Error::invalid(format!("filter needs a truth value for each row, and {predicate} is {other}"))
                         .hint("compare it with something, for example fb.col(\"x\") > 0"))

@@ -96,6 +96,7 @@ fn expr_may_fail(expr: &Expr) -> bool {
     match expr {
         Expr::Col { .. } | Expr::Int { .. } | Expr::Float { .. } | Expr::Bool { .. } | Expr::Str { .. } => false,
         Expr::Binary { op, left, right } => *op == Binary::Pow || expr_may_fail(left) || expr_may_fail(right),
+        Expr::FillNull { arg, value } => expr_may_fail(arg) || expr_may_fail(value),
         Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } => expr_may_fail(arg),
         Expr::Where { cond, yes, no } => [cond, yes, no].into_iter().any(|expr| expr_may_fail(expr)),
         Expr::Stack { .. } | Expr::Cast { .. } => true,

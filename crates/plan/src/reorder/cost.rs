@@ -274,6 +274,7 @@ fn nodes(value: &Expr) -> f64 {
         Expr::Unary { arg, .. } | Expr::Clip { arg, .. } | Expr::HashMod { arg, .. } | Expr::Cast { arg, .. } => {
             1.0 + nodes(arg)
         }
+        Expr::FillNull { arg, value } => 1.0 + nodes(arg) + nodes(value),
         Expr::Where { cond, yes, no } => 1.0 + nodes(cond) + nodes(yes) + nodes(no),
         Expr::Stack { args } => 1.0 + args.iter().map(nodes).sum::<f64>(),
     }

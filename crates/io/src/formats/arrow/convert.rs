@@ -47,11 +47,16 @@ impl Lack {
         let message = match &field.kind {
             _ if self.inside => format!("column {name:?} has a missing number inside its list"),
             Kind::Tensor { .. } => format!("column {name:?} is missing in this row, and a list is never missing"),
-            _ => format!("column {name:?} is missing in this row, and the first file says that it never is"),
+            kind => {
+                format!("column {name:?} is missing in this row, and was found (or said) to be {kind}, never missing")
+            }
         };
-        Error::data(message)
-            .with("column", name)
-            .hint("fill it when writing the file, drop the column, or leave such rows out with on_error=\"skip\" (and error_budget=)")
+        let skip = "leave such rows out with on_error=\"skip\" (and error_budget=)";
+        let hint = match field.kind.can_be_missing() {
+            true => format!("where the files are read, say that it may be missing: nullable=[{name:?}]; or {skip}"),
+            false => format!("fill it when writing the file, drop the column, or {skip}"),
+        };
+        Error::data(message).with("column", name).hint(hint)
     }
 }
 

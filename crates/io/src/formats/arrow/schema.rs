@@ -23,12 +23,13 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
         let found = here.iter().find(|found| found.name == field.name);
         let is = match found {
             Some(found) if found.kind == field.kind => continue,
-            Some(found) if found.kind == Kind::Utf8 && field.nullable && field.kind.can_be_missing() => {
+            Some(found) if found.kind == Kind::Utf8 && field.kind.can_be_missing() => {
                 let is_null = |leaf: &Leaf<'_>| leaf.name == field.name && *leaf.field.data_type() == DataType::Null;
-                if leaves(schema).iter().any(is_null) {
-                    continue;
+                match leaves(schema).iter().any(is_null) {
+                    true if field.nullable => continue,
+                    true => return Err(all_missing(field, uri)),
+                    false => found.kind.to_string(),
                 }
-                found.kind.to_string()
             }
             Some(found) => found.kind.to_string(),
             None => "not there".to_owned(),
@@ -39,6 +40,14 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
             .hint("read files of one schema together, or name columns= that all have"));
     }
     Ok(())
+}
+
+/// Says that a file has nothing of a column that was found, or said, to be there.
+fn all_missing(field: &Field, uri: &str) -> Error {
+    let name = &field.name;
+    Error::data(format!("column {name:?} is missing in every row of this file, and {} in others", field.kind))
+        .with("file", uri)
+        .hint(format!("where the files are read, say that it may be missing: nullable=[{name:?}]"))
 }
 
 /// Refuses a file that counts time otherwise than the first: its whole numbers would mean something else.

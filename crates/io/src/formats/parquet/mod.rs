@@ -13,6 +13,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::CompressionCodec;
+use parquet::file::metadata::RowGroupMetaData;
 
 use super::arrow;
 use super::grouped::Grouped;
@@ -45,6 +46,21 @@ impl File {
     /// Returns the columns as they are read.
     pub(crate) fn fields(&self) -> Vec<Field> {
         arrow::fields(self.footer.schema())
+    }
+
+    /// Returns whether the footer says of each of these columns that no row of it is missing; `None` where there is no row.
+    pub(crate) fn is_whole(&self, fields: &[Field]) -> Option<Vec<bool>> {
+        let groups: Vec<_> = self.footer.metadata().row_groups().iter().filter(|group| group.num_rows() > 0).collect();
+        let of = |field: &Field| {
+            let leaves = self.leaves(std::slice::from_ref(field));
+            // What is made of several leaves, or of lists, is missing where no leaf counts it.
+            let &[leaf] = leaves.as_slice() else { return false };
+            let column = self.footer.parquet_schema().column(leaf);
+            let is_it = column.max_rep_level() == 0 && column.path().parts().join(".") == field.name;
+            let missing = |group: &&RowGroupMetaData| group.columns().get(leaf)?.statistics()?.null_count_opt();
+            is_it && groups.iter().all(|group| missing(group) == Some(0))
+        };
+        (!groups.is_empty()).then(|| fields.iter().map(of).collect())
     }
 
     /// Returns the rows of each row group.
