@@ -67,6 +67,17 @@ pub(crate) fn from_exception(py: Python<'_>, exception: &PyErr) -> Error {
     read().unwrap_or_else(|e| Error::internal(e.to_string()))
 }
 
+/// Makes an error of an exception that came while a user's value was read: a Forebay error as it is; others were raised by
+/// methods of the value, or by NumPy, which makes arrays of it.
+pub(crate) fn from_value(py: Python<'_>, exception: &PyErr) -> Error {
+    if is_ours(py, exception) {
+        return from_exception(py, exception);
+    }
+    let error = from_user(py, exception);
+    let told = Error::new(error.kind(), format!("returned a value that {}", error.message()));
+    error.context().iter().fold(told, |told, (key, value)| told.with(key, value))
+}
+
 /// Says whether an exception is one of Forebay's.
 pub(crate) fn is_ours(py: Python<'_>, exception: &PyErr) -> bool {
     base_class(py).is_ok_and(|base| exception.is_instance(py, base))

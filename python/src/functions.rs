@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::arrays::Columns;
-use crate::errors::{from_exception, from_user};
+use crate::errors::{from_exception, from_user, from_value};
 use crate::rows::{columns_of_batch, columns_of_rows};
 
 /// Told before each row that a user's code sees.
@@ -184,7 +184,7 @@ impl PyFunctions {
                 [batch] if function.batched => crate::probe::fields_of_batch(batch),
                 rows => crate::probe::fields_of_rows(rows),
             };
-            fields.map_err(|e| from_exception(py, &e))
+            fields.map_err(|e| from_value(py, &e))
         };
         self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -205,7 +205,7 @@ impl Functions for PyFunctions {
                 [batch] if function.batched => columns_of_batch(output, batch, input.num_rows()),
                 rows => columns_of_rows(py, output, rows),
             };
-            columns.map_err(|e| of_code(from_exception(py, &e)))
+            columns.map_err(|e| of_code(from_value(py, &e)))
         };
         self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -223,7 +223,7 @@ impl Functions for PyFunctions {
                 [batch] if function.batched => mask(batch, input.num_rows()),
                 rows => rows.iter().enumerate().map(|(i, v)| truth(v, i)).collect(),
             };
-            keep.map(BooleanArray::from).map_err(|e| of_code(from_exception(py, &e)))
+            keep.map(BooleanArray::from).map_err(|e| of_code(from_value(py, &e)))
         };
         self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
     }
@@ -238,7 +238,7 @@ impl Functions for PyFunctions {
                 self.end_fork();
                 items.push(item.map_err(|e| from_user(py, &e).with("sample", ids[i].sample))?);
             }
-            columns_of_rows(py, schema, &items).map_err(|e| of_code(from_exception(py, &e)))
+            columns_of_rows(py, schema, &items).map_err(|e| of_code(from_value(py, &e)))
         };
         let columns = self.inside(run).map_err(|e| explain(e, "the dataset", &ids))?;
         Chunk::new(schema.clone(), columns, ids)
@@ -261,14 +261,14 @@ impl Functions for PyFunctions {
         loop {
             let pull = |py: Python<'_>| {
                 let mut items = Vec::with_capacity(rows);
-                let mut iterator = iterator.bind(py).try_iter().map_err(|e| from_exception(py, &e))?;
+                let mut iterator = iterator.bind(py).try_iter().map_err(|e| from_value(py, &e))?;
                 while items.len() < rows {
                     self.step(seen + items.len())?;
                     let Some(item) = iterator.next() else { break };
                     items
                         .push(item.map_err(|e| from_user(py, &e).with("sample", format!("0:{}", seen + items.len())))?);
                 }
-                let columns = columns_of_rows(py, schema, &items).map_err(|e| from_exception(py, &e))?;
+                let columns = columns_of_rows(py, schema, &items).map_err(|e| from_value(py, &e))?;
                 Ok((columns, items.len()))
             };
             let (columns, pulled) = self.inside(pull).map_err(|e| explain(e, name, &[]))?;
@@ -306,12 +306,19 @@ fn truth(value: &Bound<'_, PyAny>, row: usize) -> PyResult<bool> {
         let error = Error::new(ErrorKind::Function, message).with("row", row).hint("return True to keep the row");
         return Err(crate::errors::raise(value.py(), &error));
     }
-    value.is_truthy()
+    value.is_truthy().map_err(|e| {
+        let message = format!("returned {}, which is not one truth value: {e}", crate::values::describe(value));
+        let hint = "return True or False; of an array say what is meant: .all() or .any()";
+        crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message).with("row", row).hint(hint))
+    })
 }
 
 fn mask(value: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<bool>> {
     let np = crate::numpy::NumPy::get(value.py())?;
-    let array = np.asarray(value)?;
+    let array = np.asarray(value).map_err(|e| {
+        let message = format!("returned {}, which is no array: {e}", crate::values::describe(value));
+        crate::errors::raise(value.py(), &Error::new(ErrorKind::Function, message))
+    })?;
     let (dtype, shape) = (array.getattr("dtype")?.str()?.extract::<String>()?, crate::values::shape_of(&array)?);
     if dtype != "bool" || shape != [rows] {
         let message = format!("returned {dtype}{shape:?} instead of a bool array of {rows} rows");
@@ -329,7 +336,7 @@ fn of_code(error: Error) -> Error {
 
 /// Puts the function's name before the message, and the sample in place of the row.
 fn explain(error: Error, name: &str, ids: &[RowId]) -> Error {
-    if error.kind() != ErrorKind::Function {
+    if !matches!(error.kind(), ErrorKind::Function | ErrorKind::Data) {
         return error;
     }
     let start = Error::new(error.kind(), format!("{name} {}", error.message()));

@@ -90,7 +90,17 @@ impl NumPy {
     }
 
     pub(crate) fn asarray<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.asarray.bind(value.py()).call1((value,))
+        self.native(&self.asarray.bind(value.py()).call1((value,))?)
+    }
+
+    /// Returns an array (or a NumPy scalar) in the byte order of this machine.
+    pub(crate) fn native<'py>(&self, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = array.py();
+        let dtype = array.getattr(intern!(py, "dtype"))?;
+        if DType::ALL.into_iter().any(|d| dtype.is(self.dtype(py, d))) || dtype.getattr("isnative")?.is_truthy()? {
+            return Ok(array.clone());
+        }
+        array.call_method1("astype", (dtype.call_method1("newbyteorder", ("=",))?,))
     }
 
     pub(crate) fn is_array(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -83,8 +83,7 @@ impl Pipeline {
         let site = site(file, line);
         guard(py, || {
             let (blobs, json) = attach(&BlobSet::default(), json, pickle);
-            let source: Source =
-                serde_json::from_str(&json).map_err(|e| Error::internal(format!("not a source: {e}")))?;
+            let source: Source = serde_json::from_str(&json).map_err(not_arguments)?;
             let graph = Graph::new(source, site.clone()).map_err(|e| blame_source(e, name, site.as_ref()))?;
             Ok(Self::of(graph, blobs))
         })
@@ -113,7 +112,7 @@ impl Pipeline {
     ) -> PyResult<Self> {
         guard(py, || {
             let (blobs, json) = attach(&self.blobs, json, pickle);
-            let op: Op = serde_json::from_str(&json).map_err(|e| Error::internal(format!("not an op: {e}: {json}")))?;
+            let op: Op = serde_json::from_str(&json).map_err(not_arguments)?;
             let node = Node { op, label, keep_position, site: site(file, line) };
             let graph = self.graph.then(node.clone())?;
             forebay_exec::check(&node, &blobs)?;
@@ -415,6 +414,19 @@ impl Pipeline {
         let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
         let executable = Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment);
         executable.inspect_err(|_| self.listing.forget())
+    }
+}
+
+/// Arguments whose types nobody looked at before.
+pub(crate) fn not_arguments(error: serde_json::Error) -> Error {
+    // Where in our own JSON it is says nothing to a user.
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    match what.split_once("\n  hint: ") {
+        // An error of our own, which serde has made a text of.
+        Some((message, hint)) => Error::invalid(message).hint(hint),
+        None => Error::invalid(format!("an argument is of another type than it takes: {what}"))
+            .hint("see help() of the function for what it takes"),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::errors::raise;
 use crate::masks::{self, Masks};
 use crate::numpy::NumPy;
 use crate::rows::flatten;
-use crate::values::{describe, shape_of};
+use crate::values::{describe, shape_of, shown};
 
 /// Returns the columns of the samples that a function returned, one dictionary each.
 pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field>> {
@@ -41,7 +41,9 @@ pub(crate) fn fields_of_rows(samples: &[Bound<'_, PyAny>]) -> PyResult<Vec<Field
 #[pyfunction]
 #[pyo3(name = "fields_of_rows")]
 pub(crate) fn fields_of_samples(samples: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
-    Ok(serde_json::to_string(&fields_of_rows(&samples)?).unwrap_or_default())
+    let of_value = |e: PyErr| Python::attach(|py| raise(py, &crate::errors::from_value(py, &e)));
+    let fields = fields_of_rows(&samples).map_err(of_value)?;
+    Ok(serde_json::to_string(&fields).unwrap_or_default())
 }
 
 /// Returns the columns of a dictionary of arrays (or lists) with the rows first.
@@ -96,6 +98,13 @@ fn merge(field: &mut Field, kind: Option<Kind>, value: &Bound<'_, PyAny>) -> PyR
     }
     let joined = match (&field.kind, &kind) {
         (a, b) if a == b => Some(kind.clone()),
+        // As NumPy: whole numbers of which one is 2^63 or more are unsigned.
+        (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Uint64 })
+        | (Scalar { dtype: DType::Uint64 }, Scalar { dtype: DType::Int64 })
+            if !NumPy::get(value.py())?.is_scalar(value)? =>
+        {
+            Some(Kind::scalar(DType::Uint64))
+        }
         (Scalar { dtype: DType::Int64 }, Scalar { dtype: DType::Float64 })
         | (Scalar { dtype: DType::Float64 }, Scalar { dtype: DType::Int64 }) => Some(Kind::scalar(DType::Float64)),
         (Tensor { dtype, shape }, Tensor { dtype: other, shape: then })
@@ -136,7 +145,9 @@ fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
     if !made_by_numpy {
         let literal = match value {
             v if v.is_instance_of::<PyBool>() => Some(DType::Bool),
-            v if v.is_instance_of::<PyInt>() => Some(DType::Int64),
+            v if v.is_instance_of::<PyInt>() && v.extract::<i64>().is_ok() => Some(DType::Int64),
+            v if v.is_instance_of::<PyInt>() && v.extract::<u64>().is_ok() => Some(DType::Uint64),
+            v if v.is_instance_of::<PyInt>() => return Err(too_large(name, v)),
             v if v.is_instance_of::<PyFloat>() => Some(DType::Float64),
             _ => None,
         };
@@ -148,6 +159,12 @@ fn kind_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Kind> {
     let Some(dtype) = np.which(py, &array.getattr("dtype")?)? else { return Err(not_a_column(name, value)) };
     let shape = shape_of(&array)?;
     Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::fixed(dtype, &shape) })
+}
+
+fn too_large(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let message = format!("column {name:?} has the whole number {}, which 64 bits do not hold", shown(value));
+    let error = Error::new(ErrorKind::Function, message).with("column", name);
+    raise(value.py(), &error.hint("give it as a float, or as a string"))
 }
 
 fn not_a_column(name: &str, value: &Bound<'_, PyAny>) -> PyErr {

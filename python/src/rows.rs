@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
 
 use crate::errors::raise;
-use crate::values::{batched_column, column, describe};
+use crate::values::{batched_column, column, describe, shown};
 
 /// Nested dictionaries become dotted names.
 pub(crate) fn flatten<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
@@ -20,11 +20,13 @@ fn into<'py>(value: &Bound<'py, PyAny>, prefix: &str, out: &mut Vec<(String, Bou
     let Ok(mapping) = value.cast::<PyMapping>() else { return Err(no_dictionary(value, None)) };
     for item in mapping.items()?.iter() {
         let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item.extract()?;
-        let Ok(key) = key.cast::<PyString>() else {
-            let message = format!("returned a dictionary with the key {}, which is no column name", key.repr()?);
-            return Err(raise(key.py(), &Error::new(ErrorKind::Function, message).hint("column names are strings")));
+        let text = key.cast::<PyString>().ok().and_then(|key| key.to_str().ok());
+        let Some(text) = text else {
+            let message = format!("returned a dictionary with the key {}, which is no column name", shown(&key));
+            let hint = "column names are strings of valid Unicode";
+            return Err(raise(key.py(), &Error::new(ErrorKind::Function, message).hint(hint)));
         };
-        let name = format!("{prefix}{}", key.extract::<String>()?);
+        let name = format!("{prefix}{text}");
         if value.cast::<PyMapping>().is_ok() && value.is_instance_of::<PyDict>() {
             into(&value, &format!("{name}."), out)?;
         } else {

@@ -141,9 +141,25 @@ fn bytes(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<Vec<u8
 }
 
 fn string(field: &Field, value: &Bound<'_, PyAny>, row: usize) -> PyResult<String> {
-    match value.cast::<PyString>() {
-        Ok(text) => text.extract(),
-        Err(_) => Err(wrong(field, value, Some(row))),
+    let Ok(text) = value.cast::<PyString>() else { return Err(wrong(field, value, Some(row))) };
+    text.to_str().map(str::to_owned).map_err(|_| {
+        let message = format!("returned a text in column {:?} that is not valid Unicode: {}", field.name, shown(value));
+        // What a text holds is the sample's, unlike the type of a value.
+        let error = Error::data(message).with("column", &field.name).with("row", row);
+        raise(value.py(), &error.hint(SURROGATE))
+    })
+}
+
+/// What to do about a text that no encoding has a place for.
+pub(crate) const SURROGATE: &str = "a surrogate by itself is no character, as JSON with \"\\ud800\" gives: replace it, \
+     text.encode(\"utf-8\", \"replace\").decode(), or keep the text as bytes";
+
+/// Returns the beginning of how Python writes a value.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+    let written = value.repr().and_then(|text| text.extract::<String>()).unwrap_or_else(|_| describe(value));
+    match written.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &written[..at]),
+        None => written,
     }
 }
 
@@ -207,7 +223,7 @@ fn fits(np: &NumPy, value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = value.py();
     // NumPy's float64 is a Python float too: what NumPy made keeps its dtype.
     if np.is_scalar(value)? || np.is_array(value)? {
-        let dtype_of = value.getattr("dtype")?;
+        let dtype_of = np.native(value)?.getattr("dtype")?;
         return Ok(np.which(py, &dtype_of)? == Some(dtype) && shape_of(value)?.is_empty());
     }
     if value.is_instance_of::<PyBool>() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,9 @@ HABITS: dict[str, tuple[Callable[[], Any], str]] = {
     "PyTorch's drop_last": (lambda: DS.batch(4, drop_last=True), "drop_remainder=True"),
     "TensorFlow's buffer": (lambda: DS.shuffle(1000), "of all samples"),
     "two names": (lambda: DS.rename("id", "x"), 'rename({"old": "new"})'),
+    "a seed": (lambda: DS.shuffle(seed=3), "iter(seed=1)"),
+    "pandas' astype": (lambda: DS.cast("id", "int32"), 'cast({"x": "float32"})'),
+    "a loader's shuffle": (lambda: DS.to_torch(shuffle=True), "put .shuffle() into the pipeline"),
     "one column": (lambda: fb.from_parquet("a.parquet", column="id"), "columns="),
 }
 
@@ -48,6 +52,7 @@ def test_what_other_libraries_taught_is_answered_with_how_it_is_here(habit: str)
     with pytest.raises(TypeError, match="argument") as caught:
         call()
     assert usage in str(caught.value)
+    assert not re.search(r"\b\w*Ops\b", str(caught.value))
 
 
 def test_a_type_error_from_within_is_nobody_s_usage(monkeypatch):

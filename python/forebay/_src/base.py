@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from forebay import _native
 from forebay._src import arguments, native_json
 from forebay._src.site import site
+from forebay.errors import InvalidPipelineError
 
 if TYPE_CHECKING:
     from forebay._src.dataset import Dataset
@@ -43,7 +44,42 @@ class Base:
     def _then(self, op: dict[str, Any], keep_position: bool, name: str | None, pickle: bytes | None = None) -> Dataset:
         """Returns a dataset with one more op."""
         file, line = site()
-        arguments.flag(keep_position, str(op["op"]), "keep_position")
-        json = native_json.dumps(op)
+        arguments.flag(keep_position, _name(op), "keep_position")
+        if name is not None:
+            arguments.text(name, _name(op), "name")
+        _check_columns(op)
+        json = native_json.dumps(op, _name(op))
         pipeline = self._pipeline.then(json, pickle, name, keep_position, file, line)
         return cast("Dataset", type(self)(pipeline))
+
+
+#: Ops whose name in the engine is not that of the method.
+_NAMES = {"resize_shorter": "resize", "filter_expr": "filter", "filter_function": "filter"}
+
+
+def _name(op: dict[str, Any]) -> str:
+    return str(op["how"] if op["op"] == "mix" else _NAMES.get(op["op"], op["op"]))
+
+
+def _check_columns(op: dict[str, Any]) -> None:
+    """Refuses whatever is not one name where one column is named."""
+    for argument in ("column", "label", "output"):
+        value = op.get(argument, "")
+        if isinstance(value, str) or (argument == "output" and op["op"] == "map"):
+            continue
+        what = f"{_name(op)}: {argument} is the name of one column, not {type(value).__name__}"
+        hint = "give its name as a string"
+        if isinstance(value, (list, tuple, set, frozenset)):
+            hint = "write the op once for each column"
+            if _name(op) == "pack":
+                hint = "pack one column; what belongs to its tokens has to be packed by a function, with map"
+            elif _is_random(_name(op)):
+                hint = (
+                    "each column would be changed by a draw of its own, so an image and its mask would not agree: "
+                    "change both in one function, map(fn, reads=[...], writes=[...]) with fn(row, rng)"
+                )
+        raise InvalidPipelineError(what, {"hint": hint})
+
+
+def _is_random(name: str) -> bool:
+    return name.startswith("rand") or name in ("color_jitter", "gaussian_blur", "mixup", "cutmix")

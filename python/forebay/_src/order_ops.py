@@ -19,7 +19,7 @@ class OrderOps(Base):
 
     __slots__ = ()
 
-    @explained("shuffle() is of all samples, and has no buffer whose size could be given")
+    @explained("shuffle() is of all samples, without a buffer; its seed is that of the iteration, as in iter(seed=1)")
     def shuffle(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Puts all samples into a random order, another one each epoch. It needs no memory.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from forebay._src.arguments import shown
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
@@ -23,6 +25,8 @@ NUMBERS = (
     "float32",
     "float64",
 )
+#: The most numbers of a row: they are counted in 32 bits.
+_NUMBERS_MAX = 2**31 - 1
 _NAMES = {bytes: "bytes", str: "string", "str": "string", "utf8": "string", "binary": "bytes"}
 
 
@@ -91,6 +95,9 @@ def to_fields(op: str, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     {'name': 'tokens', 'kind': 'tensor', 'dtype': 'int32', 'shape': [None]}
     """
     try:
+        if not isinstance(schema, Mapping):
+            what = f"{op}: a schema is a dictionary by column, not {type(schema).__name__}"
+            raise InvalidPipelineError(what, {"hint": 'give schema={"x": "int64", "image": ("uint8", (32, 32, 3))}'})
         return [_field(name, spec) for name, spec in schema.items()]
     except InvalidPipelineError as error:
         file, line = site()
@@ -104,6 +111,8 @@ def _field(name: str, spec: Any) -> dict[str, Any]:
         dtype, shape = spec
         if isinstance(shape, int) or shape is None:
             shape = (shape,)
+    if not isinstance(name, str):
+        raise InvalidPipelineError(f"a schema has the key {shown(name)}, which is no column name")
     nullable = isinstance(dtype, str) and dtype.endswith("?")
     known = _dtype(name, dtype.rstrip("?") if isinstance(dtype, str) else dtype)
     extra = {"nullable": True} if nullable else {}
@@ -117,6 +126,10 @@ def _field(name: str, spec: Any) -> dict[str, Any]:
 
 
 def _shape(name: str, shape: Sequence[Any]) -> list[int | None]:
+    if math.prod(max(int(size), 0) for size in shape if isinstance(size, (int, np.integer))) > _NUMBERS_MAX:
+        raise InvalidPipelineError(
+            f"column {name!r}: a row of shape {shown(shape)} has more than {_NUMBERS_MAX} numbers"
+        )
     for size in shape:
         if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
             raise InvalidPipelineError(
@@ -141,5 +154,5 @@ def dtype_name(dtype: Any) -> str:
     """Returns NumPy's name of a dtype, however it is given; the engine says which names it knows."""
     try:
         return str(np.dtype(dtype).name)
-    except TypeError:
-        return str(dtype)
+    except Exception:  # NumPy raises nearly anything, where it is given nearly anything.
+        return dtype if isinstance(dtype, str) else shown(dtype)

@@ -16,7 +16,8 @@ def site() -> tuple[str | None, int]:
         if frame.f_back is None:
             return None, 0
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    # A name that is no UTF-8 has surrogates in it.
+    return frame.f_code.co_filename.encode(errors="replace").decode(), frame.f_lineno
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
