@@ -17,8 +17,14 @@ const RECORD_BYTES_DEFAULT: u64 = 1 << 30;
 pub(crate) const COLUMNS_MAX: usize = 1 << 14;
 /// The most bytes of a column's name, the dots of nested ones included.
 pub(crate) const NAME_BYTES_MAX: usize = 1 << 12;
-/// The most bytes that one column of a Parquet row group may say it decodes to.
-pub(crate) const GROUP_COLUMN_BYTES_MAX: u64 = 8 << 30;
+/// The variable that sets [`group_bytes_max`], in bytes.
+const GROUP_BYTES_NAME: &str = "FOREBAY_GROUP_BYTES_MAX";
+/// Without it, a column may always be so much …
+const GROUP_BYTES_FLOOR: u64 = 512 << 20;
+/// … and so often what it takes in its file, …
+const GROUP_RATIO: u64 = 64;
+/// … up to this.
+const GROUP_BYTES_CEILING: u64 = 8 << 30;
 
 /// Returns the most bytes of one record, line, archive member or file of `from_files`.
 pub(crate) fn record_bytes_max() -> u64 {
@@ -27,6 +33,27 @@ pub(crate) fn record_bytes_max() -> u64 {
         let set = std::env::var(RECORD_BYTES_NAME).ok().and_then(|text| text.trim().parse().ok());
         set.unwrap_or(RECORD_BYTES_DEFAULT)
     })
+}
+
+/// Returns the most bytes that one column of a Parquet row group, or an Arrow record batch, may decode to, which takes `stored`
+/// bytes in its file. Real data grows little; a small file that grows to gigabytes is a mistake or a trap.
+pub(crate) fn group_bytes_max(stored: u64) -> u64 {
+    static SET: OnceLock<Option<u64>> = OnceLock::new();
+    let set = SET.get_or_init(|| std::env::var(GROUP_BYTES_NAME).ok()?.trim().parse().ok());
+    set.unwrap_or_else(|| stored.saturating_mul(GROUP_RATIO).clamp(GROUP_BYTES_FLOOR, GROUP_BYTES_CEILING))
+}
+
+/// Refuses `what` that is or says that it is more than `max` bytes of memory, by [`group_bytes_max`].
+pub(crate) fn group(what: &str, bytes: u64, max: u64) -> Result<()> {
+    if bytes <= max {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Exhausted, format!("{what} is {bytes} bytes in memory, more than the limit of {max}")).hint(
+        format!(
+            "the file may be corrupt; if it is right, write it in smaller parts (row_group_size=, max_chunksize=), or set \
+             {GROUP_BYTES_NAME} (bytes) here and where the workers run"
+        ),
+    ))
 }
 
 /// Refuses a record, line, member or file that is too long to be one; `offset` is where it begins.

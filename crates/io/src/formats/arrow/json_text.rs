@@ -10,7 +10,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, downcast_dictionary_array, downcast_run_array};
 use arrow_buffer::{ArrowNativeType, NullBufferBuilder};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Kind;
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::{fail, limits};
 /// # Errors
 /// Exhausted when the texts are more than a column of a group of rows may be.
 pub(super) fn column(values: &ArrayRef) -> Result<ArrayRef> {
-    let mut text = Text(Vec::new());
+    let mut text = Text(Vec::new(), limits::group_bytes_max(values.get_array_memory_size() as u64));
     let mut offsets = Vec::with_capacity(values.len() + 1);
     offsets.push(0);
     let mut nulls = NullBufferBuilder::new(values.len());
@@ -47,15 +47,13 @@ fn is_text(ty: &DataType) -> bool {
     }
 }
 
-/// JSON as it is written.
-struct Text(Vec<u8>);
+/// JSON as it is written, and how long it may be.
+struct Text(Vec<u8>, u64);
 
 impl Text {
     /// Appends one value of an array.
     fn value(&mut self, array: &dyn Array, row: usize) -> Result<()> {
-        if self.0.len() as u64 > limits::GROUP_COLUMN_BYTES_MAX {
-            return Err(too_large());
-        }
+        limits::group("the json text of a column", self.0.len() as u64, self.1)?;
         if array.is_null(row) {
             return self.put(&());
         }
@@ -233,12 +231,6 @@ impl Text {
         self.0.push(b'"');
         Ok(())
     }
-}
-
-fn too_large() -> Error {
-    let max = limits::GROUP_COLUMN_BYTES_MAX;
-    Error::new(ErrorKind::Exhausted, format!("a column of a group of rows is more than {max} bytes as json text"))
-        .hint("the file may be corrupt; else write smaller groups of rows, or leave the column out with columns=")
 }
 
 /// What only an array that breaks Arrow's rules can be.

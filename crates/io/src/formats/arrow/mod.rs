@@ -17,7 +17,7 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
 use arrow_ipc::{Block, CompressionType, Message, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use forebay_data::Field;
 
 use super::grouped::Grouped;
@@ -194,9 +194,8 @@ fn read(object: &Object, block: &Block, whole: bool) -> Result<Buffer> {
     let len = |n: i64| u64::try_from(n).map_err(|_| corrupt(uri, "a length below zero"));
     let (start, head, body) = (len(block.offset())?, len(block.metaDataLength().into())?, len(block.bodyLength())?);
     let all = if whole { head.saturating_add(body) } else { head };
-    if head > HEAD_BYTES_MAX || all > limits::GROUP_COLUMN_BYTES_MAX {
-        return Err(too_large(uri, all));
-    }
+    let max = if head > HEAD_BYTES_MAX { HEAD_BYTES_MAX } else { limits::group_bytes_max(all) };
+    limits::group("a record batch", head.max(all), max).map_err(|e| e.with("file", uri))?;
     object.check_range(start, all)?;
     let mut bytes = MutableBuffer::from_len_zeroed(all as usize);
     object.read_at(start, bytes.as_slice_mut())?;
@@ -238,14 +237,8 @@ fn check_sizes(uri: &str, bytes: &Buffer, block: &Block) -> Result<()> {
         })
     };
     let total = guarded(uri, sizes)?;
-    if total > limits::GROUP_COLUMN_BYTES_MAX { Err(too_large(uri, total)) } else { Ok(()) }
-}
-
-fn too_large(uri: &str, bytes: u64) -> Error {
-    let max = limits::GROUP_COLUMN_BYTES_MAX;
-    Error::new(ErrorKind::Exhausted, format!("a record batch of {bytes} bytes is larger than the limit of {max}"))
-        .with("file", uri)
-        .hint("the file may be corrupt; else write smaller record batches")
+    let max = limits::group_bytes_max(bytes.len() as u64);
+    limits::group("a record batch", total, max).map_err(|e| e.with("file", uri))
 }
 
 fn corrupt(uri: &str, what: &str) -> Error {

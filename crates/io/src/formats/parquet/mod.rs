@@ -1,5 +1,6 @@
 //! Parquet: footers, and row groups column by column.
 
+mod decoded;
 mod object;
 
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::arrow;
 use super::grouped::Grouped;
-use crate::limits;
 use crate::store::Object;
 use object::Ranges;
 
@@ -69,40 +69,32 @@ impl File {
     }
 
     /// Opens a row group: reads the wanted columns' bytes, and decodes them as they are asked for.
-    fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
+    fn group(&self, group: usize, wanted: &[Field], batch_rows: usize) -> Result<Batches> {
         let uri = self.object.uri();
         let leaves = self.leaves(wanted);
         let blame = |e: Error| e.with("file", uri).with("row group", group);
-        self.check_sizes(group, wanted, &leaves).map_err(blame)?;
+        self.check_sizes(group, &leaves).map_err(blame)?;
         self.check_codecs(group, &leaves).map_err(blame)?;
-        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves);
-        guarded(uri, || {
-            let bytes = Ranges::of_group(self.object.clone(), self.footer.metadata(), group, &mask)?;
+        let metadata = self.footer.metadata();
+        let head = metadata.row_groups().get(group).ok_or_else(|| blame(Error::data("this row group is not there")))?;
+        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves.iter().copied());
+        let bytes = guarded(uri, || Ranges::of_group(self.object.clone(), metadata, group, &mask)).map_err(blame)?;
+        let rows = decoded::rows_max(uri, &bytes, head, &leaves).map_err(blame)?.min(batch_rows).max(1);
+        let reader = guarded(uri, || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                 .with_row_groups(vec![group])
-                .with_projection(mask.clone())
-                .with_batch_size(batch_rows.max(1))
+                .with_projection(mask)
+                .with_batch_size(rows)
                 .build()
-        })
-        .map_err(|e| e.with("row group", group))
+        });
+        let total = decoded::Total::new(head, &leaves);
+        Ok(Batches { object: self.object.clone(), group, reader: Some(reader.map_err(blame)?), total })
     }
 
     /// Refuses a row group that says it is more than memory should be asked for.
-    fn check_sizes(&self, group: usize, wanted: &[Field], leaves: &[usize]) -> Result<()> {
-        let Some(group) = self.footer.metadata().row_groups().get(group) else { return Ok(()) };
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
-        let stored = leaves.iter().filter_map(|&i| group.columns().get(i)).map(|c| c.uncompressed_size());
-        let stored = stored.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
-        let decoded = wanted.iter().filter_map(|f| f.kind.row_bytes()).map(|bytes| rows.saturating_mul(bytes as u64));
-        let max = limits::GROUP_COLUMN_BYTES_MAX;
-        match stored.chain(decoded).find(|&bytes| bytes > max) {
-            Some(bytes) => Err(Error::new(
-                forebay_core::ErrorKind::Exhausted,
-                format!("a column of a row group of {rows} rows has {bytes} bytes, more than the limit of {max}"),
-            )
-            .hint("the file may be corrupt; else write smaller row groups")),
-            None => Ok(()),
-        }
+    fn check_sizes(&self, group: usize, leaves: &[usize]) -> Result<()> {
+        let columns = self.footer.metadata().row_groups().get(group).map_or(&[][..], |g| g.columns());
+        leaves.iter().filter_map(|&leaf| columns.get(leaf)).try_for_each(decoded::check)
     }
 
     /// Refuses a row group with a column that is compressed in a way that nothing here undoes.
@@ -148,14 +140,16 @@ impl Grouped for File {
     }
 
     fn batches(&self, group: usize, wanted: &[Field], rows: usize) -> Result<Batches> {
-        Ok(Batches { object: self.object.clone(), reader: Some(self.group(group, wanted, rows)?) })
+        self.group(group, wanted, rows)
     }
 }
 
 /// The batches of a row group.
 pub(crate) struct Batches {
     object: Arc<Object>,
+    group: usize,
     reader: Option<ParquetRecordBatchReader>,
+    total: decoded::Total,
 }
 
 impl Iterator for Batches {
@@ -163,7 +157,9 @@ impl Iterator for Batches {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (uri, mut reader) = (self.object.uri(), self.reader.take()?);
-        let batch = guarded(uri, || Ok(reader.next().transpose()?)).map_err(|e| e.with("file", uri)).transpose()?;
+        let batch = guarded(uri, || Ok(reader.next().transpose()?)).transpose()?;
+        let batch = batch.and_then(|batch| self.total.add(&batch).map(|()| batch));
+        let batch = batch.map_err(|e| e.with("file", uri).with("row group", self.group));
         self.reader = Some(reader).filter(|_| batch.is_ok());
         Some(batch)
     }

@@ -14,7 +14,7 @@ use crate::store::Object;
 const TAIL: u64 = 64 << 10;
 
 /// A file with some ranges at hand.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Ranges {
     object: Arc<Object>,
     held: Vec<(u64, Bytes)>,

@@ -1,0 +1,112 @@
+//! What columns of a row group decode to, before memory is taken for it.
+//!
+//! A page may say "this value, a hundred million times" in a few bytes. Numbers are as many as the footer says; of byte
+//! strings with a dictionary the longest is looked up there, so that no step of decoding makes more than is allowed.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use parquet::basic::Type;
+use parquet::column::page::{Page, PageReader};
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::serialized_reader::SerializedPageReader;
+
+use super::guarded;
+use super::object::Ranges;
+use crate::limits;
+
+/// A step of decoding makes at most this part of what a column may be.
+const STEP_PART: u64 = 4;
+
+fn count(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// Returns the bytes of one value, but of a byte string.
+fn width(column: &ColumnChunkMetaData) -> Option<u64> {
+    Some(match column.column_type() {
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or(0),
+        Type::BYTE_ARRAY => return None,
+    })
+}
+
+/// Refuses a column that says that it is more than memory should be asked for.
+pub(super) fn check(column: &ColumnChunkMetaData) -> Result<()> {
+    let uncompressed = count(column.uncompressed_size());
+    let values = width(column).map_or(0, |width| count(column.num_values()).saturating_mul(width));
+    refuse(column.column_path().string(), uncompressed.max(values), allowed(column))
+}
+
+/// Returns the most bytes that a column may decode to.
+pub(super) fn allowed(column: &ColumnChunkMetaData) -> u64 {
+    limits::group_bytes_max(count(column.compressed_size()))
+}
+
+/// Refuses `bytes` of a column that are more than `max`.
+pub(super) fn refuse(column: String, bytes: u64, max: u64) -> Result<()> {
+    limits::group(&format!("column {column:?} of a row group"), bytes, max)
+}
+
+/// Returns how many rows may be decoded in one step, so that no dictionary makes of a step more than a part of what is allowed.
+///
+/// # Errors
+/// Data when a dictionary cannot be read.
+pub(super) fn rows_max(uri: &str, bytes: &Ranges, group: &RowGroupMetaData, leaves: &[usize]) -> Result<usize> {
+    let mut most = usize::MAX;
+    for column in leaves.iter().filter_map(|&leaf| group.columns().get(leaf)) {
+        let (values, max) = (count(column.num_values()), allowed(column));
+        let may_unfold = width(column).is_none() && column.dictionary_page_offset().is_some();
+        if !may_unfold || values.saturating_mul(count(column.uncompressed_size())) <= max {
+            continue;
+        }
+        let longest = guarded(uri, || longest(bytes, column, count(group.num_rows()) as usize))?;
+        let per_row = values.div_ceil(count(group.num_rows()).max(1)).max(1);
+        let rows = max / STEP_PART / longest.saturating_mul(per_row).max(1);
+        most = most.min(usize::try_from(rows).unwrap_or(usize::MAX).max(1));
+    }
+    Ok(most)
+}
+
+/// Returns the length of the longest byte string of a dictionary.
+fn longest(bytes: &Ranges, column: &ColumnChunkMetaData, rows: usize) -> parquet::errors::Result<u64> {
+    let mut pages = SerializedPageReader::new(Arc::new(bytes.clone()), column, rows, None)?;
+    let Some(Page::DictionaryPage { buf, .. }) = pages.get_next_page()? else { return Ok(0) };
+    let (mut longest, mut rest) = (0, &buf[..]);
+    while let Some((len, after)) = rest.split_first_chunk::<4>() {
+        let len = u32::from_le_bytes(*len);
+        longest = longest.max(len.into());
+        rest = after.get(len as usize..).unwrap_or(&[]);
+    }
+    Ok(longest)
+}
+
+/// Adds up what was decoded of a row group.
+#[derive(Debug)]
+pub(super) struct Total {
+    bytes: u64,
+    max: u64,
+}
+
+impl Total {
+    /// Starts with nothing; as much as all these columns may be is allowed.
+    pub(super) fn new(group: &RowGroupMetaData, leaves: &[usize]) -> Self {
+        let columns = leaves.iter().filter_map(|&leaf| group.columns().get(leaf));
+        Self { bytes: 0, max: columns.map(allowed).fold(0, u64::saturating_add) }
+    }
+
+    /// Adds a batch.
+    ///
+    /// # Errors
+    /// Exhausted when it is too much.
+    pub(super) fn add(&mut self, batch: &arrow_array::RecordBatch) -> Result<(), Error> {
+        use arrow_array::Array;
+        let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64);
+        self.bytes = self.bytes.saturating_add(sizes.sum());
+        let names: Vec<_> = batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
+        refuse(names.join(", "), self.bytes, self.max)
+    }
+}

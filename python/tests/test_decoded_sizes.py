@@ -1,0 +1,58 @@
+"""Small files that unfold to gigabytes: refused before memory is taken, with what is too much and how to allow it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import forebay as fb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+#: What is allowed for a column, twice (a step of decoding, and what it is put into), and what a process takes anyway.
+MEMORY = 1300 << 20
+
+
+def one_value(path: Path, value: pa.Scalar, rows: int, **options: object) -> Path:
+    """Writes one value many times, as an array that names it once."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([value.as_py()], value.type))
+    table = pa.table({"a": pa.chunked_array([column] * (rows // 1000))})
+    pq.write_table(table, path, row_group_size=rows, compression="zstd", store_schema=False, **options)
+    assert path.stat().st_size < 200_000
+    return path
+
+
+READ = """
+import resource, sys
+import forebay as fb
+ds = fb.from_parquet(sys.argv[1])
+order = ds.shuffle() if sys.argv[2] == "shuffled" else ds
+try:
+    print(sum(1 for _ in order.batch(1000).iter(threads=1)))
+except fb.errors.ExhaustedError as e:
+    print(e.message, e.context["file"], e.context["row group"], e.hint)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.parametrize("shuffled", ["shuffled", "in order"])
+@pytest.mark.parametrize("kind", ["of one length", "texts"])
+def test_a_small_parquet_file_does_not_take_gigabytes(tmp_path, kind, shuffled):
+    value, rows = (pa.scalar("x" * 100_000), 20_000)
+    if kind != "texts":
+        value, rows = (pa.scalar(b"x" * 4000, pa.binary(4000)), 400_000)
+    path = one_value(tmp_path / "a.parquet", value, rows)
+    said = subprocess.run([sys.executable, "-c", READ, path, shuffled], capture_output=True, text=True, check=True)
+    *told, memory = said.stdout.splitlines()
+    for part in ("more than the limit of 536870912", f"{path} 0", "FOREBAY_GROUP_BYTES_MAX"):
+        assert part in told[0], told
+    assert int(memory) < MEMORY, f"{int(memory) >> 20} MiB"
+
+
+def test_texts_that_are_much_longer_than_the_others_are_read_in_steps(tmp_path):
+    rows = ["y" * 3_000_000] + ["x"] * 30_000
+    pq.write_table(pa.table({"a": rows}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 23)
+    got = [row["a"] for row in fb.from_parquet(tmp_path / "a.parquet")]
+    assert got == rows
