@@ -150,3 +150,39 @@ def test_a_store_that_stays_silent_is_given_up_with_what_was_seen(moto, bucket, 
     os.environ["FOREBAY_STORE_TIMEOUT"] = "soon"
     with pytest.raises(E.InvalidPipelineError, match="FOREBAY_STORE_TIMEOUT"):
         fb.from_jsonl("http://127.0.0.1:2/x")
+
+
+@pytest.mark.parametrize("path", ["nowhere/a.txt", "nowhere/*.txt", "nowhere/"])
+def test_a_bucket_that_is_not_there_is_said_in_a_sentence(moto, use, path):
+    use(moto)
+    with pytest.raises(E.NotFoundError) as caught:
+        list((fb.from_image_folder if path.endswith("/") else fb.from_text)(f"s3://{path}"))
+    said = str(caught.value)
+    assert not any(part in said for part in ("<", "non-2xx")), said
+    if "*" in path or path.endswith("/"):
+        assert caught.value.message == 'there is no bucket "nowhere"'
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("s3://data/a.txt", "AWS_ACCESS_KEY_ID"),
+        ("s3://data/*.txt", "AWS_ACCESS_KEY_ID"),
+        ("gs://data/a.txt", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://data/a.txt", "AZURE_STORAGE_ACCOUNT_NAME"),
+    ],
+)
+def test_credentials_that_are_missing_are_named(monkeypatch, tmp_path, url, wanted):
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))]:
+        monkeypatch.delenv(name)
+    # Where a machine of a cloud would give its own: here nobody answers.
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    for name in ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"):
+        monkeypatch.setenv(name, "127.0.0.1:9")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FOREBAY_STORE_TIMEOUT", "2")
+    monkeypatch.setenv("FOREBAY_STORE_PATIENCE", "2")
+    with pytest.raises((E.PermissionDeniedError, E.InvalidPipelineError)) as caught:
+        fb.from_text(url)
+    assert wanted in (caught.value.hint or "")
+    assert not any(part in str(caught.value) for part in ("169.254", "metadata"))

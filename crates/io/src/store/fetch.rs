@@ -19,7 +19,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::http::Wrong;
 use super::retry::{Attempts, Budget, Failure, Policy};
-use super::{Mark, Stat};
+use super::{Mark, Stat, refusal};
 use crate::fail;
 
 /// What an attempt must bring to count as progress, unless it brings all.
@@ -31,6 +31,8 @@ pub(super) struct Store {
     pub(super) inner: Arc<dyn ObjectStore>,
     pub(super) policy: Policy,
     pub(super) budget: Arc<Budget>,
+    /// Nobody gave credentials for it.
+    pub(super) is_unsigned: bool,
 }
 
 /// How an attempt ended that did not succeed.
@@ -41,7 +43,7 @@ enum Failed {
 
 impl Store {
     /// Waits for the next attempt, or says that there is none.
-    async fn again(&self, attempts: &mut Attempts, failed: Failed) -> Result<()> {
+    async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
         let failure = match failed {
             Failed::Finally(e) => return Err(e),
             Failed::ForNow(failure) => failure,
@@ -49,6 +51,10 @@ impl Store {
         let now = Instant::now();
         match attempts.failed(&failure, now, random_part(), &self.policy, &self.budget) {
             Some(wait) => tokio::time::sleep(wait).await,
+            // Without credentials the first that is asked is the machine, for its own, under an address that nobody knows.
+            None if self.is_unsigned && !self.budget.has_answered() => {
+                return Err(refusal::no_credentials(uri, &attempts.blame(&failure, now)));
+            }
             None => return Err(attempts.blame(&failure, now)),
         }
         Ok(())
@@ -69,7 +75,7 @@ impl Store {
                 attempts.progressed(Instant::now());
             }
             let named = |e: Error| e.with("file", uri).with("range", format!("bytes {}..{}", range.start, range.end));
-            self.again(&mut attempts, failed).await.map_err(named)?;
+            self.again(uri, &mut attempts, failed).await.map_err(named)?;
         }
     }
 
@@ -139,7 +145,7 @@ impl Store {
                 Ok(Err(e)) => why(uri, &NOTHING_PINNED, e),
                 Err(_) => self.silent(),
             };
-            self.again(&mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+            self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
         }
     }
 
@@ -168,7 +174,7 @@ impl Store {
                 }
             };
             drop(pages);
-            self.again(&mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
+            self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
         }
     }
 }
@@ -215,35 +221,9 @@ fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
             .with("file", uri)
             .hint("serve the files with one that knows range requests, or from an object store, or copy them here"),
             (None, Some(http)) => return Failed::ForNow(Failure::new(innermost(http))),
-            (None, None) => refused(uri, e),
+            (None, None) => refusal::refused(uri, &e),
         },
     })
-}
-
-/// What a store says that will say the same again.
-pub(super) fn refused(uri: &str, e: object_store::Error) -> Error {
-    use object_store::Error as Store;
-    match e {
-        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => fail::denied(
-            uri,
-            "set the credentials that the store's own tools read (AWS_*, GOOGLE_*, AZURE_*), also where the workers run",
-        ),
-        Store::NotSupported { .. } | Store::NotImplemented { .. } | Store::InvalidPath { .. } => {
-            Error::invalid(format!("the store cannot do this: {e}")).with("file", uri)
-        }
-        e => match of_file_system(&e) {
-            Some(e) => fail::io(uri, std::io::Error::new(e.kind(), e.to_string())),
-            None => Error::unavailable(format!("the store refuses: {e}")).with("file", uri),
-        },
-    }
-}
-
-/// Returns what the operating system said, where the store is a file system.
-fn of_file_system(e: &object_store::Error) -> Option<&std::io::Error> {
-    match e {
-        object_store::Error::Generic { store: "LocalFileSystem", .. } => cause(e),
-        _ => None,
-    }
 }
 
 /// Finds an error of a type among an error and its causes.

@@ -12,6 +12,7 @@ mod http;
 mod local;
 mod matching;
 mod near;
+mod refusal;
 mod remote;
 mod retry;
 mod share;

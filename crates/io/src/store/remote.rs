@@ -16,10 +16,10 @@ use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
-use super::fetch::{Store, identity, refused};
+use super::fetch::{Store, identity};
 use super::http::Connector;
 use super::retry::{Budget, Policy};
-use super::{Done, Found, Stat, nothing_matches};
+use super::{Done, Found, Stat, nothing_matches, refusal};
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
@@ -190,9 +190,9 @@ pub(super) fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
     let inner = connect(&scheme, &url, &address.1, budget.clone())
-        .map_err(|e| refused(uri, e))?
+        .map_err(|e| refusal::refused(uri, &e))?
         .ok_or_else(|| wrong(&"there is no such kind of store"))?;
-    let store = Arc::new(Store { inner, policy, budget });
+    let store = Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1) });
     stores.insert(address, store.clone());
     Ok((store, path))
 }

@@ -69,7 +69,8 @@ impl Budget {
         self.reached.store(true, Ordering::Relaxed);
     }
 
-    fn has_answered(&self) -> bool {
+    /// Says whether it has ever answered.
+    pub(super) fn has_answered(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 

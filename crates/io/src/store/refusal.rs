@@ -1,0 +1,175 @@
+//! What a store's refusal means, said for the person who named the file: which bucket, what to set.
+//!
+//! Stores answer in XML, and `object_store` hands it on as text. What is told of it is its code and its message.
+
+use forebay_core::{Error, ErrorKind};
+use object_store::ObjectStoreScheme;
+
+use super::fetch::cause;
+use crate::fail;
+
+/// What sets the credentials of each store, by the scheme of its urls.
+const CREDENTIALS: [(&str, &str); 3] = [
+    (
+        "s3",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where there is one), or \
+         AWS_SKIP_SIGNATURE=true for a public bucket, also where the workers run; ~/.aws is not read: \
+         `aws configure export-credentials --format env` prints what it has",
+    ),
+    (
+        "gs",
+        "set GOOGLE_APPLICATION_CREDENTIALS to the path of a key, or run `gcloud auth application-default login`; or set \
+         GOOGLE_SKIP_SIGNATURE=true for a public bucket; also where the workers run",
+    ),
+    (
+        "az",
+        "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN, or \
+         AZURE_SKIP_SIGNATURE=true for a public container, also where the workers run",
+    ),
+];
+
+/// Parts of the names of settings that are credentials, or do without.
+const SECRETS: [&str; 9] = [
+    "access_key",
+    "account_key",
+    "token",
+    "credentials",
+    "service_account",
+    "skip_signature",
+    "sas",
+    "client_secret",
+    "azure_cli",
+];
+
+/// Says what to set for a url's store.
+fn hint(uri: &str) -> &'static str {
+    let scheme = if uri.starts_with("s3") {
+        "s3"
+    } else if uri.starts_with("gs") {
+        "gs"
+    } else {
+        "az"
+    };
+    CREDENTIALS.iter().find(|(of, _)| *of == scheme).map_or("", |(_, hint)| hint)
+}
+
+/// Says whether no setting of a store is a credential, so that only the machine itself could give one.
+pub(super) fn are_missing(scheme: &ObjectStoreScheme, settings: &[(String, String)]) -> bool {
+    !matches!(scheme, ObjectStoreScheme::Http)
+        && !settings.iter().any(|(name, _)| SECRETS.iter().any(|part| name.contains(part)))
+}
+
+/// Nobody gave credentials, and the machine has none either.
+pub(super) fn no_credentials(uri: &str, seen: &Error) -> Error {
+    Error::new(
+        ErrorKind::PermissionDenied,
+        "no credentials are set for this store, and this machine has none of its own",
+    )
+    .with("file", uri)
+    .with("seen", seen.message())
+    .hint(hint(uri))
+}
+
+/// What a store says that will say the same again.
+pub(super) fn refused(uri: &str, e: &object_store::Error) -> Error {
+    use object_store::Error as Store;
+    match e {
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => denied(uri, &e.to_string()),
+        Store::NotSupported { .. } | Store::NotImplemented { .. } | Store::InvalidPath { .. } => {
+            Error::invalid(format!("the store cannot do this: {e}")).with("file", uri)
+        }
+        e => match of_file_system(e) {
+            Some(e) => fail::io(uri, std::io::Error::new(e.kind(), e.to_string())),
+            None => answered(uri, &e.to_string()),
+        },
+    }
+}
+
+fn denied(uri: &str, answer: &str) -> Error {
+    let error = fail::denied(uri, hint(uri));
+    match tag(answer, "Code") {
+        Some(code) => error.with("answer", code),
+        None => error,
+    }
+}
+
+/// Says what an answer means that has no kind of its own.
+fn answered(uri: &str, answer: &str) -> Error {
+    let bucket = uri.split_once("://").map_or(uri, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let code = tag(answer, "Code").unwrap_or_default();
+    let has = |part: &str| answer.contains(part);
+    if matches!(code, "NoSuchBucket" | "ContainerNotFound") || has("bucket does not exist") {
+        return Error::new(ErrorKind::NotFound, format!("there is no bucket {bucket:?}")).with("file", uri).hint(
+            "check the name; and that the account, endpoint and region in the environment are those of the bucket",
+        );
+    }
+    if has("169.254.169.254") || has("metadata.google.internal") {
+        // The machine itself, asked for its own credentials, answered that it has none.
+        return no_credentials(uri, &Error::unavailable("the machine gives no credentials"));
+    }
+    if has(" 403 ") || has(" 401 ") || matches!(code, "AccessDenied" | "InvalidAccessKeyId" | "SignatureDoesNotMatch") {
+        return denied(uri, answer);
+    }
+    if has("edirect") {
+        return Error::invalid(format!("bucket {bucket:?} is not in the region that was asked"))
+            .with("file", uri)
+            .hint("set AWS_REGION to the region of the bucket, also where the workers run");
+    }
+    if has("ccount must be specified") || has("ccount name") {
+        return Error::invalid("the account of this container is not known").with("file", uri).hint(hint(uri));
+    }
+    let said = match (tag(answer, "Message"), code) {
+        (Some(message), _) => message,
+        (None, "") => answer.split('<').next().unwrap_or_default().trim(),
+        (None, code) => code,
+    };
+    Error::unavailable(format!("the store refuses: {said}")).with("file", uri)
+}
+
+/// Returns what is in a tag of XML.
+fn tag<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0.trim()).filter(|text| !text.is_empty())
+}
+
+/// Returns what the operating system said, where the store is a file system.
+fn of_file_system(e: &object_store::Error) -> Option<&std::io::Error> {
+    match e {
+        object_store::Error::Generic { store: "LocalFileSystem", .. } => cause(e),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_become_sentences_without_their_xml() {
+        let xml = |code: &str| {
+            format!(
+                "Generic S3 error: Error performing list request: Error performing GET http://h/b?list-type=2 in 1ms - \
+                 Server returned non-2xx status code: 404 Not Found: <?xml version=\"1.0\"?><Error><Code>{code}</Code>\
+                 <Message>It is so.</Message></Error>"
+            )
+        };
+        let of = |uri: &str, answer: &str| {
+            let e = answered(uri, answer);
+            let whole = e.to_string();
+            assert!(!whole.contains('<') && !whole.contains("non-2xx"), "{whole}");
+            (e.kind(), e.message().to_owned(), e.get("hint").unwrap_or_default().to_owned())
+        };
+        let no_bucket = of("s3://photos/train/", &xml("NoSuchBucket"));
+        assert_eq!((no_bucket.0, &*no_bucket.1), (ErrorKind::NotFound, "there is no bucket \"photos\""));
+        assert_eq!(of("az://photos/train/", &xml("ContainerNotFound")).0, ErrorKind::NotFound);
+        let denied = of("gs://photos/train/", &xml("AccessDenied"));
+        assert!(denied.0 == ErrorKind::PermissionDenied && denied.2.contains("GOOGLE_APPLICATION_CREDENTIALS"));
+        assert!(of("s3://b/x", "Received redirect without LOCATION").2.contains("AWS_REGION"));
+        assert!(
+            of("az://b/x", "Generic MicrosoftAzure error: Account must be specified")
+                .2
+                .contains("AZURE_STORAGE_ACCOUNT_NAME")
+        );
+        assert_eq!(of("s3://b/x", &xml("SlowDown")).1, "the store refuses: It is so.");
+    }
+}
