@@ -174,7 +174,7 @@ def test_what_cannot_be_is_refused_where_it_is_written():
             ds.bucket_by_length(*arguments, **options)
     with pytest.raises(E.InvalidPipelineError, match="comes after batch"):
         bucketed().shuffle()
-    for pipeline, options in ((fb.range(9).batch(2), {}), (bucketed(), {"on_error": "skip"})):
+    for pipeline, options in ((fb.range(9), {}), (bucketed(), {"on_error": "skip"})):
         with pytest.raises(E.InvalidPipelineError, match="coordinated=True"):
             next(pipeline.iter(consumers=(0, 2), coordinated=True, **options))
     for options, says in (({"pad_to": "boundary"}, "the last boundary"), ({"pad_to": 10}, "padded to 10")):

@@ -8,10 +8,12 @@ import random
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import forebay as fb
+import numpy as np
 import pytest
 from pipelines import fingerprint, name
 
@@ -338,3 +340,103 @@ def test_what_ranks_cannot_do_each_for_itself_is_refused(service):
         assert len(list(made.iter())) > 0, "one reader may"
     with pytest.raises(fb.errors.InvalidPipelineError, match="generator is read from its start by one consumer"):
         next(iter(fb.from_generator(lambda: iter([{"x": 1}])).iter(consumers=(0, 2))))
+
+
+def documents() -> fb.Dataset:
+    tokens = lambda row: {"ids": np.full(row["id"] % 7, row["id"], np.int32)}  # noqa: E731
+    return fb.range(300).shuffle().map(tokens, schema={"ids": ("int32", (None,))})
+
+
+UNEVEN = {
+    "filter": lambda: fb.range(500).shuffle().filter(fb.col("id") % 3 != 0).batch(8),
+    "filter, whole batches": lambda: fb.range(500).filter(fb.col("id") % 7 < 4).batch(8, drop_remainder=True),
+    "pack": lambda: documents().pack("ids", 32).batch(3),
+    "take": lambda: fb.range(900).shuffle().filter(fb.col("id") % 2 == 0).take(101).batch(5),
+    "known": lambda: fb.range(203).shuffle().batch(4),
+    "generator": lambda: fb.from_generator(lambda: ({"id": np.int64(i)} for i in range(100))).batch(3),
+}
+
+
+@pytest.mark.parametrize("on_service", [False, True])
+@pytest.mark.parametrize("kind", UNEVEN)
+def test_coordinated_ranks_end_together_whatever_each_would_have_had(kind, on_service, request):
+    """Each step of n ranks is the next n batches of one reader, and a state of any rank fits any number of them."""
+    ds, rng = UNEVEN[kind](), random.Random(kind)
+    service = request.getfixturevalue("service") if on_service else None
+    whole = [[fingerprint(batch) for batch in ds.iter(seed=3, epoch=epoch)] for epoch in range(2)]
+    for world in (1, 2, 3):
+        options = {"seed": 3, "epochs": 2, "coordinated": True, "service": service}
+        ranks = Ranks(ds, world, **options)
+        cut = rng.randint(0, len(whole[0]) // world)
+        steps = ranks.steps(cut)
+        state = rng.choice(ranks.states())
+        rest = ranks.rest()
+        assert {len(step) for step in steps + rest} <= {world}, "all ranks end at the same step"
+        full = [len(epoch) // world * world - world for epoch in whole]
+        got = [batch for step in steps + rest for batch in step]
+        assert got[: full[0]] == whole[0][: full[0]]
+        again = Ranks(ds, world, state=state, **options)
+        assert again.rest() == rest
+        other = Ranks(ds, world + 1, state=state, **options)
+        first = other.step()
+        assert first == whole[0][cut * world :][: world + 1] or cut * world + world + 1 >= len(whole[0])
+        assert {len(step) for step in [first, *other.rest()]} <= {0, world + 1}
+        for readers in (ranks, again, other):
+            readers.close()
+
+
+def quiet(read) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(read())) > 0
+
+
+@pytest.mark.parametrize(
+    ("index", "count"),
+    [
+        ("RANK", "WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ],
+)
+def test_one_of_several_processes_is_told_before_its_first_batch(index, count, monkeypatch, service, tmp_path):
+    monkeypatch.setenv(index, "1")
+    monkeypatch.setenv(count, "4")
+    ds = fb.range(40).batch(4)
+    told = f"this is process 1 of 4 \\({index} and {count}.*each of them gets the same batches"
+    readers = (lambda: ds, ds.iter, lambda: ds.distribute(service, job=name()))
+    for read in readers:
+        with pytest.warns(fb.RanksWarning, match=told) as caught:
+            next(iter(read()))
+        assert caught[0].filename == __file__, "at the user's line"
+    quiet(lambda: ds.iter(consumers=(0, 1)))
+    quiet(lambda: ds.iter(consumers=(1, 4)))
+    quiet(lambda: fb.range(40).shard(4, 1).batch(4))
+    ds.show(1)
+    fb.range(40).save(tmp_path / "saved")
+    monkeypatch.setenv(count, "1")
+    quiet(ds.iter)
+
+
+def test_a_slurm_batch_script_that_runs_once_is_no_rank(monkeypatch):
+    for variable, value in (("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")):
+        monkeypatch.setenv(variable, value)
+    quiet(fb.range(40).batch(4).iter)
+
+
+def test_ranks_that_may_get_unequal_numbers_are_told(service):
+    kept = fb.range(100).filter(fb.col("id") % 3 != 0).batch(4)
+    known = fb.range(100).batch(4)
+    for read in (kept.iter, lambda **options: kept.distribute(service, job=name(), **options)):
+        with pytest.warns(
+            fb.RanksWarning, match=r"filter \(.*test_ranks.py:\d+\): how many batches each of 2 consumers"
+        ):
+            next(iter(read(consumers=(0, 2))))
+        quiet(lambda read=read: read(consumers=(0, 2), even=False))
+        quiet(lambda read=read: read(consumers=(0, 2), coordinated=True))
+    quiet(lambda: kept.iter(consumers=(0, 1)))
+    quiet(lambda: itertools.islice(kept.iter(consumers=(0, 2), epochs=None), 30))
+    quiet(lambda: known.iter(consumers=(0, 2)))
+    with pytest.warns(fb.RanksWarning, match="on_error"):
+        next(known.iter(consumers=(0, 2), on_error="skip"))

@@ -381,11 +381,15 @@ impl Merge {
                 }
             }
             Some(batching) => {
-                while self.pending_rows >= batching.size {
-                    self.deliver_batch(batching.size)?;
+                let parts = self.parts();
+                let round = batching.size.saturating_mul(parts);
+                while self.pending_rows >= round {
+                    self.deliver_round(batching.size)?;
                 }
-                if last && !batching.drop_remainder && self.pending_rows > 0 {
-                    self.deliver_batch(self.pending_rows)?;
+                // Of several consumers that are coordinated, what does not go round is left out.
+                let rest = self.pending_rows / parts;
+                if last && !batching.drop_remainder && rest > 0 {
+                    self.deliver_round(rest)?;
                 }
             }
         }
@@ -404,8 +408,29 @@ impl Merge {
         }
     }
 
-    fn deliver_batch(&mut self, rows: usize) -> Result<()> {
+    /// Returns how many consumers take a batch of each round.
+    fn parts(&self) -> usize {
+        let deal = self.executable.plan().deal();
+        if deal.coordinated { deal.consumers.max(1) as usize } else { 1 }
+    }
+
+    /// Hands out this consumer's batch of the next ones, of which each consumer that is coordinated has one.
+    fn deliver_round(&mut self, rows: usize) -> Result<()> {
         let start = self.first_pending();
+        let others = self.parts() - 1;
+        let before = others.min(self.consumer.0 as usize);
+        drop(self.take_rows(before * rows));
+        let parts = self.take_rows(rows);
+        drop(self.take_rows((others - before) * rows));
+        let batch = match self.grouping {
+            Some(slot) => self.scratch.metered(slot, Given::Chunks(&parts), |_| Chunk::concat(&parts))?,
+            None => Chunk::concat(&parts)?,
+        };
+        self.finish_batch(batch, start)
+    }
+
+    /// Takes the next rows, which are there.
+    fn take_rows(&mut self, rows: usize) -> Vec<Chunk> {
         let mut parts = Vec::new();
         let mut missing = rows;
         while missing > 0 {
@@ -421,12 +446,8 @@ impl Merge {
                 missing = 0;
             }
         }
-        self.pending_rows -= rows;
-        let batch = match self.grouping {
-            Some(slot) => self.scratch.metered(slot, Given::Chunks(&parts), |_| Chunk::concat(&parts))?,
-            None => Chunk::concat(&parts)?,
-        };
-        self.finish_batch(batch, start)
+        self.pending_rows -= rows - missing;
+        parts
     }
 
     /// Runs the ops that see whole batches, and hands the batch out.

@@ -5,8 +5,9 @@
 //! begins at its first unit from there on. What the frontier is beyond a multiple of their number is the **phase**; it
 //! holds until the epoch ends.
 //!
-//! Consumers that are **coordinated** are dealt batches instead: lengths are known only where rows were computed, so each
-//! reads all units and takes its part of every `n` batches of one bucket. Wherever one of them is, all are.
+//! Consumers that are **coordinated** are dealt batches instead: lengths, and which rows a filter keeps, are known only
+//! where rows were computed, so each reads all units and takes its part of every `n` batches (of one bucket, where there
+//! are buckets). Wherever one of them is, all are, and all end together.
 //!
 //! Invariants: in step `s` from frontier `g`, consumers take units `g + s * n .. g + (s + 1) * n`, one each; even shares
 //! end all of them after the same step, with fewer than `n` units left.
@@ -23,8 +24,8 @@ pub struct Deal {
     pub consumers: u32,
     /// Whether each consumer gets as many units as the others, in every epoch: what is left over is left out.
     pub even: bool,
-    /// Whether consumers are dealt batches of the same bucket, not units: each has all units, and takes its part of what
-    /// they come to.
+    /// Whether consumers are dealt batches (of the same bucket, where there are buckets), not units: each has all units,
+    /// and takes its part of what they come to.
     pub coordinated: bool,
 }
 

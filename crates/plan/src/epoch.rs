@@ -127,11 +127,11 @@ fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     schema.fields().iter().map(|f| column(&f.kind)).sum()
 }
 
-/// Consumers that take parts of batches of one bucket have to see the same rows.
+/// Consumers that take turns at the batches of one stream have to see the same rows.
 fn check_coordinated(stages: &Stages) -> Result<()> {
-    if !stages.is_bucketed() {
-        return Err(Error::invalid("coordinated=True, and batches are in no buckets")
-            .hint("use bucket_by_length; batches of one size step together without it"));
+    if !stages.is_bucketed() && stages.batching().is_none() {
+        return Err(Error::invalid("coordinated=True, and there are no batches")
+            .hint("use batch or bucket_by_length: consumers that are coordinated take turns at batches"));
     }
     if stages.graph.on_error().is_tolerant() {
         return Err(Error::invalid("coordinated=True, and samples that fail are left out").hint(

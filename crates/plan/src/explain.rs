@@ -291,10 +291,7 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
 fn dealt(out: &mut String, unit: &str, plan: &EpochPlan) {
     let n = plan.consumers();
     if plan.deal().coordinated {
-        let _ = writeln!(
-            out,
-            "  each of {n} consumers reads all of them, and takes its part of every {n} batches of one bucket"
-        );
+        let _ = writeln!(out, "  each of {n} consumers reads all of them, and takes its part of every {n} batches");
         return;
     }
     let what = match (plan.is_dealt(), plan.deal().even, plan.units()) {

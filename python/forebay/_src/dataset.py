@@ -199,9 +199,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 step needs; the few that are left over (fewer than `count`) are left out, other ones in every shuffled
                 epoch. Default: yes, wherever the numbers are known beforehand; where they are not (after a filter or a
                 pack), with a `RanksWarning`. With `False`, for evaluation, nothing is left out.
-            coordinated: Whether the consumers get batches of the same bucket, padded to the same length, at each step;
-                for pipelines with `bucket_by_length`. Each consumer then reads all samples and keeps its part of them,
-                so they cost as much again for each; a state that one saved fits all, in any number.
+            coordinated: Whether the consumers take turns at the batches of one stream, so that all get as many, also
+                after a filter or a pack; with `bucket_by_length`, batches of the same bucket, padded to the same
+                length, at each step. Each consumer then reads all samples and keeps its part of them, so they cost as
+                much again for each; a state that one saved fits all, in any number.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
             on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):

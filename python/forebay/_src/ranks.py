@@ -106,8 +106,8 @@ def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
     warn(
         f"{op}: how many batches each of {count} consumers gets is known only when it has run, and one that ends "
         "before the others leaves them waiting for it in their next collective operation (write "
-        'to_torch(even="drop") or even="pad"; or take a number of steps over epochs=None; where the numbers may '
-        "differ, even=False)",
+        'to_torch(even="drop") or even="pad"; or coordinated=True, with which each computes everything; or take a '
+        "number of steps over epochs=None; where the numbers may differ, even=False)",
         RanksWarning,
     )
 
