@@ -7,12 +7,14 @@ import random
 import socket
 import struct
 import sys
+import urllib.request
 import uuid
 from pathlib import Path
 
 import forebay as fb
 import pytest
 from pipelines import fingerprint
+from secured import Fleet, ready
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at through /proc")
 
@@ -133,3 +135,23 @@ def test_rubbish_at_every_port_changes_nothing(capfd, until):
         assert job(service) == want
     said = capfd.readouterr().err
     assert len(said.splitlines()) < 200, said[:2000]
+
+
+def test_silent_connections_hold_up_nobody(tmp_path, until):
+    """Of 300 at each port, those that came last waited ten seconds."""
+    with contextlib.ExitStack() as stack:
+        fleet = stack.enter_context(contextlib.closing(Fleet(tmp_path)))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            metrics = f"127.0.0.1:{free.getsockname()[1]}"
+        dispatcher = fleet.dispatcher("--metrics", metrics)
+        worker = fleet.worker(dispatcher, "--no-lend")
+        until(lambda: ready(fb.connect(dispatcher), 1))
+        held: list[socket.socket] = []
+        for address in (dispatcher, worker, metrics):
+            for i in range(300):
+                throw(address, PREFACE[: i % 3], held)
+        stack.callback(lambda: [kept.close() for kept in held])
+        service = fb.connect(dispatcher, timeout=4)
+        assert len(list(numbers().distribute(service, job="beside"))) == 250
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=4) as answer:
+            assert b"forebay_build_info" in answer.read()

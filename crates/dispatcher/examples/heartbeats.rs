@@ -57,7 +57,7 @@ async fn session(address: &str, worker: u64, phase: Duration, answers: Arc<Atomi
     let message = |message| WorkerMessage { message: Some(message) };
     let hello = worker_message::Message::Hello(Hello {
         version: VERSION.to_owned(),
-        worker: u128::from(worker + 1).to_be_bytes().to_vec(),
+        secret: u128::from(worker + 1).to_be_bytes().to_vec(),
         address: format!("127.0.0.1:{}", 1024 + worker % 60_000),
         threads: 1,
         ..Hello::default()

@@ -183,8 +183,8 @@ struct Worker {
 impl Worker {
     async fn hello(dispatcher: &Running) -> Result<Self> {
         let (out, outbox) = mpsc::channel(64);
-        let (version, worker) = (VERSION.to_owned(), 1u128.to_be_bytes().to_vec());
-        let hello = Hello { version, worker, address: "127.0.0.1:1".to_owned(), threads: 1, ..Hello::default() };
+        let (version, secret) = (VERSION.to_owned(), 1u128.to_be_bytes().to_vec());
+        let hello = Hello { version, secret, address: "127.0.0.1:1".to_owned(), threads: 1, ..Hello::default() };
         send(&out, WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }).await;
         let events = dispatcher.client().await?.work(ReceiverStream::new(outbox)).await;
         Ok(Self { out, events: events.map_err(|s| dispatcher.failed(&s))?.into_inner() })

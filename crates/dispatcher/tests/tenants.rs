@@ -11,7 +11,7 @@ use forebay_plan::BlobId;
 use forebay_proto::{
     Attach, BlobPart, CancelJobRequest, ConsumerMessage, Credentials, DispatcherClient, GetBlobRequest,
     GetScaleRequest, GetVersionRequest, Hello, Link, ListJobsRequest, ListWorkersRequest, MissingBlobsRequest,
-    OneReader, OpenJobRequest, Remote, WorkerMessage, client, consumer_message, open_job_event, to_error,
+    OneReader, OpenJobRequest, Remote, WorkerEvent, WorkerMessage, client, consumer_message, open_job_event, to_error,
     worker_message,
 };
 use tonic::transport::Endpoint;
@@ -44,9 +44,9 @@ fn attach(job: u64) -> ConsumerMessage {
     ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) }
 }
 
-fn hello(only: Option<OneReader>) -> WorkerMessage {
-    let (version, address) = (VERSION.to_owned(), "worker:1".to_owned());
-    let hello = Hello { version, address, worker: vec![1; 16], threads: 1, only, ..Hello::default() };
+fn hello(secret: [u8; 16], only: Option<OneReader>) -> WorkerMessage {
+    let (version, address, secret) = (VERSION.to_owned(), "worker:1".to_owned(), secret.to_vec());
+    let hello = Hello { version, address, secret, threads: 1, only, ..Hello::default() };
     WorkerMessage { message: Some(worker_message::Message::Hello(hello)) }
 }
 
@@ -66,7 +66,7 @@ async fn answers(to: &mut DispatcherClient<Link>) -> Result<Vec<(&'static str, O
         ("get_blob", kind(to.get_blob(get).await.err())),
         ("open_job", kind(to.open_job(open).await.err())),
         ("consume", kind(to.consume(tokio_stream::iter(vec![attach(1)])).await.err())),
-        ("work", kind(to.work(tokio_stream::iter(vec![hello(None)])).await.err())),
+        ("work", kind(to.work(tokio_stream::iter(vec![hello([1; 16], None)])).await.err())),
         ("list_jobs", kind(to.list_jobs(ListJobsRequest::default()).await.err())),
         ("list_workers", kind(to.list_workers(ListWorkersRequest {}).await.err())),
         ("cancel_job", kind(to.cancel_job(cancel).await.err())),
@@ -115,13 +115,53 @@ async fn attached(to: &mut DispatcherClient<Link>, job: u64) -> Result<()> {
     events.map_err(failed)?.into_inner().message().await.map_err(failed).map(drop)
 }
 
-/// What the session of a reader's local worker begins with.
-async fn welcomed(to: &mut DispatcherClient<Link>, only: OneReader) -> Result<()> {
+/// A worker's session, which ends when it is dropped.
+type WorkerSession = (tokio::sync::mpsc::Sender<WorkerMessage>, tonic::Streaming<WorkerEvent>);
+
+/// Begins a worker's session.
+async fn welcomed(to: &mut DispatcherClient<Link>, secret: [u8; 16], only: Option<OneReader>) -> Result<WorkerSession> {
     let failed = |s: tonic::Status| to_error(&s, "it");
     let (out, outbox) = tokio::sync::mpsc::channel(1);
-    out.send(hello(Some(only))).await.map_err(|_| Error::internal("closed"))?;
+    out.send(hello(secret, only)).await.map_err(|_| Error::internal("closed"))?;
     let events = to.work(tokio_stream::wrappers::ReceiverStream::new(outbox)).await;
-    events.map_err(failed)?.into_inner().message().await.map_err(failed).map(drop)
+    let mut events = events.map_err(failed)?.into_inner();
+    events.message().await.map_err(failed)?;
+    Ok((out, events))
+}
+
+/// Returns the ids of the workers that a tenant sees, once there are so many.
+async fn workers(to: &mut DispatcherClient<Link>, count: usize) -> Result<Vec<String>> {
+    let until = std::time::Instant::now() + common::PATIENCE;
+    loop {
+        let listed = to.list_workers(ListWorkersRequest {}).await.map_err(|s| to_error(&s, "it"))?;
+        let ids: Vec<_> = listed.into_inner().workers.into_iter().map(|worker| worker.worker).collect();
+        if ids.len() == count {
+            return Ok(ids);
+        }
+        assert!(std::time::Instant::now() < until, "{ids:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Under the id that every tenant is shown, a client took a worker's place while it was away; the worker was refused and ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_knows_a_workers_id_is_not_that_worker() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (at, tokens) = start(dir.path(), &[(Role::Client, "a"), (Role::Worker, "")])?;
+    let [mut client, mut worker] = [caller(&at, Some(&tokens[0]))?, caller(&at, Some(&tokens[1]))?];
+    let only = OneReader { job: open(&mut client, "mine").await?.job, consumer: 0 };
+    let session = welcomed(&mut worker, [7; 16], None).await?;
+    let id = workers(&mut client, 1).await?.remove(0);
+    let shown = u128::from_str_radix(&id, 16).map_err(|e| Error::internal(e.to_string()))?.to_be_bytes();
+    let beside = welcomed(&mut client, shown, Some(only)).await?;
+    assert_eq!(workers(&mut client, 2).await?.iter().filter(|other| **other == id).count(), 1);
+    drop(session);
+    workers(&mut client, 1).await?;
+    let instead = welcomed(&mut client, shown, Some(only)).await?;
+    let _session = welcomed(&mut worker, [7; 16], None).await?;
+    assert!(workers(&mut client, 2).await?.contains(&id), "it is the same worker as before");
+    drop((beside, instead));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,9 +183,9 @@ async fn what_is_another_tenants_does_not_exist() -> Result<()> {
 
     // A client's token computes for readers of its own jobs.
     let [own, there, nowhere] = [one.job, other.job, 99].map(|job| OneReader { job, consumer: 0 });
-    welcomed(&mut a, own).await?;
-    let there = welcomed(&mut a, there).await.expect_err("another's");
-    let nowhere = welcomed(&mut a, nowhere).await.expect_err("nobody's");
+    welcomed(&mut a, [1; 16], Some(own)).await?;
+    let there = welcomed(&mut a, [1; 16], Some(there)).await.map(drop).expect_err("another's");
+    let nowhere = welcomed(&mut a, [1; 16], Some(nowhere)).await.map(drop).expect_err("nobody's");
     assert_eq!(nowhere.kind(), ErrorKind::NotFound);
     assert_eq!(there.to_json().replace(&format!("job {}", other.job), "job 99"), nowhere.to_json());
 

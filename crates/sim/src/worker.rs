@@ -5,7 +5,7 @@ mod threads;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_core::{Error, WorkerId};
+use forebay_core::Error;
 use forebay_proto::{OneReader, Ticket, worker_event};
 use forebay_worker::simulate::{LEASE_WAIT_MAX, LEAVE_MAX, Preparing, Worker};
 
@@ -108,11 +108,11 @@ impl World<'_> {
         let (setup, life) = (self.scenario.workers[i], self.life(Node::Worker(i)));
         let worker = &mut self.workers[i];
         worker.port = if setup.same_address { 1 } else { life };
-        let id = WorkerId(u128::from(life) << 64 | (i as u128 + 1));
+        let secret = u128::from(life) << 64 | (i as u128 + 1);
         let address = format!("w{i}:{}", worker.port);
         // The first job to be recorded; until then it is refused, and comes again.
         let only = setup.local.then_some(OneReader { job: 1, consumer: 0 });
-        worker.machine = Some(Worker::new(id, address, setup.threads, setup.slots, only));
+        worker.machine = Some(Worker::new(secret, address, setup.threads, setup.slots, only));
         worker.free = setup.threads;
         self.worker_later(i, 0, WorkerTimer::Connect);
     }

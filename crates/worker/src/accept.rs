@@ -17,9 +17,9 @@ pub(crate) fn accept(listener: TcpListener, tls: Option<&ServerTls>, transfer: T
     let (readers, mut connected) = mpsc::channel(WAITING_MAX);
     let transfer = Arc::new(transfer);
     tokio::spawn(async move {
-        while let Some(reader) = connected.recv().await {
+        while let Some((reader, place)) = connected.recv().await {
             let transfer = transfer.clone();
-            tokio::spawn(async move { transfer.serve(reader).await });
+            tokio::spawn(async move { transfer.serve(reader, place).await });
         }
     });
     Incoming::new(listener, tls, Some(readers))

@@ -8,7 +8,7 @@ use forebay_cache::Cache;
 use forebay_core::{Error, ErrorKind, Result, Stopwatch, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_exec::{Keeping, Rent};
-use forebay_proto::{Address, OneReader, reachable};
+use forebay_proto::{Address, OneReader, WorkerSecret, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// A worker that listens, and has not begun.
 pub struct Worker {
-    id: WorkerId,
+    secret: WorkerSecret,
     listener: TcpListener,
     address: String,
     /// Memory that readers on this machine can map.
@@ -75,7 +75,7 @@ impl Worker {
         let (blobs, window) = (Arc::new(blobs), Arc::default());
         let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, cache, window }, bounds);
         Ok(Self {
-            id: WorkerId(uuid::Uuid::new_v4().as_u128()),
+            secret: WorkerSecret::new(uuid::Uuid::new_v4().as_u128()),
             arena,
             listener,
             address,
@@ -91,7 +91,7 @@ impl Worker {
 
     /// Returns its id, new at every start.
     pub fn id(&self) -> WorkerId {
-        self.id
+        self.secret.id()
     }
 
     /// Looks for rows at peers from now on, and returns where this worker keeps them itself.
@@ -130,11 +130,12 @@ impl Worker {
         let kept = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
         let place = kept.map(|cache| self.meet(cache, &membership)).transpose()?;
         let only = self.options.local.map(|Local { reader: (job, consumer), .. }| OneReader { job, consumer });
-        let talk = Talk::new(self.id, self.address.clone(), only, self.shelf.clone());
+        let talk = Talk::new(self.secret, self.address.clone(), only, self.shelf.clone());
         let talk = talk.keeping(place.unwrap_or_default(), membership.clone()).on(self.options.machine.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
+        let id = self.secret.id();
         let lender = self.arena.and_then(|arena| {
-            let lender = Lender::start(arena, self.id, stop.clone());
+            let lender = Lender::start(arena, id, stop.clone());
             lender.inspect_err(|error| tracing::info!(%error, "no memory is lent to readers on this machine")).ok()
         });
         let scheme = if self.options.tls.is_some() { "grpc+tls" } else { "grpc" };

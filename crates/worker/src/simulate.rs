@@ -5,10 +5,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_core::{Error, Result, Ticks, WorkerId};
+use forebay_core::{Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{JobDefinition, Lease, OneReader, Ticket, worker_event};
+use forebay_proto::{JobDefinition, Lease, OneReader, Ticket, WorkerSecret, worker_event};
 
 use crate::cursor::{Cursor, Step, not_held};
 use crate::engine::Engine;
@@ -172,10 +172,10 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that has just started; a local one computes for one reader alone.
-    pub fn new(id: WorkerId, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
+    pub fn new(secret: u128, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
         let queue = Queue::default();
         let shelf = Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: HELD_BYTES_MAX }));
-        Self { queue, talk: Talk::new(id, address, only, shelf) }
+        Self { queue, talk: Talk::new(WorkerSecret::new(secret), address, only, shelf) }
     }
 
     /// Takes what there is to do since the last call.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat};
+use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat, WorkerSecret};
 
 use crate::engine::{Engine, Threads};
 use crate::membership::Membership;
@@ -27,7 +27,7 @@ const CACHING_EVERY: Duration = Duration::from_secs(2);
 
 /// One worker, as it speaks.
 pub(crate) struct Talk<E: Engine = Threads> {
-    worker: WorkerId,
+    secret: WorkerSecret,
     address: String,
     /// The one reader that it computes for.
     only: Option<OneReader>,
@@ -52,9 +52,9 @@ pub(crate) struct Talk<E: Engine = Threads> {
 }
 
 impl<E: Engine> Talk<E> {
-    pub(crate) fn new(worker: WorkerId, address: String, only: Option<OneReader>, shelf: Arc<Shelf<E>>) -> Self {
+    pub(crate) fn new(secret: WorkerSecret, address: String, only: Option<OneReader>, shelf: Arc<Shelf<E>>) -> Self {
         Self {
-            worker,
+            secret,
             address,
             only,
             threads_said: 0,
@@ -84,7 +84,7 @@ impl<E: Engine> Talk<E> {
     }
 
     pub(crate) fn worker(&self) -> WorkerId {
-        self.worker
+        self.secret.id()
     }
 
     /// The first message of a session.
@@ -94,7 +94,7 @@ impl<E: Engine> Talk<E> {
         self.caching_said.clear();
         Message::Hello(Hello {
             version: VERSION.to_owned(),
-            worker: self.worker.0.to_be_bytes().to_vec(),
+            secret: self.secret.to_vec(),
             address: self.address.clone(),
             threads: self.threads_said as u32,
             held: self.shelf.leases(),

@@ -14,8 +14,8 @@ use arrow_flight::FlightData;
 use forebay_core::{Error, Result};
 use forebay_data::Loss;
 use forebay_proto::{
-    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, JobKey, Large, Reader, Request, ThreadTime, Ticket,
-    metered, send_column, to_json,
+    ApartColumn, COMPUTING_EVERY, ChunkHead, Frame, FrameHead, GREETING_MAX, JobKey, Large, Place, Reader, Request,
+    ThreadTime, Ticket, metered, send_column, to_json,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
@@ -80,23 +80,34 @@ impl From<Error> for Left {
     }
 }
 
+/// Ends when a connection has not begun in time, or its place was taken; never once it has begun.
+async fn has_not_begun(place: Option<&mut Place>) {
+    match place {
+        Some(place) => _ = tokio::time::timeout(GREETING_MAX, place.taken()).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Transfer {
     pub(crate) fn new(shelf: Arc<Shelf>, lender: Option<Arc<Lender>>, blocks: Blocks, stop: CancellationToken) -> Self {
         Self { shelf, lender, blocks, stop, room: Semaphore::new(READERS_MAX) }
     }
 
     /// Serves one connection, after its preface, until the reader leaves or this worker stops.
-    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite) {
+    pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, place: Place) {
         let Ok(_place) = self.room.try_acquire() else {
             return tracing::warn!("{READERS_MAX} readers are connected; one more was turned away");
         };
         let (from, mut to) = tokio::io::split(Box::pin(socket));
         let mut from = BufReader::new(from);
+        let mut place = Some(place);
         loop {
             let request = tokio::select! {
                 () = self.stop.cancelled() => return,
+                () = has_not_begun(place.as_mut()) => return,
                 request = Request::read(&mut from) => request,
             };
+            place = None;
             let answered = match request {
                 Ok(Some(Request::Local)) => self.tell_socket(&mut to).await,
                 Ok(Some(Request::Read { ticket, reader })) => self.read(&ticket, reader, &mut from, &mut to).await,

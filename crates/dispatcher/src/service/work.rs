@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Error, Result, WorkerId};
+use forebay_core::{Error, Result};
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Address, Hello, WorkerEvent, WorkerMessage, check_version};
+use forebay_proto::{Address, Hello, WorkerEvent, WorkerMessage, WorkerSecret, check_version};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -39,15 +39,16 @@ pub(super) async fn begin(
 /// Returns what the first message means.
 ///
 /// # Errors
-/// Version; Invalid when its id or its address is none.
+/// Version; Invalid when its secret or its address is none.
 pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello) -> Result<Input> {
     check_version("this worker", &hello.version)?;
-    let id: [u8; 16] = hello.worker.try_into().map_err(|_| Error::invalid("a worker's id has 16 bytes"))?;
+    // Ids are shown to tenants: to know one is not to be it.
+    let worker = WorkerSecret::from_bytes(&hello.secret)?.id();
     // Consumers are sent this address: what is none is refused here, where it can be mended.
     let address: Address = hello.address.parse()?;
     Ok(Input::Hello {
         session,
-        worker: WorkerId(u128::from_be_bytes(id)),
+        worker,
         address: address.to_string().into(),
         threads: hello.threads,
         held: hello.held,

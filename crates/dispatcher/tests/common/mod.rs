@@ -122,7 +122,7 @@ impl Worker {
         let (out, outbox) = mpsc::channel(1024);
         let hello = Hello {
             version: VERSION.to_owned(),
-            worker: id.to_be_bytes().to_vec(),
+            secret: id.to_be_bytes().to_vec(),
             address: format!("worker-{id}:1"),
             threads: 1,
             held,

@@ -369,9 +369,9 @@ pub mod worker_message {
 pub struct Hello {
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
-    /// 16 bytes: one run of one worker process. The same after a reconnect.
+    /// 16 bytes: a secret of one run of one worker process, the same after a reconnect. Its id follows from it.
     #[prost(bytes = "vec", tag = "2")]
-    pub worker: ::prost::alloc::vec::Vec<u8>,
+    pub secret: ::prost::alloc::vec::Vec<u8>,
     /// host:port that consumers reach its Flight service at.
     #[prost(string, tag = "3")]
     pub address: ::prost::alloc::string::String,

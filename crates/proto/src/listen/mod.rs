@@ -1,11 +1,15 @@
 //! Accepting connections: what each one is, and that it begins soon.
 //!
 //! A port is in the clear or speaks TLS, and whoever comes with the other is told so. Where it serves readers of ours besides
-//! HTTP/2 (a worker's), those name themselves: by ALPN, or by their first bytes (see `transfer`). Invariants: a connection that
-//! says nothing holds up nobody, and is closed after [`GREETING_MAX`]; at most [`NEW_MAX`] have not said what they are.
+//! HTTP/2 (a worker's), those name themselves: by ALPN, or by their first bytes (see `transfer`). Invariants: a connection is
+//! closed when its first request has not come after [`GREETING_MAX`]; until then it has one of a bounded number of
+//! places, which others take where they have none (see `newcomers`), so that it holds up nobody.
 //!
 //! HTTP/2 notices a silent peer by pings, but only once the connection has begun: before that, whoever connects and
 //! says nothing (or one byte a minute) would hold a descriptor for ever.
+
+mod begin;
+mod newcomers;
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +21,7 @@ use std::time::Duration;
 use forebay_core::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tonic::codegen::tokio_stream::Stream;
@@ -27,13 +31,14 @@ use crate::address::Address;
 use crate::tls::{ServerTls, Speaks, accept, last_word, untrusted};
 use crate::transfer::{Frame, FrameHead, PREFACE, tune};
 use crate::wire::Wire;
+use begin::Begin;
+pub use newcomers::Place;
+use newcomers::Places;
 
-/// How long a connection may take to begin.
-const GREETING_MAX: Duration = Duration::from_secs(10);
-/// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
-const GREETING_BYTES: usize = 24;
-/// Connections that have not said what they are; more wait in the kernel.
-const NEW_MAX: usize = 256;
+/// How long a connection may take to begin: to say what it is, and then to its first request.
+pub const GREETING_MAX: Duration = Duration::from_secs(5);
+/// Connections that have said what they are and wait to be served.
+const READY_MAX: usize = 256;
 /// How long to wait when the system has no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What a connection over TLS begins with: the head of a handshake.
@@ -64,8 +69,8 @@ pub struct Incoming(mpsc::Receiver<io::Result<Accepted>>);
 impl Incoming {
     /// Accepts from a listener until it is dropped, over TLS where there is some. Connections of our own readers go to `readers`,
     /// where there is somebody. Must be called within a runtime.
-    pub fn new(listener: TcpListener, tls: Option<&ServerTls>, readers: Option<mpsc::Sender<Wire>>) -> Self {
-        let (others, incoming) = mpsc::channel(NEW_MAX);
+    pub fn new(listener: TcpListener, tls: Option<&ServerTls>, readers: Option<mpsc::Sender<NewReader>>) -> Self {
+        let (others, incoming) = mpsc::channel(READY_MAX);
         let speaks = if readers.is_some() { &[Speaks::Transfer, Speaks::Http2][..] } else { &[Speaks::Http2] };
         let door = Door { tls: tls.map(|tls| tls.acceptor(speaks)), readers, others };
         tokio::spawn(Arc::new(door).open(listener));
@@ -81,43 +86,51 @@ impl Stream for Incoming {
     }
 }
 
+/// A connection of one of our own readers, and its place until its first request came.
+pub type NewReader = (Wire, Place);
+
 /// Where connections come in, and go on to whoever serves them.
 struct Door {
     tls: Option<TlsAcceptor>,
-    readers: Option<mpsc::Sender<Wire>>,
+    readers: Option<mpsc::Sender<NewReader>>,
     others: mpsc::Sender<io::Result<Accepted>>,
 }
 
 impl Door {
     async fn open(self: Arc<Self>, listener: TcpListener) {
-        let room = Arc::new(Semaphore::new(NEW_MAX));
+        let places = Arc::<Places>::default();
         loop {
-            let Ok(place) = room.clone().acquire_owned().await else { return };
             let accepted = tokio::select! {
                 () = self.others.closed() => return,
                 accepted = listener.accept() => accepted,
             };
-            let Ok((socket, _)) = accepted.inspect_err(|error| tracing::warn!(%error, "a connection was not accepted"))
+            let Ok((socket, peer)) =
+                accepted.inspect_err(|error| tracing::warn!(%error, "a connection was not accepted"))
             else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let door = self.clone();
-            tokio::spawn(async move {
-                let greeted = tokio::time::timeout(GREETING_MAX, door.greet(socket)).await;
-                drop(place);
-                match greeted {
-                    // Whoever serves them may have ended.
-                    Ok(Ok(Some((wire, Speaks::Http2)))) => drop(door.others.send(Ok(Accepted::new(wire))).await),
-                    Ok(Ok(Some((wire, Speaks::Transfer)))) => {
-                        if let Some(readers) = &door.readers {
-                            let _ = readers.send(wire).await;
-                        }
-                    }
-                    Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin"),
-                    Ok(Ok(None)) | Err(_) => {}
+            let place = places.take(peer.ip()).await;
+            tokio::spawn(self.clone().begin(socket, place));
+        }
+    }
+
+    /// Finds out what a connection is, and hands it on.
+    async fn begin(self: Arc<Self>, socket: TcpStream, mut place: Place) {
+        let greeted = tokio::select! {
+            () = place.taken() => return,
+            greeted = tokio::time::timeout(GREETING_MAX, self.greet(socket)) => greeted,
+        };
+        match greeted {
+            // Whoever serves them may have ended.
+            Ok(Ok(Some((wire, Speaks::Http2)))) => drop(self.others.send(Ok(Accepted::new(wire, place))).await),
+            Ok(Ok(Some((wire, Speaks::Transfer)))) => {
+                if let Some(readers) = &self.readers {
+                    let _ = readers.send((wire, place)).await;
                 }
-            });
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin"),
+            Ok(Ok(None)) | Err(_) => {}
         }
     }
 
@@ -198,14 +211,23 @@ pub(crate) fn speaks_tls_only() -> Error {
 #[derive(Debug)]
 pub struct Accepted {
     socket: Wire,
-    /// Until when it must have begun, and the bytes that came; `None` once it has.
-    greeting: Option<(Pin<Box<Sleep>>, usize)>,
+    /// `None` once it has begun.
+    greeting: Option<Greeting>,
+}
+
+#[derive(Debug)]
+struct Greeting {
+    /// Until when it must have begun.
+    deadline: Pin<Box<Sleep>>,
+    begin: Begin,
+    place: Place,
 }
 
 impl Accepted {
     /// Takes a connection that is to begin.
-    fn new(socket: Wire) -> Self {
-        Self { socket, greeting: Some((Box::pin(tokio::time::sleep(GREETING_MAX)), 0)) }
+    fn new(socket: Wire, place: Place) -> Self {
+        let deadline = Box::pin(tokio::time::sleep(GREETING_MAX));
+        Self { socket, greeting: Some(Greeting { deadline, begin: Begin::new(), place }) }
     }
 }
 
@@ -214,11 +236,12 @@ impl AsyncRead for Accepted {
         let this = &mut *self;
         let before = to.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, to);
-        let Some((deadline, seen)) = &mut this.greeting else { return read };
-        *seen += to.filled().len() - before;
-        if *seen >= GREETING_BYTES {
+        let Some(greeting) = &mut this.greeting else { return read };
+        if greeting.begin.takes(&to.filled()[before..]) {
             this.greeting = None;
-        } else if read.is_pending() && deadline.as_mut().poll(cx).is_ready() {
+        } else if read.is_pending()
+            && (greeting.deadline.as_mut().poll(cx).is_ready() || greeting.place.poll_taken(cx).is_ready())
+        {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection did not begin in time")));
         }
         read
@@ -265,20 +288,57 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tonic::codegen::tokio_stream::StreamExt;
 
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const REQUEST: &[u8] = &[0, 0, 0, 1, 5, 0, 0, 0, 1];
+
+    async fn listen() -> (SocketAddr, Incoming) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        (listener.local_addr().expect("bound"), Incoming::new(listener, None, None))
+    }
+
     #[tokio::test]
     async fn a_connection_must_begin_and_may_then_be_silent() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let mut incoming = Incoming::new(listener, None, None);
-        for (said, begins) in [(&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], true), (b"PRI * HT", false)] {
+        let (address, mut incoming) = listen().await;
+        for (said, begins) in [([PREFACE, REQUEST].concat(), true), (PREFACE.to_vec(), false), (vec![b'P'], false)] {
             let mut peer = TcpStream::connect(address).await.expect("connects");
-            peer.write_all(said).await.expect("says");
+            peer.write_all(&said).await.expect("says");
             let mut accepted = incoming.next().await.expect("one").expect("accepted");
-            accepted.greeting = Some((Box::pin(tokio::time::sleep(Duration::ZERO)), 0));
+            let greeting = accepted.greeting.as_mut().expect("it is new");
+            greeting.deadline = Box::pin(tokio::time::sleep(Duration::ZERO));
             let mut heard = vec![0; said.len()];
             accepted.read_exact(&mut heard).await.expect("what was said");
             let silent = tokio::time::timeout(Duration::from_millis(50), accepted.read_u8()).await;
             assert_eq!(silent.is_err(), begins, "{silent:?}");
         }
+    }
+
+    /// The old listener let 256 silent ones hold up all others for ten seconds.
+    #[tokio::test]
+    async fn nine_hundred_silent_ones_hold_up_nobody_and_the_oldest_go() {
+        let (address, mut incoming) = listen().await;
+        let mut silent = Vec::new();
+        for i in 0..900 {
+            let mut peer = TcpStream::connect(address).await.expect("connects");
+            if i % 2 == 0 {
+                peer.write_all(PREFACE).await.expect("says");
+            }
+            silent.push(peer);
+        }
+        let mut peer = TcpStream::connect(address).await.expect("connects");
+        peer.write_all(&[PREFACE, REQUEST].concat()).await.expect("says");
+        let served = async {
+            let mut kept = Vec::new();
+            loop {
+                let mut accepted = incoming.next().await.expect("one").expect("accepted");
+                let mut heard = [0; 33];
+                let read = tokio::time::timeout(Duration::from_millis(1), accepted.read_exact(&mut heard)).await;
+                if read.is_ok_and(|read| read.is_ok()) {
+                    return kept;
+                }
+                kept.push(accepted);
+            }
+        };
+        let kept = tokio::time::timeout(GREETING_MAX - Duration::from_secs(1), served).await;
+        assert!(kept.is_ok(), "it waited for those that are silent");
     }
 }

@@ -1,0 +1,68 @@
+//! Whether an HTTP/2 connection has begun: its preface came, and the head of a first request.
+
+/// What a connection begins with: `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`.
+const PREFACE_BYTES: usize = 24;
+/// What a frame begins with: three bytes of length, its type, flags, and its stream.
+const HEAD_BYTES: usize = 9;
+/// The type of a frame that begins a request.
+const HEADERS: u8 = 1;
+
+/// Looks at what comes, and keeps none of it.
+#[derive(Debug)]
+pub(super) struct Begin {
+    /// Bytes that say nothing: of the preface, or of a frame's body.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    /// Bytes of the head that are there.
+    have: usize,
+}
+
+impl Begin {
+    pub(super) fn new() -> Self {
+        Self { skip: PREFACE_BYTES, head: [0; HEAD_BYTES], have: 0 }
+    }
+
+    /// Takes the next bytes. Says whether a request has begun.
+    pub(super) fn takes(&mut self, mut bytes: &[u8]) -> bool {
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
+            if bytes.is_empty() {
+                return false;
+            }
+            let more = (HEAD_BYTES - self.have).min(bytes.len());
+            self.head[self.have..self.have + more].copy_from_slice(&bytes[..more]);
+            (self.have, bytes) = (self.have + more, &bytes[more..]);
+            if self.have == HEAD_BYTES {
+                if self.head[3] == HEADERS {
+                    return true;
+                }
+                let length = [0, self.head[0], self.head[1], self.head[2]];
+                (self.skip, self.have) = (u32::from_be_bytes(length) as usize, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_begins_with_its_head_however_the_bytes_come() {
+        let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[1; 6]].concat();
+        let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[1; 8]].concat();
+        let before = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &ping[..]].concat();
+        let whole = [&before[..], &[0, 0, 1, 1, 4, 0, 0, 0, 1, 0]].concat();
+        for piece in 1..=whole.len() {
+            let mut begin = Begin::new();
+            let mut seen = 0;
+            let begins = whole.chunks(piece).find(|chunk| {
+                seen += chunk.len();
+                begin.takes(chunk)
+            });
+            assert!(begins.is_some() && seen >= before.len() + HEAD_BYTES, "in pieces of {piece}");
+            assert!(!Begin::new().takes(&before), "pings are no request");
+        }
+    }
+}
