@@ -218,8 +218,8 @@ impl Actor {
             Command::ListWorkers { tenant, reply } => {
                 drop(reply.send(self.machine.list_workers(now, tenant.as_deref())));
             }
-            Command::Create { record, splits, jobs_max, reply } => {
-                self.machine.create(now, *record, &splits, jobs_max, |created| Answer::Created(reply, created));
+            Command::Create { record, splits, quota, reply } => {
+                self.machine.create(now, *record, &splits, quota, |created| Answer::Created(reply, created));
             }
             Command::Cancel { tenant, name, reply } => {
                 self.machine.cancel(now, &tenant, &name, |cancelled| Answer::Ended(reply, cancelled));

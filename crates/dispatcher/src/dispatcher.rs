@@ -16,7 +16,7 @@ use crate::access::{Access, Guard};
 use crate::actor::Actor;
 use crate::elected::Elected;
 use crate::election::{Candidate, LEASE};
-use crate::indexer::{FileIndexer, Indexer};
+use crate::indexing::{FileIndexer, Indexer};
 use crate::leadership::Leadership;
 use crate::options::Options;
 use crate::recovery::Recovery;

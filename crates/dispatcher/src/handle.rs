@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::records::JobRecord;
 use crate::state::{Input, SessionId};
-use crate::tenant::Tenant;
+use crate::tenant::{Quota, Tenant};
 use crate::view::LeaderFigures;
 
 /// Commands that may wait; whoever sends more waits.
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Create {
         record: Box<JobRecord>,
         splits: Vec<Option<u64>>,
-        jobs_max: Option<u32>,
+        quota: Quota,
         reply: oneshot::Sender<Result<Arc<JobRecord>>>,
     },
     Cancel {
@@ -114,14 +114,14 @@ impl Handle {
         self.ask(|reply| Command::Find { tenant: tenant.name.clone(), name: name.to_owned(), reply }).await
     }
 
-    /// Records a job of its tenant, which may have `jobs_max` that go on.
+    /// Records a job of its tenant, whose quota this is.
     pub(crate) async fn create(
         &self,
         record: JobRecord,
         splits: Vec<Option<u64>>,
-        jobs_max: Option<u32>,
+        quota: Quota,
     ) -> Result<Arc<JobRecord>> {
-        self.ask(|reply| Command::Create { record: Box::new(record), splits, jobs_max, reply }).await?
+        self.ask(|reply| Command::Create { record: Box::new(record), splits, quota, reply }).await?
     }
 
     pub(crate) async fn cancel(&self, tenant: Arc<str>, name: String) -> Result<()> {

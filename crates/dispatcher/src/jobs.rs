@@ -1,19 +1,21 @@
 //! Opening a job: attach to the one of that name, or check, index, size and record a new one.
 //!
 //! Invariants: all that open a name at once get the same job, indexed once; a job is never opened as something else
-//! than it is.
+//! than it is; an opening ends when its client leaves or the job is cancelled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Seed};
+use forebay_core::{Clock, ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::handle::Handle;
-use crate::indexer::{Indexed, Indexer};
+use crate::indexing::{Indexed, Indexer, IndexingFigures, Indexings, Work};
 use crate::records::JobRecord;
+use crate::state::cancelled;
 use crate::store::{BlobStore, Pin};
 use crate::tenant::Tenant;
 
@@ -23,35 +25,59 @@ const CONSUMERS_MAX: u32 = 1 << 16;
 const WEIGHT_MAX: u32 = 1000;
 /// The highest priority.
 const PRIORITY_MAX: u32 = 9;
-/// Sources that are indexed together; others wait.
-const INDEXING_MAX: usize = 4;
 
 /// By tenant and name.
-type Names = HashMap<(Arc<str>, String), Arc<tokio::sync::Mutex<()>>>;
+type Names = HashMap<(Arc<str>, String), Arc<Opening>>;
+
+/// A name that is being opened.
+#[derive(Default)]
+struct Opening {
+    /// Whoever opens it first has it, and the others wait.
+    first: tokio::sync::Mutex<()>,
+    cancelled: CancellationToken,
+}
 
 /// Opens jobs.
 pub(crate) struct Opener {
     actor: Handle,
     blobs: BlobStore,
     indexer: Arc<dyn Indexer>,
-    /// One lock for each name of a tenant that is being opened.
+    /// Each name of a tenant that is being opened.
     names: Mutex<Names>,
-    indexing: Semaphore,
+    indexings: Arc<Indexings>,
     /// Whether workers are to ask readers for the job's key: where there are tokens.
     with_keys: bool,
 }
 
 impl Opener {
-    pub(crate) fn new(actor: Handle, blobs: BlobStore, indexer: Arc<dyn Indexer>, with_keys: bool) -> Self {
-        let (names, indexing) = (Mutex::default(), Semaphore::new(INDEXING_MAX));
-        Self { actor, blobs, indexer, names, indexing, with_keys }
+    pub(crate) fn new(
+        actor: Handle,
+        blobs: BlobStore,
+        indexer: Arc<dyn Indexer>,
+        clock: Arc<dyn Clock>,
+        with_keys: bool,
+    ) -> Self {
+        Self { actor, blobs, indexer, names: Mutex::default(), indexings: Arc::new(Indexings::new(clock)), with_keys }
+    }
+
+    pub(crate) fn figures(&self) -> IndexingFigures {
+        self.indexings.figures()
+    }
+
+    /// Ends all that open this name now. Says whether there was one.
+    pub(crate) fn cancel(&self, tenant: &Arc<str>, name: &str) -> bool {
+        let opening = self.names().remove(&(tenant.clone(), name.to_owned()));
+        opening.as_ref().inspect(|opening| opening.cancelled.cancel()).is_some()
     }
 
     /// Opens a job of a tenant, reporting progress while its source is indexed.
     ///
     /// # Errors
     /// Version; Invalid for what can never be a job, or when blobs are missing, naming them; Conflict, naming the
-    /// difference; Exhausted when the tenant has as many as it may; what indexing finds; Closed when nobody listens to `progress` any more.
+    /// difference; Exhausted when the tenant has as many as it may; what indexing finds; Closed when the job was cancelled meanwhile.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work.
     pub(crate) async fn open(
         &self,
         tenant: &Tenant,
@@ -62,14 +88,19 @@ impl Opener {
         check_request(&request)?;
         let graph = Graph::from_json(&request.graph)?;
         let name = (tenant.name.clone(), request.name.clone());
-        let lock = self.names().entry(name).or_default().clone();
-        let opened = {
-            let _first = lock.lock().await;
+        let opening = self.names().entry(name).or_default().clone();
+        let named = Named { names: &self.names, opening: Some(opening.clone()) };
+        let job = request.name.clone();
+        let opened = async {
+            let _first = opening.first.lock().await;
             self.open_alone(tenant, request, graph, progress).await
         };
-        drop(lock);
-        // Whoever is last takes the lock out: two are left, the map's and the one looked at.
-        self.names().retain(|_, lock| Arc::strong_count(lock) > 1);
+        let opened = tokio::select! {
+            biased;
+            () = opening.cancelled.cancelled() => Err(cancelled(&job)),
+            opened = opened => opened,
+        };
+        drop((opening, named));
         opened
     }
 
@@ -91,17 +122,30 @@ impl Opener {
         let blobs = self.blobs.of(&tenant.name);
         // Until the job is known to need them.
         let _needed = blobs.pin(graph.blobs().into_iter().cloned());
-        let _turn = self.indexing.acquire().await.map_err(|_| Error::internal("no turn to index"))?;
-        let indexer = self.indexer.clone();
-        let work = move || prepare(&*indexer, &blobs, &graph, &request, &progress);
-        let (mut record, splits, _index) =
-            tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal(format!("indexing ended: {e}")))??;
+        let (indexer, source) = (self.indexer.clone(), graph.source().clone());
+        let work = move |work: &Work| prepare(work, &*indexer, &blobs, &graph, &request, &progress);
+        let (mut record, splits, _index) = self.indexings.run(&tenant.name, &source, work).await?;
         tracing::info!(job = record.name, dataset = record.dataset, extent = record.extent, "a new job");
         record.tenant = tenant.name.to_string();
         if self.with_keys {
             record.key = JobKey::from_bytes(uuid::Uuid::new_v4().as_bytes());
         }
-        self.actor.create(record, splits, tenant.quota.jobs).await
+        self.actor.create(record, splits, tenant.quota).await
+    }
+}
+
+/// Holds a name open. Whoever is last takes it out.
+struct Named<'a> {
+    names: &'a Mutex<Names>,
+    opening: Option<Arc<Opening>>,
+}
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        self.opening = None;
+        // The map's own is left.
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|_, opening| Arc::strong_count(opening) > 1);
     }
 }
 
@@ -154,6 +198,7 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
 
 /// Blocking: looks for the blobs, lists and indexes the source, and fixes the sizes. The index stays for as long as what it returns.
 fn prepare(
+    work: &Work,
     indexer: &dyn Indexer,
     blobs: &BlobStore,
     graph: &Graph,
@@ -167,12 +212,10 @@ fn prepare(
             .with("blobs", missing.join(", ")));
     }
     let stages = Stages::in_parts(graph, request.deal().parts())?;
-    let tell = |done, total| match progress.try_send(IndexProgress { done, total }) {
-        Err(mpsc::error::TrySendError::Closed(_)) => {
-            Err(Error::new(ErrorKind::Closed, "nobody waits for this job any more"))
-        }
+    let tell = |done, total| {
         // A slow reader misses some steps of the progress.
-        _ => Ok(()),
+        let _ = progress.try_send(IndexProgress { done, total });
+        work.progress(done)
     };
     let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
     let kept = blobs.pin([BlobId::of(&bytes)]);

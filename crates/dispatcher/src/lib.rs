@@ -19,7 +19,7 @@ mod dispatcher;
 mod elected;
 mod election;
 mod handle;
-mod indexer;
+mod indexing;
 mod jobs;
 mod leadership;
 mod machine;
@@ -43,7 +43,7 @@ pub use dispatcher::Dispatcher;
 pub use forebay_policy::fleet::{Offer, check as check_offers};
 pub use forebay_policy::placement::Objective;
 pub use forebay_policy::scaling::Policy;
-pub use indexer::{FileIndexer, Indexed, Indexer};
+pub use indexing::{FileIndexer, Indexed, Indexer, IndexingFigures};
 
 /// What an [`Indexer`] is given.
 pub use forebay_plan::Source;

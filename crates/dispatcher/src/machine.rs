@@ -15,6 +15,7 @@ use forebay_proto::{GetScaleResponse, JobStatus, WorkerStatus, consumer_event, w
 use crate::outbox::Outbox;
 use crate::records::{Batch, JobRecord};
 use crate::state::{Effect, Input, SessionId, State, StateFigures};
+use crate::tenant::Quota;
 
 /// Something to say, now. `A` answers a request.
 #[derive(Debug)]
@@ -97,11 +98,11 @@ impl<A> Machine<A> {
         now: Ticks,
         record: JobRecord,
         splits: &[Option<u64>],
-        jobs_max: Option<u32>,
+        quota: Quota,
         answer: impl FnOnce(Result<Arc<JobRecord>>) -> A,
     ) {
         let mut effects = Vec::new();
-        let created = self.state.create(now, record, splits, jobs_max, &mut effects);
+        let created = self.state.create(now, record, splits, quota, &mut effects);
         self.answer(now, effects, created.is_ok(), answer(created));
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let splits = |_: &JobRecord| Ok(vec![Some(1)]);
         let state = State::recover(Timing::default(), Ticks(0), &Ledger::default(), splits, &mut Vec::new());
         let mut machine = Machine::new(state.expect("empty"), Vec::new(), Ticks(0));
-        machine.create(Ticks(0), record(), &[Some(1)], None, |made| made.map_or(0, |r| r.id));
+        machine.create(Ticks(0), record(), &[Some(1)], Quota::default(), |made| made.map_or(0, |r| r.id));
         assert!(machine.schedule(Ticks(0)).is_some() && machine.said().is_empty(), "not before it is durable");
         machine.written();
         assert!(matches!(machine.said()[..], [Word::Answer(1)]));
@@ -277,7 +278,13 @@ mod tests {
     #[test]
     fn a_job_is_found_once_it_is_durable() {
         let mut machine = machine();
-        machine.create(Ticks(1), JobRecord { name: "other".to_owned(), ..record() }, &[Some(1)], None, |_| 2);
+        machine.create(
+            Ticks(1),
+            JobRecord { name: "other".to_owned(), ..record() },
+            &[Some(1)],
+            Quota::default(),
+            |_| 2,
+        );
         machine.find("", "other", |found| found.map_or(0, |_| 3));
         assert!(machine.schedule(Ticks(1)).is_some() && machine.said().is_empty());
         machine.written();

@@ -7,7 +7,7 @@ use forebay_policy::fleet::Offer;
 
 use crate::actor::Actor;
 use crate::handle::Handle;
-use crate::indexer::Indexer;
+use crate::indexing::Indexer;
 use crate::jobs::{Opener, splits};
 use crate::leadership::Leading;
 use crate::options::{Retention, Scaling, Timing};
@@ -56,9 +56,9 @@ impl Recovery {
         }
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
-        let opener = Arc::new(Opener::new(handle.clone(), blobs.clone(), self.indexer.clone(), self.with_keys));
-        let (clock, grace) = (self.clock.clone(), self.retention.blobs);
+        let (indexer, clock, grace) = (self.indexer.clone(), self.clock.clone(), self.retention.blobs);
+        let opener = Opener::new(handle.clone(), blobs.clone(), indexer, clock.clone(), self.with_keys);
         tokio::spawn(Sweeper { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
-        Ok((actor, Leading { term, actor: handle, blobs, opener }))
+        Ok((actor, Leading { term, actor: handle, blobs, opener: Arc::new(opener) }))
     }
 }

@@ -13,7 +13,7 @@ use crate::options::Timing;
 use crate::records::{Batch, JobRecord, Ledger};
 use crate::service::{consume, work};
 use crate::state::{Input, SessionId, State};
-use crate::tenant::Tenant;
+use crate::tenant::{Quota, Tenant};
 
 /// Something that the dispatcher says.
 pub use forebay_proto::{consumer_event, worker_event};
@@ -161,7 +161,9 @@ impl Dispatcher {
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {
-            Ok(splits) => self.machine.create(now, record, &splits, None, |made| answer(made.map(|r| r.definition()))),
+            Ok(splits) => {
+                self.machine.create(now, record, &splits, Quota::default(), |made| answer(made.map(|r| r.definition())))
+            }
             Err(error) => self.refused.push(Said::Opened(asked, Err(error))),
         }
     }

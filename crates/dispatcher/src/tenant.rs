@@ -20,6 +20,9 @@ pub(crate) struct Quota {
     /// Readers that are attached, over all its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) consumers: Option<u32>,
+    /// Consumers of its jobs that go on, attached or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) job_consumers: Option<u32>,
     /// Workers that compute for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u32>,
@@ -65,6 +68,18 @@ pub(crate) fn check_quota(tenant: &str, what: &str, has: usize, may: Option<u32>
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses so many more where they are not within a quota.
+///
+/// # Errors
+/// Exhausted, with the quota and its value.
+pub(crate) fn check_room(tenant: &str, what: &str, has: u64, more: u64, may: u64) -> Result<()> {
+    if has.saturating_add(more) <= may {
+        return Ok(());
+    }
+    let message = format!("tenant {tenant:?} has {has} {what} and asks for {more} more, and its quota is {may}");
+    Err(Error::new(ErrorKind::Exhausted, message).with("quota", what).hint("end some, or ask for a larger quota"))
 }
 
 #[cfg(test)]

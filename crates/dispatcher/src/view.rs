@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
+use crate::indexing::IndexingFigures;
 use crate::leadership::Leadership;
 use crate::state::StateFigures;
 
@@ -58,15 +59,19 @@ pub struct Figures {
     pub calls_refused: u64,
     /// `None` while it does not lead.
     pub leader: Option<LeaderFigures>,
+    /// The sources that are being indexed.
+    pub indexing: IndexingFigures,
 }
 
 impl View {
     /// Returns the figures of this moment.
     pub async fn figures(&self) -> Figures {
-        let leader = match self.leadership.leading() {
-            Ok(leading) => leading.actor.figures().await.ok(),
-            Err(_) => None,
+        let leading = self.leadership.leading().ok();
+        let indexing = leading.as_ref().map(|leading| leading.opener.figures()).unwrap_or_default();
+        let leader = match leading {
+            Some(leading) => leading.actor.figures().await.ok(),
+            None => None,
         };
-        Figures { calls_refused: self.access.refused(), leader }
+        Figures { calls_refused: self.access.refused(), leader, indexing }
     }
 }

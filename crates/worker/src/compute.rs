@@ -101,6 +101,7 @@ pub(crate) fn block(
             attempt(scratch, split, job, morsel, &mut |made| {
                 let here = index;
                 index += 1;
+                pool.go_on();
                 if here < next {
                     return Ok(());
                 }

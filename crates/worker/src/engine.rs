@@ -26,6 +26,11 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         String::new()
     }
 
+    /// Returns how many splits are held up by a storage that hangs: they take no room from others.
+    fn held_up(&self) -> usize {
+        0
+    }
+
     /// Prepares a job, and then tells the shelf ([`Shelf::prepared`]).
     fn prepare(&self, shelf: &Arc<Shelf<Self>>, job: Arc<Job<Self::Prepared>>);
 
@@ -57,6 +62,10 @@ impl Engine for Threads {
 
     fn disk_off(&self) -> String {
         self.cache.as_ref().and_then(|cache| cache.disk_stopped()).unwrap_or_default()
+    }
+
+    fn held_up(&self) -> usize {
+        self.pool.splits_held_up()
     }
 
     /// Must be called within a runtime.

@@ -28,6 +28,7 @@
 mod accept;
 mod blobs;
 mod blocks;
+mod busy;
 mod columns;
 mod compute;
 mod cursor;

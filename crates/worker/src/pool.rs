@@ -3,10 +3,11 @@
 //!
 //! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
 //! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
-//! meanwhile. Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
+//! meanwhile, and so does one that hangs (see `busy`). Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,22 @@ use forebay_core::{ConsumerIndex, Ordinal};
 use forebay_exec::{Crew, Scratch};
 use forebay_plan::Morsel;
 
+use crate::busy::{Busy, PieceId};
 use crate::compute::{block, morsel};
 use crate::held::Held;
 use crate::jobs::Prepared;
 use crate::lock::lock;
-use crate::turns::{Turn, Turns};
+use crate::turns::{Line, Turn, Turns};
 
-/// Threads beyond those that compute, for the ones that wait.
+/// Threads beyond those that compute, for the ones that wait or hang.
 const SPARE_THREADS_MAX: usize = 64;
+/// How often it is looked for threads that hang.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+thread_local! {
+    /// What this thread is at.
+    static AT: Cell<PieceId> = const { Cell::new(0) };
+}
 
 /// A split to compute: once for each of its morsels, or as a whole where they must come in order.
 struct Entry {
@@ -46,7 +55,7 @@ enum Piece {
 struct State {
     entries: Turns<Entry>,
     pushed: u64,
-    computing: usize,
+    busy: Busy,
     idle: usize,
     threads: usize,
     /// Threads that may compute at once.
@@ -67,6 +76,9 @@ pub(crate) struct Shared {
     crew: Arc<Crew>,
     /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
     helped_us: AtomicU64,
+    /// Threads that hang, and splits of readers that have such a thread.
+    held_up: AtomicUsize,
+    splits_held_up: AtomicUsize,
 }
 
 impl Pool {
@@ -74,8 +86,11 @@ impl Pool {
     pub(crate) fn new(threads: usize, begin: fn()) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let crew = Arc::new(Crew::new(wake(shared.clone())));
-            Shared { state: Mutex::default(), work: Condvar::new(), begin, crew, helped_us: AtomicU64::new(0) }
+            let state = Mutex::default();
+            let (helped_us, held_up, splits_held_up) = Default::default();
+            Shared { state, work: Condvar::new(), begin, crew, helped_us, held_up, splits_held_up }
         });
+        watch(Arc::downgrade(&shared));
         let pool = Self { shared };
         pool.set_threads(threads);
         pool
@@ -89,6 +104,16 @@ impl Pool {
         (0..missing).for_each(|_| self.shared.clone().spawn(&mut state));
         drop(state);
         self.shared.work.notify_all();
+    }
+
+    /// Returns how many threads hang.
+    pub(crate) fn held_up(&self) -> usize {
+        self.shared.held_up.load(Relaxed)
+    }
+
+    /// Returns how many splits wait, or are computed, of readers that have a thread which hangs. They take no room from others.
+    pub(crate) fn splits_held_up(&self) -> usize {
+        self.shared.splits_held_up.load(Relaxed)
     }
 
     /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
@@ -132,6 +157,21 @@ fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
     }
 }
 
+/// Looks for threads that hang, as long as there is a pool.
+fn watch(shared: Weak<Shared>) {
+    let look = move || {
+        while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopped()) {
+            shared.look();
+            drop(shared);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
+    if let Err(error) = started {
+        tracing::error!(%error, "cannot start a thread: one that hangs will not be replaced");
+    }
+}
+
 /// Takes the next piece of a line's entries.
 fn piece(entries: &mut VecDeque<Entry>) -> Option<Piece> {
     loop {
@@ -164,7 +204,8 @@ impl Shared {
 
     fn work(self: Arc<Self>) {
         let mut scratch = Scratch::default();
-        while let Some((piece, turn)) = self.take() {
+        while let Some((piece, turn, id)) = self.take() {
+            AT.set(id);
             let began = Instant::now();
             // A block's thread also waits for its reader, which says nothing of what it costs.
             let turn = turn.filter(|_| matches!(piece, Piece::Morsel(..)));
@@ -183,7 +224,7 @@ impl Shared {
                 }
             }
             let mut state = lock(&self.state);
-            state.computing -= 1;
+            state.busy.end(id);
             if let Some(turn) = turn {
                 state.entries.end(turn, began.elapsed());
             }
@@ -192,18 +233,26 @@ impl Shared {
         }
     }
 
-    fn take(&self) -> Option<(Piece, Option<Turn>)> {
+    fn take(&self) -> Option<(Piece, Option<Turn>, PieceId)> {
         let mut state = lock(&self.state);
         loop {
             if state.stop {
                 return None;
             }
-            if state.computing < state.most {
+            if state.busy.computing() < state.most {
                 let help = self.crew.has_work().then_some((Piece::Help, None));
-                let next = || state.entries.next(piece).map(|(piece, turn)| (piece, Some(turn)));
-                if let Some(taken) = help.or_else(next) {
-                    state.computing += 1;
-                    return Some(taken);
+                let State { entries, busy, .. } = &mut *state;
+                let next = || entries.next(&busy.lines_held_up(), piece).map(|(piece, turn)| (piece, Some(turn)));
+                if let Some((piece, turn)) = help.or_else(next) {
+                    let line = turn.map(Turn::line);
+                    let id = match &piece {
+                        Piece::Morsel(split, _, run, ..) | Piece::Block(Entry { split, run, .. }) => {
+                            let (split, run) = (split.clone(), *run);
+                            busy.begin(Instant::now(), line, move || split.is_stale(run))
+                        }
+                        Piece::Help => busy.begin(Instant::now(), None, || false),
+                    };
+                    return Some((piece, turn, id));
                 }
             }
             state.idle += 1;
@@ -216,15 +265,50 @@ impl Shared {
     /// morsel takes, one thread more than was asked for computes.
     pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
-        state.computing -= 1;
-        if state.idle == 0 && state.threads < state.most + SPARE_THREADS_MAX {
-            self.clone().spawn(&mut state);
+        if state.busy.step_aside(AT.get()) {
+            self.clone().replace(&mut state);
         }
         drop(state);
-        self.work.notify_one();
         let done = wait();
-        lock(&self.state).computing += 1;
+        self.go_on();
         done
+    }
+
+    /// What this thread is at has brought something: it does not hang.
+    pub(crate) fn go_on(&self) {
+        lock(&self.state).busy.go_on(Instant::now(), AT.get());
+    }
+
+    /// Lets another thread compute in the place of one that does not.
+    fn replace(self: Arc<Self>, state: &mut State) {
+        if state.idle == 0 && state.threads < state.most + SPARE_THREADS_MAX {
+            self.clone().spawn(state);
+        }
+        self.work.notify_one();
+    }
+
+    /// Looks for threads that hang.
+    fn look(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        loop {
+            let State { entries, busy, idle, threads, most, .. } = &mut *state;
+            let is_replaced = *idle > 0 || *threads < *most + SPARE_THREADS_MAX;
+            let waits = |line: Option<Line>| is_replaced && entries.waits_beside(line);
+            let Some(silent) = busy.next_held_up(Instant::now(), waits) else { break };
+            tracing::warn!(
+                held_up = busy.held_up(),
+                silent = silent.as_secs(),
+                "a thread hangs; another takes its place"
+            );
+            self.clone().replace(&mut state);
+        }
+        let lines = state.busy.lines_held_up();
+        let waiting: usize =
+            lines.iter().collect::<BTreeSet<_>>().into_iter().map(|line| state.entries.len(*line)).sum();
+        let (held_up, splits) = (state.busy.held_up(), waiting + lines.len());
+        drop(state);
+        self.held_up.store(held_up, Relaxed);
+        self.splits_held_up.store(splits, Relaxed);
     }
 
     /// Returns the time that threads spent on the rows of others since this was last asked: mostly the caller's.

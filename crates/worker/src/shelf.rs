@@ -266,7 +266,7 @@ impl<E: Engine> Shelf<E> {
         if self.meter.bytes.load(Relaxed) >= self.bytes_max {
             return 0;
         }
-        let open = self.meter.open.load(Relaxed);
+        let open = self.meter.open.load(Relaxed).saturating_sub(self.engine.held_up());
         self.slots.load(Relaxed).saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
     }
 
@@ -295,6 +295,11 @@ impl<E: Engine> Shelf<E> {
 }
 
 impl Shelf {
+    /// Returns how many threads hang.
+    pub(crate) fn threads_held_up(&self) -> usize {
+        self.engine.pool.held_up()
+    }
+
     /// Changes how many threads of a local worker compute. With none, nothing more is asked for, and what is held is computed
     /// to its end.
     pub(crate) fn set_threads(&self, threads: usize) {

@@ -22,6 +22,8 @@ pub struct Figures {
     pub is_connected: bool,
     /// Threads that compute.
     pub threads: usize,
+    /// Threads that hang in a read, beside those.
+    pub threads_held_up: usize,
     /// What they took for that, together.
     pub busy: Duration,
     /// Splits that it holds.
@@ -51,6 +53,7 @@ impl View {
         Figures {
             is_connected: meter.is_connected.load(Relaxed),
             threads: self.shelf.threads(),
+            threads_held_up: self.shelf.threads_held_up(),
             busy: Duration::from_micros(meter.busy_us.load(Relaxed)),
             splits_held: self.shelf.leases().len(),
             bytes_held: meter.bytes.load(Relaxed),

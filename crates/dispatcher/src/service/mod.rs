@@ -138,7 +138,12 @@ impl Dispatcher for Service {
         let principal = caller(&request, Role::Client)?;
         let CancelJobRequest { name, tenant } = request.into_inner();
         let tenant = whose_job(&principal, &name, tenant)?;
-        self.leading()?.actor.cancel(tenant, name).await.map_err(refuse)?;
+        let leading = self.leading()?;
+        let was_opened = leading.opener.cancel(&tenant, &name);
+        match leading.actor.cancel(tenant, name).await {
+            Err(error) if was_opened && error.kind() == ErrorKind::NotFound => {}
+            done => done.map_err(refuse)?,
+        }
         Ok(Response::new(CancelJobResponse {}))
     }
 
@@ -166,11 +171,10 @@ async fn open(
         tokio::select! {
             opened = &mut opening => break opened,
             Some(step) = steps.recv() => {
-                if events.send(event(open_job_event::Event::Progress(step))).await.is_err() {
-                    steps.close();
-                }
+                let _ = events.send(event(open_job_event::Event::Progress(step))).await;
             }
-            () = events.closed(), if !steps.is_closed() => steps.close(),
+            // With its client an opening ends: its place is others'.
+            () = events.closed() => return,
         }
     };
     let last = match opened {

@@ -63,6 +63,7 @@ impl State {
             out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
         }
         self.readers.insert(session, key);
+        self.attended.insert(key);
         out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
         self.advance(now, key, position, out);
@@ -272,6 +273,6 @@ pub(super) fn no_job(id: u64) -> Error {
         )
 }
 
-pub(super) fn cancelled(name: &str) -> Error {
+pub(crate) fn cancelled(name: &str) -> Error {
     Error::new(ErrorKind::Closed, format!("job {name:?} was cancelled"))
 }

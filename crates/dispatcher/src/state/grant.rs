@@ -106,8 +106,8 @@ impl State {
         let of_job = |(id, job): (&u64, &super::Job)| {
             let (id, priority, weight) = (*id, job.record.priority, job.record.weight.max(1));
             let share = move |c: &Consumer| Share { priority, leases: c.leases().len() as u64, weight };
-            let read = job.consumers.iter().enumerate().filter(|(_, c)| c.reader.is_some());
-            read.map(move |(i, c)| (share(c), (id, i as u32))).collect::<Vec<_>>()
+            let read = self.attended_of(id).filter(|(_, c)| c.reader.is_some());
+            read.map(move |(key, c)| (share(c), key)).collect::<Vec<_>>()
         };
         self.jobs.iter().flat_map(of_job).collect()
     }

@@ -120,7 +120,7 @@ impl State {
             format!("SP-8: a worker at {:?} is lost and nobody looks", unnoticed.map(|w| &w.address))
         })?;
         let mut tokens = BTreeSet::new();
-        for (key, consumer) in self.consumers() {
+        for (key, consumer) in self.attended() {
             let raced = consumer.races().iter();
             for (position, second) in raced.clone() {
                 let first = consumer.leases().get(position);
@@ -155,12 +155,14 @@ impl State {
         ensure(stray.is_none(), || format!("SP-9: {stray:?} is held by another tenant's or another reader's worker"))
     }
 
-    /// SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
+    /// SP-10: nobody is forgotten who has a reader, leases or trouble. SP-5: room on both sides is used, but for splits that wait for another worker. One that may be what ends workers
     /// waits for a worker that has nothing else to do, and that one for it.
     ///
     /// # Errors
     /// Internal, naming a split that could be granted.
     pub(crate) fn check_progress(&self) -> Result<()> {
+        let unattended = self.consumers().find(|(key, consumer)| !consumer.rests() && !self.attended.contains(key));
+        ensure(unattended.is_none(), || format!("SP-10: nobody looks at {:?}", unattended.map(|(key, _)| key)))?;
         let suspects = || self.consumers().any(|(_, c)| c.trouble.values().any(Trouble::is_suspect));
         if suspects() {
             return Ok(());

@@ -15,6 +15,7 @@ use super::pace::Pace;
 use super::scale::Scale;
 use super::{Bill, Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
+use crate::tenant::Quota;
 
 impl State {
     /// Gives the next job a number that no other life of a ledger gave away.
@@ -33,7 +34,7 @@ impl State {
         self.jobs.values().map(|job| job.record.clone()).collect()
     }
 
-    /// Begins a job with `splits` for each consumer's epoch; gives it its number. Its tenant may have `jobs_max` that go on.
+    /// Begins a job with `splits` for each consumer's epoch; gives it its number. It must be within its tenant's quota.
     ///
     /// # Errors
     /// Conflict when the name is taken; Exhausted when it is one too many.
@@ -42,13 +43,13 @@ impl State {
         now: Ticks,
         mut record: JobRecord,
         splits: &[Option<u64>],
-        jobs_max: Option<u32>,
+        quota: Quota,
         out: &mut Vec<Effect>,
     ) -> Result<Arc<JobRecord>> {
         if self.job(&record.tenant, &record.name).is_some() {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
-        self.check_jobs(&record.tenant, jobs_max)?;
+        self.check_jobs(&record, quota)?;
         if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }

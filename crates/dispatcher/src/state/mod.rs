@@ -13,8 +13,10 @@
 //!      written of datasets;
 //! SP-7 what a reader was told is recorded as lost is durable, and told to whoever gets the split from then on;
 //! SP-8 a worker that says nothing is noticed when its lease ends;
-//! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's.
+//! SP-9 a worker that serves one tenant holds nothing of another's, and a local one nothing of another reader's;
+//! SP-10 a consumer that has a reader, leases or trouble is attended to.
 
+mod attended;
 mod begin;
 mod caching;
 mod consumer;
@@ -62,6 +64,7 @@ use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
 use crate::tenant::Tenant;
 use consumer::{Consumer, Holder};
+pub(crate) use consumers::cancelled;
 pub use counts::Counts;
 use cuts::Cuts;
 pub use figures::StateFigures;
@@ -220,6 +223,8 @@ pub(crate) struct State {
     /// What the keys follow from that workers show each other, where they do.
     secret: Option<[u8; 16]>,
     readers: HashMap<SessionId, ConsumerKey>,
+    /// The consumers that have a reader, leases or trouble: the others cost nothing (see `attended`).
+    attended: BTreeSet<ConsumerKey>,
     sessions: HashMap<SessionId, WorkerId>,
     next_token: u64,
     next_job: u64,

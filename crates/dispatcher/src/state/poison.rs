@@ -55,11 +55,9 @@ impl State {
         let certain = self.timing.presumed_dead;
         let is_dead = |death: &Death| now - death.at >= certain;
         let mut convicted = Vec::new();
-        for (job, i, consumer) in
-            self.jobs.iter().flat_map(|(id, j)| (0u32..).zip(&j.consumers).map(|(i, c)| (*id, i, c)))
-        {
+        for (key, consumer) in self.attended() {
             let held = consumer.trouble.iter().filter(|(p, t)| t.is_held() && consumer.poison(**p).is_none());
-            convicted.extend(held.filter(|(_, t)| t.deaths.iter().all(is_dead)).map(|(p, _)| ((job, i), *p)));
+            convicted.extend(held.filter(|(_, t)| t.deaths.iter().all(is_dead)).map(|(p, _)| (key, *p)));
         }
         for key in convicted {
             self.poisoned(now, key, out);
@@ -95,8 +93,8 @@ impl State {
 
     /// Says whether a reader waits for a split that may be what ends workers.
     pub(super) fn has_suspects(&self) -> bool {
-        let mut consumers = self.jobs.values().flat_map(|j| &j.consumers).filter(|c| c.reader.is_some());
-        consumers.any(|c| c.trouble.values().any(Trouble::is_suspect))
+        let mut consumers = self.attended().filter(|(_, c)| c.reader.is_some());
+        consumers.any(|(_, c)| c.trouble.values().any(Trouble::is_suspect))
     }
 
     /// Returns the workers that get nothing now: those that are at a suspect, and, while one waits, the worker that is to
@@ -112,7 +110,7 @@ impl State {
         let mut reserved: BTreeSet<_> =
             self.workers.iter().filter(|(_, w)| w.under_way().any(suspected)).map(|(id, _)| *id).collect();
         let is_waiting = |c: &super::Consumer| c.free().any(|p| c.trouble.get(&p).is_some_and(Trouble::is_suspect));
-        let waiting = self.consumers().find(|(_, c)| c.reader.is_some() && is_waiting(c));
+        let waiting = self.attended().find(|(_, c)| c.reader.is_some() && is_waiting(c));
         if let Some(team) = waiting.map(|(key, _)| self.team(key)) {
             let fits = |id: &WorkerId, w: &Worker| w.is_live() && team.has(*id, w) && !reserved.contains(id);
             let others = self.workers.iter().filter(|(id, w)| fits(id, w));

@@ -15,7 +15,7 @@ use forebay_core::{Ticks, WorkerId};
 use super::consumer::{Holder, Left};
 use super::pace::{Runner, to_race};
 use super::{Effect, State, assigned_event, revoke_event};
-use crate::records::{ConsumerKey, Grant, Position, SplitKey, Update};
+use crate::records::{Grant, Position, SplitKey, Update};
 
 impl State {
     /// Begins races for splits that are late. Called before anything is granted, so that the room that is left by then
@@ -30,7 +30,7 @@ impl State {
         idle.retain(|id| !reserved.contains(id));
         // The one with the most room is likely to be the first to begin; a local one may have to give way.
         idle.sort_by_key(|id| self.workers.get(id).map(|w| (w.is_local(), std::cmp::Reverse(w.credit()))));
-        let consumers = || self.jobs.values().flat_map(|j| &j.consumers);
+        let consumers = || self.attended().map(|(_, consumer)| consumer);
         let (leases, racing) =
             (consumers().map(|c| c.leases().len()).sum(), consumers().map(|c| c.races().len()).sum());
         for key in to_race(self.runners(now), racing, leases) {
@@ -49,9 +49,8 @@ impl State {
             // A split of unknown length is as slow as its reader.
             let late_after = [false, true].map(|is_slow| job.pace.late_after(is_slow).filter(|_| !job.streamed));
             let [Some(late), Some(late_if_slow)] = late_after else { continue };
-            for (i, consumer) in (0..).zip(&job.consumers) {
+            for (key, consumer) in self.attended_of(*id) {
                 let Some(reader) = consumer.reader else { continue };
-                let key: ConsumerKey = (*id, i);
                 // One that was held when a worker was lost is not tried on two at a time.
                 let may = |p: &Position| {
                     let lost = consumer.trouble.get(p).is_some_and(|t| !t.deaths.is_empty());

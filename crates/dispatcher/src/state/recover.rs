@@ -40,6 +40,7 @@ impl State {
             keepers: Default::default(),
             secret: None,
             readers: HashMap::new(),
+            attended: Default::default(),
             sessions: HashMap::new(),
             // 0 is what a message without a token says.
             next_token: ledger.next_token.max(1),
@@ -72,7 +73,10 @@ impl State {
             let holder = Holder { token: grant.token, worker: grant.worker };
             state.next_token = state.next_token.max(grant.token + 1);
             match state.consumer_mut(key.0) {
-                Some(consumer) if key.1 >= consumer.frontier() => consumer.lease(key.1, holder),
+                Some(consumer) if key.1 >= consumer.frontier() => {
+                    consumer.lease(key.1, holder);
+                    state.attended.insert(key.0);
+                }
                 _ => {
                     out.push(Effect::Remember(Update::Released(*key)));
                     continue;

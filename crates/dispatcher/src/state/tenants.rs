@@ -7,8 +7,8 @@ use forebay_core::{Error, Result, WorkerId};
 use super::consumers::no_job;
 use super::worker::Worker;
 use super::{Job, State};
-use crate::records::ConsumerKey;
-use crate::tenant::{Tenant, check_quota};
+use crate::records::{ConsumerKey, JobRecord};
+use crate::tenant::{Quota, Tenant, check_quota, check_room};
 
 /// The workers that may be given splits of a consumer: its own local worker, whatever its tenant's quota, and those that
 /// compute for everybody.
@@ -45,10 +45,17 @@ impl State {
     ///
     /// # Errors
     /// Exhausted.
-    pub(super) fn check_jobs(&self, tenant: &str, may: Option<u32>) -> Result<()> {
-        let goes_on = |j: &&Job| !j.record.cancelled && !j.is_finished();
-        let has = || self.of_tenant(tenant).filter(goes_on).count();
-        may.map_or(Ok(()), |_| check_quota(tenant, "jobs that go on", has(), may))
+    pub(super) fn check_jobs(&self, record: &JobRecord, quota: Quota) -> Result<()> {
+        let tenant = &record.tenant;
+        let going_on = || self.of_tenant(tenant).filter(|j| !j.record.cancelled && !j.is_finished());
+        if quota.jobs.is_some() {
+            check_quota(tenant, "jobs that go on", going_on().count(), quota.jobs)?;
+        }
+        if let Some(may) = quota.job_consumers {
+            let has: u64 = going_on().map(|j| u64::from(j.record.consumers)).sum();
+            check_room(tenant, "consumers of jobs that go on", has, record.consumers.into(), may.into())?;
+        }
+        Ok(())
     }
 
     /// Refuses one more reader; one that takes the place of another is none.

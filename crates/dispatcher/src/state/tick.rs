@@ -37,6 +37,7 @@ impl State {
         }
         self.convict(now, out);
         self.tick_readers(now, out);
+        self.let_rest();
     }
 
     /// Ten thousand workers are not looked through before one of them may be lost.
@@ -51,8 +52,7 @@ impl State {
 
     fn tick_readers(&mut self, now: Ticks, out: &mut Vec<Effect>) {
         let timeout = self.timing.consumer_timeout;
-        let keys: Vec<_> =
-            self.jobs.iter().flat_map(|(id, job)| (0..job.consumers.len() as u32).map(move |i| (*id, i))).collect();
+        let keys: Vec<_> = self.attended.iter().copied().collect();
         for key in keys {
             let Some(consumer) = self.consumer_mut(key) else { continue };
             match consumer.reader {

@@ -1,6 +1,6 @@
 //! The figures of a dispatcher. One that waits to lead says only that.
 
-use forebay_dispatcher::{Counts, Figures, LeaderFigures, LedgerFigures, ScaleFigures, StateFigures};
+use forebay_dispatcher::{Counts, Figures, IndexingFigures, LeaderFigures, LedgerFigures, ScaleFigures, StateFigures};
 
 use super::text::Exposition;
 
@@ -14,6 +14,15 @@ pub(super) fn write(text: &mut Exposition, figures: &Figures) {
     write_state(text, state);
     write_counts(text, &state.counts);
     write_ledger(text, ledger);
+    write_indexing(text, &figures.indexing);
+}
+
+fn write_indexing(text: &mut Exposition, of: &IndexingFigures) {
+    let help = "Sources that are indexed for jobs; detached ones wait for a file system that does not answer.";
+    let mut sources = text.gauge("forebay_sources_indexed", help);
+    for (state, count) in [("running", of.running), ("waiting", of.waiting), ("detached", of.detached)] {
+        sources.with(&[("state", state)], count as u64);
+    }
 }
 
 /// What is not known is left out: whoever scales by it then leaves things as they are.
@@ -94,7 +103,7 @@ mod tests {
             write(&mut text, figures);
             String::from(text)
         };
-        let mut figures = Figures { calls_refused: 3, leader: None };
+        let mut figures = Figures { calls_refused: 3, leader: None, indexing: IndexingFigures::default() };
         let waits = text(&figures);
         assert!(waits.contains("\nforebay_dispatcher_leader 0\n") && waits.contains("_refused_total 3\n"), "{waits}");
         assert!(!waits.contains("forebay_workers"), "{waits}");

@@ -8,6 +8,8 @@ use super::text::Exposition;
 pub(super) fn write(text: &mut Exposition, of: &Figures) {
     text.gauge("forebay_worker_connected", "Whether a dispatcher has welcomed it.").is(of.is_connected);
     text.gauge("forebay_worker_threads", "Threads that compute.").is(of.threads);
+    let held_up = "Threads that hang, in a read mostly; others compute in their place.";
+    text.gauge("forebay_worker_threads_held_up", held_up).is(of.threads_held_up);
     text.gauge("forebay_worker_splits_held", "Splits that it computes or holds for readers.").is(of.splits_held);
     text.gauge("forebay_worker_held_bytes", "Bytes of chunks that it holds for readers.").is(of.bytes_held);
     let busy = "What its threads took to compute, together.";

@@ -22,7 +22,8 @@ impl Epochs {
         let graph = ops.iter().try_fold(graph, |graph, op| graph.then(Node::new(op.clone()))).expect("legal");
         let record = JobRecord { graph: graph.to_json(), epochs: 3, name: "epochs".to_owned(), ..record(TWIN_OF) };
         let mut out = Vec::new();
-        let id = world.state.create(world.now, record, &[Some(SPLITS)], None, &mut out).expect("a new name").id;
+        let id =
+            world.state.create(world.now, record, &[Some(SPLITS)], Quota::default(), &mut out).expect("a new name").id;
         world.take(out);
         let (reader, key) = (world.session(), (id, 0));
         let position = Position::default();

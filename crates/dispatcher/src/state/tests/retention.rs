@@ -95,7 +95,7 @@ fn each_tenant_keeps_its_own() {
     for (tenant, name) in [("a", "1"), ("a", "2"), ("b", "1"), ("a", "3")] {
         let record = JobRecord { tenant: tenant.to_owned(), name: name.to_owned(), ..record(ENDLESS + 1) };
         let mut out = Vec::new();
-        world.state.create(world.now, record, &[Some(1)], None, &mut out).expect("a new name");
+        world.state.create(world.now, record, &[Some(1)], Quota::default(), &mut out).expect("a new name");
         world.state.cancel(world.now, tenant, name, &mut out).expect("it goes on");
         world.take(out);
     }

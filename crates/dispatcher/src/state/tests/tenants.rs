@@ -30,7 +30,10 @@ fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
     let unknown = world.state.cancel(world.now, "b", "job 9", &mut out).expect_err("nobody's");
     assert_eq!(missing.to_json().replace("job 1", "job 9"), unknown.to_json());
     let same = JobRecord { tenant: "b".to_owned(), ..record(0) };
-    assert!(world.state.create(world.now, same, &[None], None, &mut out).is_ok(), "names are each tenant's own");
+    assert!(
+        world.state.create(world.now, same, &[None], Quota::default(), &mut out).is_ok(),
+        "names are each tenant's own"
+    );
 }
 
 #[test]
@@ -38,10 +41,14 @@ fn a_tenant_gets_no_more_than_its_quota() {
     let mut world = World::with(true);
     let mut out = Vec::new();
     let another = |name: &str| JobRecord { tenant: "a".to_owned(), name: name.to_owned(), ..record(3) };
-    let refused = world.state.create(world.now, another("x"), &[None], Some(2), &mut out).expect_err("it has two");
+    let two = Quota { jobs: Some(2), job_consumers: Some(1 << 16), ..Quota::default() };
+    let refused = world.state.create(world.now, another("x"), &[None], two, &mut out).expect_err("it has two");
     assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("jobs that go on")));
     world.state.cancel(world.now, "a", "job 0", &mut out).expect("cancelled");
-    assert!(world.state.create(world.now, another("x"), &[None], Some(2), &mut out).is_ok());
+    let wide = JobRecord { consumers: 1 << 16, ..another("x") };
+    let refused = world.state.create(world.now, wide, &[None; 1 << 16], two, &mut out).expect_err("too many");
+    assert_eq!((refused.kind(), refused.get("quota")), (ErrorKind::Exhausted, Some("consumers of jobs that go on")));
+    assert!(world.state.create(world.now, another("x"), &[None], two, &mut out).is_ok());
     let quota = Quota { consumers: Some(1), ..Quota::default() };
     let mut attach = |consumer: ConsumerKey| {
         let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota });
@@ -82,4 +89,24 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
     assert_eq!(world.state.workers[&WorkerId(2)].serves.as_deref(), Some("a"));
+}
+
+/// Each tick looked at each of them, twenty times a second.
+#[test]
+fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
+    let mut world = World::with(false);
+    let mut out = Vec::new();
+    let wide = JobRecord { name: "wide".to_owned(), consumers: 1 << 16, ..record(1) };
+    let create = world.state.create(world.now, wide, &[None; 1 << 16], Quota::default(), &mut out);
+    let key = (create.expect("a new name").id, 65_535);
+    world.state.handle(world.now, Input::Tick, &mut out);
+    assert_eq!(world.state.attended_of(key.0).count(), 0);
+    let (session, tenant, position) = (world.session(), Tenant::default(), Position::default());
+    let attach = Input::Attach { session, tenant, consumer: key, position, resume: false, window: 1, lost: Vec::new() };
+    world.state.handle(world.now, attach, &mut out);
+    world.state.handle(world.now, Input::Tick, &mut out);
+    assert_eq!(world.state.attended_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);
+    world.state.handle(world.now, Input::ConsumerGone { session }, &mut out);
+    world.state.handle(world.now, Input::Tick, &mut out);
+    assert_eq!(world.state.attended_of(key.0).count(), 0);
 }

@@ -138,7 +138,7 @@ impl World {
         let tenant = self.tenant(record.seed as usize).name.to_string();
         let consumers = JOBS[record.seed as usize].0;
         let record = JobRecord { tenant, ..record };
-        let id = self.state.create(self.now, record, consumers, None, &mut out).expect("a new name").id;
+        let id = self.state.create(self.now, record, consumers, Quota::default(), &mut out).expect("a new name").id;
         self.take(out);
         let reader = |i| ReaderModel {
             key: (id, i as u32),

@@ -1,0 +1,286 @@
+//! Which sources may be indexed now. Pure: the time is an argument.
+//!
+//! A source that does not answer must delay nothing but itself. Sources of one tenant at one host (or in one folder) are a *lane*. A
+//! lane has a few places, and only an indexing that goes forward holds one: after [`STALLED_AFTER`] without a finished file it goes on
+//! without a place. Bounds: what goes on, with a place or without, in each lane ([`LANE_MAX`]), of each tenant
+//! ([`TENANT_MAX`]) and in all ([`ALL_MAX`]); what waits ([`WAITING_MAX`]); and threads that nobody waits for any more, because they are in a call of the system
+//! that cannot be ended ([`DETACHED_TENANT_MAX`], [`DETACHED_ALL_MAX`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorKind, Result, Ticks};
+
+/// Indexings of one lane that go forward.
+const PLACES: usize = 4;
+/// How long an indexing keeps its place without finishing a file.
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// Indexings of one lane.
+const LANE_MAX: usize = 8;
+/// Indexings of one tenant.
+const TENANT_MAX: usize = 16;
+/// Indexings of everybody.
+const ALL_MAX: usize = 128;
+/// Indexings of one tenant that wait.
+const WAITING_MAX: usize = 1024;
+/// Threads of one tenant that nobody waits for and that have not returned.
+const DETACHED_TENANT_MAX: usize = 16;
+/// The same, of everybody.
+const DETACHED_ALL_MAX: usize = 128;
+/// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client that
+/// leaves ends its indexing at once.
+pub(super) const SILENT_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Whose source it is, and where it is read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lane {
+    pub(super) tenant: Arc<str>,
+    pub(super) host: String,
+}
+
+/// One indexing.
+pub(super) type Id = u64;
+
+#[derive(Debug)]
+struct Running {
+    lane: Lane,
+    /// Whoever asked knows that it may go on: it has a thread.
+    is_known: bool,
+    /// Files that are done, and since when it has been that number.
+    done: u64,
+    heard: Ticks,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    next: Id,
+    /// In the order in which they came.
+    waiting: BTreeMap<Id, Lane>,
+    running: BTreeMap<Id, Running>,
+    detached: BTreeMap<Id, Arc<str>>,
+}
+
+/// How many indexings there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexingFigures {
+    /// That go on.
+    pub running: usize,
+    /// That wait for others.
+    pub waiting: usize,
+    /// That nobody waits for, and whose threads have not returned.
+    pub detached: usize,
+}
+
+impl Places {
+    /// Asks for a place, which [`Places::begins`] gives.
+    ///
+    /// # Errors
+    /// Exhausted when too many wait, or too many threads have not returned.
+    pub(super) fn ask(&mut self, lane: Lane) -> Result<Id> {
+        let tenant = &lane.tenant;
+        let detached = self.detached.values().filter(|of| *of == tenant).count();
+        let waiting = self.waiting.values().filter(|of| of.tenant == *tenant).count();
+        if detached >= DETACHED_TENANT_MAX || self.detached.len() >= DETACHED_ALL_MAX {
+            let message = format!("{} earlier readings of sources have not returned", self.detached.len());
+            return Err(Error::new(ErrorKind::Exhausted, message)
+                .hint("they wait for a file system that does not answer: mend that, or restart the dispatcher"));
+        }
+        if waiting >= WAITING_MAX {
+            let message = format!("{waiting} jobs wait already for their sources to be indexed");
+            return Err(Error::new(ErrorKind::Exhausted, message).hint("open fewer jobs at once"));
+        }
+        self.next += 1;
+        self.waiting.insert(self.next, lane);
+        Ok(self.next)
+    }
+
+    /// Gives places to those that wait, the tenant and then the lane first that has fewest. Says whether `id` may go on.
+    pub(super) fn begins(&mut self, now: Ticks, id: Id) -> bool {
+        while let Some(next) = self.next_to_begin(now) {
+            let Some(lane) = self.waiting.remove(&next) else { break };
+            self.running.insert(next, Running { lane, is_known: false, done: 0, heard: now });
+        }
+        self.running.get_mut(&id).map(|running| running.is_known = true).is_some()
+    }
+
+    fn next_to_begin(&self, now: Ticks) -> Option<Id> {
+        if self.running.len() >= ALL_MAX || self.waiting.is_empty() {
+            return None;
+        }
+        let (mut tenants, mut lanes): (BTreeMap<&str, usize>, BTreeMap<&Lane, (usize, usize)>) = Default::default();
+        for running in self.running.values() {
+            *tenants.entry(&running.lane.tenant).or_default() += 1;
+            let (all, going) = lanes.entry(&running.lane).or_default();
+            *all += 1;
+            *going += usize::from(now - running.heard < STALLED_AFTER);
+        }
+        let of_tenant = |lane: &Lane| tenants.get(&*lane.tenant).copied().unwrap_or_default();
+        let of_lane = |lane: &Lane| lanes.get(lane).copied().unwrap_or_default();
+        let has_room = |lane: &Lane| {
+            let (all, going) = of_lane(lane);
+            of_tenant(lane) < TENANT_MAX && all < LANE_MAX && going < PLACES
+        };
+        let may = self.waiting.iter().filter(|(_, lane)| has_room(lane));
+        may.min_by_key(|(id, lane)| (of_tenant(lane), of_lane(lane), **id)).map(|(id, _)| *id)
+    }
+
+    /// Notes how many files are done.
+    pub(super) fn progress(&mut self, now: Ticks, id: Id, done: u64) {
+        if let Some(running) = self.running.get_mut(&id).filter(|running| running.done != done) {
+            (running.done, running.heard) = (done, now);
+        }
+    }
+
+    /// Says for how long an indexing has finished no file.
+    pub(super) fn silence(&self, now: Ticks, id: Id) -> Duration {
+        self.running.get(&id).map_or(Duration::ZERO, |running| now - running.heard)
+    }
+
+    /// Nobody waits for an indexing any more. Its thread may not have returned.
+    pub(super) fn abandon(&mut self, id: Id) {
+        self.waiting.remove(&id);
+        if let Some(running) = self.running.remove(&id).filter(|running| running.is_known) {
+            self.detached.insert(id, running.lane.tenant);
+        }
+    }
+
+    /// The thread of an indexing has returned.
+    pub(super) fn returned(&mut self, id: Id) {
+        self.running.remove(&id);
+        self.detached.remove(&id);
+    }
+
+    pub(super) fn figures(&self) -> IndexingFigures {
+        let Self { running, waiting, detached, .. } = self;
+        IndexingFigures { running: running.len(), waiting: waiting.len(), detached: detached.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lane(tenant: u8, host: u8) -> Lane {
+        Lane { tenant: format!("t{tenant}").into(), host: format!("h{host}") }
+    }
+
+    fn ask(places: &mut Places, lane: Lane) -> Id {
+        places.ask(lane).expect("there is room to wait")
+    }
+
+    /// The property that this is for: whatever else goes on and never returns, an indexing at a host of its own begins at once where its
+    /// tenant has room; and one of a tenant that has none begins as soon as any of its tenant's ends.
+    #[test]
+    fn a_dead_host_or_another_tenant_delays_nobody() {
+        let mut places = Places::default();
+        let dead: Vec<Id> = (0..100).map(|_| ask(&mut places, lane(0, 0))).collect();
+        let others: Vec<Id> = (0..200).map(|i| ask(&mut places, lane(1, i))).collect();
+        assert!(places.begins(Ticks(0), dead[0]) && places.begins(Ticks(0), others[0]));
+        let own = ask(&mut places, lane(0, 1));
+        assert!(places.begins(Ticks(0), own), "a dead host delays another host");
+        let third = ask(&mut places, lane(2, 0));
+        assert!(places.begins(Ticks(0), third), "a tenant delays another one");
+        for now in 0..100 {
+            places.begins(Ticks(now * 1000), 0);
+        }
+        let late = ask(&mut places, lane(0, 2));
+        assert!(places.begins(Ticks(100_000), late), "however long that lasts");
+        assert!(!places.begins(Ticks(100_000), dead[LANE_MAX]), "of a dead host, so many");
+        assert_eq!(places.running.values().filter(|r| r.lane == lane(0, 0)).count(), LANE_MAX);
+        assert_eq!(places.running.values().filter(|r| r.lane.tenant == lane(1, 0).tenant).count(), TENANT_MAX);
+    }
+
+    #[test]
+    fn whoever_goes_forward_keeps_the_place_and_whoever_stalls_gives_it_up() {
+        let mut places = Places::default();
+        let ids: Vec<Id> = (0..PLACES + 1).map(|_| ask(&mut places, lane(0, 0))).collect();
+        let last = ids[PLACES];
+        let step = STALLED_AFTER.as_millis() as u64 / 2;
+        for now in 1..10 {
+            ids[..PLACES].iter().for_each(|id| places.progress(Ticks(now * step), *id, now));
+            assert!(!places.begins(Ticks(now * step), last), "all places are in use");
+        }
+        ids[1..PLACES].iter().for_each(|id| places.progress(Ticks(10 * step), *id, 10));
+        assert!(places.begins(Ticks(11 * step), last), "one has stalled");
+        assert_eq!(places.silence(Ticks(11 * step), ids[0]), Duration::from_millis(2 * step));
+    }
+
+    #[test]
+    fn threads_that_never_return_are_counted_and_stop_their_own_tenant_alone() {
+        let mut places = Places::default();
+        let lost: Vec<Id> = (0..DETACHED_TENANT_MAX as u64)
+            .map(|i| {
+                let id = ask(&mut places, lane(0, 0));
+                assert!(places.begins(Ticks(i), id), "an abandoned one frees its place");
+                places.abandon(id);
+                id
+            })
+            .collect();
+        assert_eq!(places.ask(lane(0, 1)).map_err(|e| e.kind()), Err(ErrorKind::Exhausted));
+        let other = ask(&mut places, lane(1, 0));
+        assert!(places.begins(Ticks(0), other));
+        // One that others gave a place to, and that nobody has heard of, has no thread.
+        let [unheard, begins] = [ask(&mut places, lane(2, 0)), ask(&mut places, lane(2, 0))];
+        assert!(places.begins(Ticks(0), begins));
+        places.abandon(unheard);
+        assert_eq!(places.figures().detached, lost.len());
+        places.returned(lost[3]);
+        let next = ask(&mut places, lane(0, 0));
+        assert!(places.begins(Ticks(0), next));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Ask(u8, u8),
+        Wait(u16),
+        Progress(usize),
+        Abandon(usize),
+        Return(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..3u8, 0..3u8).prop_map(|(tenant, host)| Step::Ask(tenant, host)),
+            2 => (0..3000u16).prop_map(Step::Wait),
+            2 => any::<usize>().prop_map(Step::Progress),
+            1 => any::<usize>().prop_map(Step::Abandon),
+            2 => any::<usize>().prop_map(Step::Return),
+        ]
+    }
+
+    proptest! {
+        /// No bound is passed, and nothing that may begin is left waiting.
+        #[test]
+        fn bounds_hold_and_nothing_waits_without_a_cause(steps in prop::collection::vec(step(), 0..400)) {
+            let (mut places, mut now, mut ids) = (Places::default(), Ticks(0), vec![0]);
+            for (i, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Ask(tenant, host) => ids.extend(places.ask(lane(tenant, host))),
+                    Step::Wait(ms) => now = now + Duration::from_millis(ms.into()),
+                    Step::Progress(n) => places.progress(now, ids[n % ids.len()], i as u64),
+                    Step::Abandon(n) => places.abandon(ids[n % ids.len()]),
+                    Step::Return(n) => {
+                        let id = ids[n % ids.len()];
+                        if !places.waiting.contains_key(&id) {
+                            places.returned(id);
+                        }
+                    }
+                }
+                places.begins(now, 0);
+                let count = |of: &dyn Fn(&Running) -> bool| places.running.values().filter(|r| of(r)).count();
+                for lane in places.running.values().map(|r| &r.lane).chain(places.waiting.values()) {
+                    let (in_lane, of_tenant) = (count(&|r| r.lane == *lane), count(&|r| r.lane.tenant == lane.tenant));
+                    prop_assert!(in_lane <= LANE_MAX && of_tenant <= TENANT_MAX);
+                    let going = count(&|r| r.lane == *lane && now - r.heard < STALLED_AFTER);
+                    if places.waiting.values().any(|waiting| waiting == lane) {
+                        prop_assert!(going >= PLACES || in_lane == LANE_MAX || of_tenant == TENANT_MAX);
+                    }
+                }
+                prop_assert!(places.running.len() <= ALL_MAX);
+            }
+        }
+    }
+}

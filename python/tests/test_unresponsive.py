@@ -1,0 +1,106 @@
+"""Sources that do not answer: they delay nothing but their own jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import forebay as fb
+import pytest
+
+#: Far less than a read of a store may take in these tests.
+SOON = 30
+
+
+class Server:
+    """Answers requests for the size of a file; with `is_silent`, nothing. Nobody is sent a file."""
+
+    def __init__(self) -> None:
+        self.is_silent = False
+        self.asked = 0
+        self.reads = 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.open: list[socket.socket] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self.listener.accept()
+                self.open.append(peer)
+                threading.Thread(target=self.answer, args=[peer], daemon=True).start()
+
+    def answer(self, peer: socket.socket) -> None:
+        with contextlib.suppress(OSError), peer.makefile("rb") as lines:
+            while head := b"".join(iter(lines.readline, b"\r\n")):
+                self.asked += 1
+                self.reads += head.startswith(b"GET")
+                if head.startswith(b"HEAD") and not self.is_silent:
+                    tag = b'Accept-Ranges: bytes\r\nETag: "1"\r\nContent-Length: 100000\r\n'
+                    peer.sendall(b"HTTP/1.1 200 OK\r\n" + tag + b"\r\n")
+
+    def close(self) -> None:
+        for peer in [self.listener, *self.open]:
+            peer.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def service(monkeypatch) -> Iterator[fb.Service]:
+    """One thread computes, and reads of a store have all the time in the world."""
+    monkeypatch.setenv("FOREBAY_STORE_TIMEOUT", "600")
+    monkeypatch.setenv("FOREBAY_STORE_PATIENCE", "600")
+    with fb.up(workers=1, threads=1) as service:
+        yield service
+
+
+def name() -> str:
+    return f"job-{uuid.uuid4().hex[:8]}"
+
+
+def read(dataset: fb.Dataset, service: fb.Service, job: str) -> int | str:
+    """Reads a job; returns its batches, or what ended it."""
+    try:
+        return len(list(dataset.distribute(service, job=job)))
+    except fb.errors.ForebayError as error:
+        return type(error).__name__
+
+
+def test_sources_that_answer_nothing_delay_no_other_job_and_cancelling_ends_them(service, server, until):
+    """Four of them kept every place for indexing, until the dispatcher was started again."""
+    jobs = {name(): fb.from_text(f"{server.url}/{i}.txt") for i in range(12)}
+    asked, server.is_silent = server.asked, True
+    with ThreadPoolExecutor(13) as pool:
+        reads = [pool.submit(read, dataset, service, job) for job, dataset in jobs.items()]
+        until(lambda: server.asked >= asked + 4)
+        assert pool.submit(read, fb.range(64).batch(8), service, name()).result(SOON) == 8
+        for job in jobs:
+            service.cancel(job)
+        assert {done.result(SOON) for done in reads} == {"ClosedError"}
+    assert read(fb.range(64).batch(8), service, name()) == 8
+
+
+def test_reads_that_hang_hold_no_thread_once_their_job_is_cancelled(service, server, until):
+    """The one thread of the worker was theirs until they came back."""
+    urls = [f"{server.url}/{i}.txt" for i in range(12)]
+    with ThreadPoolExecutor(1) as pool:
+        job = name()
+        hangs = pool.submit(read, fb.from_text(urls).batch(8), service, job)
+        until(lambda: server.reads > 0)
+        service.cancel(job)
+        assert hangs.result(SOON) == "ClosedError"
+        assert pool.submit(read, fb.range(640).batch(8), service, name()).result(SOON) == 80
