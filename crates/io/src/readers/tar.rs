@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_buffer::NullBufferBuilder;
 use forebay_core::{Epoch, Error, Result, SampleId};
-use forebay_data::{Chunk, Kind, Schema};
+use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
@@ -110,7 +110,7 @@ impl Stream<'_> {
         let mut keys = Binary::new();
         let mut columns: Vec<Binary> = extensions.iter().map(|_| Binary::new()).collect();
         let mut there: Vec<NullBufferBuilder> = extensions.iter().map(|_| NullBufferBuilder::new(self.rows)).collect();
-        let mut rows = 0;
+        let (mut rows, mut lost) = (0, Vec::new());
         while rows < self.rows {
             let sample = self.samples.next(|forward, place, span| {
                 let bytes = forward.at(span.offset, span.len as usize)?;
@@ -124,16 +124,19 @@ impl Stream<'_> {
                 Ok(())
             })?;
             let Some(sample) = sample else { break };
+            let mut lack = None;
             for (place, span) in sample.spans.iter().enumerate() {
-                there[place].append(span.is_some());
+                let is_required = !self.reader.is_optional(place);
+                there[place].append(span.is_some() || is_required);
                 if span.is_none() {
-                    if !self.reader.is_optional(place) {
-                        let error = lacks(self.reader.uri(self.block), &sample.key, &extensions[place]);
-                        return Err(error.with("offset", sample.header));
-                    }
                     columns[place].push(&[]);
+                    lack = lack.or(is_required.then_some(place));
                 }
             }
+            lost.push(lack.map(|place| {
+                let error = lacks(self.reader.uri(self.block), &sample.key, &extensions[place]);
+                error.with("offset", sample.header)
+            }));
             keys.push(sample.key.as_bytes());
             rows += 1;
         }
@@ -147,7 +150,18 @@ impl Stream<'_> {
         for (column, mut there) in columns.into_iter().zip(there) {
             arrays.push(column.finish(&Kind::Bytes, there.finish())?);
         }
-        Chunk::new(self.reader.schema.clone(), arrays, ids).map(Some)
+        let chunk = Chunk::new(self.reader.schema.clone(), arrays, ids)?;
+        if lost.iter().all(Option::is_none) { Ok(Some(chunk)) } else { self.without(&chunk, lost).map(Some) }
+    }
+
+    /// Leaves out the rows that have an error.
+    fn without(&self, chunk: &Chunk, lost: Vec<Option<Error>>) -> Result<Chunk> {
+        let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
+        let loss = |(row, error): (&RowId, Option<Error>)| {
+            let error = error?.with("sample", self.reader.pool.index.describe_sample(row.sample));
+            Some(Loss { row: *row, error, record: None })
+        };
+        Ok(kept.with_losses(chunk.ids().iter().zip(lost).filter_map(loss).collect()))
     }
 }
 
