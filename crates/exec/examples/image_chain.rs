@@ -30,7 +30,7 @@ fn main() {
     let draws = |sample: u64| move |op: u64| SampleRng::new(op_key(Seed(1), Epoch(0), op), SampleId(sample));
     let mut slot = vec![0; 3 * 224 * 224 * 4];
 
-    let mut decoder = Decoder::new().expect("memory");
+    let mut decoder = Decoder::default();
     let whole = decoder.decode(&bytes, Mode::Rgb, &limits).expect("an image");
     let (width, height) = (whole.width(), whole.height());
     let pixels: Vec<u8> = whole.rows().flatten().copied().collect();
@@ -64,7 +64,7 @@ fn main() {
     let blur = Augment::GaussianBlur { size: 23, sigma: (0.1, 2.0), p: 1.0 };
     let (interpolation, fill) = (Interpolation::Nearest, None);
     let policy = Augment::RandAugment { num_ops: 2, magnitude: 9, bins: 31, interpolation, fill };
-    let mut scratch = Scratch::new(limits).expect("memory");
+    let mut scratch = Scratch::new(limits);
     for (name, augment) in [("color jitter", jitter), ("gaussian blur", blur), ("rand augment", policy)] {
         let chain = Chain::new(None, vec![Step::Augment { augment, key_op: 2 }]).expect("valid");
         let input = Input::Pixels { height: 224, width: 224, channels: 3, pixels: &small };

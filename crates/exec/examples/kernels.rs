@@ -56,7 +56,7 @@ fn chain(rounds: u64) -> Result<()> {
         Step::Normalize { mean: MEAN.to_vec(), std: STD.to_vec(), layout: Layout::Chw },
     ];
     let chain = Chain::new(Some(Mode::Rgb), steps)?;
-    let mut scratch = Scratch::new(Limits::default())?;
+    let mut scratch = Scratch::new(Limits::default());
     let mut slot = vec![0; 3 * 224 * 224 * 4];
     (0..rounds).try_for_each(|i| {
         let draws = |op| SampleRng::new(op_key(Seed(1), Epoch(0), op), SampleId(i));

@@ -93,7 +93,7 @@ impl ImageWork {
         out: &mut Output<'_>,
     ) -> Result<image::Shape> {
         let rng = |op| self.rng(op, id);
-        let scratch = scratch.images()?;
+        let scratch = scratch.images();
         let result = images.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
         result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
     }

@@ -76,11 +76,8 @@ impl Scratch {
     }
 
     /// Made at first use: a pipeline without images needs no decoder.
-    pub(crate) fn images(&mut self) -> Result<&mut crate::image::Scratch> {
-        match &mut self.images {
-            Some(images) => Ok(images),
-            none => Ok(none.insert(crate::image::Scratch::new(crate::image::Limits::default())?)),
-        }
+    pub(crate) fn images(&mut self) -> &mut crate::image::Scratch {
+        self.images.get_or_insert_with(|| crate::image::Scratch::new(crate::image::Limits::default()))
     }
 }
 

@@ -1,11 +1,12 @@
-//! Encoded images, whole and in part. A part is what the whole has there.
+//! Encoded images, whole and in part. A part is what the whole has there, or fails as the whole does; and neither depends
+//! on the images before.
 
 use std::cell::RefCell;
 
-use forebay_exec::image::{Decoder, Limits, Mode, Region, header};
+use forebay_exec::image::{Decoder, Image, Limits, Mode, Region, header};
 
 thread_local! {
-    static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new().expect("memory"));
+    static DECODER: RefCell<Decoder> = RefCell::new(Decoder::default());
 }
 
 /// Keeps an input from taking seconds; the limit itself is what is tested, too.
@@ -23,16 +24,14 @@ pub(crate) fn image(data: &[u8]) {
     let ((x, w), (y, h)) = (part(width, choice), part(height, choice >> 4));
     let region = Region { x, y, width: w, height: h };
     DECODER.with_borrow_mut(|decoder| {
-        for mode in [Mode::Rgb, Mode::Grey] {
-            let whole = decoder.decode(bytes, mode, &LIMITS).map(|image| {
-                let cut = image.crop(region).expect("inside");
-                cut.rows().flatten().copied().collect::<Vec<u8>>()
-            });
-            let part = decoder.decode_region(bytes, mode, &LIMITS, region);
-            let part = part.map(|image| image.rows().flatten().copied().collect::<Vec<u8>>());
-            if let (Ok(whole), Ok(part)) = (whole, part) {
-                assert!(whole == part, "a region differs from the whole image");
-            }
+        for mode in [Mode::Rgb, Mode::Grey, Mode::Palette] {
+            let pixels = |image: Image<'_>| image.rows().flatten().copied().collect::<Vec<u8>>();
+            let crop = |image: Image<'_>| pixels(image.crop(region).expect("inside"));
+            let kept = decoder.decode(bytes, mode, &LIMITS).map(crop);
+            let part = decoder.decode_region(bytes, mode, &LIMITS, region).map(pixels);
+            assert!(kept == part, "a region differs from the whole image: {:?}, {:?}", kept.err(), part.err());
+            let alone = Decoder::default().decode(bytes, mode, &LIMITS).map(crop);
+            assert!(kept == alone, "an image depends on those before it: {:?}, {:?}", kept.err(), alone.err());
         }
     });
 }

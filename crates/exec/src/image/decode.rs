@@ -1,7 +1,9 @@
 //! Encoded bytes to pixels, one decoder per format, the same bits as Pillow's `Image.open(f).convert(mode)`.
 //!
-//! Invariants: no memory is taken for pixels before [`Limits`] have been checked against the header; a region's pixels
-//! are those of the whole image, cropped; an image that is cut short is an error and never a grey lower half.
+//! Invariants: no memory is taken for pixels before [`Limits`] have been checked against the header; a region is an error
+//! where the whole image is one, and else its pixels are those of the whole image, cropped. So is a damaged one: of a
+//! JPEG (see `jpeg`) all that Pillow shows is decoded, a damaged PNG or WebP is an error. Nothing of an image but memory
+//! is kept for the next.
 //! Deviation: a 16-bit greyscale PNG gives its high bytes, as its colour sibling does, where Pillow clips at 255.
 
 use forebay_core::{Error, ErrorKind, Result};
@@ -18,13 +20,15 @@ pub enum Mode {
     Grey,
     /// Three channels.
     Rgb,
+    /// One channel: the numbers of a PNG's palette.
+    Palette,
 }
 
 impl Mode {
     /// Returns the number of channels.
     pub fn channels(self) -> usize {
         match self {
-            Self::Grey => 1,
+            Self::Grey | Self::Palette => 1,
             Self::Rgb => 3,
         }
     }
@@ -55,7 +59,7 @@ impl Limits {
 }
 
 /// Decodes images, keeping its memory from one to the next. One per thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     jpeg: Jpeg,
     pixels: Vec<u8>,
@@ -63,18 +67,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Makes a decoder.
-    ///
-    /// # Errors
-    /// Exhausted when memory is.
-    pub fn new() -> Result<Self> {
-        Ok(Self { jpeg: Jpeg::new()?, pixels: Vec::new(), other: Vec::new() })
-    }
-
     /// Decodes a whole image; its rows have no gaps.
     ///
     /// # Errors
-    /// Data when the bytes are not an undamaged image; Exhausted when it passes a limit.
+    /// Data when the bytes are not an image, end too soon or are damaged otherwise; Exhausted when it passes a limit.
     pub fn decode(&mut self, bytes: &[u8], mode: Mode, limits: &Limits) -> Result<Image<'_>> {
         let (format, width, height) = header(bytes)?;
         limits.check(width, height)?;
@@ -83,10 +79,8 @@ impl Decoder {
 
     /// Decodes the region of an image, and as little as possible of the rest. Rows may have gaps.
     ///
-    /// Damage that does not touch the region may pass unseen, except that a JPEG cut short is always an error.
-    ///
     /// # Errors
-    /// As [`Decoder::decode`]; Invalid when the region is empty or not inside the image.
+    /// As [`Decoder::decode`], and for the same files; Invalid when the region is empty or not inside the image.
     pub fn decode_region(&mut self, bytes: &[u8], mode: Mode, limits: &Limits, region: Region) -> Result<Image<'_>> {
         let (format, width, height) = header(bytes)?;
         limits.check(width, height)?;
@@ -102,6 +96,8 @@ impl Decoder {
     fn read(&mut self, format: Format, bytes: &[u8], mode: Mode, region: Region) -> Result<Image<'_>> {
         // What was decoded: a rectangle of pixels in `self.pixels`, and where the region lies in it.
         let raw = match format {
+            Format::Png if mode == Mode::Palette => png::decode_palette(bytes, region, &mut self.pixels)?,
+            format if mode == Mode::Palette => return Err(no_palette(&format!("a {}", format.name()))),
             Format::Jpeg => self.jpeg.decode(bytes, mode, region, &mut self.pixels)?,
             Format::Png => png::decode(bytes, region, &mut self.pixels)?,
             Format::Webp => webp::decode(bytes, region, &mut self.pixels)?,
@@ -122,6 +118,12 @@ impl Decoder {
     }
 }
 
+/// Says that there are no numbers of a palette to give.
+pub(super) fn no_palette(what: &str) -> Error {
+    Error::data(format!("{what} has no palette, whose numbers mode=\"P\" gives"))
+        .hint("decode it with mode=\"L\" (grey) or mode=\"RGB\"")
+}
+
 /// What a format's decoder has written.
 pub(super) struct Raw {
     pub(super) width: usize,
@@ -140,6 +142,8 @@ pub(super) enum Colour {
     Rgba,
     /// Inverted, as Adobe writes it.
     Cmyk,
+    /// Numbers of a palette, which are no colours; they are asked for as they are.
+    Index,
 }
 
 impl Mode {
@@ -147,6 +151,7 @@ impl Mode {
         match self {
             Self::Grey => Colour::Grey,
             Self::Rgb => Colour::Rgb,
+            Self::Palette => Colour::Index,
         }
     }
 }
@@ -154,7 +159,7 @@ impl Mode {
 impl Colour {
     pub(super) fn channels(self) -> usize {
         match self {
-            Self::Grey => 1,
+            Self::Grey | Self::Index => 1,
             Self::GreyAlpha => 2,
             Self::Rgb => 3,
             Self::Rgba | Self::Cmyk => 4,
@@ -164,7 +169,7 @@ impl Colour {
     /// Converts a row as Pillow's `convert` does; alpha is dropped.
     fn convert(self, from: &[u8], mode: Mode, to: &mut [u8]) {
         match self {
-            Self::Grey => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v),
+            Self::Grey | Self::Index => map::<1>(from, mode, to, |[v]| [v; 3], |[v]| v),
             Self::GreyAlpha => map::<2>(from, mode, to, |[v, _]| [v; 3], |[v, _]| v),
             Self::Rgb => map::<3>(from, mode, to, |p| p, luma),
             Self::Rgba => map::<4>(from, mode, to, |[r, g, b, _]| [r, g, b], |[r, g, b, _]| luma([r, g, b])),
@@ -182,7 +187,7 @@ fn map<const N: usize>(
 ) {
     let pixels = from.as_chunks::<N>().0;
     match mode {
-        Mode::Grey => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
+        Mode::Grey | Mode::Palette => pixels.iter().zip(to).for_each(|(&p, out)| *out = grey(p)),
         Mode::Rgb => pixels.iter().zip(to.as_chunks_mut::<3>().0).for_each(|(&p, out)| *out = rgb(p)),
     }
 }

@@ -36,11 +36,8 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes a scratch that holds decoded and resized images to `limits`.
-    ///
-    /// # Errors
-    /// Exhausted when memory is.
-    pub fn new(limits: Limits) -> Result<Self> {
-        Ok(Self { limits, decoder: Decoder::new()?, tools: Tools::default(), buffers: [Vec::new(), Vec::new()] })
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, decoder: Decoder::default(), tools: Tools::default(), buffers: [Vec::new(), Vec::new()] }
     }
 }
 

@@ -18,6 +18,15 @@ pub enum Format {
 }
 
 impl Format {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpeg",
+            Self::Png => "png",
+            Self::Webp => "webp",
+        }
+    }
+
     /// Tells the format by its first bytes.
     ///
     /// # Errors
@@ -43,7 +52,7 @@ impl Format {
 pub fn header(bytes: &[u8]) -> Result<(Format, u32, u32)> {
     let format = Format::sniff(bytes)?;
     let (width, height) = match format {
-        Format::Jpeg => jpeg(bytes)?.0,
+        Format::Jpeg => jpeg(bytes)?,
         Format::Png => png(bytes)?,
         Format::Webp => image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(super::webp::broken)?.dimensions(),
     };
@@ -61,8 +70,8 @@ fn png(bytes: &[u8]) -> Result<(u32, u32)> {
     Ok((number(0), number(4)))
 }
 
-/// Reads a JPEG's width and height, and where its coded pixels start.
-pub(super) fn jpeg(bytes: &[u8]) -> Result<((u32, u32), usize)> {
+/// Reads a JPEG's width and height.
+pub(super) fn jpeg(bytes: &[u8]) -> Result<(u32, u32)> {
     let damaged = || Error::data("truncated jpeg: it ends inside its header");
     let mut size = None;
     let mut at = 2;
@@ -90,7 +99,7 @@ pub(super) fn jpeg(bytes: &[u8]) -> Result<((u32, u32), usize)> {
         }
         at += len;
         if marker == 0xDA {
-            return size.map(|size| (size, at)).ok_or_else(|| Error::data("damaged jpeg: no frame before its pixels"));
+            return size.ok_or_else(|| Error::data("damaged jpeg: no frame before its pixels"));
         }
     }
 }

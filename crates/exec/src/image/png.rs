@@ -1,21 +1,18 @@
-//! PNG: decoded whole to 8 bits a channel; palettes become colours, transparency an alpha channel that is then dropped.
+//! PNG: decoded whole to 8 bits a channel, so that damage anywhere is an error. Palettes become colours, unless their numbers
+//! are asked for; transparency becomes an alpha channel that is then dropped.
 
 use std::io::Cursor;
 
-use ::png::{ColorType, Decoder, DecodingError, Transformations};
+use ::png::{ColorType, Decoder, DecodingError, OutputInfo, Reader, Transformations};
 use forebay_core::{Error, Result};
 
-use super::decode::{Colour, Raw};
+use super::decode::{Colour, Raw, no_palette};
 use super::view::{Region, room};
 
 pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
-    let mut decoder = Decoder::new(Cursor::new(bytes));
-    decoder.set_transformations(Transformations::normalize_to_color8());
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    let mut reader = decoder.read_info().map_err(broken)?;
-    let len = reader.output_buffer_size().ok_or_else(|| Error::data("a png larger than memory can be"))?;
-    let info = reader.next_frame(room(out, len)).map_err(broken)?;
+    let mut reader = open(bytes, Transformations::normalize_to_color8())?;
+    let len = len(&reader)?;
+    let info = frame(&mut reader, room(out, len))?;
     let colour = match info.color_type {
         ColorType::Grayscale => Colour::Grey,
         ColorType::GrayscaleAlpha => Colour::GreyAlpha,
@@ -24,6 +21,48 @@ pub(super) fn decode(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<
         ColorType::Indexed => return Err(Error::internal("a palette was not expanded")),
     };
     Ok(Raw { width: info.width as usize, height: info.height as usize, colour, region })
+}
+
+/// Decodes to the numbers of the palette, of which a byte may hold up to eight.
+pub(super) fn decode_palette(bytes: &[u8], region: Region, out: &mut Vec<u8>) -> Result<Raw> {
+    let mut reader = open(bytes, Transformations::IDENTITY)?;
+    if reader.info().color_type != ColorType::Indexed {
+        return Err(no_palette("a png of colours or grey levels"));
+    }
+    // Zeros: an interlaced image's bits are added to what is there.
+    let mut packed = vec![0; len(&reader)?];
+    let info = frame(&mut reader, &mut packed)?;
+    let (width, height, bits) = (info.width as usize, info.height as usize, info.bit_depth as usize);
+    let per_byte = 8 / bits;
+    let numbers = room(out, width * height).chunks_exact_mut(width);
+    for (row, numbers) in packed.chunks_exact(info.line_size).zip(numbers) {
+        for (x, number) in numbers.iter_mut().enumerate() {
+            let below = 8 - bits * (x % per_byte + 1);
+            *number = row[x / per_byte] >> below & (0xFF >> (8 - bits));
+        }
+    }
+    Ok(Raw { width, height, colour: Colour::Index, region })
+}
+
+fn open(bytes: &[u8], transformations: Transformations) -> Result<Reader<Cursor<&[u8]>>> {
+    let mut decoder = Decoder::new(Cursor::new(bytes));
+    decoder.set_transformations(transformations);
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.read_info().map_err(broken)
+}
+
+fn len(reader: &Reader<Cursor<&[u8]>>) -> Result<usize> {
+    reader.output_buffer_size().ok_or_else(|| Error::data("a png larger than memory can be"))
+}
+
+fn frame(reader: &mut Reader<Cursor<&[u8]>>, out: &mut [u8]) -> Result<OutputInfo> {
+    let info = reader.next_frame(out).map_err(broken)?;
+    // An animation's first frame may be smaller than the header says.
+    if (info.width, info.height) != reader.info().size() {
+        return Err(Error::data("damaged png: its first frame has not the image's size"));
+    }
+    Ok(info)
 }
 
 fn broken(e: DecodingError) -> Error {

@@ -90,3 +90,26 @@ pub(super) fn any_jpeg(rng: &mut SampleRng, width: usize, height: usize) -> Vec<
     let pixels = picture(rng, width, height, 3);
     encode(&pixels, width, height, coding)
 }
+
+/// Damages the coded pixels of a JPEG: a bit, a byte, some bytes left out or doubled, a marker, an end too soon.
+pub(super) fn damage_coded(rng: &mut SampleRng, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let header = bytes.windows(2).position(|pair| pair == [0xFF, 0xDA]).expect("a scan");
+    let first = header + 2 + usize::from(bytes[header + 3]);
+    for _ in 0..draw(rng, 1, 2) {
+        let at = draw(rng, first.min(bytes.len() - 5), bytes.len() - 4);
+        let some = at..(at + draw(rng, 1, 40)).min(bytes.len() - 2);
+        match draw(rng, 0, 6) {
+            0 | 1 => bytes[at] ^= 1 << draw(rng, 0, 7),
+            2 => bytes[at] = 0xFF,
+            3 => drop(bytes.drain(some)),
+            4 => bytes.extend_from_within(some),
+            5 => bytes[at..at + 2].copy_from_slice(&[0xFF, 0xC0 | draw(rng, 0, 63) as u8]),
+            _ => bytes.truncate(at),
+        }
+        if bytes.len() < first + 8 {
+            break;
+        }
+    }
+    bytes
+}

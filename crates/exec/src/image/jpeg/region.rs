@@ -1,15 +1,17 @@
-//! A region of a plain JPEG: pixels by libjpeg-turbo, coefficients by our own entropy decoder (see `scan`, `shim.c`).
+//! One JPEG through libjpeg-turbo: whole, or a region of it, with its own entropy decoder or ours (see `scan`, `shim.c`).
 //!
-//! Plain is what nearly every JPEG is: baseline or extended sequential, Huffman coded, 8 bits, one scan, the usual
-//! subsamplings. Invariant: a region is the same bits as TurboJPEG's, or `None`, for any other file and for any damage.
+//! Ours takes plain files, which nearly every JPEG is: baseline or extended sequential, Huffman coded, 8 bits, one scan,
+//! grey or three components, the usual subsamplings.
+//! Invariant: libjpeg-turbo's decoder is made for one image and freed with it.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
 use forebay_core::{Error, ErrorKind, Result};
 
 use super::huffman::{Block, Codes};
 use super::scan::{BlockOf, Entropy, Layout};
+use crate::image::view::Region;
 
 /// What `forebay_jpeg_open` tells, as shim.c lays it out.
 #[repr(C)]
@@ -19,7 +21,24 @@ pub(super) struct Info {
     pub(super) height: u32,
     pub(super) mcu_width: u32,
     pub(super) mcu_height: u32,
-    pub(super) grey: u32,
+    pub(super) channels: u32,
+    pub(super) plain: u32,
+    pub(super) regions: u32,
+    pub(super) scans: u32,
+    pub(super) restart_interval: u32,
+    pub(super) coded_at: u64,
+}
+
+/// How decoding ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The pixels of the region are those of the whole image.
+    Exact,
+    /// Something was damaged, or not for this entropy decoder: only pixels of the whole image, decoded by
+    /// libjpeg-turbo's own, are right.
+    Damaged,
+    /// There are no pixels, or not all.
+    Failed,
 }
 
 #[repr(C)]
@@ -35,7 +54,6 @@ struct CScan {
     data: *const u8,
     len: usize,
     mcus_per_row: u32,
-    mcu_rows: u32,
     restart_interval: u32,
     first_mcu: u32,
     last_mcu: u32,
@@ -52,6 +70,7 @@ unsafe extern "C" {
     fn forebay_jpeg_new() -> *mut c_void;
     fn forebay_jpeg_free(jpeg: *mut c_void);
     fn forebay_jpeg_open(jpeg: *mut c_void, bytes: *const u8, len: usize, info: *mut Info) -> c_int;
+    fn forebay_jpeg_message(jpeg: *const c_void, truncated: *mut c_int) -> *const c_char;
     #[allow(clippy::too_many_arguments)]
     fn forebay_jpeg_region(
         jpeg: *mut c_void,
@@ -59,7 +78,7 @@ unsafe extern "C" {
         y: u32,
         width: u32,
         height: u32,
-        grey: c_int,
+        channels: c_int,
         out: *mut u8,
         state: *mut c_void,
         begin: Begin,
@@ -67,70 +86,80 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// An image whose header was read, with the decoder that was made for it.
 #[derive(Debug)]
-pub(super) struct PlainJpeg {
+pub(super) struct Opened<'a> {
     handle: NonNull<c_void>,
-    entropy: Entropy,
+    pub(super) info: Info,
+    bytes: &'a [u8],
 }
 
-// SAFETY: a handle owns its memory and is not tied to the thread that made it.
-unsafe impl Send for PlainJpeg {}
-
-impl Drop for PlainJpeg {
+impl Drop for Opened<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle came from forebay_jpeg_new and is freed once.
         unsafe { forebay_jpeg_free(self.handle.as_ptr()) }
     }
 }
 
-impl PlainJpeg {
-    pub(super) fn new() -> Result<Self> {
+impl<'a> Opened<'a> {
+    /// Reads a header.
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self> {
         // SAFETY: no argument.
         let handle = NonNull::new(unsafe { forebay_jpeg_new() })
             .ok_or_else(|| Error::new(ErrorKind::Exhausted, "no memory for a jpeg decoder"))?;
-        Ok(Self { handle, entropy: Entropy::default() })
+        let mut opened = Self { handle, info: Info::default(), bytes };
+        // SAFETY: one slice, which `opened` keeps borrowed as long as the handle may read it.
+        let rc = unsafe { forebay_jpeg_open(handle.as_ptr(), bytes.as_ptr(), bytes.len(), &mut opened.info) };
+        if rc == 0 { Err(opened.error()) } else { Ok(opened) }
     }
 
-    /// Reads a header; `None` when the file is not plain.
-    pub(super) fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Option<Opened<'a>> {
-        let mut info = Info::default();
-        // SAFETY: one slice, which `Opened` keeps borrowed as long as the handle may read it.
-        let plain = unsafe { forebay_jpeg_open(self.handle.as_ptr(), bytes.as_ptr(), bytes.len(), &mut info) };
-        (plain != 0).then_some(Opened { jpeg: self, info, _bytes: bytes })
+    /// Returns what is wrong, after a failure.
+    pub(super) fn error(&self) -> Error {
+        let mut truncated = 0;
+        // SAFETY: the message is nul-terminated and lives as long as the handle.
+        let message = unsafe { CStr::from_ptr(forebay_jpeg_message(self.handle.as_ptr(), &mut truncated)) };
+        let what = if truncated == 0 { "damaged" } else { "truncated" };
+        Error::data(format!("{what} jpeg: {}", message.to_string_lossy()))
     }
-}
 
-/// A file whose header was read.
-pub(super) struct Opened<'a> {
-    jpeg: &'a mut PlainJpeg,
-    pub(super) info: Info,
-    _bytes: &'a [u8],
-}
+    /// Returns what follows the header of the first scan.
+    pub(super) fn coded(&self) -> &'a [u8] {
+        self.bytes.get(self.info.coded_at as usize..).unwrap_or_default()
+    }
 
-impl Opened<'_> {
-    /// Decodes a part whose left edge is that of an MCU, rows without gaps, in one channel or three. False when
-    /// anything was unusual; what `out` holds is arbitrary then.
-    pub(super) fn decode(self, x: usize, y: usize, width: usize, height: usize, grey: bool, out: &mut [u8]) -> bool {
-        debug_assert_eq!(out.len(), width * height * if grey { 1 } else { 3 }, "room for the part");
-        let state: *mut Entropy = &mut self.jpeg.entropy;
-        let [x, y, width, height] = [x, y, width, height].map(|n| n as u32);
+    /// Decodes a part whose left edge is that of an MCU, rows without gaps, once. Unless it is exact, what `out` holds of
+    /// a part is arbitrary.
+    pub(super) fn decode(
+        &mut self,
+        part: Region,
+        channels: usize,
+        entropy: Option<&mut Entropy>,
+        out: &mut [u8],
+    ) -> Outcome {
+        assert_eq!(out.len(), part.width * part.height * channels, "room for the part");
+        let state: *mut Entropy = entropy.map_or(std::ptr::null_mut(), |e| e);
+        let [x, y, width, height] = [part.x, part.y, part.width, part.height].map(|n| n as u32);
         // SAFETY: the handle has this file open and its bytes are borrowed; `out` has room for the part; the callbacks are
         // given the decoder, which nobody else uses meanwhile, and return.
-        let decoded = unsafe {
+        let rc = unsafe {
             forebay_jpeg_region(
-                self.jpeg.handle.as_ptr(),
+                self.handle.as_ptr(),
                 x,
                 y,
                 width,
                 height,
-                c_int::from(grey),
+                channels as c_int,
                 out.as_mut_ptr(),
                 state.cast(),
                 begin,
                 decode_mcu,
             )
         };
-        decoded != 0
+        match rc {
+            1 => Outcome::Exact,
+            2 => Outcome::Damaged,
+            _ => Outcome::Failed,
+        }
     }
 }
 
@@ -152,7 +181,6 @@ unsafe extern "C" fn begin(state: *mut c_void, scan: *const CScan) -> c_int {
     let blocks = scan.block.iter().take(scan.blocks as usize);
     let layout = Layout {
         mcus_per_row: scan.mcus_per_row,
-        mcus: u64::from(scan.mcus_per_row) * u64::from(scan.mcu_rows),
         restart_interval: scan.restart_interval,
         wanted: scan.first_mcu..=scan.last_mcu,
         blocks: blocks.map(|b| BlockOf { component: b.component.into(), dc: b.dc.into(), ac: b.ac.into() }).collect(),

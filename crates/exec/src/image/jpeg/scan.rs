@@ -3,10 +3,11 @@
 //! The stuffed zero bytes are taken out beforehand, so that bits are read without looking for them; coefficients outside
 //! the columns that are wanted are passed over and not stored.
 //! Invariant: a decoder gives the coefficients that libjpeg-turbo would, or `false`. It says `false` for whatever is damaged
-//! or unusual; what is to be said of that is not decided here.
+//! or unusual up to the place that it has come to; what is to be said of that is not decided here.
 
 use super::bits::Bits;
 use super::huffman::{AC, Block, Codes, DC, Table};
+use super::region::Opened;
 
 /// Zeros after the data of each segment, so that reading eight bytes never needs a special case.
 const PADDING: usize = 16;
@@ -22,8 +23,6 @@ pub(super) struct BlockOf {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) mcus_per_row: u32,
-    /// MCUs of the whole scan.
-    pub(super) mcus: u64,
     /// MCUs between restart markers; 0 for none.
     pub(super) restart_interval: u32,
     /// The MCUs of a row whose coefficients are wanted.
@@ -44,8 +43,6 @@ pub(super) struct Entropy {
     /// MCUs until the next segment; meaningless without restart markers.
     left: u32,
     column: u32,
-    /// MCUs of the scan that are still to come.
-    to_come: u64,
     /// The last DC coefficient of each component.
     last: [i32; 4],
 }
@@ -72,14 +69,22 @@ impl Entropy {
         if !layout.blocks.iter().all(known) {
             return false;
         }
-        self.unstuff(data, layout.restart_interval > 0);
-        (self.segment, self.column, self.left, self.to_come) = (0, 0, layout.restart_interval, layout.mcus);
+        if !self.unstuff(data, layout.restart_interval > 0) {
+            return false;
+        }
+        (self.segment, self.column, self.left) = (0, 0, layout.restart_interval);
         self.layout = Some(layout);
         self.start_segment()
     }
 
-    /// Takes out stuffed bytes, and notes where restart markers were.
-    fn unstuff(&mut self, mut data: &[u8], restarts: bool) {
+    /// Tells whether an image of one scan holds nothing up to its end but coded data and the restart markers that are due.
+    /// Then what follows a region cannot make the image an error.
+    pub(super) fn is_undisturbed(&mut self, image: &Opened<'_>) -> bool {
+        self.unstuff(image.coded(), image.info.restart_interval > 0)
+    }
+
+    /// Takes out stuffed bytes, and notes where restart markers were. False when anything but the end of the image follows.
+    fn unstuff(&mut self, mut data: &[u8], restarts: bool) -> bool {
         self.data.clear();
         self.segments.clear();
         let (mut start, mut restart) = (0, 0xD0);
@@ -102,6 +107,7 @@ impl Entropy {
             }
         }
         self.end_segment(start);
+        matches!(data, [0xFF, 0xD9, ..])
     }
 
     fn end_segment(&mut self, start: usize) -> usize {
@@ -177,9 +183,6 @@ impl Entropy {
             }
         }
         self.bits = bits;
-        self.to_come = self.to_come.wrapping_sub(1);
-        // After the last one nothing is left but the bits that fill its byte: more is a sign of damage before it.
-        let is_whole = self.to_come > 0 || (bits.position() + 8 > end * 8 && self.segment + 1 == self.segments.len());
-        bits.position() <= end * 8 && is_whole
+        bits.position() <= end * 8
     }
 }

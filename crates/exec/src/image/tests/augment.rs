@@ -11,7 +11,7 @@ use crate::image::{Augment, Chain, Image, Interpolation, Limits, Region, Scratch
 
 /// Runs one edit on pixels of a shape.
 fn edited(edit: Edit, [height, width, channels]: [usize; 3], pixels: &[u8]) -> Vec<u8> {
-    let mut scratch = Scratch::new(Limits::default()).expect("memory");
+    let mut scratch = Scratch::new(Limits::default());
     let image = Image::packed(pixels, width, height, channels).expect("its size");
     let mut flow = Flow::given(image, &mut scratch);
     flow.edit(edit).expect("valid");

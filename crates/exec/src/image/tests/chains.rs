@@ -83,7 +83,7 @@ fn run(chain: &Chain, input: Input<'_>, draws: &impl Fn(u64) -> SampleRng, scrat
 #[test]
 fn fused_and_unfused_chains_give_the_same_bits() {
     let mut rng = rng(31);
-    let mut scratch = Scratch::new(Limits::default()).expect("memory");
+    let mut scratch = Scratch::new(Limits::default());
     for case in 0..500 {
         let (width, height) = (draw(&mut rng, 1, 120), draw(&mut rng, 1, 120));
         let mode = [Mode::Rgb, Mode::Rgb, Mode::Grey][draw(&mut rng, 0, 2)];
@@ -152,7 +152,7 @@ fn what_cannot_work_is_refused_when_it_is_built() {
 
 #[test]
 fn what_does_not_fit_the_slot_or_the_limits_is_an_error() {
-    let mut scratch = Scratch::new(Limits { pixels_max: 10_000 }).expect("memory");
+    let mut scratch = Scratch::new(Limits { pixels_max: 10_000 });
     let thin = [0; 2 * 900];
     let input = Input::Pixels { height: 900, width: 2, channels: 1, pixels: &thin };
     let chain =
