@@ -33,6 +33,7 @@ impl ImageWork {
             match &step.node.op {
                 Op::DecodeImage { mode: ImageMode::Grey, .. } => decode = Some(Mode::Grey),
                 Op::DecodeImage { mode: ImageMode::Rgb, .. } => decode = Some(Mode::Rgb),
+                Op::DecodeImage { mode: ImageMode::Palette, .. } => decode = Some(Mode::Palette),
                 op => chain.push(kernel(op, step.random)?),
             }
         }

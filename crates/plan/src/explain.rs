@@ -24,9 +24,7 @@ pub fn describe(op: &Op) -> String {
         Op::Rename { columns } => columns.iter().map(|(a, b)| format!("{a}={b}")).collect::<Vec<_>>().join(", "),
         Op::Cast { columns } => columns.iter().map(|(c, d)| format!("{c}={d}")).collect::<Vec<_>>().join(", "),
         Op::WithColumn { column, value } => format!("{column}, {value}"),
-        Op::DecodeImage { column, mode } => {
-            format!("{column}, mode={}", if mode.channels() == 1 { "L" } else { "RGB" })
-        }
+        Op::DecodeImage { column, mode } => format!("{column}, mode={}", mode.name()),
         Op::Resize { column, height, width, antialias } => {
             format!("{column}, ({height}, {width}){}", if *antialias { "" } else { ", antialias=False" })
         }

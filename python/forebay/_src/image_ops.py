@@ -24,20 +24,26 @@ class ImageOps(Base):
     __slots__ = ()
 
     def decode_image(
-        self, column: str, *, mode: Literal["RGB", "L"] = "RGB", keep_position: bool = False, name: str | None = None
+        self,
+        column: str,
+        *,
+        mode: Literal["RGB", "L", "P"] = "RGB",
+        keep_position: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Decodes JPEG, PNG or WebP bytes in place, to uint8 of height, width, channels.
 
         Args:
             column: The column.
-            mode: `"RGB"`, or `"L"` for grey (one channel).
+            mode: `"RGB"`, `"L"` for grey (one channel), or `"P"` for the numbers of a PNG's palette (one channel):
+                the classes of a segmentation mask. `"P"` of an image without a palette is a `DataError`.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
         """
         op = {
             "op": "decode_image",
             "column": column,
-            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L"),
+            "mode": arguments.choice(mode, "decode_image", "mode", "RGB", "L", "P"),
         }
         return self._then(op, keep_position, name)
 

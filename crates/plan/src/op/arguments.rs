@@ -13,14 +13,26 @@ pub enum ImageMode {
     /// Three channels.
     #[serde(rename = "RGB")]
     Rgb,
+    /// One channel: the numbers of a PNG's palette, as they are.
+    #[serde(rename = "P")]
+    Palette,
 }
 
 impl ImageMode {
     /// Returns the number of channels.
     pub fn channels(self) -> usize {
         match self {
-            ImageMode::Grey => 1,
+            ImageMode::Grey | ImageMode::Palette => 1,
             ImageMode::Rgb => 3,
+        }
+    }
+
+    /// Returns its name, as a user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageMode::Grey => "L",
+            ImageMode::Rgb => "RGB",
+            ImageMode::Palette => "P",
         }
     }
 }
