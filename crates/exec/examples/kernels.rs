@@ -41,7 +41,7 @@ fn main() -> Result<()> {
 }
 
 fn jpeg(rounds: u64) -> Result<()> {
-    let mut decoder = Decoder::new()?;
+    let mut decoder = Decoder::default();
     (0..rounds).try_for_each(|_| {
         black_box(decoder.decode(PICTURE, Mode::Rgb, &Limits::default())?);
         Ok(())

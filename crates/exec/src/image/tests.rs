@@ -44,6 +44,7 @@ struct Coding {
     subsampling: tj::TJSAMP,
     quality: c_int,
     progressive: bool,
+    arithmetic: bool,
     restart_rows: c_int,
 }
 
@@ -56,6 +57,7 @@ fn encode(pixels: &[u8], width: usize, height: usize, coding: Coding) -> Vec<u8>
             (tj::TJPARAM_TJPARAM_SUBSAMP, coding.subsampling as c_int),
             (tj::TJPARAM_TJPARAM_QUALITY, coding.quality),
             (tj::TJPARAM_TJPARAM_PROGRESSIVE, c_int::from(coding.progressive)),
+            (tj::TJPARAM_TJPARAM_ARITHMETIC, c_int::from(coding.arithmetic)),
             (tj::TJPARAM_TJPARAM_RESTARTROWS, coding.restart_rows),
         ] {
             assert_eq!(tj::tj3Set(handle, param as c_int, value), 0);
@@ -85,6 +87,7 @@ pub(super) fn any_jpeg(rng: &mut SampleRng, width: usize, height: usize) -> Vec<
         subsampling: KINDS[draw(rng, 0, 6)],
         quality: draw(rng, 20, 98) as c_int,
         progressive: draw(rng, 0, 3) == 0,
+        arithmetic: draw(rng, 0, 9) == 0,
         restart_rows: if draw(rng, 0, 3) == 0 { 1 } else { 0 },
     };
     let pixels = picture(rng, width, height, 3);
