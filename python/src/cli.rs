@@ -18,7 +18,7 @@ use crate::runner::processes;
 /// Runs a command line (without the program's name) and returns its exit code.
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<i32> {
-    let host = PythonHost { command: command(py)?, functions: Arc::new(processes(py)?) };
+    let host = PythonHost { command: command(py)?, functions: Arc::new(processes(py, None)?) };
     crate::errors::detached(py, || {
         let code = forebay_cli::run(arguments, &host);
         host.functions.stop();

@@ -1,10 +1,10 @@
 //! Users' functions in this interpreter, under the GIL.
 //!
 //! Why here: the simplest of the two executors, and the one that the processes of the other run. Functions get arrays
-//! over the engine's memory, read-only: what they want to change, they copy. A function that never returns holds its
-//! thread for ever; [`PyFunctions::stop`] asks it to end with an exception.
+//! over the engine's memory, read-only: what they want to change, they copy. What they return for a row is taken before
+//! they are called again ([`crate::taken`]). Nothing ends a call: after [`PyFunctions::stop`] no other begins.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,21 +15,26 @@ use forebay_exec::{Functions, Pickle, Randomness};
 use forebay_plan::{BlobId, Function};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::arrays::Columns;
 use crate::errors::{from_exception, from_user, from_value};
 use crate::rows::{columns_of_batch, columns_of_rows};
+use crate::taken;
+use crate::user_call::{self, Around};
 
-/// Told before each row that a user's code sees.
-type Progress = Box<dyn Fn(u64) + Send + Sync>;
+/// Told before each row that a user's code sees; says whether to go on.
+type Progress = Box<dyn Fn(u64) -> bool + Send + Sync>;
+
+/// Makes something of what a user's code returned for the row of this number, before that code runs again.
+type Take<'a, 'py, T> = &'a dyn Fn(usize, Bound<'py, PyAny>) -> PyResult<T>;
 
 /// Runs users' functions here. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct PyFunctions {
     loaded: Mutex<HashMap<BlobId, Py<PyAny>>>,
-    /// The threads that are in a user's code.
-    inside: Mutex<HashSet<std::ffi::c_long>>,
+    /// What the threads that are in users' code run there, by name.
+    inside: Mutex<Vec<String>>,
     stopped: AtomicBool,
     progress: Option<Progress>,
     /// The process whose functions these are alone.
@@ -51,37 +56,44 @@ impl PyFunctions {
         }
     }
 
-    /// Makes every call end soon: between two rows, or with an exception inside the user's code.
-    pub(crate) fn stop(&self, py: Python<'_>) {
+    /// Lets no call begin any more, nor go on to another row.
+    pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        let Ok(stop) = py.import("forebay._src.user_errors").and_then(|m| m.getattr("Stop")) else { return };
-        for &thread in lock(&self.inside).iter() {
-            // SAFETY: the GIL is held, and `stop` is a live exception class; an unknown thread is ignored.
-            unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(thread, stop.as_ptr()) };
-        }
+    }
+
+    /// Returns the names of the functions that threads are in.
+    pub(crate) fn running(&self) -> Vec<String> {
+        lock(&self.inside).clone()
     }
 
     fn step(&self, row: usize) -> Result<()> {
-        if self.stopped.load(Ordering::Relaxed) {
-            return Err(closed());
-        }
-        if let Some(progress) = &self.progress {
-            progress(row as u64);
-        }
-        Ok(())
+        let goes_on = self.progress.as_ref().is_none_or(|progress| progress(row as u64));
+        if goes_on && !self.stopped.load(Ordering::Relaxed) { Ok(()) } else { Err(closed()) }
     }
 
-    /// Calls into users' code with this thread on the list of those that `stop` reaches.
-    fn inside<T>(&self, work: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
+    /// Runs what calls users' code, if the interpreter is still there.
+    fn inside<T>(&self, name: &str, work: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
         let run = |py: Python<'_>| {
-            // SAFETY: the GIL is held.
-            let thread = unsafe { pyo3::ffi::PyThread_get_thread_ident() } as std::ffi::c_long;
-            lock(&self.inside).insert(thread);
-            let result = if self.stopped.load(Ordering::Relaxed) { Err(closed()) } else { work(py) };
-            lock(&self.inside).remove(&thread);
+            let _around = Around::enter();
+            if self.stopped.load(Ordering::Relaxed) {
+                return Err(closed());
+            }
+            lock(&self.inside).push(name.to_owned());
+            let result = work(py);
+            let mut inside = lock(&self.inside);
+            if let Some(place) = inside.iter().position(|n| n == name) {
+                inside.swap_remove(place);
+            }
             result
         };
         Python::try_attach(run).unwrap_or_else(|| Err(closed()))
+    }
+
+    /// Calls a user's object, and looks at whether it is this process that comes back.
+    fn enter<'py>(&self, callable: &Bound<'py, PyAny>, arguments: Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let result = user_call::call(callable, arguments);
+        self.end_fork();
+        result
     }
 
     fn load<'py>(&self, py: Python<'py>, pickle: &Pickle) -> Result<Bound<'py, PyAny>> {
@@ -89,10 +101,11 @@ impl PyFunctions {
             return Ok(object.bind(py).clone());
         }
         let bytes = PyBytes::new(py, &pickle.bytes);
-        let load = || py.import("pickle")?.call_method1(intern!(py, "loads"), (bytes,));
+        let load = || user_call::call(&py.import("pickle")?.getattr("loads")?, PyTuple::new(py, [bytes])?);
         let object = load().map_err(|e| {
             let error = if e.is_instance_of::<pyo3::exceptions::PyImportError>(py) {
-                Error::new(ErrorKind::Function, format!("cannot be loaded: {}", e.value(py)))
+                let error = Error::new(ErrorKind::Function, format!("cannot be loaded: {}", e.value(py)));
+                if is_other_modules(py, &e) { error.with("fault", "modules") } else { error }
             } else {
                 from_user(py, &e)
             };
@@ -103,42 +116,38 @@ impl PyFunctions {
     }
 
     /// Calls a function once for each row, or once for all.
-    fn call<'py>(
+    fn call<'py, T>(
         &self,
         py: Python<'py>,
         function: &Function,
         pickle: &Pickle,
         input: &Chunk,
         randomness: Option<Randomness>,
-    ) -> Result<Vec<Bound<'py, PyAny>>> {
+        take: Take<'_, 'py, T>,
+    ) -> Result<Vec<T>> {
         let ids = input.ids();
         let callable = self.load(py, pickle)?;
         let columns = Columns::of(py, input.clone()).map_err(|e| from_exception(py, &e))?;
         let generators =
             randomness.map(|r| Ok((generators(py)?, r))).transpose().map_err(|e: PyErr| from_exception(py, &e))?;
         let rows = if function.batched { 1 } else { columns.rows() };
-        let mut returned = Vec::with_capacity(rows);
+        let mut made = Vec::with_capacity(rows);
         for (row, id) in ids.iter().enumerate().take(rows) {
             self.step(row)?;
-            let blame = |e: Error| if function.batched { e } else { e.with("sample", id.sample) };
-            let argument = if function.batched { columns.dict(py) } else { columns.row(py, row) };
-            let argument = argument.map_err(|e| from_exception(py, &e))?;
-            let result = match &generators {
-                None => callable.call1((argument,)),
-                Some((generators, r)) => {
-                    let key = op_key(r.seed, id.epoch, r.random);
-                    let rng = generators.call_method1(intern!(py, "at"), (key, id.sample.0));
-                    callable.call1((argument, rng.map_err(|e| from_exception(py, &e))?))
-                }
+            let arguments = || {
+                let argument = if function.batched { columns.dict(py)? } else { columns.row(py, row)? };
+                let Some((generators, r)) = &generators else { return PyTuple::new(py, [argument]) };
+                let key = op_key(r.seed, id.epoch, r.random);
+                let rng = generators.call_method1(intern!(py, "at"), (key, id.sample.0))?;
+                PyTuple::new(py, [argument.into_any(), rng])
             };
-            self.end_fork();
-            returned.push(
-                result.map_err(|e| {
-                    if self.stopped.load(Ordering::Relaxed) { closed() } else { blame(from_user(py, &e)) }
-                })?,
-            );
+            let arguments = arguments().map_err(|e| from_exception(py, &e))?;
+            let returned = self.enter(&callable, arguments).map_err(|e| from_user(py, &e));
+            let taken = returned.and_then(|value| take(row, value).map_err(|e| of_code(from_value(py, &e))));
+            let blame = |e: Error| if function.batched || e.get("row").is_some() { e } else { e.with("sample", id.sample) };
+            made.push(taken.map_err(blame)?);
         }
-        Ok(returned)
+        Ok(made)
     }
 }
 
@@ -153,11 +162,11 @@ impl PyFunctions {
         randomness: Option<Randomness>,
     ) -> Result<Vec<Bound<'py, PyAny>>> {
         if function.batched {
-            return self.call(py, function, pickle, input, randomness);
+            return self.call(py, function, pickle, input, randomness, &|_, batch| Ok(batch));
         }
         let (mut returned, mut failed) = (Vec::new(), None);
         for row in 0..input.num_rows() {
-            match self.call(py, function, pickle, &input.slice(row, 1), randomness) {
+            match self.call(py, function, pickle, &input.slice(row, 1), randomness, &|_, value| taken::row(value)) {
                 Ok(value) => returned.extend(value),
                 Err(error) if error.fault() == Fault::Other => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
@@ -186,7 +195,7 @@ impl PyFunctions {
             };
             fields.map_err(|e| from_value(py, &e))
         };
-        self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
+        self.inside(&function.name, run).map_err(|e| explain(e, &function.name, input.ids()))
     }
 }
 
@@ -200,14 +209,17 @@ impl Functions for PyFunctions {
         output: &Arc<Schema>,
     ) -> Result<Vec<ArrayRef>> {
         let run = |py: Python<'_>| {
-            let returned = self.call(py, function, pickle, input, randomness)?;
-            let columns = match returned.as_slice() {
-                [batch] if function.batched => columns_of_batch(output, batch, input.num_rows()),
-                rows => columns_of_rows(py, output, rows),
+            let columns = if function.batched {
+                let take = |_, batch| columns_of_batch(output, &batch, input.num_rows());
+                let made = self.call(py, function, pickle, input, randomness, &take)?;
+                made.into_iter().next().map_or_else(|| columns_of_rows(py, output, &[]), Ok)
+            } else {
+                let rows = self.call(py, function, pickle, input, randomness, &|_, value| taken::row(value))?;
+                columns_of_rows(py, output, &rows)
             };
             columns.map_err(|e| of_code(from_value(py, &e)))
         };
-        self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
+        self.inside(&function.name, run).map_err(|e| explain(e, &function.name, input.ids()))
     }
 
     fn filter(
@@ -218,29 +230,32 @@ impl Functions for PyFunctions {
         randomness: Option<Randomness>,
     ) -> Result<BooleanArray> {
         let run = |py: Python<'_>| {
-            let returned = self.call(py, function, pickle, input, randomness)?;
-            let keep = match returned.as_slice() {
-                [batch] if function.batched => mask(batch, input.num_rows()),
-                rows => rows.iter().enumerate().map(|(i, v)| truth(v, i)).collect(),
+            let keep: Vec<bool> = if function.batched {
+                let take = |_, batch| mask(&batch, input.num_rows());
+                self.call(py, function, pickle, input, randomness, &take)?.concat()
+            } else {
+                self.call(py, function, pickle, input, randomness, &|row, value| truth(&value, row))?
             };
-            keep.map(BooleanArray::from).map_err(|e| of_code(from_value(py, &e)))
+            Ok(BooleanArray::from(keep))
         };
-        self.inside(run).map_err(|e| explain(e, &function.name, input.ids()))
+        self.inside(&function.name, run).map_err(|e| explain(e, &function.name, input.ids()))
     }
 
     fn items(&self, dataset: &Pickle, rows: &[u64], ids: Arc<[RowId]>, schema: &Arc<Schema>) -> Result<Chunk> {
         let run = |py: Python<'_>| {
             let object = self.load(py, dataset)?;
+            let get = object.getattr(intern!(py, "__getitem__")).map_err(|e| from_user(py, &e))?;
             let mut items = Vec::with_capacity(rows.len());
             for (i, row) in rows.iter().enumerate() {
                 self.step(i)?;
-                let item = object.call_method1(intern!(py, "__getitem__"), (row,));
-                self.end_fork();
-                items.push(item.map_err(|e| from_user(py, &e).with("sample", ids[i].sample))?);
+                let item = self.enter(&get, PyTuple::new(py, [row]).map_err(|e| from_exception(py, &e))?);
+                let item = item.map_err(|e| from_user(py, &e));
+                let item = item.and_then(|item| taken::row(item).map_err(|e| of_code(from_value(py, &e))));
+                items.push(item.map_err(|e| e.with("sample", ids[i].sample))?);
             }
             columns_of_rows(py, schema, &items).map_err(|e| of_code(from_value(py, &e)))
         };
-        let columns = self.inside(run).map_err(|e| explain(e, "the dataset", &ids))?;
+        let columns = self.inside("the dataset", run).map_err(|e| explain(e, "the dataset", &ids))?;
         Chunk::new(schema.clone(), columns, ids)
     }
 
@@ -252,26 +267,30 @@ impl Functions for PyFunctions {
         emit: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
     ) -> Result<()> {
         let start = |py: Python<'_>| {
-            let iterator = self.load(py, generator)?.call0().and_then(|i| i.try_iter());
+            let function = self.load(py, generator)?;
+            let iterator = self.enter(&function, PyTuple::empty(py)).and_then(|i| i.try_iter());
             iterator.map(|i| i.into_any().unbind()).map_err(|e| from_user(py, &e))
         };
         let name = "the generator";
-        let iterator = self.inside(start).map_err(|e| explain(e, name, &[]))?;
+        let iterator = self.inside(name, start).map_err(|e| explain(e, name, &[]))?;
         let mut seen = 0;
         loop {
             let pull = |py: Python<'_>| {
                 let mut items = Vec::with_capacity(rows);
-                let mut iterator = iterator.bind(py).try_iter().map_err(|e| from_value(py, &e))?;
+                let iterator = iterator.bind(py).try_iter().map_err(|e| from_value(py, &e))?;
                 while items.len() < rows {
                     self.step(seen + items.len())?;
-                    let Some(item) = iterator.next() else { break };
-                    items
-                        .push(item.map_err(|e| from_user(py, &e).with("sample", format!("0:{}", seen + items.len())))?);
+                    let Some(item) = user_call::next(&iterator) else { break };
+                    let sample = format!("0:{}", seen + items.len());
+                    let item = item.map_err(|e| from_user(py, &e));
+                    let item = item.and_then(|item| taken::row(item).map_err(|e| from_value(py, &e)));
+                    let item = item.map_err(|e| e.with("sample", sample))?;
+                    items.push(item);
                 }
                 let columns = columns_of_rows(py, schema, &items).map_err(|e| from_value(py, &e))?;
                 Ok((columns, items.len()))
             };
-            let (columns, pulled) = self.inside(pull).map_err(|e| explain(e, name, &[]))?;
+            let (columns, pulled) = self.inside(name, pull).map_err(|e| explain(e, name, &[]))?;
             if pulled > 0 {
                 emit(columns, pulled)?;
             }
@@ -294,6 +313,12 @@ impl Drop for PyFunctions {
             }
         }
     }
+}
+
+/// Says whether an exception is that modules of this process are in the way.
+fn is_other_modules(py: Python<'_>, exception: &PyErr) -> bool {
+    let class = py.import("forebay._src.shipping").and_then(|m| m.getattr("OtherModulesError"));
+    class.is_ok_and(|class| exception.is_instance(py, &class))
 }
 
 fn generators(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, Once, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_client::ServiceStream;
-use forebay_core::{ConsumerIndex, Error, Fault, Result};
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
 use forebay_plan::EpochPlan;
@@ -191,7 +191,9 @@ impl NativeIterator {
     /// Stops the threads (and processes). Waits for them, but not for a user's code that does not end.
     fn close(&self, py: Python<'_>) {
         let inner = self.inner.clone();
-        py.detach(move || inner.close(CLOSE_WAIT));
+        if !py.detach(move || inner.close(CLOSE_WAIT)) {
+            self.inner.tell_running();
+        }
     }
 }
 
@@ -206,7 +208,6 @@ impl NativeIterator {
             let iteration = iteration.as_mut().ok_or_else(closed)?;
             let mut go_on = || {
                 let asked = if inner.closing.load(Ordering::Relaxed) { Err(closed()) } else { poll() };
-                // The stream may join its threads when it ends: users' code must let go of them first.
                 asked.inspect_err(|_| inner.runner.stop())
             };
             let delivery = iteration.next(&mut go_on);
@@ -216,6 +217,9 @@ impl NativeIterator {
             *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
             Ok(Some((delivery.batched, delivery.chunk)))
         });
+        if matches!(delivery, Ok(None)) {
+            inner.runner.rest();
+        }
         if let Some(error) = news {
             crate::cache::warn(&error);
         }
@@ -247,10 +251,18 @@ impl Inner {
 
     /// Stops everything from a thread of its own: a user's function may never return, and whoever lets an iterator go
     /// may have an exception on its way, which no Python code may come across.
-    fn close(self: Arc<Self>, wait: Duration) {
+    ///
+    /// Says whether all has ended.
+    fn close(self: Arc<Self>, wait: Duration) -> bool {
+        self.begin_close().is_none_or(|ended| ended.recv_timeout(wait).is_ok())
+    }
+
+    /// As [`Inner::close`], and returns what tells when all has ended.
+    fn begin_close(self: Arc<Self>) -> Option<mpsc::Receiver<()>> {
         if self.process != std::process::id() {
             // Its threads, which dropping it would wait for, are in the parent; and so are its processes, which are used there.
-            return std::mem::forget(self);
+            std::mem::forget(self);
+            return None;
         }
         self.closing.store(true, Ordering::Relaxed);
         let (done, ended) = mpsc::channel();
@@ -264,9 +276,21 @@ impl Inner {
             drop(self);
             let _ = done.send(());
         };
-        if std::thread::Builder::new().name("forebay-close".to_owned()).spawn(join).is_ok() {
-            let _ = ended.recv_timeout(wait);
+        std::thread::Builder::new().name("forebay-close".to_owned()).spawn(join).is_ok().then_some(ended)
+    }
+
+    /// Says, once, that users' functions outlive their iterator.
+    fn tell_running(&self) {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let running = self.runner.running();
+        if running.is_empty() || TOLD.swap(true, Ordering::Relaxed) {
+            return;
         }
+        let message = "the iterator is closed, but a function of it has not returned yet: its thread ends when it does";
+        let error = Error::new(ErrorKind::Function, message)
+            .with("function", running.join(", "))
+            .hint("nothing can end a function in a thread; with executor=\"process\" it would have been ended");
+        crate::cache::warn(&error);
     }
 }
 
@@ -282,7 +306,15 @@ impl Drop for NativeIterator {
 pub(crate) fn close_all(py: Python<'_>) {
     let live: Vec<_> = std::mem::take(&mut *lock(&LIVE)).iter().filter_map(Weak::upgrade).collect();
     py.detach(|| {
-        live.into_iter().for_each(|inner| inner.close(LEAVE_WAIT));
+        let ended: Vec<_> = live.into_iter().filter_map(Inner::begin_close).collect();
+        let (any, deadline) = (!ended.is_empty(), Instant::now() + LEAVE_WAIT);
+        for ended in ended {
+            let _ = ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        }
+        if any {
+            crate::user_call::wait_for_around();
+        }
+        crate::process::kept::clear();
         crate::cache::flush();
         crate::cache::tell(true);
     });

@@ -9,6 +9,7 @@
 //! retry      samples out of quarantine             cache    what this process keeps
 //! jpeg       pixels -> JPEG files, for examples
 //! saving     what save() writes                     provision  what those who start workers ask
+//! taken      what functions return, made ours      user_call  how users' code is called
 //! ```
 //!
 //! Invariants: nothing waits with the GIL held; no panic reaches Python; pyo3 is seen in this crate alone.
@@ -38,7 +39,9 @@ mod rows;
 mod runner;
 mod saving;
 mod service;
+mod taken;
 mod up;
+mod user_call;
 mod values;
 
 use pyo3::prelude::*;
@@ -72,6 +75,8 @@ mod _native {
     use crate::saving::{SavedWriter, saved};
     #[pymodule_export]
     use crate::service::{ServiceClient, cores};
+    #[pymodule_export]
+    use crate::taken::take_row;
     #[pymodule_export]
     use crate::up::Up;
 

@@ -45,6 +45,10 @@ impl Memory {
         Self { start, len, writable: true, bytes: Bytes::Owned(buffer).into() }
     }
 
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Takes the buffer back. Whoever calls this must hold the only reference, with no view on it.
     pub(crate) fn take(&self) -> Buffer {
         let mut bytes = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

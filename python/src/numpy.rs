@@ -11,6 +11,7 @@ pub(crate) struct NumPy {
     frombuffer: Py<PyAny>,
     empty: Py<PyAny>,
     asarray: Py<PyAny>,
+    array: Py<PyAny>,
     ndarray: Py<PyAny>,
     generic: Py<PyAny>,
     object: Py<PyAny>,
@@ -29,6 +30,7 @@ impl NumPy {
                 frombuffer: get("frombuffer")?,
                 empty: get("empty")?,
                 asarray: get("asarray")?,
+                array: get("array")?,
                 ndarray: get("ndarray")?,
                 generic: get("generic")?,
                 object: dtype.call1(("O",))?.unbind(),
@@ -101,6 +103,16 @@ impl NumPy {
             return Ok(array.clone());
         }
         array.call_method1("astype", (dtype.call_method1("newbyteorder", ("=",))?,))
+    }
+
+    /// An array of its own with these numbers. In two steps: an object that is asked for a copy may give what it has.
+    pub(crate) fn array<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.array.bind(value.py()).call1((self.asarray(value)?,))
+    }
+
+    /// Says whether a value is NumPy's own kind of array, not one that is derived from it.
+    pub(crate) fn is_exact_array(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.get_type().is(self.ndarray.bind(value.py()))
     }
 
     pub(crate) fn is_array(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -306,7 +306,7 @@ impl Pipeline {
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state = guard(py, || state.map(saved).transpose())?;
-        let runner = Runner::new(py, executor)?;
+        let runner = Runner::new(py, executor, self.blobs.iter().map(|(id, _)| id.clone()).collect())?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
             let (functions, keeping) = (runner.functions(), crate::cache::keeping(&self.graph)?);

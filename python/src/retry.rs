@@ -33,8 +33,8 @@ pub(crate) fn retry(
     seed: u64,
     record: Vec<u8>,
 ) -> PyResult<()> {
-    let runner = Runner::new(py, "process")?;
     let blobs = blobs.into_values().fold(BlobSet::default(), |set, blob| set.with(Bytes::from(blob)).0);
+    let runner = Runner::new(py, "process", blobs.iter().map(|(id, _)| id.clone()).collect())?;
     let functions = runner.functions();
     let graph = guard(py, || Graph::from_json(graph))?;
     let ran = detached(py, || {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::Error;
 use forebay_exec::Functions;
+use forebay_plan::BlobId;
 use pyo3::prelude::*;
 
 use crate::errors::raise;
@@ -17,10 +18,11 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(py: Python<'_>, executor: &str) -> PyResult<Self> {
+    /// Makes one for the functions and objects of a pipeline.
+    pub(crate) fn new(py: Python<'_>, executor: &str, objects: Vec<BlobId>) -> PyResult<Self> {
         match executor {
             "thread" => Ok(Runner::Thread(Arc::default())),
-            "process" => Ok(Runner::Process(Arc::new(processes(py)?))),
+            "process" => Ok(Runner::Process(Arc::new(processes(py, Some(objects))?))),
             other => {
                 let error = Error::invalid(format!("unknown executor {other:?}")).hint("use \"thread\" or \"process\"");
                 Err(raise(py, &error))
@@ -35,21 +37,34 @@ impl Runner {
         }
     }
 
-    /// Makes calls under way end soon.
+    /// Lets no call begin any more; a process that is in one soon ends.
     pub(crate) fn stop(&self) {
         match self {
-            Runner::Thread(f) => {
-                Python::try_attach(|py| f.stop(py));
-            }
+            Runner::Thread(f) => f.stop(),
             Runner::Process(f) => f.stop(),
+        }
+    }
+
+    /// Lets go of what the iterator needs no more, though it is still there.
+    pub(crate) fn rest(&self) {
+        if let Runner::Process(f) = self {
+            f.rest();
+        }
+    }
+
+    /// The functions that threads of this process are in, and that nothing ends.
+    pub(crate) fn running(&self) -> Vec<String> {
+        match self {
+            Runner::Thread(f) => f.running(),
+            Runner::Process(_) => Vec::new(),
         }
     }
 }
 
-/// A pool of processes with this interpreter and its module path.
-pub(crate) fn processes(py: Python<'_>) -> PyResult<ProcessFunctions> {
+/// A pool of processes with this interpreter and its module path; for certain functions alone, or for any.
+pub(crate) fn processes(py: Python<'_>, objects: Option<Vec<BlobId>>) -> PyResult<ProcessFunctions> {
     let sys = py.import("sys")?;
     let executable: Option<String> = sys.getattr("executable")?.extract()?;
     let path: Vec<String> = sys.getattr("path")?.try_iter()?.filter_map(|p| p.ok()?.extract().ok()).collect();
-    Ok(ProcessFunctions::new(executable.unwrap_or_else(|| "python3".to_owned()), path))
+    Ok(ProcessFunctions::new(executable.unwrap_or_else(|| "python3".to_owned()), path, objects))
 }

@@ -205,7 +205,7 @@ impl ServiceClient {
         let state = guard(py, || state.map(saved).transpose())?;
         let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
-        let runner = Runner::new(py, "thread")?;
+        let runner = Runner::new(py, "thread", Vec::new())?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
         let spec =

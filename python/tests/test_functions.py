@@ -308,21 +308,132 @@ def test_an_exception_in_a_loop_is_not_lost_with_the_iterator():
             loop()
 
 
-def test_no_process_stays_behind(until):
-    def children() -> list[str]:
-        with open(f"/proc/self/task/{threading.get_native_id()}/children") as file:
-            mine = file.read().split()
-        for task in os.listdir("/proc/self/task"):
-            try:
-                with open(f"/proc/self/task/{task}/children") as file:
-                    mine += file.read().split()
-            except FileNotFoundError:
-                pass
-        return mine
+def children() -> set[str]:
+    mine = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as file:
+                mine += file.read().split()
+        except FileNotFoundError:
+            pass
+    return set(mine)
 
-    before = set(children())
+
+def test_no_process_stays_behind(until, monkeypatch):
+    monkeypatch.setenv("FOREBAY_FUNCTION_IDLE", "0")
+    before = children()
     it = fb.range(1000).map(lambda r: r, schema={"id": "int64"}).iter(executor="process", threads=2)
     next(it)
-    assert set(children()) - before
+    assert children() - before
     it.close()
-    until(lambda: not set(children()) - before)
+    until(lambda: not children() - before)
+
+
+def test_processes_are_kept_for_iterators_of_the_same_functions(until, monkeypatch):
+    monkeypatch.setenv("FOREBAY_FUNCTION_IDLE", "30")
+
+    def pids(ds: fb.Dataset, rows: int | None = None) -> set[int]:
+        it = ds.iter(executor="process", threads=1)
+        found = {int(row["pid"]) for row, _ in zip(it, range(rows or 10**9), strict=False)}
+        it.close()
+        return found
+
+    def who(row):
+        return {"pid": os.getpid()}
+
+    # Never called twice for one row: a pid is the one thing that is not to be compared.
+    ds = fb.range(10).map(who, schema={"pid": "int64"})
+    other = ds.map(lambda row: row, schema={"pid": "int64"})
+    first = pids(ds)
+    assert len(first) == 1
+    assert pids(ds) == first
+    # Also when it is left in the middle; others have their own.
+    assert pids(ds, rows=2) == first
+    assert pids(other).isdisjoint(first)
+    assert pids(ds) == first
+    # Another environment or folder is another need.
+    monkeypatch.setenv("SOME_SETTING_OF_A_FUNCTION", "1")
+    assert pids(ds).isdisjoint(first)
+    # The time of those that nobody takes is over at once where none is to be kept.
+    monkeypatch.setenv("FOREBAY_FUNCTION_IDLE", "0.01")
+    last = pids(fb.range(11).map(who, schema={"pid": "int64"}))
+    until(lambda: not {str(pid) for pid in last} & children())
+
+
+@pytest.mark.parametrize("source", ["map", "filter", "batched", "items", "generator"])
+def test_processes_that_are_killed_change_nothing(source, tmp_path):
+    def at_work(seconds=0.001):
+        # Who is killed while it starts is started again a few times only.
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(seconds)
+
+    def slow(row):
+        at_work()
+        return {"id": row["id"], "x": row["id"] * 2}
+
+    def batched(batch):
+        at_work(0.02)
+        return {"id": batch["id"], "x": batch["id"] * 2}
+
+    def keep(row):
+        at_work()
+        return row["id"] % 2 == 0
+
+    class Items:
+        def __len__(self):
+            return 600
+
+        def __getitem__(self, i):
+            at_work()
+            return {"id": i, "x": 2 * i}
+
+    def rows():
+        for i in range(600):
+            at_work()
+            yield {"id": i, "x": 2 * i}
+
+    number = {"id": "int64", "x": "int64"}
+    sets = {
+        "map": lambda: fb.range(600).map(slow, schema=number),
+        "filter": lambda: fb.range(600).filter(keep),
+        "batched": lambda: fb.range(600).map(batched, batched=True, schema=number),
+        "items": lambda: fb.from_map_dataset(Items(), schema=number),
+        "generator": lambda: fb.from_generator(rows, schema=number),
+    }
+    ds = sets[source]()
+    over, killed = threading.Event(), set()
+
+    def kill():
+        random = np.random.default_rng(1)
+        while not over.wait(0.02 + random.random() * 0.1):
+            working = {int(path.name) for path in tmp_path.iterdir()} - killed
+            for pid in list(working)[: 3 - len(killed)]:
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        it = ds.iter(executor="process", threads=2, on_error="skip")
+        got = [repr(row) for row in it]
+        assert it.skipped == []
+    finally:
+        over.set()
+        killer.join()
+    assert killed
+    assert got == [repr(row) for row in ds]
+
+
+def test_the_row_that_always_ends_its_process_is_the_only_one_left_out():
+    def fragile(row):
+        if row["id"] == 17:
+            os._exit(3)
+        if row["id"] == 40:
+            ctypes.string_at(0)
+        return row
+
+    ds = fb.range(50).map(fragile, schema={"id": "int64"})
+    it = ds.iter(executor="process", threads=2, on_error="skip", error_budget=2)
+    assert [int(row["id"]) for row in it] == [i for i in range(50) if i not in (17, 40)]
+    assert [s.sample for s in it.skipped] == ["row 17", "row 40"]
+    assert "3 processes" in it.skipped[0].error.context["deaths"]

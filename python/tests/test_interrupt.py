@@ -70,6 +70,88 @@ def test_a_script_may_end_in_the_middle_of_an_iteration(executor):
     assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")
 
 
+NEVER = {
+    "python": "map",
+    "sleeping": "map",
+    "generator": "from_generator",
+    "items": "from_map_dataset",
+}
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_a_script_may_end_while_its_functions_never_do(kind):
+    code = textwrap.dedent(
+        f"""
+        import time
+        import forebay as fb
+        kind, schema, sets = {kind!r}, {{"id": "int64"}}, []
+        def go_on(i):
+            while i > 200:
+                if kind != "python": time.sleep(0.001)
+            return {{"id": i}}
+        def generator():
+            for i in range(300): yield go_on(i)
+        class Items:
+            def __len__(self): return 1000
+            def __getitem__(self, i): return go_on(i)
+        for _ in range(3):
+            if kind == "generator": ds = fb.from_generator(generator, schema=schema)
+            elif kind == "items": ds = fb.from_map_dataset(Items(), schema=schema)
+            else: ds = fb.range(1000).map(lambda row: go_on(int(row["id"])), schema=schema)
+            sets.append(ds.iter(threads=2))
+            next(sets[-1])
+        print("the end")
+        raise SystemExit(3)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "the end\n", "")
+
+
+CLOSED = """
+import threading, time, warnings
+import forebay as fb
+import builtins
+builtins.go, builtins.inside, builtins.ends = threading.Event(), threading.Semaphore(0), []
+def function(row):
+    import builtins
+    try:
+        if row["id"] > 100:
+            builtins.inside.release()
+            # Many places for an exception to come in, as between a C library's close and what notes that.
+            while not builtins.go.is_set(): pass
+            builtins.ends.append("returned")
+        return row
+    except BaseException as error:
+        builtins.ends.append(repr(error))
+        raise
+for close in (lambda it: it.close(), lambda it: None):
+    it = fb.range(1000).map(function, schema={"id": "int64"}).iter(threads=2)
+    next(it)
+    builtins.inside.acquire()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        close(it)
+        del it
+    print([str(w.message).splitlines()[:2] for w in said])
+print(builtins.ends)
+builtins.go.set()
+deadline = time.monotonic() + 30
+while len(builtins.ends) < 2 and time.monotonic() < deadline: time.sleep(0.01)
+print(set(builtins.ends))
+"""
+
+
+def test_no_exception_comes_into_a_function_when_its_iterator_is_closed():
+    done = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, timeout=60)
+    said = ["the iterator is closed, but a function of it has not returned yet: its thread ends when it does"]
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr, len(lines)) == (0, "", 4), done.stderr
+    assert said[0] in lines[0]
+    assert "function" in lines[0]
+    assert lines[1:] == ["[]", "[]", "{'returned'}"]
+
+
 def test_importing_is_light():
     code = "import sys, forebay; print(sorted({'cloudpickle', 'torch', 'pyarrow', 'PIL'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

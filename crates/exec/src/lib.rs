@@ -10,6 +10,7 @@
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
 
+mod again;
 mod alike;
 mod auto;
 mod bring;
@@ -41,6 +42,7 @@ mod twice;
 mod way;
 mod work;
 
+pub use again::{DEATHS_MAX, Failure, blamed, survive};
 pub use bring::{Brought, bring};
 pub use budget::{Budget, Lost};
 pub use crew::Crew;

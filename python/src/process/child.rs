@@ -1,27 +1,32 @@
 //! One function process, seen from its parent.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::Pickle;
-use forebay_plan::{BlobId, Function};
+use forebay_exec::{Failure, Pickle};
+use forebay_plan::BlobId;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
+use super::Stopped;
 use super::wire::{Body, Call, Request, Shared, read_rows, receive, send, write_rows};
-use crate::functions::lock;
+use crate::functions::closed;
 
 /// How often a waiting parent looks whether the child has come any further.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a child may go on with its row when nobody wants it any more.
+const STOP_WAIT: Duration = Duration::from_millis(500);
 /// How long a child may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -30,32 +35,46 @@ const START: &str = "import json, os, sys; sys.path[:] = json.loads(os.environ.p
                      from forebay._src.function_host import main; main()";
 
 /// How to start Python.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Python {
-    pub(super) executable: String,
+    executable: String,
     /// `sys.path` of this process.
-    pub(super) path: Vec<String>,
+    path: Vec<String>,
+    /// As they were when this was made: Python changes both while threads start processes.
+    pub(super) environment: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
 }
 
-/// What to say when a call does not end well.
+impl Python {
+    /// Takes the environment and the folder as they are. To be called with the GIL.
+    pub(super) fn new(executable: String, path: Vec<String>) -> Self {
+        let environment = std::env::vars_os().collect();
+        Self { executable, path, environment, folder: std::env::current_dir().ok() }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(["-c", START]).env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("FOREBAY_FUNCTION_PATH", serde_json::to_string(&self.path).unwrap_or_default());
+        if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_dir()) {
+            command.current_dir(folder);
+        }
+        command
+    }
+}
+
+/// What to say when a call does not end well, and when to end it.
 pub(super) struct Watch<'a> {
-    what: String,
-    ids: &'a [RowId],
+    pub(super) what: String,
+    pub(super) ids: &'a [RowId],
     /// Whether the child is at one row after another; else it is at all of them at once.
-    by_row: bool,
-    timeout: Duration,
+    pub(super) by_row: bool,
+    pub(super) timeout: Duration,
+    /// Set when nobody wants the answer any more.
+    pub(super) stopped: &'a Stopped,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn function(op: &str, function: &Function, input: &'a Chunk) -> Self {
-        let timeout = Duration::try_from_secs_f64(function.timeout_s).unwrap_or(Duration::MAX);
-        Self { what: format!("{op}({})", function.name), ids: input.ids(), by_row: !function.batched, timeout }
-    }
-
-    pub(super) fn items(source: &str, ids: &'a [RowId], timeout: Duration) -> Self {
-        Self { what: source.to_owned(), ids, by_row: true, timeout }
-    }
-
+impl Watch<'_> {
     fn blame(&self, error: Error, row: u64) -> Error {
         match (self.ids.get(row as usize), self.ids) {
             (Some(id), _) if self.by_row => error.with("sample", id.sample),
@@ -72,36 +91,48 @@ pub(super) struct Child {
     shared: Shared,
     /// The pickles that it has.
     sent: HashSet<BlobId>,
+    /// Those that it cannot load beside what it has.
+    refused: HashSet<BlobId>,
     reply_bytes: u64,
-    live: Arc<Mutex<Vec<u32>>>,
     fit: bool,
+    /// The row at which it died.
+    death: Option<u64>,
 }
 
 impl Child {
     /// Starts a process and waits until it is ready.
-    pub(super) fn start(python: &Python, live: Arc<Mutex<Vec<u32>>>) -> Result<Self> {
+    pub(super) fn start(python: &Python, stopped: &Stopped) -> std::result::Result<Self, Failure> {
+        let mut child = Self::spawn(python)?;
+        let what = "a function process".to_owned();
+        let watch = Watch { what, ids: &[], by_row: false, timeout: START_TIMEOUT, stopped };
+        // That it does not start says nothing about the sample that it was started for.
+        let answer = child.answer(&watch).map_err(|e| e.replace("fault", "start"));
+        match (answer, child.death) {
+            (Ok(Body::Ready), _) => Ok(child),
+            (Ok(other), _) => Err(Error::internal(format!("a function process answered {other:?}")).into()),
+            (Err(error), Some(row)) => Err(Failure::Died(row, error)),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    fn spawn(python: &Python) -> Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_read_timeout(Some(LOOK))?;
-        let process = Command::new(&python.executable)
-            .args(["-c", START])
-            .env("FOREBAY_FUNCTION_PATH", serde_json::to_string(&python.path).unwrap_or_default())
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .process_group(0)
-            .spawn()
-            .map_err(|e| {
+        let shared = Shared::new()?;
+        let process =
+            python.command().stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0).spawn().map_err(|e| {
                 Error::unavailable(format!("cannot start a python process for functions: {e}"))
                     .with("program", &python.executable)
             })?;
-        lock(&live).push(process.id());
-        let shared = Shared::new()?;
-        let mut child = Self { process, socket, shared, sent: HashSet::new(), reply_bytes: 0, live, fit: true };
-        child.hand_over_files()?;
-        let watch = Watch { what: "a function process".to_owned(), ids: &[], by_row: false, timeout: START_TIMEOUT };
-        // That it does not start says nothing about the sample that it was started for.
-        match child.answer(&watch).map_err(|e| e.replace("fault", "start"))? {
-            Body::Ready => Ok(child),
-            other => Err(Error::internal(format!("a function process answered {other:?}"))),
+        let (sent, refused) = (HashSet::new(), HashSet::new());
+        let mut child = Self { process, socket, shared, sent, refused, reply_bytes: 0, fit: true, death: None };
+        // One that is gone already takes no files: that shows in its answer.
+        if let Err(error) = child.hand_over_files()
+            && matches!(child.process.try_wait(), Ok(None))
+        {
+            return Err(error);
         }
+        Ok(child)
     }
 
     fn hand_over_files(&self) -> Result<()> {
@@ -134,15 +165,17 @@ impl Child {
             self.shared.pickle.write_all_at(&pickle.bytes, 0)?;
             pickle_bytes = Some(pickle.bytes.len() as u64);
         }
-        self.shared.set_progress(0);
+        self.shared.begin();
         // A child that died while idle shows here or in the answer; both tell how.
         let request = Request { call, object: object.map(|p| p.id.clone()), pickle_bytes, input_bytes };
         if send(&self.socket, &request).is_err() {
             return Err(self.died(watch));
         }
         let body = self.answer(watch)?;
-        self.sent.extend(object.map(|p| p.id.clone()));
         self.fit = true;
+        if !matches!(&body, Body::Failed { error } if error.get("fault") == Some("modules")) {
+            self.sent.extend(object.map(|p| p.id.clone()));
+        }
         match body {
             Body::Failed { error } => Err(error),
             Body::Columns { bytes } => {
@@ -161,6 +194,26 @@ impl Child {
     /// Says whether it may serve another call.
     pub(super) fn is_fit(&self) -> bool {
         self.fit
+    }
+
+    /// Says whether it has done nothing yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// Returns the row at which it died, if it did.
+    pub(super) fn death(&self) -> Option<u64> {
+        self.death
+    }
+
+    /// Says whether this object was found not to go with what it has.
+    pub(super) fn refuses(&self, object: &BlobId) -> bool {
+        self.refused.contains(object)
+    }
+
+    /// Remembers that an object does not go with what it has.
+    pub(super) fn refuse(&mut self, object: &BlobId) {
+        self.refused.insert(object.clone());
     }
 
     /// Lets it not be used again.
@@ -182,6 +235,12 @@ impl Child {
                 }
                 Ok((1, _)) => return receive(&self.socket).map_err(|_| self.died(watch)),
                 _ => return Err(self.died(watch)),
+            }
+            if let Some(since) = watch.stopped.get() {
+                self.shared.cancel();
+                if since.elapsed() >= STOP_WAIT {
+                    return Err(closed());
+                }
             }
             let now = self.shared.progress();
             if now != row {
@@ -208,6 +267,7 @@ impl Child {
                 _ => break None,
             }
         };
+        self.death = Some(self.shared.progress());
         let how = status.map_or_else(|| "closed its connection".to_owned(), describe);
         let error =
             Error::new(ErrorKind::Function, format!("{}: its process {how}", watch.what)).with("fault", "process");
@@ -217,10 +277,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let pid = self.process.id();
-        kill(pid);
+        kill(self.process.id());
         let _ = self.process.wait();
-        lock(&self.live).retain(|p| *p != pid);
     }
 }
 
@@ -234,8 +292,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Kills a child, which another thread may wait for, and what it has forked: it leads a group of its own.
-pub(super) fn kill(pid: u32) {
+/// Kills a child and what it has forked: it leads a group of its own.
+fn kill(pid: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }

@@ -31,7 +31,10 @@ pub(crate) fn serve_functions(py: Python<'_>, fd: RawFd) -> PyResult<()> {
         let shared = Arc::new(take_files(&socket)?);
         end_with_parent(&socket)?;
         let progress = shared.clone();
-        let functions = PyFunctions::with_progress(Box::new(move |row| progress.set_progress(row)));
+        let functions = PyFunctions::with_progress(Box::new(move |row| {
+            progress.set_progress(row);
+            !progress.is_cancelled()
+        }));
         let host = Host { socket, shared, functions };
         let mut answer = Body::Ready;
         // Either fails when the parent is gone, and then there is nobody to tell.

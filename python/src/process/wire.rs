@@ -94,7 +94,7 @@ pub(super) struct Shared {
     pub(super) request: File,
     pub(super) reply: File,
     pub(super) pickle: File,
-    /// Eight bytes: the row that the user's code is at.
+    /// Eight bytes: the row that the user's code is at. Eight more: whether the answer is still wanted (0).
     pub(super) progress: File,
 }
 
@@ -128,8 +128,26 @@ impl Shared {
     }
 
     pub(super) fn progress(&self) -> u64 {
+        self.word(0)
+    }
+
+    /// Says that a call begins.
+    pub(super) fn begin(&self) {
+        let _ = self.progress.write_all_at(&[0; 16], 0);
+    }
+
+    /// Says that the answer to the call is not wanted any more.
+    pub(super) fn cancel(&self) {
+        let _ = self.progress.write_all_at(&1u64.to_le_bytes(), 8);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.word(8) != 0
+    }
+
+    fn word(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
-        match self.progress.read_exact_at(&mut bytes, 0) {
+        match self.progress.read_exact_at(&mut bytes, at) {
             Ok(()) => u64::from_le_bytes(bytes),
             Err(_) => 0,
         }

@@ -1,0 +1,167 @@
+//! What a user's code returned, made ours before that code runs again.
+//!
+//! A function may fill one buffer and return it for each row, or keep what it returned and change it later. So each row
+//! is taken when it comes: what may still change is copied, and what nobody else can reach, or nobody can change, is not.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
+};
+
+use crate::masks;
+use crate::memory::Memory;
+use crate::numpy::NumPy;
+
+/// Lists within lists are followed this far; NumPy makes no array of deeper ones.
+const DEPTH_MAX: usize = 64;
+
+/// Takes one row: a dictionary of columns. What is none is left for those who say so.
+pub(crate) fn row(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let is_alone = refs(&value) == 1;
+    mapping(value, is_alone, 0)
+}
+
+/// As [`row`], for Python code that calls users' code itself.
+#[pyfunction]
+pub(crate) fn take_row(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    mapping(value, false, 0)
+}
+
+fn mapping<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    if let Ok(dict) = value.cast_exact::<PyDict>() {
+        let own = if is_alone { dict.clone() } else { dict.copy()? };
+        let mut changed = Vec::new();
+        for (key, value) in own.iter() {
+            if !is_plain(&value) {
+                changed.push((key, one(value, is_alone, depth)?));
+            }
+        }
+        for (key, value) in changed {
+            own.set_item(key, value)?;
+        }
+        return Ok(own.into_any());
+    }
+    if value.cast::<PyMapping>().is_err() {
+        return Ok(value);
+    }
+    // Each value may be made only when it is asked for, in memory that the next one has, too.
+    let own = PyDict::new(py);
+    for item in value.call_method0(intern!(py, "items"))?.try_iter()? {
+        let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = item?.extract()?;
+        own.set_item(key, one(value, false, depth)?)?;
+    }
+    Ok(own.into_any())
+}
+
+/// Takes one value. `is_alone` says that whatever holds it is nobody else's.
+fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    if is_plain(&value) || depth >= DEPTH_MAX {
+        return Ok(value);
+    }
+    let np = NumPy::get(py)?;
+    if np.is_array(&value)? {
+        return array(np, value, is_alone);
+    }
+    if let Ok(list) = value.cast::<PyList>() {
+        let is_alone = is_alone && refs(&value) == 2;
+        let own = if is_alone { list.clone() } else { list.get_slice(0, list.len()) };
+        return parts(&own, is_alone, depth);
+    }
+    if let Ok(tuple) = value.cast::<PyTuple>() {
+        if tuple.iter_borrowed().all(|part| is_plain(&part)) {
+            return Ok(value);
+        }
+        return parts(&tuple.to_list(), false, depth);
+    }
+    if value.is_instance_of::<PyDict>() {
+        let is_alone = is_alone && refs(&value) == 2;
+        return mapping(value, is_alone, depth + 1);
+    }
+    if let Ok(bytes) = value.cast::<PyByteArray>() {
+        return Ok(PyBytes::new(py, &bytes.to_vec()).into_any());
+    }
+    if value.is_instance_of::<PyMemoryView>() {
+        // One of other numbers than bytes is refused where the column is made.
+        let bytes = PyBuffer::<u8>::get(&value).and_then(|view| view.to_vec(py));
+        return Ok(bytes.map_or(value, |bytes| PyBytes::new(py, &bytes).into_any()));
+    }
+    if value.is_instance_of::<PyString>() || np.is_scalar(&value)? {
+        return Ok(value);
+    }
+    if value.hasattr(intern!(py, "__array__"))? || value.hasattr(intern!(py, "__array_interface__"))? {
+        // What no array can be made of is refused where the column is made.
+        return Ok(np.array(&value).unwrap_or(value));
+    }
+    Ok(value)
+}
+
+fn parts<'py>(own: &Bound<'py, PyList>, is_alone: bool, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    for (i, part) in own.iter().enumerate() {
+        if !is_plain(&part) {
+            own.set_item(i, one(part, is_alone, depth + 1)?)?;
+        }
+    }
+    Ok(own.clone().into_any())
+}
+
+fn array<'py>(np: &NumPy, value: Bound<'py, PyAny>, is_alone: bool) -> PyResult<Bound<'py, PyAny>> {
+    if is_alone && refs(&value) == 2 && (is_owned(np, &value)? || is_fixed(np, &value)?) {
+        return Ok(value);
+    }
+    if np.is_exact_array(&value) || masks::is_masked_array(&value)? {
+        return value.call_method0(intern!(value.py(), "copy"));
+    }
+    np.array(&value)
+}
+
+/// Says whether an array, which has two references, is the only way to its numbers: nothing else has them, nor a base of them.
+fn is_owned(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    if !np.is_exact_array(value) || weak_refs(value)? > 0 {
+        return Ok(false);
+    }
+    let base = value.getattr(intern!(py, "base"))?;
+    if base.is_none() {
+        return value.getattr(intern!(py, "flags"))?.getattr(intern!(py, "owndata"))?.is_truthy();
+    }
+    // The view has one of the base's references, and we have one.
+    Ok(refs(&base) == 2 && is_owned(np, &base)?)
+}
+
+/// Says whether an array lies over memory that nobody can change: the engine's, or a `bytes`.
+fn is_fixed(np: &NumPy, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    let mut base = value.clone();
+    while np.is_exact_array(&base) {
+        base = base.getattr(intern!(py, "base"))?;
+    }
+    while base.is_instance_of::<PyMemoryView>() {
+        base = base.getattr(intern!(py, "obj"))?;
+    }
+    Ok(base.is_exact_instance_of::<PyBytes>() || base.cast::<Memory>().is_ok_and(|memory| !memory.get().is_writable()))
+}
+
+/// Says whether a value never changes, at the cost of a few comparisons.
+fn is_plain(value: &Bound<'_, PyAny>) -> bool {
+    value.is_none()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_exact_instance_of::<PyBytes>()
+        || value.is_exact_instance_of::<PyBool>()
+}
+
+fn refs(value: &Bound<'_, PyAny>) -> isize {
+    // SAFETY: the GIL is held, and the object is alive.
+    unsafe { pyo3::ffi::Py_REFCNT(value.as_ptr()) as isize }
+}
+
+fn weak_refs(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    COUNT.import(value.py(), "weakref", "getweakrefcount")?.call1((value,))?.extract()
+}
