@@ -424,6 +424,32 @@ def test_processes_that_are_killed_change_nothing(source, tmp_path):
     assert got == [repr(row) for row in ds]
 
 
+def test_processes_that_are_killed_while_they_wait_are_nobodys_fault(until):
+    def is_gone(pid: str) -> bool:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+
+    def batched(batch):
+        time.sleep(0.01)
+        return batch
+
+    before, ds = children(), fb.range(4000).map(batched, batched=True, schema={"id": "int64"})
+    for it in [ds.iter(executor="process", threads=2) for _ in range(2)]:
+        assert len(list(it)) == 4000
+    its = [ds.iter(executor="process", threads=2) for _ in range(2)]
+    assert all(int(next(it)["id"]) == 0 for it in its)
+    for it in its:
+        it.close()
+    # As many as a row would be blamed for.
+    waiting = children() - before
+    assert len(waiting) >= 3
+    for pid in waiting:
+        os.kill(int(pid), signal.SIGKILL)
+    until(lambda: all(is_gone(pid) for pid in waiting))
+    assert len(list(ds.take(64).iter(executor="process", threads=1))) == 64
+    assert len(list(ds.iter(executor="process", threads=1))) == 4000
+
+
 def test_the_row_that_always_ends_its_process_is_the_only_one_left_out():
     def fragile(row):
         if row["id"] == 17:

@@ -20,7 +20,10 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forebay._src.imports import Module
 
 #: What `functools.lru_cache` and `functools.cache` make of a function.
 _CACHED = type(functools.lru_cache(len))
@@ -47,19 +50,31 @@ _MADE = frozenset(
 )
 
 
-def name_of_code(value: Any, local: frozenset[str], pickled: bytes) -> str:
+def name_of_code(
+    value: Any,
+    local: frozenset[str],
+    pickled: bytes,
+    modules: dict[str, Module],
+    version: str | int | None = None,
+) -> str:
     """Returns the name of what a function or an object computes.
 
     Args:
         value: The function or object.
         local: The modules that travel by value.
         pickled: Its pickle, whose hash is the name where something in it cannot be walked.
+        modules: The modules that its code imports when it runs.
+        version: What the user says that it is a version of.
     """
     digest = hashlib.blake2b(digest_size=32)
     try:
         _Walk(digest, local).dump(value)
     except Exception:
         digest = hashlib.blake2b(pickled, digest_size=32)
+    for name, module in modules.items():
+        _Walk(digest, local).dump(("module", name, _code(module.code()), module.values))
+    if version is not None:
+        digest.update(f"version {version!r}".encode())
     return digest.hexdigest()
 
 
@@ -119,7 +134,7 @@ class _Walk(pickle._Pickler):
 
     def _function(self, function: types.FunctionType) -> Any:
         code = _code(function.__code__)
-        if self._travels_by_name(function):
+        if travels_by_name(function, self._local):
             own = code if _is_library(function.__module__) else None
             return part, ("function", function.__module__, function.__qualname__, own)
         names = sorted(set(_globals(function.__code__)) & function.__globals__.keys())
@@ -134,7 +149,7 @@ class _Walk(pickle._Pickler):
         return part, ("function", function.__name__), state
 
     def _class(self, made: type) -> Any:
-        if self._travels_by_name(made):
+        if travels_by_name(made, self._local):
             library = _is_library(made.__module__)
             own = [f for f in vars(made).values() if isinstance(f, types.FunctionType)] if library else []
             return part, ("class", made.__module__, made.__qualname__, [_code(f.__code__) for f in own])
@@ -148,19 +163,21 @@ class _Walk(pickle._Pickler):
         kept = {k: v for k, v in sorted(vars(module).items()) if not k.startswith("__")}
         return part, ("module", module.__name__), kept
 
-    def _travels_by_name(self, obj: Any) -> bool:
-        module = getattr(obj, "__module__", None)
-        if not isinstance(module, str) or module == "__main__" or module in self._local:
-            return False
-        found: Any = sys.modules.get(module)
-        for name in obj.__qualname__.split("."):
-            found = getattr(found, name, None)
-        return found is obj
-
     def _digest(self, obj: Any) -> bytes:
         digest = hashlib.blake2b(digest_size=16)
         _Walk(digest, self._local).dump(obj)
         return digest.digest()
+
+
+def travels_by_name(obj: Any, local: frozenset[str]) -> bool:
+    """Says whether a function or class is found by its name where its pickle is read."""
+    module = getattr(obj, "__module__", None)
+    if not isinstance(module, str) or module == "__main__" or module in local:
+        return False
+    found: Any = sys.modules.get(module)
+    for name in obj.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is obj
 
 
 def _code(code: types.CodeType) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import os
 import site as site_packages
 import sys
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from forebay._src.code_names import name_of_code
+from forebay._src import imports, shipping
+from forebay._src.code_names import name_of_code, travels_by_name
 from forebay._src.site import site
 from forebay.errors import InvalidPipelineError
 
@@ -21,20 +23,29 @@ from forebay.errors import InvalidPipelineError
 _BY_NAME = frozenset(["forebay", "cloudpickle", "numpy"])
 
 
-def dumps(value: Any, what: str) -> tuple[bytes, str]:
+def dumps(value: Any, what: str, version: str | int | None = None) -> tuple[bytes, str]:
     """Pickles a function or an object, and names what it computes.
 
-    What is defined beside the user's script travels whole; libraries by name.
+    What is defined beside the user's script travels whole; libraries by name. Modules of the user's that the code
+    imports when it runs travel as their sources. `version` is part of the name.
 
     Raises:
         InvalidPipelineError: It cannot be pickled; the message names the part that cannot.
     """
-    import cloudpickle
-
+    if isinstance(version, bool) or not isinstance(version, (str, int, type(None))):
+        hint = "give a text or a whole number, and another one whenever what the code reads changes"
+        raise InvalidPipelineError(f"{what}: version={version!r} is {type(version).__name__}", {"hint": hint})
     try:
         with _by_value() as local:
-            pickled = bytes(cloudpickle.dumps(value))
-        return pickled, name_of_code(value, local, pickled)
+            pickled, functions = _dumps(value, local)
+        modules = imports.imported(
+            [(f.__code__, imports.package_of(f.__globals__)) for f in functions],
+            lambda file: not _is_installed(os.path.abspath(file)),
+        )
+        name = name_of_code(value, local, pickled, modules, version)
+        if modules and sum(len(m.source) for m in modules.values()) <= imports.SOURCE_BYTES_MAX:
+            pickled = shipping.bundle(pickled, modules)
+        return pickled, name
     except Exception as error:
         part = _culprit(value)
         held = f": it holds {part}" if part else ""
@@ -45,6 +56,22 @@ def dumps(value: Any, what: str) -> tuple[bytes, str]:
             "hint": "make what cannot travel (locks, files, connections) inside the function, at its first call",
         }
         raise InvalidPipelineError(f"{what} cannot be pickled{held}", context) from error
+
+
+def _dumps(value: Any, local: frozenset[str]) -> tuple[bytes, list[types.FunctionType]]:
+    """Pickles a value, and returns the functions that travel whole in it."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if type(obj) is types.FunctionType and not travels_by_name(obj, local):
+                functions.append(obj)
+            return super().reducer_override(obj)
+
+    functions: list[types.FunctionType] = []
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue(), functions
 
 
 def name_of(function: Callable[..., Any]) -> str:

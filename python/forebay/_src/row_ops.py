@@ -32,6 +32,7 @@ class RowOps(Base):
         batched: bool = False,
         schema: Mapping[str, Any] | None = None,
         timeout: float = 60.0,
+        version: str | int | None = None,
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
@@ -53,6 +54,9 @@ class RowOps(Base):
                 differs from row to row; `"int64?"` may be missing, which `None` and masked numbers are. Default: found
                 by calling it on the first four samples.
             timeout: Seconds that one call may take, where it runs in a process of its own.
+            version: A text or number to change when the function's result changes and its code does not, because a
+                file, a variable of the environment or a library that it uses is another one. `cache()` keeps the
+                results of each version apart.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
 
@@ -64,7 +68,7 @@ class RowOps(Base):
         >>> [(int(row["id"]), int(row["square"])) for row in ds]
         [(0, 0), (1, 1), (2, 4)]
         """
-        function, pickle = _function("map", fn, reads, batched, timeout)
+        function, pickle = _function("map", fn, reads, batched, timeout, version)
         written = arguments.columns(writes, "map", "writes")
         fields = (
             self._probe(function, pickle, name)
@@ -83,12 +87,14 @@ class RowOps(Base):
         reads: str | Iterable[str] | None = None,
         batched: bool = False,
         timeout: float = 60.0,
+        version: str | int | None = None,
         keep_position: bool = False,
         name: str | None = None,
     ) -> Dataset:
         """Keeps the samples for which an expression, or a Python function, is true.
 
-        An expression is faster: it is evaluated on columns, without Python.
+        An expression is faster: it is evaluated on columns, without Python. The arguments are those of `map`; an
+        expression takes neither `reads`, `batched`, `timeout` nor `version`.
 
         >>> import forebay as fb
         >>> [int(row["id"]) for row in fb.range(10).filter(fb.col("id") % 4 == 0)]
@@ -98,7 +104,7 @@ class RowOps(Base):
         """
         if isinstance(predicate, Expr):
             return self._then({"op": "filter_expr", "predicate": predicate.to_parts()}, keep_position, name)
-        function, pickle = _function("filter", predicate, reads, batched, timeout)
+        function, pickle = _function("filter", predicate, reads, batched, timeout, version)
         return self._then({"op": "filter_function", "function": function}, keep_position, name, pickle)
 
     def with_column(self, column: str, value: Any, *, keep_position: bool = False, name: str | None = None) -> Dataset:
@@ -259,7 +265,12 @@ class RowOps(Base):
 
 
 def _function(
-    op: str, fn: Any, reads: str | Iterable[str] | None, batched: bool, timeout: float
+    op: str,
+    fn: Any,
+    reads: str | Iterable[str] | None,
+    batched: bool,
+    timeout: float,
+    version: str | int | None,
 ) -> tuple[dict[str, Any], bytes]:
     if not callable(fn):
         raise InvalidPipelineError(f"{op}: {fn!r} cannot be called", {"hint": "give a function"})
@@ -268,7 +279,7 @@ def _function(
             f"{op}: timeout={timeout} is out of range", {"hint": "use a number of seconds above 0"}
         )
     name = pickling.name_of(fn)
-    pickled, code = pickling.dumps(fn, f"{op}: the function {name}")
+    pickled, code = pickling.dumps(fn, f"{op}: the function {name}", version)
     function = {
         "blob": "{blob}",
         "code": code,

@@ -206,7 +206,11 @@ def from_dict(data: Mapping[str, Any]) -> Dataset:
 
 
 def from_map_dataset(
-    dataset: adapters.MapDataset, *, columns: Sequence[str] | None = None, schema: Mapping[str, Any] | None = None
+    dataset: adapters.MapDataset,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Mapping[str, Any] | None = None,
+    version: str | int | None = None,
 ) -> Dataset:
     """Any object with a length and items, as `torch.utils.data.Dataset`. It is pickled, and travels with the pipeline.
 
@@ -214,6 +218,7 @@ def from_map_dataset(
         dataset: The object. Its items are dictionaries, tuples or single values.
         columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
         schema: What an item holds. Default: found by looking at the first four.
+        version: A text or number to change when the items change and the object does not, because it reads files.
 
     >>> from_map_dataset([(1.0, "a"), (2.0, "b")], columns=["x", "name"]).schema
     Schema(x: float64, name: string)
@@ -223,8 +228,9 @@ def from_map_dataset(
         raise InvalidPipelineError(f"{op}: {type(dataset).__name__} has no length or no items")
     items = adapters.Items(dataset, columns)
     first = builtins.range(0 if schema is not None else min(_PROBE_ROWS, len(items)))
-    fields = _fields(op, schema, [_named(op, items.__getitem__, i) for i in first])
-    pickled, code = pickling.dumps(items, f"{op}: the dataset")
+    samples = [_named(op, lambda i: _native.take_row(items[i]), i) for i in first]
+    fields = _fields(op, schema, samples)
+    pickled, code = pickling.dumps(items, f"{op}: the dataset", version)
     source = {"source": "map_dataset", "blob": "{blob}", "code": code, "rows": len(items), "fields": fields}
     return _from_source(op, source, pickled)
 
@@ -234,6 +240,7 @@ def from_generator(
     *,
     columns: Sequence[str] | None = None,
     schema: Mapping[str, Any] | None = None,
+    version: str | int | None = None,
 ) -> Dataset:
     """A function that returns an iterator. It is called once an epoch, and its samples keep their order.
 
@@ -241,6 +248,7 @@ def from_generator(
         function: The function. What it yields are dictionaries, tuples or single values.
         columns: Names for the parts of a tuple. Default: `"0"`, `"1"`, …; a single value is `value`.
         schema: What it yields. Default: found by looking at the first four samples.
+        version: A text or number to change when what it yields changes and its code does not, because it reads files.
 
     >>> def squares():
     ...     for i in (0, 1, 2):
@@ -256,9 +264,10 @@ def from_generator(
     generator = adapters.Generator(function, columns)
     samples: list[Any] = []
     if schema is None:
-        samples = _named(op, lambda: [s for s, _ in zip(generator(), builtins.range(_PROBE_ROWS), strict=False)])
+        first = builtins.range(_PROBE_ROWS)
+        samples = _named(op, lambda: [_native.take_row(s) for s, _ in zip(generator(), first, strict=False)])
     fields = _fields(op, schema, samples)
-    pickled, code = pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}")
+    pickled, code = pickling.dumps(generator, f"{op}: the function {pickling.name_of(function)}", version)
     source = {"source": "generator", "blob": "{blob}", "code": code, "fields": fields}
     return _from_source(op, source, pickled)
 

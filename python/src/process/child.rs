@@ -196,6 +196,11 @@ impl Child {
         self.fit
     }
 
+    /// Says whether its process is still there.
+    pub(super) fn is_alive(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
     /// Says whether it has done nothing yet.
     pub(super) fn is_new(&self) -> bool {
         self.sent.is_empty()

@@ -89,15 +89,22 @@ impl ProcessFunctions {
         }
     }
 
-    /// Returns a process that may be handed this object.
-    fn take(&self, object: &BlobId) -> Result<Child> {
+    fn take_idle(&self, object: &BlobId) -> Option<Child> {
         let mut idle = lock(&self.idle);
         if let Some(place) = idle.iter().rposition(|child| !child.refuses(object)) {
-            return Ok(idle.remove(place));
+            return Some(idle.remove(place));
         }
         drop(idle);
-        if let Some(child) = self.keeps.then(|| kept::take(&self.key)).flatten() {
-            return Ok(child);
+        self.keeps.then(|| kept::take(&self.key)).flatten()
+    }
+
+    /// Returns a process that may be handed this object.
+    fn take(&self, object: &BlobId) -> Result<Child> {
+        // One that was killed while it did nothing says nothing about the rows that it would have got.
+        while let Some(mut child) = self.take_idle(object) {
+            if child.is_alive() {
+                return Ok(child);
+            }
         }
         let mut tries = 1;
         loop {
