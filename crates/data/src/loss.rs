@@ -13,7 +13,7 @@ use crate::RowId;
 pub struct Loss {
     /// Which row.
     pub row: RowId,
-    /// What went wrong, naming op, line and sample.
+    /// What went wrong, naming op, line and sample; [bounded](Error::bounded).
     pub error: Error,
     /// The row as it was read: an Arrow IPC stream of one row. Kept where asked for, up to [`Loss::RECORD_BYTES_MAX`];
     /// `None` also where reading it is what failed.
@@ -58,7 +58,7 @@ impl Loss {
         bytes.into()
     }
 
-    /// Reads [`Loss::to_bytes`].
+    /// Reads [`Loss::to_bytes`]; bounds errors that another process did not.
     ///
     /// # Errors
     /// Data when it is something else.
@@ -77,7 +77,7 @@ impl Loss {
             }
             losses.push(Loss {
                 row: RowId { sample: SampleId(head.sample), epoch: Epoch(head.epoch) },
-                error: head.error,
+                error: head.error.bounded(),
                 record: head.record.map(|len| bytes.split_to(len)),
             });
         }

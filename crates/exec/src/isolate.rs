@@ -92,14 +92,14 @@ impl<'a> Isolation<'a> {
         if error.fault() == Fault::Nobody {
             return;
         }
-        let error = (self.locate)(error.with("sample", row.sample));
+        let error = (self.locate)(error.with("sample", row.sample)).bounded();
         self.losses.push(Loss { row, error, record: self.record(row) });
     }
 
     /// Takes what an op says of rows that are there.
     fn listen(&mut self, done: Chunk) -> Chunk {
         for warning in done.losses() {
-            self.losses.push(Loss { error: (self.locate)(warning.error.clone()), ..warning.clone() });
+            self.losses.push(Loss { error: (self.locate)(warning.error.clone()).bounded(), ..warning.clone() });
         }
         done.with_losses(Vec::new())
     }

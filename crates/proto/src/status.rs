@@ -19,18 +19,13 @@ const MESSAGE_BYTES_MAX: usize = 1 << 10;
 /// Writes an error for the wire.
 pub fn to_status(error: &Error) -> Status {
     let json = to_json(error);
-    Status::with_details(code(error.kind()), cut(error.message(), MESSAGE_BYTES_MAX), Bytes::from(json))
+    let message = Error::new(error.kind(), error.message()).within(MESSAGE_BYTES_MAX, usize::MAX);
+    Status::with_details(code(error.kind()), message.message(), Bytes::from(json))
 }
 
 /// Writes an error as JSON, of a bounded length.
 pub fn to_json(error: &Error) -> String {
-    let mut json = error.to_json();
-    let mut limit = DETAILS_BYTES_MAX / 4;
-    while json.len() > DETAILS_BYTES_MAX {
-        json = shortened(error, limit).to_json();
-        limit /= 2;
-    }
-    json
+    error.clone().within(DETAILS_BYTES_MAX / 4, DETAILS_BYTES_MAX).to_json()
 }
 
 /// Reads an error from the wire; `address` is where it came from.
@@ -96,23 +91,6 @@ fn cause(status: &Status) -> String {
     if text.is_empty() { status.code().description().to_owned() } else { text }
 }
 
-fn shortened(error: &Error, limit: usize) -> Error {
-    let start = Error::new(error.kind(), cut(error.message(), limit));
-    // However many pieces of context there are, the loop in `to_status` ends: at last none is kept.
-    let kept = error.context().iter().take(limit / 16);
-    kept.fold(start, |e, (key, value)| e.with(key, cut(value, limit)))
-}
-
-/// Keeps the start and the end of a text, where tracebacks say the most.
-fn cut(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let head = text.floor_char_boundary(limit / 2);
-    let tail = text.ceil_char_boundary(text.len() - limit / 2);
-    format!("{} […{} bytes left out…] {}", &text[..head], tail - head, &text[tail..])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +128,7 @@ mod tests {
         assert!(status.details().len() <= DETAILS_BYTES_MAX && status.message().len() < 2 * MESSAGE_BYTES_MAX);
         let back = to_error(&status, "h:1");
         assert_eq!(back.kind(), ErrorKind::Data);
-        assert!(back.message().contains("bytes left out"));
+        assert!(back.message().contains("bytes in all)"));
     }
 
     #[test]

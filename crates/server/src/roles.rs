@@ -20,6 +20,7 @@ use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::local::{give_way, obey_parent, step_back};
 use crate::metrics::{self, Birth, Metrics, Role};
 use crate::open_files::allow_files;
+use crate::private::keep_private;
 
 /// Threads that drive a process's connections. Computing has its own.
 const NETWORK_THREADS: usize = 2;
@@ -106,6 +107,7 @@ pub struct WorkerConfig {
 /// Conflict when a port or the state folder is in use; what the disk says.
 pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
     allow_files()?;
+    keep_private();
     if config.state_dir.is_file() {
         return Err(Error::invalid("the state is kept in a folder, and this is a file")
             .with("file", config.state_dir.display())

@@ -81,9 +81,14 @@ class DeadLetters:
             self._known = {(e["epoch"], e["number"], e["repetition"]) for e in letters}
         else:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "w", encoding="utf-8") as file:
+            with open(self.path, "w", encoding="utf-8", opener=_private) as file:
                 file.write(json.dumps(head) + "\n")
         return self._known
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file; one that is made is for this user alone: it has records as they were read."""
+    return os.open(path, flags, 0o600)
 
 
 def read(path: str) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:

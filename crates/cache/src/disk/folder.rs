@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use forebay_core::Modes;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::PrefixKey;
@@ -35,6 +36,7 @@ const CLAIMS: &str = "claims";
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     root: PathBuf,
+    modes: Modes,
 }
 
 /// The folder's lock, held.
@@ -95,8 +97,7 @@ pub(crate) struct Contents {
 impl Folder {
     /// Opens the folder, makes it if needed, and removes what a crash left behind.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(root)?;
-        let folder = Self { root: root.to_owned() };
+        let folder = Self { root: root.to_owned(), modes: Modes::of(root)? };
         let lock = folder.lock()?;
         folder.clean(&lock)?;
         Ok(folder)
@@ -105,7 +106,7 @@ impl Folder {
     /// Looks at a folder that is there, and changes nothing.
     pub(crate) fn existing(root: &Path) -> io::Result<Self> {
         std::fs::read_dir(root)?;
-        Ok(Self { root: root.to_owned() })
+        Ok(Self { root: root.to_owned(), modes: Modes::of(root)? })
     }
 
     /// Says whether a cache was ever opened here: its lock is there, or blocks that were copied are.
@@ -121,7 +122,7 @@ impl Folder {
 
     /// Takes the folder's lock.
     pub(crate) fn lock(&self) -> io::Result<Locked> {
-        let file = File::options().create(true).truncate(false).write(true).open(self.root.join(LOCK))?;
+        let file = self.modes.file_or_open(&self.root.join(LOCK))?;
         let until = Instant::now() + LOCK_WAIT;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -186,6 +187,11 @@ impl Folder {
         self.root.join(CLAIMS)
     }
 
+    /// Returns for whom what is made here is.
+    pub(crate) fn modes(&self) -> Modes {
+        self.modes
+    }
+
     /// Returns when blocks last came or went, for each prefix: cheaper than to look at all of them.
     pub(crate) fn changes(&self) -> io::Result<Vec<(PrefixKey, SystemTime)>> {
         let mut changes = Vec::new();
@@ -212,8 +218,8 @@ impl Folder {
     /// Says that this process uses a prefix, as long as the file is held.
     pub(crate) fn in_use(&self, prefix: PrefixKey, _lock: &Locked) -> io::Result<File> {
         let folder = self.root.join(prefix.to_string());
-        std::fs::create_dir_all(&folder)?;
-        let file = File::options().create(true).truncate(false).write(true).open(folder.join(IN_USE))?;
+        self.modes.folder(&folder)?;
+        let file = self.modes.file_or_open(&folder.join(IN_USE))?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(file)
     }
@@ -242,8 +248,8 @@ impl Folder {
     pub(crate) fn begin(&self, bytes: u64, _lock: &Locked) -> io::Result<Incoming> {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let path = self.root.join(format!("{name}.{bytes}.tmp"));
-        let file = File::create_new(&path)?;
-        let incoming = Incoming { root: self.root.clone(), name, path, file };
+        let file = self.modes.file(&path)?;
+        let incoming = Incoming { folder: self.clone(), name, path, file };
         flock(&incoming.file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(incoming)
     }
@@ -301,7 +307,7 @@ fn incoming(name: &str) -> Option<u64> {
 /// A block on its way in. Dropped before its end, it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    root: PathBuf,
+    folder: Folder,
     name: String,
     path: PathBuf,
     file: File,
@@ -313,7 +319,7 @@ impl Incoming {
         self.file.write_all(bytes)?;
         self.file.sync_all()?;
         let name = self.place(prefix, Kind::Rows)?;
-        File::open(self.root.join(prefix.to_string()))?.sync_all()?;
+        File::open(self.folder.root.join(prefix.to_string()))?.sync_all()?;
         Ok(name)
     }
 
@@ -329,9 +335,8 @@ impl Incoming {
 
     fn place(&mut self, prefix: PrefixKey, kind: Kind) -> io::Result<Name> {
         let name = Name { prefix, kind, name: self.name.clone() };
-        let folder = Folder { root: self.root.clone() };
-        let path = folder.path(&name);
-        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        let path = self.folder.path(&name);
+        path.parent().map_or(Ok(()), |parent| self.folder.modes.folder(parent))?;
         std::fs::rename(&self.path, path)?;
         Ok(name)
     }

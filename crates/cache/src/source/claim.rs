@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_core::Modes;
 use rustix::fs::{FlockOperation, flock, fstat};
 
 use super::PageKey;
@@ -30,27 +31,22 @@ pub(super) enum Claimed {
     Theirs,
 }
 
-fn is_made(folder: &Path) -> bool {
-    let made = std::fs::create_dir(folder);
-    made.is_ok() || made.is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists)
-}
-
 impl Claim {
     /// Claims a page, below the folder of claims.
-    pub(super) fn take(folder: &Path, key: &PageKey) -> Claimed {
-        match Self::try_take(&folder.join(key.to_string())) {
+    pub(super) fn take(folder: &Path, modes: Modes, key: &PageKey) -> Claimed {
+        match Self::try_take(&folder.join(key.to_string()), modes) {
             Ok(claimed) => claimed,
             // Where the whole folder is gone, it is not for a claim to make it.
-            Err(e) if e.kind() == io::ErrorKind::NotFound && is_made(folder) => {
-                Self::try_take(&folder.join(key.to_string())).unwrap_or(Claimed::Ours(None))
+            Err(e) if e.kind() == io::ErrorKind::NotFound && modes.folder(folder).is_ok() => {
+                Self::try_take(&folder.join(key.to_string()), modes).unwrap_or(Claimed::Ours(None))
             }
             Err(_) => Claimed::Ours(None),
         }
     }
 
-    fn try_take(path: &Path) -> io::Result<Claimed> {
+    fn try_take(path: &Path, modes: Modes) -> io::Result<Claimed> {
         for _ in 0..TRIES {
-            let file = File::options().create(true).truncate(false).write(true).open(path)?;
+            let file = modes.file_or_open(path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Claimed::Theirs),
                 locked => locked?,
@@ -80,17 +76,17 @@ mod tests {
     #[test]
     fn one_at_a_time_has_a_claim_and_leaves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let claims = folder.path().join("claims");
+        let (claims, modes) = (folder.path().join("claims"), Modes::of(folder.path()).expect("it is there"));
         let key = PageKey { file: FileKey([1; 16]), page: 7 };
-        let Claimed::Ours(Some(first)) = Claim::take(&claims, &key) else { panic!("free") };
-        assert!(matches!(Claim::take(&claims, &key), Claimed::Theirs));
+        let Claimed::Ours(Some(first)) = Claim::take(&claims, modes, &key) else { panic!("free") };
+        assert!(matches!(Claim::take(&claims, modes, &key), Claimed::Theirs));
         let other = PageKey { page: 8, ..key };
-        assert!(matches!(Claim::take(&claims, &other), Claimed::Ours(Some(_))));
+        assert!(matches!(Claim::take(&claims, modes, &other), Claimed::Ours(Some(_))));
         drop(first);
-        assert!(matches!(Claim::take(&claims, &key), Claimed::Ours(Some(_))));
+        assert!(matches!(Claim::take(&claims, modes, &key), Claimed::Ours(Some(_))));
         assert_eq!(std::fs::read_dir(&claims).expect("a folder").count(), 0);
         let file = folder.path().join("file");
         std::fs::write(&file, "in the way").expect("written");
-        assert!(matches!(Claim::take(&file, &key), Claimed::Ours(None)), "nobody is kept from fetching");
+        assert!(matches!(Claim::take(&file, modes, &key), Claimed::Ours(None)), "nobody is kept from fetching");
     }
 }

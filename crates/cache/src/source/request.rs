@@ -170,11 +170,11 @@ impl SourceFile {
             self.sources().landed(key);
             flight.land(Landed::LookAgain);
         };
-        let folder = self.shared().disk().map(|tier| tier.folder().claims());
+        let folder = self.shared().disk().map(|tier| (tier.folder().claims(), tier.folder().modes()));
         let mut ours = Vec::with_capacity(new.len());
         for (page, flight) in new {
             let key = self.key(page);
-            match folder.as_ref().map_or(Claimed::Ours(None), |folder| Claim::take(folder, &key)) {
+            match folder.as_ref().map_or(Claimed::Ours(None), |(folder, modes)| Claim::take(folder, *modes, &key)) {
                 Claimed::Theirs => again(&key, &flight),
                 Claimed::Ours(claim) => ours.push((page, Expected { key, len: self.page_len(page), flight, claim })),
             }

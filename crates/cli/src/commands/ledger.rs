@@ -1,12 +1,14 @@
 //! `forebay ledger`
 
 use forebay_core::Result;
-use forebay_server::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
+use forebay_server::{LedgerReport, Repaired, check_ledger, dump_ledger, keep_private, repair_ledger};
 
 use crate::arguments::{Ledger, LedgerAction};
 use crate::output;
 
 pub(crate) fn run(arguments: &Ledger) -> Result<()> {
+    // A ledger that is written anew, and the copies that are looked at, have the keys of jobs.
+    keep_private();
     match arguments.action {
         LedgerAction::Check => {
             let report = check_ledger(&arguments.path)?;

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use forebay_core::{Error, Result};
@@ -129,7 +130,11 @@ impl TokenFile {
         let part = folder.join(format!(".{}.part", uuid::Uuid::new_v4()));
         let json = serde_json::to_string_pretty(self).map_err(|e| Error::internal(e.to_string()))?;
         let write = || {
-            let mut file = std::fs::File::create_new(&part)?;
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+            // Who may read it stays as the administrator set it.
+            if let Ok(old) = std::fs::metadata(path) {
+                file.set_permissions(old.permissions())?;
+            }
             writeln!(file, "{json}")?;
             file.sync_all()?;
             std::fs::rename(&part, path)

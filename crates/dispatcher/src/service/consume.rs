@@ -83,7 +83,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
             token: lost.token,
             error: match lost.error.as_str() {
                 "" => Error::unavailable("a split could not be fetched from any worker"),
-                json => Error::from_json(json),
+                json => Error::from_json(json).bounded(),
             },
         },
         Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },

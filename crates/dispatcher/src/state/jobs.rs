@@ -10,6 +10,7 @@ use super::consumers::cancelled;
 use super::cuts::Cuts;
 use super::homes::Homes;
 use super::load::Load;
+use super::lost::LostTally;
 use super::ops::Ops;
 use super::pace::Pace;
 use super::scale::Scale;
@@ -84,6 +85,7 @@ impl State {
                 cuts,
                 bill: Bill::default(),
                 homes,
+                lost: LostTally::default(),
             },
         );
     }

@@ -75,6 +75,7 @@ pub(crate) use kinds::Kind;
 pub use kinds::{check_kind, check_price};
 use learned::Learned;
 use load::Load;
+use lost::LostTally;
 use ops::Ops;
 use pace::Pace;
 use scale::Scale;
@@ -195,6 +196,7 @@ struct Job {
     bill: Bill,
     /// Who has the rows of its splits.
     homes: Homes,
+    lost: LostTally,
 }
 
 impl Job {
@@ -255,7 +257,7 @@ impl State {
         match input {
             Input::Attach { session, tenant, consumer, position, resume, window, lost } => {
                 let attached = self.check_owner(&tenant, consumer.0).and_then(|()| {
-                    self.record_lost(consumer, &lost, out);
+                    self.record_lost(consumer, &lost, out)?;
                     self.attach(now, session, &tenant, consumer, position, resume, window, out)
                 });
                 if let Err(error) = attached {

@@ -76,9 +76,7 @@ impl State {
             .hint("look at the logs of these workers; leave the rows out, or cancel the job to have them tried again");
         tracing::error!(job = job.record.name, split = %key.1, "a split ends its workers and is not tried again");
         let json: std::sync::Arc<str> = error.to_json().into();
-        if let Some(consumer) = self.consumer_mut(key.0) {
-            consumer.lose((key.1, WHOLE_SPLIT, 0), json.clone());
-        }
+        self.add_lost((key.0, key.1, WHOLE_SPLIT, 0), json.clone());
         out.push(Effect::Persist(Update::Lost((key.0, key.1, WHOLE_SPLIT, 0), json)));
         self.end_at_poison(now, key.0, out);
     }

@@ -65,8 +65,8 @@ impl State {
             let moved = state.consumer_mut(*key).map(|c| c.check(*frontier).map(|p| c.move_to(p)));
             moved.transpose()?;
         }
-        for ((key, position, sample, repetition), error) in &ledger.lost {
-            state.consumer_mut(*key).map(|c| c.lose((*position, *sample, *repetition), error.clone()));
+        for (lost, error) in &ledger.lost {
+            state.add_lost(*lost, error.clone());
         }
         let until = now + timing.lease + timing.heartbeat;
         for (key, grant) in &ledger.grants {

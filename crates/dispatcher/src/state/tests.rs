@@ -9,6 +9,7 @@ mod histories;
 mod homes;
 mod learned;
 mod local;
+mod lost;
 mod ops;
 mod peers;
 mod poison;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, ErrorKind, Modes, Result};
 use forebay_plan::BlobId;
 use forebay_proto::BLOB_PART_BYTES_MAX;
 
@@ -27,6 +27,8 @@ pub(crate) type BlobKey = (String, String);
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
     pub(super) dir: PathBuf,
+    /// For whom what is made there is.
+    pub(super) modes: Modes,
     /// Whose; empty is nobody in particular.
     pub(super) tenant: String,
     /// Which of them nobody needs, as far as is known: of all tenants.
@@ -43,9 +45,9 @@ impl BlobStore {
     /// What the disk says.
     pub(crate) fn open(state_dir: &Path, bytes_max: u64) -> Result<Self> {
         let dir = state_dir.join("blobs");
-        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
+        let modes = Modes::of(&dir).map_err(|e| at(&dir, e))?;
         clean(&dir)?;
-        Ok(Self::at(dir, bytes_max))
+        Ok(Self::at(dir, modes, bytes_max))
     }
 
     /// Opens a folder that other dispatchers may be writing to: those of this service to the same one in it, others to theirs. What
@@ -54,13 +56,14 @@ impl BlobStore {
     /// # Errors
     /// What the disk says.
     pub(crate) fn shared(dir: &Path, service: &ServiceId, bytes_max: u64) -> Result<Self> {
+        let modes = Modes::of(dir).map_err(|e| at(dir, e))?;
         let dir = dir.join(service.as_str());
-        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
-        Ok(Self::at(dir, bytes_max))
+        modes.folder(&dir).map_err(|e| at(&dir, e))?;
+        Ok(Self::at(dir, modes, bytes_max))
     }
 
-    fn at(dir: PathBuf, bytes_max: u64) -> Self {
-        Self { dir, tenant: String::new(), needless: Arc::default(), bytes_max, etcd: None }
+    fn at(dir: PathBuf, modes: Modes, bytes_max: u64) -> Self {
+        Self { dir, modes, tenant: String::new(), needless: Arc::default(), bytes_max, etcd: None }
     }
 
     /// Opens the folder of this dispatcher, as a cache of what is in etcd.

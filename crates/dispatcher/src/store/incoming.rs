@@ -23,9 +23,9 @@ impl Incoming {
     /// # Errors
     /// What the disk says.
     pub(super) fn new(store: BlobStore, id: BlobId) -> Result<Self> {
-        std::fs::create_dir_all(&store.dir).map_err(|e| at(&store.dir, e))?;
+        store.modes.folder(&store.dir).map_err(|e| at(&store.dir, e))?;
         let part = store.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
-        let file = File::create_new(&part).map_err(|e| at(&part, e))?;
+        let file = store.modes.file(&part).map_err(|e| at(&part, e))?;
         Ok(Self { store, id, part, file, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 

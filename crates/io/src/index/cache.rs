@@ -3,9 +3,12 @@
 //! Invariants: an entry is used only when it is whole (checksum) and of the same uri, format and identity; whatever is
 //! wrong with the cache, indexing goes on without it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_core::Modes;
 
 use super::codec::{Decoder, Encoder};
 use super::table::Table;
@@ -39,10 +42,14 @@ pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, table: &
     let path = entry(folder, uri, format);
     let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{unique}.tmp", std::process::id()));
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&temporary, to.seal()))
-        .and_then(|()| std::fs::rename(&temporary, &path));
-    if written.is_err() {
+    let write = || {
+        // It is for whom the cache is that it lies in.
+        let modes = Modes::of(folder.parent().unwrap_or(folder))?;
+        modes.folder(folder)?;
+        modes.file(&temporary)?.write_all(&to.seal())?;
+        std::fs::rename(&temporary, &path)
+    };
+    if write().is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
 }

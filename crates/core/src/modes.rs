@@ -1,0 +1,130 @@
+//! Who else may read the files that Forebay keeps: no other user of the machine, unless the folder was made for them on purpose.
+//!
+//! Invariant: modes do not depend on the umask. A folder that this process makes is for its user alone. One that was there before and
+//! that its group, or everybody, may write to was made to be shared: what is made in it is for those users, too.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+const OWNER_FILE: u32 = 0o600;
+const OWNER_FOLDER: u32 = 0o700;
+const STICKY: u32 = 0o1000;
+const SET_GROUP: u32 = 0o2000;
+
+/// The modes of what is made in one folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Modes {
+    /// Read and write, of the group and of others.
+    shared: u32,
+}
+
+impl Modes {
+    /// Makes a folder for this user alone, where there is none, and looks at whom it is for.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of(root: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(OWNER_FOLDER).create(root)?;
+        Ok(Self::shown_by(std::fs::metadata(root)?.mode()))
+    }
+
+    fn shown_by(mode: u32) -> Self {
+        let group = if mode & 0o020 != 0 { 0o060 } else { 0 };
+        // Everybody may write to a folder like /tmp, and each for himself.
+        let others = if mode & 0o002 != 0 && mode & STICKY == 0 { 0o006 } else { 0 };
+        Self { shared: group | others }
+    }
+
+    /// Makes a folder in it, if that is not there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn folder(self, path: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(OWNER_FOLDER).create(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Ok(()) if self.shared != 0 => {
+                let own = std::fs::metadata(path)?.mode();
+                // Who may read a folder may look into it.
+                let shared = self.shared | (self.shared & 0o044) >> 2;
+                std::fs::set_permissions(path, Permissions::from_mode(own & SET_GROUP | OWNER_FOLDER | shared))
+            }
+            made => made,
+        }
+    }
+
+    /// Makes a file that is not there yet, to be written and read.
+    ///
+    /// # Errors
+    /// AlreadyExists; what the system says.
+    pub fn file(self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(OWNER_FILE).open(path)?;
+        if self.shared != 0 {
+            file.set_permissions(Permissions::from_mode(OWNER_FILE | self.shared))?;
+        }
+        Ok(file)
+    }
+
+    /// Opens a file to write, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file_or_open(self, path: &Path) -> io::Result<File> {
+        match self.file(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                // Whoever let go of it may have removed it since.
+                OpenOptions::new().write(true).create(true).truncate(false).mode(OWNER_FILE).open(path)
+            }
+            made => made,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_says_for_whom_it_is() {
+        for (mode, file) in [
+            (0o700, 0o600),
+            (0o755, 0o600),
+            (0o1777, 0o600),
+            (0o2750, 0o600),
+            (0o2770, 0o660),
+            (0o1770, 0o660),
+            (0o777, 0o666),
+        ] {
+            assert_eq!(OWNER_FILE | Modes::shown_by(mode).shared, file, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_user_alone_or_for_those_whom_the_folder_is_for() -> io::Result<()> {
+        let parent = tempfile::tempdir()?;
+        let mode = |path: &Path| std::fs::metadata(path).map(|of| of.mode() & 0o777);
+        for (of_root, folder, file) in [(None, 0o700, 0o600), (Some(0o755), 0o700, 0o600), (Some(0o770), 0o770, 0o660)]
+        {
+            let root = parent.path().join(format!("{of_root:?}")).join("cache");
+            if let Some(of_root) = of_root {
+                std::fs::create_dir_all(&root)?;
+                std::fs::set_permissions(&root, Permissions::from_mode(of_root))?;
+            }
+            let modes = Modes::of(&root)?;
+            modes.folder(&root.join("a"))?;
+            modes.folder(&root.join("a"))?;
+            drop((
+                modes.file_or_open(&root.join("a/b"))?,
+                modes.file_or_open(&root.join("a/b"))?,
+                modes.file(&root.join("c"))?,
+            ));
+            assert_eq!(mode(&root)?, of_root.unwrap_or(0o700));
+            assert_eq!(
+                (mode(&root.join("a"))?, mode(&root.join("a/b"))?, mode(&root.join("c"))?),
+                (folder, file, file)
+            );
+        }
+        Ok(())
+    }
+}
