@@ -74,7 +74,7 @@ fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -
             Err(_) => Ok(()),
         }
     };
-    forebay_io::index(source, counted, cache.as_deref(), near, threads, &progress)
+    forebay_io::index(source, &forebay_io::Allowed::everything(), counted, cache.as_deref(), near, threads, &progress)
 }
 
 /// The line that shows how far indexing is, here or at a dispatcher.

@@ -31,9 +31,12 @@ impl Modes {
     }
 
     fn shown_by(mode: u32) -> Self {
+        // Everybody may write to a folder like /tmp, and each alone.
+        if mode & 0o002 != 0 && mode & STICKY != 0 {
+            return Self { shared: 0 };
+        }
         let group = if mode & 0o020 != 0 { 0o060 } else { 0 };
-        // Everybody may write to a folder like /tmp, and each for himself.
-        let others = if mode & 0o002 != 0 && mode & STICKY == 0 { 0o006 } else { 0 };
+        let others = if mode & 0o002 != 0 { 0o006 } else { 0 };
         Self { shared: group | others }
     }
 

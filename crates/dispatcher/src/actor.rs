@@ -165,6 +165,7 @@ impl Actor {
                 since_write: now - ledger.last,
                 pending: if is_writing { now - ledger.begun } else { Duration::ZERO },
             },
+            blob_bytes: None,
         }
     }
 

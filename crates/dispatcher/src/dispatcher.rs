@@ -21,6 +21,7 @@ use crate::leadership::Leadership;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::service::Service;
+use crate::service::requests::{Bounded, Requests};
 use crate::store::{BlobStore, Committer, Etcd, EtcdUrl, Keys, LedgerStore, ServiceId};
 use crate::term::Term;
 use crate::view::View;
@@ -34,6 +35,7 @@ pub struct Dispatcher {
     tls: Option<ServerTls>,
     access: Arc<Access>,
     leadership: Arc<Leadership>,
+    request_bytes_max: u64,
     run: Run,
 }
 
@@ -65,6 +67,7 @@ impl Dispatcher {
         clock: Arc<dyn Clock>,
     ) -> Result<(SocketAddr, Self)> {
         crate::check_offers(&options.offers)?;
+        forebay_io::Allowed::of(&[&options.allow_sources], true)?;
         options.offers.iter().try_for_each(|offer| crate::check_kind(&offer.kind))?;
         let dir = options.state_dir.clone();
         // Pickles and keys are kept there: nobody else's business.
@@ -75,15 +78,17 @@ impl Dispatcher {
         let listener = TcpListener::bind(options.listen).await.map_err(|e| cannot_listen(options.listen, e))?;
         let address = listener.local_addr().map_err(|e| cannot_listen(options.listen, e))?;
         let (scaling, offers, retention) = (options.scaling, Arc::from(&*options.offers), options.retention);
-        let recovery =
-            Recovery { timing: options.timing, clock, indexer, with_keys: access.asks(), scaling, offers, retention };
+        let sources = Arc::from(&*options.allow_sources);
+        let (timing, with_keys) = (options.timing, access.asks());
+        let recovery = Recovery { timing, clock, indexer, with_keys, scaling, offers, retention, sources };
         let leadership = Arc::new(Leadership::new());
         let run = match &options.store {
             None => Run::Sole(Box::new(sole(&options, &recovery, &leadership)?)),
             Some(url) => Run::Elected(Box::new(elected(&options, url.parse()?, recovery, address)?)),
         };
         tracing::info!(%address, state = %dir.display(), "dispatcher");
-        Ok((address, Self { listener, tls: options.tls, access, leadership, run }))
+        let request_bytes_max = options.request_bytes_max;
+        Ok((address, Self { listener, tls: options.tls, access, leadership, request_bytes_max, run }))
     }
 
     /// Returns what says what it does, for as long as it serves.
@@ -98,8 +103,10 @@ impl Dispatcher {
     /// Unavailable when the listener fails; Version or Data when a ledger in etcd cannot be read; Internal when the
     /// ledger's writer died.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
-        let service = forebay_proto::service(Service::new(self.leadership.clone()));
-        let guarded = InterceptedService::new(service, Guard(self.access.clone()));
+        let requests = Arc::new(Requests::new(self.request_bytes_max));
+        let most = usize::try_from(self.request_bytes_max).unwrap_or(usize::MAX);
+        let inner = forebay_proto::service(Service::new(self.leadership.clone()), most);
+        let guarded = InterceptedService::new(Bounded { inner, requests }, Guard(self.access.clone()));
         let server = forebay_proto::server().add_service(guarded);
         let incoming = Incoming::new(self.listener, self.tls.as_ref(), None);
         let serve = server.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
@@ -134,6 +141,7 @@ fn sole(options: &Options, recovery: &Recovery, leadership: &Leadership) -> Resu
         Some(blob_dir) => BlobStore::shared(blob_dir, &ServiceId::of_folder(dir)?, options.blob_bytes_max)?,
         None => BlobStore::open(dir, options.blob_bytes_max)?,
     };
+    let blobs = blobs.limited(options.blobs);
     let ledger = store.load()?;
     tracing::info!(jobs = ledger.jobs.len(), leases = ledger.grants.len(), "the ledger was read");
     let committer = Committer::start(dir.clone(), store)?;
@@ -157,6 +165,7 @@ fn elected(options: &Options, url: EtcdUrl, recovery: Recovery, listens: SocketA
         state_dir: options.state_dir.clone(),
         blob_dir: options.blob_dir.clone(),
         blob_bytes_max: options.blob_bytes_max,
+        blobs: options.blobs,
         recovery,
     })
 }

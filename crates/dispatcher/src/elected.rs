@@ -13,7 +13,7 @@ use crate::actor::Ended;
 use crate::election::Candidate;
 use crate::leadership::Leadership;
 use crate::recovery::Recovery;
-use crate::store::{BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys, ServiceId};
+use crate::store::{BlobLimits, BlobStore, Committer, Etcd, EtcdBlobs, EtcdLedger, Keys, ServiceId};
 use crate::term::Term;
 
 /// The most bytes of a blob that is kept in etcd, whose whole is 2 GiB unless it is told otherwise.
@@ -29,6 +29,7 @@ pub(crate) struct Elected {
     /// A folder that all dispatchers share; without one, blobs are in etcd.
     pub(crate) blob_dir: Option<PathBuf>,
     pub(crate) blob_bytes_max: u64,
+    pub(crate) blobs: BlobLimits,
     pub(crate) recovery: Recovery,
 }
 
@@ -58,7 +59,7 @@ impl Elected {
     async fn lead(&self, term: &Arc<Term>, leadership: &Leadership, shutdown: &CancellationToken) -> Result<Ended> {
         tokio::spawn(self.candidate.keep(term.clone()));
         let ledger = EtcdLedger::open(self.etcd.clone(), self.keys.clone(), term.clone()).await?;
-        let blobs = self.blobs().await?;
+        let blobs = self.blobs().await?.limited(self.blobs);
         let read = ledger.ledger().clone();
         let committer = Committer::elected(ledger, term.clone());
         let (actor, leading) = self.recovery.begin(&read, committer, blobs, term.clone())?;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Clock, ConsumerIndex, Error, ErrorKind, Result, Seed};
+use forebay_io::Allowed;
 use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::mpsc;
@@ -47,6 +48,8 @@ pub(crate) struct Opener {
     indexings: Arc<Indexings>,
     /// Whether workers are to ask readers for the job's key: where there are tokens.
     with_keys: bool,
+    /// What pipelines may read of tenants that have no list of their own; empty is everything.
+    sources: Arc<[String]>,
 }
 
 impl Opener {
@@ -56,8 +59,10 @@ impl Opener {
         indexer: Arc<dyn Indexer>,
         clock: Arc<dyn Clock>,
         with_keys: bool,
+        sources: Arc<[String]>,
     ) -> Self {
-        Self { actor, blobs, indexer, names: Mutex::default(), indexings: Arc::new(Indexings::new(clock)), with_keys }
+        let (names, indexings) = (Mutex::default(), Arc::new(Indexings::new(clock)));
+        Self { actor, blobs, indexer, names, indexings, with_keys, sources }
     }
 
     pub(crate) fn figures(&self) -> IndexingFigures {
@@ -119,18 +124,21 @@ impl Opener {
             compare(&job, &graph, &request)?;
             return Ok(job);
         }
-        let blobs = self.blobs.of(&tenant.name);
+        let blobs = self.blobs.of(&tenant.name).within(tenant.quota.blob_bytes);
         // Until the job is known to need them.
         let _needed = blobs.pin(graph.blobs().into_iter().cloned());
+        let sources = tenant.quota.sources.as_ref().unwrap_or(&self.sources).clone();
+        let allowed = Allowed::of(&[&sources], !tenant.name.is_empty() || !sources.is_empty())?;
         let (indexer, source) = (self.indexer.clone(), graph.source().clone());
-        let work = move |work: &Work| prepare(work, &*indexer, &blobs, &graph, &request, &progress);
+        let work = move |work: &Work| prepare(work, &*indexer, &blobs, &graph, &request, &allowed, &progress);
         let (mut record, splits, _index) = self.indexings.run(&tenant.name, &source, work).await?;
         tracing::info!(job = record.name, dataset = record.dataset, extent = record.extent, "a new job");
         record.tenant = tenant.name.to_string();
+        record.sources = sources.to_vec();
         if self.with_keys {
             record.key = JobKey::from_bytes(uuid::Uuid::new_v4().as_bytes());
         }
-        self.actor.create(record, splits, tenant.quota).await
+        self.actor.create(record, splits, tenant.quota.clone()).await
     }
 }
 
@@ -203,6 +211,7 @@ fn prepare(
     blobs: &BlobStore,
     graph: &Graph,
     request: &OpenJobRequest,
+    allowed: &Allowed,
     progress: &mpsc::Sender<IndexProgress>,
 ) -> Result<(JobRecord, Vec<Option<u64>>, Pin)> {
     let missing = blobs.missing(graph.blobs().into_iter().cloned())?;
@@ -217,7 +226,7 @@ fn prepare(
         let _ = progress.try_send(IndexProgress { done, total });
         work.progress(done)
     };
-    let Indexed { bytes, extent } = indexer.index(graph.source(), stages.counted, &tell)?;
+    let Indexed { bytes, extent } = indexer.index(graph.source(), allowed, stages.counted, &tell)?;
     let kept = blobs.pin([BlobId::of(&bytes)]);
     let index = blobs.put(&bytes)?;
     let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.deal(), None)?.sizing();
@@ -241,6 +250,7 @@ fn prepare(
         cancelled: false,
         tenant: String::new(),
         key: JobKey::default(),
+        sources: Vec::new(),
     };
     let splits = splits(&record)?;
     Ok((record, splits, kept))

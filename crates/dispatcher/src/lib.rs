@@ -46,12 +46,13 @@ pub use forebay_policy::scaling::Policy;
 pub use indexing::{FileIndexer, Indexed, Indexer, IndexingFigures};
 
 /// What an [`Indexer`] is given.
+pub use forebay_io::Allowed;
 pub use forebay_plan::Source;
 
 pub use measure::{GrantFigures, measure_grants};
 pub use options::{Options, Retention, Scaling, Timing};
 pub use state::{Counts, StateFigures, check_kind, check_price};
-pub use store::{LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
+pub use store::{BlobLimits, LedgerReport, Repaired, check_ledger, dump_ledger, repair_ledger};
 pub use view::{Figures, LeaderFigures, LedgerFigures, ScaleFigures, View};
 
 /// Where its certificates are.

@@ -10,6 +10,8 @@ use forebay_policy::placement::Objective;
 use forebay_policy::scaling::Policy;
 use forebay_proto::ServerTls;
 
+use crate::store::BlobLimits;
+
 /// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -38,8 +40,15 @@ pub struct Options {
     pub offers: Vec<Offer>,
     /// What is remembered of jobs that are over.
     pub retention: Retention,
+    /// What pipelines may read, of tenants that have no list of their own: whole paths, and the beginnings of addresses. Default: empty,
+    /// everything.
+    pub allow_sources: Vec<String>,
     /// The most bytes of one blob. Default: 16 GiB.
     pub blob_bytes_max: u64,
+    /// What blobs may take together.
+    pub blobs: BlobLimits,
+    /// The most bytes of one request; those of a tenant that are here at once take as many, and those of all twice as many. Default: 64 MiB.
+    pub request_bytes_max: u64,
     /// How many files are looked at together while a source is indexed. Default: 8.
     pub index_threads: usize,
 }
@@ -59,7 +68,10 @@ impl Options {
             scaling: Scaling::default(),
             offers: Vec::new(),
             retention: Retention::default(),
+            allow_sources: Vec::new(),
             blob_bytes_max: 16 << 30,
+            blobs: BlobLimits::default(),
+            request_bytes_max: forebay_proto::REQUEST_BYTES_MAX as u64,
             index_threads: 8,
         }
     }

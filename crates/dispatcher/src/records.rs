@@ -74,6 +74,9 @@ pub(crate) struct JobRecord {
     /// What its workers ask of readers; none of a job from when there were no tokens.
     #[serde(default)]
     pub(crate) key: JobKey,
+    /// What it may read; empty is everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sources: Vec<String>,
 }
 
 #[cfg(test)]
@@ -100,6 +103,7 @@ impl JobRecord {
             cancelled: false,
             tenant: text(),
             key: JobKey::default(),
+            sources: Vec::new(),
         }
     }
 }
@@ -133,6 +137,7 @@ impl JobRecord {
             weight: self.weight,
             priority: self.priority,
             read_before: self.read_before,
+            sources: self.sources.clone(),
         }
     }
 }

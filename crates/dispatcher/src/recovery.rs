@@ -30,6 +30,8 @@ pub(crate) struct Recovery {
     pub(crate) offers: Arc<[Offer]>,
     /// What is remembered of jobs that are over.
     pub(crate) retention: Retention,
+    /// What pipelines may read.
+    pub(crate) sources: Arc<[String]>,
 }
 
 impl Recovery {
@@ -57,7 +59,8 @@ impl Recovery {
         let (handle, inbox) = Handle::new();
         let actor = Actor::new(state, recovered, self.clock.clone(), inbox, committer, term.clone());
         let (indexer, clock, grace) = (self.indexer.clone(), self.clock.clone(), self.retention.blobs);
-        let opener = Opener::new(handle.clone(), blobs.clone(), indexer, clock.clone(), self.with_keys);
+        let (with_keys, sources) = (self.with_keys, self.sources.clone());
+        let opener = Opener::new(handle.clone(), blobs.clone(), indexer, clock.clone(), with_keys, sources);
         tokio::spawn(Sweeper { actor: handle.clone(), blobs: blobs.clone(), term: term.clone(), clock, grace }.run());
         Ok((actor, Leading { term, actor: handle, blobs, opener: Arc::new(opener) }))
     }

@@ -158,6 +158,7 @@ impl Dispatcher {
             cancelled: false,
             tenant: String::new(),
             key: JobKey::default(),
+            sources: Vec::new(),
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {

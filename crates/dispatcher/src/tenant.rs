@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 const NAME_BYTES_MAX: usize = 63;
 
-/// How much a tenant may have at one time; what is left out is without limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// How much a tenant may have at one time; what is left out is without limit, but for blobs, of which it may then take half of the room.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quota {
     /// Jobs that are neither finished nor cancelled.
@@ -26,6 +26,12 @@ pub(crate) struct Quota {
     /// Workers that compute for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u32>,
+    /// Bytes of the functions, arrays and indexes of its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) blob_bytes: Option<u64>,
+    /// What its pipelines may read, instead of what the dispatcher's own list says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sources: Option<Arc<[String]>>,
     /// Calls of the dispatcher a second, of which a second's worth may come at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) calls_per_second: Option<u32>,

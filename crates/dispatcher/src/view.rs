@@ -50,6 +50,8 @@ pub struct LeaderFigures {
     pub state: StateFigures,
     /// What was written down.
     pub ledger: LedgerFigures,
+    /// What the functions, arrays and indexes of all jobs take, once that was counted.
+    pub blob_bytes: Option<u64>,
 }
 
 /// What a dispatcher does.
@@ -69,7 +71,10 @@ impl View {
         let leading = self.leadership.leading().ok();
         let indexing = leading.as_ref().map(|leading| leading.opener.figures()).unwrap_or_default();
         let leader = match leading {
-            Some(leading) => leading.actor.figures().await.ok(),
+            Some(leading) => {
+                let blob_bytes = leading.blobs.bytes();
+                leading.actor.figures().await.ok().map(|figures| LeaderFigures { blob_bytes, ..figures })
+            }
             None => None,
         };
         Figures { calls_refused: self.access.refused(), leader, indexing }

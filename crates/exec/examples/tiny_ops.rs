@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     let ops = ops.chain([Op::Batch { size: 256, drop_remainder: false }]);
     let graph = ops.map(Node::new).try_fold(Graph::new(source.clone(), None)?, |graph, node| graph.then(node))?;
     let stages = Arc::new(Stages::new(&graph)?);
-    let index = forebay_io::index(&source, true, None, None, 1, &|_, _| Ok(()))?;
+    let index = forebay_io::index(&source, &forebay_io::Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))?;
     let plan = Arc::new(EpochPlan::new(&stages, index.extent(), Seed(9), 1, None)?);
     let environment = Environment {
         blobs: Arc::new(NoBlobs),

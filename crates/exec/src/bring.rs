@@ -40,7 +40,9 @@ pub fn bring(urls: &[String], cache: &Cache, progress: Progress<'_>) -> Result<B
         }
     }
     let source = Source::Files { paths: urls.to_vec() };
-    let index = forebay_io::index(&source, false, None, None, THREADS, &|_, _| progress(0, 0))?;
+    let index = forebay_io::index(&source, &forebay_io::Allowed::everything(), false, None, None, THREADS, &|_, _| {
+        progress(0, 0)
+    })?;
     let near = Nearby::open(&source, index.bytes(), cache).ok_or_else(|| {
         Error::invalid("this cache keeps no bytes of remote files")
             .hint("name a folder that can be written to, and leave --cache-source on")

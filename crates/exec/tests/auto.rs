@@ -105,8 +105,16 @@ impl Job {
 
     /// The same of a job that ends before an epoch.
     fn read(&self, epoch: u64, end: u64) -> (i64, [u64; 2], serde_json::Value) {
-        let index =
-            forebay_io::index(self.stages.graph.source(), true, None, None, 1, &|_, _| Ok(())).expect("an index");
+        let index = forebay_io::index(
+            self.stages.graph.source(),
+            &forebay_io::Allowed::everything(),
+            true,
+            None,
+            None,
+            1,
+            &|_, _| Ok(()),
+        )
+        .expect("an index");
         let plan = EpochPlan::new(&self.stages, index.extent(), Seed(9), 1, None).expect("a plan");
         let environment = Environment {
             blobs: Arc::new(Empty),

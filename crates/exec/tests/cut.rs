@@ -49,7 +49,16 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
             graph = graph.then(node).ok().filter(|graph| Stages::new(graph).is_ok()).unwrap_or(graph);
         }
         let stages = Arc::new(Stages::new(&graph).expect("legal"));
-        let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(())).expect("an index");
+        let index = forebay_io::index(
+            graph.source(),
+            &forebay_io::Allowed::everything(),
+            stages.counted,
+            None,
+            None,
+            1,
+            &|_, _| Ok(()),
+        )
+        .expect("an index");
         let plan = Arc::new(EpochPlan::new(&stages, index.extent(), Seed(5), 1, None).expect("a plan"));
         let (index, here) = (Some(index), ConsumerIndex(0));
         let whole = Executable::new(stages.clone(), plan.clone(), index.clone(), &environment).expect("opens");

@@ -15,7 +15,8 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
     let graph = Graph::new(source.clone(), None).expect("a source");
     let graph = ops.iter().try_fold(graph, |g, op| g.then(Node::new(op.clone()))).expect("legal");
     let stages = Arc::new(Stages::new(&graph).expect("legal"));
-    let index = forebay_io::index(&source, true, None, None, 1, &|_, _| Ok(())).expect("a range has an index");
+    let index = forebay_io::index(&source, &forebay_io::Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))
+        .expect("a range has an index");
     let plan = EpochPlan::new(&stages, index.extent(), Seed(9), consumers, None).expect("a plan");
     let environment = Environment {
         blobs: Arc::new(NoBlobs),

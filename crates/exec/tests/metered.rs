@@ -82,7 +82,9 @@ fn build(
     let node = |(line, op): (u32, &Op)| Node { site: site(line), ..Node::new(op.clone()) };
     let graph = (2..).zip(ops).map(node).try_fold(graph, |g, node| g.then(node)).expect("legal");
     let stages = Arc::new(Stages::new(&graph).expect("legal"));
-    let index = forebay_io::index(source, stages.counted, None, None, 1, &|_, _| Ok(())).expect("an index");
+    let index =
+        forebay_io::index(source, &forebay_io::Allowed::everything(), stages.counted, None, None, 1, &|_, _| Ok(()))
+            .expect("an index");
     let plan = EpochPlan::new(&stages, index.extent(), Seed(9), 1, None).expect("a plan");
     let environment = Environment {
         blobs: Arc::new(Empty),

@@ -32,7 +32,7 @@ fn keep(data: &[u8]) -> Kept {
 }
 
 fn indexed(source: &Source, counted: bool) -> Result<SourceIndex> {
-    let index = forebay_io::index(source, counted, None, None, 1, &|_, _| Ok(()))?;
+    let index = forebay_io::index(source, &forebay_io::Allowed::everything(), counted, None, None, 1, &|_, _| Ok(()))?;
     let crossed = SourceIndex::from_bytes(&index.to_bytes()).expect("an index reads back what it wrote");
     assert_eq!(crossed, index);
     Ok(index)

@@ -52,7 +52,7 @@ fn is_small(op: &Op) -> bool {
 /// Runs the first few deliveries of a pipeline over a range.
 fn run(stages: &Arc<Stages>, from: Position) -> Result<()> {
     let source = stages.graph.source();
-    let index = forebay_io::index(source, true, None, None, 1, &|_, _| Ok(()))?;
+    let index = forebay_io::index(source, &forebay_io::Allowed::everything(), true, None, None, 1, &|_, _| Ok(()))?;
     let plan = EpochPlan::new(stages, index.extent(), Seed(1), 1, None)?;
     let executable = Executable::new(stages.clone(), Arc::new(plan), Some(index), &environment())?;
     let end_epoch = Some(from.epoch.saturating_add(1));

@@ -21,7 +21,7 @@ pub fn bring(index: &SourceIndex, near: &dyn ReadThrough, progress: Progress<'_>
     let all = index.bytes();
     let (mut done, mut waiting, mut bytes) = (0, VecDeque::new(), Vec::new());
     for (uri, stat) in index.inner().uris.iter().zip(&index.inner().stats) {
-        let object = Object::open(uri, stat, Some(near))?;
+        let object = Object::open(uri, stat, Some(near), &index.inner().allowed)?;
         for start in (0..stat.size).step_by(STEP as usize) {
             let len = STEP.min(stat.size - start);
             let nearer = || Error::invalid("this file is here already").with("file", uri);

@@ -33,6 +33,14 @@ pub(crate) fn gone(uri: &str) -> Error {
         .hint("put it back; or start a new job, which reads the files that are there now")
 }
 
+/// A job of a tenant would reach what nobody gave to it.
+pub(crate) fn not_given(uri: &str, what: &str) -> Error {
+    Error::new(ErrorKind::PermissionDenied, what).with("file", uri).hint(
+        "jobs of tenants reach such an address only where its host is named: --allow-source of the dispatcher and of the workers, or \
+         `sources` of the tenant in the file of tokens",
+    )
+}
+
 /// There is something at `uri` that this user may not read.
 pub(crate) fn denied(uri: &str, hint: &str) -> Error {
     Error::new(ErrorKind::PermissionDenied, "not allowed to read this file").with("file", uri).hint(hint)

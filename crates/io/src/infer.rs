@@ -8,6 +8,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Field, Kind, Schema};
 use forebay_plan::Source;
 
+use crate::Allowed;
 use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
 use crate::missing;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
@@ -166,14 +167,16 @@ fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
     let paths = paths.iter().map(|p| store::absolute(p)).collect::<Result<Vec<_>>>()?;
     let files = store::list(&paths)?;
     if files[0].stat.is_none() {
-        store::stat(&files[0].uri)?;
+        store::stat(&files[0].uri, &Allowed::everything())?;
     }
     Ok((paths, files))
 }
 
 pub(crate) fn open(file: &Found, near: Option<&dyn ReadThrough>) -> Result<Arc<Object>> {
-    let stat = file.stat.clone().map_or_else(|| store::stat(&file.uri), Ok)?;
-    Object::open(&file.uri, &stat, near).map(Arc::new)
+    // A user looks at files with rights of their own.
+    let allowed = Allowed::everything();
+    let stat = file.stat.clone().map_or_else(|| store::stat(&file.uri, &allowed), Ok)?;
+    Object::open(&file.uri, &stat, near, &allowed).map(Arc::new)
 }
 
 /// Looks into files until one tells something.

@@ -10,6 +10,7 @@
 //! that is not the one that was indexed is refused, never read; IO-3 no input, however corrupt, panics: it is an error
 //! that names file and offset.
 
+mod allowed;
 mod bring;
 mod columns;
 mod fail;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::{BlobId, Source};
 
+pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, SourceIndex};
 pub use infer::{Draft, Features, infer};
@@ -60,7 +62,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 
 /// Lists and pins the files of a source, and when `counted` also finds every row.
 ///
-/// With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
+/// Files that `allowed` does not have are refused. With `cache`, what was found in a file is kept in that folder and used again while the file has the same size and
 /// mtime (or etag). What is read of remote files goes through `near`. `threads` files are looked at together; where some are in
 /// a store, 32 at least.
 ///
@@ -69,16 +71,17 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> Result<()> + Sync);
 /// returns.
 pub fn index(
     source: &Source,
+    allowed: &Allowed,
     counted: bool,
     cache: Option<&Path>,
     near: Option<&dyn ReadThrough>,
     threads: usize,
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
-    index::build(source, counted, cache, near, threads, progress)
+    index::build(source, allowed, counted, cache, near, threads, progress)
 }
 
-/// Opens a source for reading, by an index made of the same source. Remote files are read through `near`.
+/// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says. Remote files are read through `near`.
 ///
 /// # Errors
 /// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob

@@ -332,10 +332,11 @@ fn progress_hears_of_every_file_and_can_cancel() {
         *last.lock().expect("no panic") = (done, total);
         Ok(())
     };
-    forebay_io::index(&source, true, None, None, 3, &note).expect("indexes");
+    forebay_io::index(&source, &forebay_io::Allowed::everything(), true, None, None, 3, &note).expect("indexes");
     assert_eq!(*last.lock().expect("no panic"), (50, 50));
     let cancel = |_, _| Err(Error::new(ErrorKind::Closed, "interrupted"));
-    let e = forebay_io::index(&source, true, None, None, 3, &cancel).expect_err("cancelled");
+    let e = forebay_io::index(&source, &forebay_io::Allowed::everything(), true, None, None, 3, &cancel)
+        .expect_err("cancelled");
     assert_eq!(e.message(), "interrupted");
 }
 
@@ -344,8 +345,19 @@ fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
     let (dir, cache) = (folder(), folder());
     let path = write(dir.path(), "a.txt", b"one\ntwo\n");
     let source = infer(text(&path), None).expect("infers");
-    let rows =
-        || forebay_io::index(&source, true, Some(cache.path()), None, 1, &support::quiet).expect("indexes").rows();
+    let rows = || {
+        forebay_io::index(
+            &source,
+            &forebay_io::Allowed::everything(),
+            true,
+            Some(cache.path()),
+            None,
+            1,
+            &support::quiet,
+        )
+        .expect("indexes")
+        .rows()
+    };
     let entry = || std::fs::read_dir(cache.path()).expect("there").next().expect("one").expect("readable").path();
     assert_eq!(rows(), Some(2));
     let kept = std::fs::read(entry()).expect("kept");

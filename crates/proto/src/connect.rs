@@ -23,8 +23,12 @@ const STREAM_WINDOW_BYTES: u32 = 32 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 20;
 /// Large frames: fewer headers and wake-ups for a large message.
 const FRAME_BYTES: u32 = 1 << 20;
-/// The longest message that a server accepts. The largest is a pipeline that names each of its files, some millions.
-pub const REQUEST_BYTES_MAX: usize = 256 << 20;
+/// The longest message that a dispatcher accepts, unless it is told otherwise. The largest is a pipeline that names each of its files, a
+/// million.
+pub const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// What a server lets arrive on one stream, and on one connection, before it is read: nothing that it is sent is large and in haste.
+const RECEIVED_STREAM_BYTES: u32 = 2 << 20;
+const RECEIVED_CONNECTION_BYTES: u32 = 8 << 20;
 /// Errors travel in headers, and carry tracebacks.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 /// A peer whose machine is gone is noticed after these two; one whose process is gone, at once.
@@ -67,8 +71,8 @@ pub fn server() -> Server {
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(RECEIVED_STREAM_BYTES)
+        .initial_connection_window_size(RECEIVED_CONNECTION_BYTES)
         .max_frame_size(FRAME_BYTES)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
 }
@@ -78,9 +82,9 @@ pub fn client(link: Link) -> DispatcherClient<Link> {
     DispatcherClient::new(link).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
 }
 
-/// Returns the dispatcher's service: requests of up to [`REQUEST_BYTES_MAX`], answers of any size.
-pub fn service<D: Dispatcher>(dispatcher: D) -> DispatcherServer<D> {
-    DispatcherServer::new(dispatcher).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(usize::MAX)
+/// Returns the dispatcher's service: requests of up to so many bytes, answers of any size.
+pub fn service<D: Dispatcher>(dispatcher: D, request_bytes_max: usize) -> DispatcherServer<D> {
+    DispatcherServer::new(dispatcher).max_decoding_message_size(request_bytes_max).max_encoding_message_size(usize::MAX)
 }
 
 /// Connects once to a dispatcher, or to the one of several that leads, and checks its version.

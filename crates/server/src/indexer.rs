@@ -6,7 +6,7 @@ use forebay_cache::Cache;
 use forebay_core::Result;
 use forebay_dispatcher::{FileIndexer, Indexed, Indexer, Source};
 use forebay_exec::Nearby;
-use forebay_io::ReadThrough;
+use forebay_io::{Allowed, ReadThrough};
 
 /// See the module's documentation. Without a cache it keeps nothing.
 pub(crate) struct NearIndexer {
@@ -18,11 +18,12 @@ impl Indexer for NearIndexer {
     fn index(
         &self,
         source: &Source,
+        allowed: &Allowed,
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
         let near = self.cache.as_ref().and_then(|cache| Nearby::open(source, 0, cache));
         let near = near.as_ref().map(|near| near as &dyn ReadThrough);
-        self.files.index_through(near, source, counted, progress)
+        self.files.index_through(near, source, allowed, counted, progress)
     }
 }

@@ -35,8 +35,8 @@ pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
 pub use forebay_client::{Credentials, PORT, Remote, Seat, Service, TlsFiles};
 pub use forebay_dispatcher::{
-    GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling, Timing,
-    check_kind, check_ledger, check_offers, check_price, dump_ledger, measure_grants, new_token, repair_ledger,
+    BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,
+    Timing, check_kind, check_ledger, check_offers, check_price, dump_ledger, measure_grants, new_token, repair_ledger,
 };
 pub use forebay_policy::provision::{Action, Reconciler, Seen};
 pub use forebay_worker::{Functions, MachineKind, NoFunctions, StorePrices};

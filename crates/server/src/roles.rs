@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use forebay_cache::{Cache, SourceCounts, SourceStats};
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Error, Result, SystemClock};
-use forebay_dispatcher::{Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
+use forebay_dispatcher::{BlobLimits, Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
 use forebay_worker::{Functions, Local, MachineKind, Worker};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -61,6 +61,12 @@ pub struct DispatcherConfig {
     pub offers: Vec<Offer>,
     /// What is remembered of jobs that are over.
     pub retention: Retention,
+    /// What pipelines may read, of tenants that have no list of their own; empty is everything.
+    pub allow_sources: Vec<String>,
+    /// What the blobs of all jobs may take.
+    pub blobs: BlobLimits,
+    /// The most bytes of one request.
+    pub request_bytes_max: u64,
     /// Where it serves metrics, to whoever reaches it. Default: nowhere.
     pub metrics: Option<SocketAddr>,
     /// Where it keeps the bytes of remote files that it reads to index them: in the folder, if one is named.
@@ -92,6 +98,8 @@ pub struct WorkerConfig {
     pub cache: CacheConfig,
     /// What kind of machine it is on.
     pub machine: MachineKind,
+    /// What pipelines may read here; empty is everything.
+    pub allow_sources: Vec<String>,
     /// Where it serves metrics, to whoever reaches it. Default: nowhere.
     pub metrics: Option<SocketAddr>,
     /// Where it computes for one reader alone, whose process started it: the job, and which of its consumers. Default: for
@@ -124,6 +132,8 @@ pub fn dispatcher_main(config: DispatcherConfig) -> Result<()> {
         (options.listen, options.timing, options.scaling) = (config.listen, config.timing, config.scaling);
         (options.store, options.advertise, options.blob_dir) = (config.store, config.advertise, config.blob_dir);
         (options.offers, options.retention) = (config.offers, config.retention);
+        (options.blobs, options.request_bytes_max) = (config.blobs, config.request_bytes_max);
+        options.allow_sources = config.allow_sources;
         (options.tls, options.tokens) = (config.tls.server()?, config.tokens);
         warn_of(config.listen, options.tls.is_some(), options.tokens.is_some());
         let indexer = NearIndexer { files: FileIndexer::of(&options), cache };
@@ -176,6 +186,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             functions,
             cache: Some(cache),
             machine: config.machine,
+            allow_sources: config.allow_sources,
             prices: config.cache.prices,
             local: config.local.map(|reader| Local { reader, give_way }),
         };

@@ -50,7 +50,15 @@ impl Pipeline {
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let (stages, deal) = Deal::choose(&graph, consumers, None, false)?;
         let stages = Arc::new(stages);
-        let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(()))?;
+        let index = forebay_io::index(
+            graph.source(),
+            &forebay_io::Allowed::everything(),
+            stages.counted,
+            None,
+            None,
+            1,
+            &|_, _| Ok(()),
+        )?;
         let extent = index.extent();
         let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
         // A split that is cut at two places has several chunks.

@@ -43,6 +43,8 @@ pub(crate) struct Threads {
     pub(crate) pool: Pool,
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) functions: Arc<dyn Functions>,
+    /// What pipelines may read here; `None` is what this machine's user may, for a reader of that user's own.
+    pub(crate) sources: Option<Arc<[String]>>,
     /// Where chunks are made: from there they can be lent.
     pub(crate) memory: Memory,
     /// Where what is before `cache()` is kept, for all jobs.
@@ -72,9 +74,10 @@ impl Engine for Threads {
     fn prepare(&self, shelf: &Arc<Shelf>, job: Arc<Job>) {
         let (shelf, blobs) = (shelf.clone(), self.blobs.clone());
         let (functions, memory, keeping) = (self.functions.clone(), self.memory.clone(), self.keeping.clone());
+        let sources = self.sources.clone();
         let window = self.window.clone();
         tokio::spawn(async move {
-            let prepared = prepare(&job, &blobs, functions, memory, keeping, &window).await;
+            let prepared = prepare(&job, &blobs, functions, sources, memory, keeping, &window).await;
             if let Ok(prepared) = &prepared {
                 shelf.meter.ops.watch(job.definition.job, &prepared.executable);
             }

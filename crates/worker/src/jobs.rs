@@ -12,7 +12,7 @@ use arrow_schema::SchemaRef;
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Environment, Executable, Functions, Keeping, panicked};
-use forebay_io::SourceIndex;
+use forebay_io::{Allowed, SourceIndex};
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
 use forebay_proto::{JobDefinition, Stream, may_pass};
 use tokio::sync::Notify;
@@ -145,6 +145,7 @@ pub(crate) async fn prepare(
     job: &Job,
     store: &BlobStore,
     functions: Arc<dyn Functions>,
+    sources: Option<Arc<[String]>>,
     memory: Memory,
     keeping: Option<Keeping>,
     window: &Arc<Window>,
@@ -157,7 +158,10 @@ pub(crate) async fn prepare(
     }
     let index = match definition.index.as_str() {
         "" => None,
-        id => Some(SourceIndex::from_bytes(&fetch(job, store, &BlobId(id.to_owned())).await?)?),
+        id => {
+            let index = SourceIndex::from_bytes(&fetch(job, store, &BlobId(id.to_owned())).await?)?;
+            Some(index.within(allowed(definition, sources.as_deref())?))
+        }
     };
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
@@ -182,6 +186,13 @@ pub(crate) async fn prepare(
         pause *= 2;
     }
     open(&stages, &plan, &index, &environment, join(), definition).await
+}
+
+/// Returns what a job may read here: what its tenant may, and what this worker allows.
+fn allowed(definition: &JobDefinition, here: Option<&[String]>) -> Result<Allowed> {
+    let Some(here) = here else { return Ok(Allowed::everything()) };
+    let is_bounded = !definition.tenant.is_empty() || !here.is_empty() || !definition.sources.is_empty();
+    Allowed::of(&[here, &definition.sources], is_bounded)
 }
 
 async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes> {

@@ -61,6 +61,8 @@ pub struct Options {
     pub cache: Option<Arc<Cache>>,
     /// What kind of machine it is on. Default: nothing is said of it.
     pub machine: MachineKind,
+    /// What pipelines may read here, whatever the dispatcher says: whole paths, and the beginnings of addresses. Default: empty, everything.
+    pub allow_sources: Vec<String>,
     /// What the cache's store costs, and a worker. Default: nothing.
     pub prices: Option<StorePrices>,
     /// Where it computes for one reader alone. Default: for everybody.
@@ -108,6 +110,7 @@ impl Options {
             functions: Arc::new(NoFunctions),
             cache: None,
             machine: MachineKind::default(),
+            allow_sources: Vec::new(),
             prices: None,
             local: None,
         }

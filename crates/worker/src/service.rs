@@ -8,6 +8,7 @@ use forebay_cache::Cache;
 use forebay_core::{Error, ErrorKind, Result, Stopwatch, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
 use forebay_exec::{Keeping, Rent};
+use forebay_io::Allowed;
 use forebay_proto::{Address, OneReader, WorkerSecret, reachable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -31,6 +32,8 @@ use crate::view::View;
 
 /// How often a worker that leaves looks whether everything was fetched.
 const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// The longest request of Arrow Flight that is read: a ticket, or the key of a job.
+const TICKET_BYTES_MAX: usize = 1 << 20;
 
 /// A worker that listens, and has not begun.
 pub struct Worker {
@@ -50,6 +53,7 @@ impl Worker {
     /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
         let dispatchers = options.dispatcher.addresses()?;
+        Allowed::of(&[&options.allow_sources], true)?;
         let taken = |e: std::io::Error| {
             let kind = match e.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorKind::Conflict,
@@ -73,7 +77,9 @@ impl Worker {
         let cache = options.cache.clone();
         let keeping = cache.clone().map(|cache| Keeping { rent, ..Keeping::new(cache) });
         let (blobs, window) = (Arc::new(blobs), Arc::default());
-        let shelf = Shelf::new(Threads { pool, blobs, functions, memory, keeping, cache, window }, bounds);
+        let sources = options.local.is_none().then(|| Arc::from(&*options.allow_sources));
+        let threads = Threads { pool, blobs, functions, sources, memory, keeping, cache, window };
+        let shelf = Shelf::new(threads, bounds);
         Ok(Self {
             secret: WorkerSecret::new(uuid::Uuid::new_v4().as_u128()),
             arena,
@@ -142,7 +148,7 @@ impl Worker {
         let location = format!("{scheme}://{}", self.address);
         let flight = Flight { shelf: self.shelf.clone(), location, stop: stop.clone() };
         let flight = FlightServiceServer::new(flight)
-            .max_decoding_message_size(forebay_proto::REQUEST_BYTES_MAX)
+            .max_decoding_message_size(TICKET_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
         let blocks = Blocks::new(self.options.cache.as_ref(), membership);
         let transfer = Transfer::new(self.shelf.clone(), lender, blocks, stop.clone());

@@ -103,6 +103,13 @@ fn offer(text: &str) -> std::result::Result<Offer, String> {
     kind(&offer.kind).map(|_| offer)
 }
 
+/// Reads how long a request may be.
+fn request_bytes(text: &str) -> std::result::Result<u64, String> {
+    let bytes = super::settings::bytes(text)?;
+    let range = 1 << 20..=1 << 30;
+    if range.contains(&bytes) { Ok(bytes) } else { Err("use 1MiB to 1GiB".to_owned()) }
+}
+
 /// Reads how long something is kept.
 fn age(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || "use a time with its unit: 30s, 12h, 7d".to_owned();
@@ -168,6 +175,18 @@ pub(crate) struct Dispatcher {
     /// How long a job is remembered that nobody reads: 30s, 12h, 7d
     #[arg(long, env = "FOREBAY_KEEP_JOBS_FOR", default_value = "7d", value_name = "TIME", value_parser = age)]
     pub(crate) keep_jobs_for: Duration,
+    /// What pipelines may read, of tenants that have no list in --tokens: /data/, s3://bucket/, https://host/sets/; once for each [default: everything]
+    #[arg(long = "allow-source", env = "FOREBAY_ALLOW_SOURCES", value_delimiter = ';', value_name = "PREFIX")]
+    pub(crate) allow_sources: Vec<String>,
+    /// The most bytes of all jobs' functions, arrays and indexes: 50GiB [default: as their disk has room]
+    #[arg(long, env = "FOREBAY_BLOB_BYTES", value_name = "SIZE", value_parser = super::settings::bytes)]
+    pub(crate) blob_bytes: Option<u64>,
+    /// What they leave free of their disk [default: 1GiB, or a twentieth of a smaller disk]
+    #[arg(long, env = "FOREBAY_KEEP_FREE", value_name = "SIZE", value_parser = super::settings::bytes)]
+    pub(crate) keep_free: Option<u64>,
+    /// The most bytes of one request: of a pipeline that names each of its files; all that are here at once take twice as many
+    #[arg(long, env = "FOREBAY_REQUEST_BYTES", default_value = "64MiB", value_name = "SIZE", value_parser = request_bytes)]
+    pub(crate) request_bytes: u64,
     /// Where Prometheus reads what it does, and KEDA how many workers are wanted: http://HOST:PORT/metrics, in the clear [default: nowhere]
     #[arg(long, env = "FOREBAY_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
@@ -224,6 +243,9 @@ pub(crate) struct Worker {
     /// It may be taken back at any time, and costs less for that
     #[arg(long, env = "FOREBAY_SPOT")]
     pub(crate) spot: bool,
+    /// What pipelines may read here, whatever the dispatcher says: /data/, s3://bucket/, https://host/sets/; once for each [default: everything]
+    #[arg(long = "allow-source", env = "FOREBAY_ALLOW_SOURCES", value_delimiter = ';', value_name = "PREFIX")]
+    pub(crate) allow_sources: Vec<String>,
     /// Where Prometheus reads what it does: http://HOST:PORT/metrics, in the clear [default: nowhere]
     #[arg(long, env = "FOREBAY_WORKER_METRICS", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,

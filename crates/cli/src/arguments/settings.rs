@@ -93,7 +93,7 @@ fn prices(text: &str) -> std::result::Result<StorePrices, String> {
     text.parse().map_err(|e: forebay_core::Error| e.to_string())
 }
 
-fn bytes(text: &str) -> std::result::Result<u64, String> {
+pub(super) fn bytes(text: &str) -> std::result::Result<u64, String> {
     forebay_server::parse_bytes(text).map_err(|e| e.to_string())
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_server::{DispatcherConfig, Retention, Scaling, Timing, check_offers, dispatcher_main, init_logs};
+use forebay_server::{
+    BlobLimits, DispatcherConfig, Retention, Scaling, Timing, check_offers, dispatcher_main, init_logs,
+};
 
 use crate::arguments::Dispatcher;
 use crate::exit::Failure;
@@ -50,6 +52,9 @@ fn config(arguments: Dispatcher) -> Result<DispatcherConfig> {
             age: arguments.keep_jobs_for,
             ..Retention::default()
         },
+        blobs: BlobLimits { bytes: arguments.blob_bytes, keep_free: arguments.keep_free },
+        request_bytes_max: arguments.request_bytes,
+        allow_sources: arguments.allow_sources,
         metrics: arguments.metrics,
         cache: arguments.cache.try_into()?,
         is_temporary: arguments.temporary,

@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
             price: arguments.price.unwrap_or(0.0),
             spot: arguments.spot,
         },
+        allow_sources: arguments.allow_sources,
         metrics: arguments.metrics,
         local: arguments.local,
         process: arguments.process.into(),

@@ -173,7 +173,15 @@ impl forebay_io::Blobs for Blobs {
 pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) -> Result<Vec<Delivery>> {
     let graph = &job.stages().graph;
     let stages = Arc::new(Stages::new(graph)?);
-    let index = forebay_io::index(graph.source(), stages.counted, None, None, 1, &|_, _| Ok(()))?;
+    let index = forebay_io::index(
+        graph.source(),
+        &forebay_io::Allowed::everything(),
+        stages.counted,
+        None,
+        None,
+        1,
+        &|_, _| Ok(()),
+    )?;
     let extent = index.extent();
     let sizing = Some(job.plan().sizing());
     let plan = Arc::new(EpochPlan::new(&stages, extent, job.seed(), job.consumers(), sizing)?);

@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use forebay_core::{Error, Result};
+use forebay_io::Allowed;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -109,8 +110,16 @@ impl TokenFile {
     fn parse(text: &str) -> Result<Self> {
         let file: Self =
             serde_json::from_str(text).map_err(|e| Error::invalid(format!("this is no file of tokens: {e}")))?;
-        for tenant in file.tenants.keys() {
+        for (tenant, quota) in &file.tenants {
             check_name(tenant)?;
+            let at = |e: Error| e.with("tenant", tenant);
+            match quota.sources.as_deref() {
+                Some([]) => {
+                    return Err(at(Error::invalid("a list of sources names none").hint("leave it out, or name some")));
+                }
+                Some(sources) => _ = Allowed::of(&[sources], true).map_err(at)?,
+                None => {}
+            }
         }
         let mut seen = std::collections::HashSet::new();
         for (number, entry) in file.tokens.iter().enumerate() {
@@ -231,6 +240,8 @@ mod tests {
             (format!("{{\"tokens\": [{token}, {token}]}}"), "twice"),
             ("{\"tenants\": {\"..\": {}}}".to_owned(), "name of a tenant"),
             ("{\"tenants\": {\"a\": {\"job\": 1}}}".to_owned(), "unknown field"),
+            ("{\"tenants\": {\"a\": {\"sources\": []}}}".to_owned(), "names none"),
+            ("{\"tenants\": {\"a\": {\"sources\": [\"data\"]}}}".to_owned(), "names no sources"),
         ] {
             let error = TokenFile::parse(&text).expect_err(says);
             assert!(error.to_string().contains(says), "{text}: {error}");

@@ -213,7 +213,7 @@ impl Tokens {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut old = std::mem::take(&mut *known);
         for entry in file.tokens {
-            let quota = file.tenants.get(&entry.tenant).copied().unwrap_or_default();
+            let quota = file.tenants.get(&entry.tenant).cloned().unwrap_or_default();
             let tenant = Tenant { name: entry.tenant.as_str().into(), quota };
             let revoked = old.remove(&entry).map(|p| p.revoked.clone()).unwrap_or_default();
             let principal = Arc::new(Principal { tenant, role: entry.role, revoked });
@@ -328,7 +328,7 @@ mod tests {
         let [one, two] = ["one", "two"].map(|t| access.admit(&call(Some(t))));
         let quota = Quota { jobs: Some(3), ..Quota::default() };
         let Some(tokens) = &access.tokens else { panic!("it has some") };
-        tokens.take_up(file(&both[1..], quota));
+        tokens.take_up(file(&both[1..], quota.clone()));
         assert!(one?.revoked.is_cancelled() && !two?.revoked.is_cancelled());
         assert_eq!(kind(access.admit(&call(Some("one")))), Some(ErrorKind::PermissionDenied));
         assert_eq!(access.admit(&call(Some("two")))?.tenant.quota, quota);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_core::Result;
-use forebay_io::ReadThrough;
+use forebay_io::{Allowed, ReadThrough};
 use forebay_plan::{Extent, Source};
 
 use crate::options::Options;
@@ -19,7 +19,7 @@ pub struct Indexed {
 
 /// Lists and pins a source. Blocking.
 pub trait Indexer: Send + Sync + 'static {
-    /// Indexes a source; when `counted`, finds every row. MUST call `progress` (done, total) often, and return the
+    /// Indexes a source, within what is allowed; when `counted`, finds every row. MUST call `progress` (done, total) often, and return the
     /// error that it returns.
     ///
     /// # Errors
@@ -27,6 +27,7 @@ pub trait Indexer: Send + Sync + 'static {
     fn index(
         &self,
         source: &Source,
+        allowed: &Allowed,
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed>;
@@ -55,10 +56,11 @@ impl FileIndexer {
         &self,
         near: Option<&dyn ReadThrough>,
         source: &Source,
+        allowed: &Allowed,
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
-        let index = forebay_io::index(source, counted, Some(&self.cache), near, self.threads, progress)?;
+        let index = forebay_io::index(source, allowed, counted, Some(&self.cache), near, self.threads, progress)?;
         Ok(Indexed { bytes: index.to_bytes(), extent: index.extent() })
     }
 }
@@ -67,9 +69,10 @@ impl Indexer for FileIndexer {
     fn index(
         &self,
         source: &Source,
+        allowed: &Allowed,
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
-        self.index_through(None, source, counted, progress)
+        self.index_through(None, source, allowed, counted, progress)
     }
 }

@@ -11,7 +11,7 @@ use super::refuse;
 use crate::store::{BlobStore, Incoming};
 
 /// Parts on their way between the wire and the disk.
-const PARTS_AHEAD: usize = 4;
+const PARTS_AHEAD: usize = 2;
 /// Blobs that may be asked about at once.
 const IDS_MAX: usize = 100_000;
 

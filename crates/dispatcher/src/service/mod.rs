@@ -4,6 +4,7 @@
 
 mod blobs;
 pub(crate) mod consume;
+pub(crate) mod requests;
 pub(crate) mod work;
 
 use std::pin::Pin;
@@ -79,7 +80,8 @@ impl Dispatcher for Service {
     }
 
     async fn put_blob(&self, request: Request<Streaming<BlobPart>>) -> Result<Response<PutBlobResponse>, Status> {
-        let blobs = self.blobs(&caller(&request, Role::Client)?.tenant.name)?;
+        let tenant = &caller(&request, Role::Client)?.tenant;
+        let blobs = self.blobs(&tenant.name)?.within(tenant.quota.blob_bytes);
         blobs::put(&blobs, request.into_inner()).await?;
         Ok(Response::new(PutBlobResponse {}))
     }

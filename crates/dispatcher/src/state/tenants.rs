@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_core::{Error, Result, WorkerId};
+use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use super::consumers::no_job;
 use super::worker::Worker;
 use super::{Job, State};
 use crate::records::{ConsumerKey, JobRecord};
 use crate::tenant::{Quota, Tenant, check_quota, check_room};
+
+/// The most bytes that the pipelines of one tenant's jobs take in the ledger.
+const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
 /// The workers that may be given splits of a consumer: its own local worker, whatever its tenant's quota, and those that
 /// compute for everybody.
@@ -56,6 +59,22 @@ impl State {
             check_room(tenant, "consumers of jobs that go on", has, record.consumers.into(), may.into())?;
         }
         Ok(())
+    }
+
+    /// Refuses a job whose pipeline has no room in the ledger beside those of its tenant's other jobs.
+    ///
+    /// # Errors
+    /// Exhausted.
+    pub(super) fn check_pipelines(&self, tenant: &str, bytes: usize) -> Result<()> {
+        let has: usize = self.of_tenant(tenant).map(|job| job.record.graph.len()).sum();
+        if has + bytes <= PIPELINE_BYTES_MAX {
+            return Ok(());
+        }
+        let message =
+            format!("the pipelines of {has} bytes of jobs that are remembered leave no room for one of {bytes}");
+        Err(Error::new(ErrorKind::Exhausted, message).with("limit", PIPELINE_BYTES_MAX).hint(
+            "forget jobs that are over (`forebay jobs forget`), or name files by a pattern instead of one by one",
+        ))
     }
 
     /// Refuses one more reader; one that takes the place of another is none.

@@ -18,6 +18,7 @@ use forebay_proto::BLOB_PART_BYTES_MAX;
 use super::etcd::EtcdBlobs;
 use super::incoming::Incoming;
 use super::needless::Needless;
+use super::room::{BlobLimits, Room};
 use super::service::ServiceId;
 
 /// A blob of a tenant.
@@ -27,10 +28,16 @@ pub(crate) type BlobKey = (String, String);
 #[derive(Debug, Clone)]
 pub(crate) struct BlobStore {
     pub(super) dir: PathBuf,
+    /// The folder of all tenants.
+    pub(super) root: Arc<Path>,
     /// For whom what is made there is.
     pub(super) modes: Modes,
     /// Whose; empty is nobody in particular.
     pub(super) tenant: String,
+    /// The most bytes of its tenant's blobs.
+    pub(super) quota: Option<u64>,
+    /// What those of all tenants may take.
+    pub(super) room: Arc<Room>,
     /// Which of them nobody needs, as far as is known: of all tenants.
     pub(super) needless: Arc<Needless>,
     pub(super) bytes_max: u64,
@@ -63,7 +70,17 @@ impl BlobStore {
     }
 
     fn at(dir: PathBuf, modes: Modes, bytes_max: u64) -> Self {
-        Self { dir, modes, tenant: String::new(), needless: Arc::default(), bytes_max, etcd: None }
+        Self {
+            root: dir.as_path().into(),
+            dir,
+            modes,
+            tenant: String::new(),
+            quota: None,
+            room: Arc::default(),
+            needless: Arc::default(),
+            bytes_max,
+            etcd: None,
+        }
     }
 
     /// Opens the folder of this dispatcher, as a cache of what is in etcd.
@@ -74,9 +91,24 @@ impl BlobStore {
         Ok(Self { etcd: Some(etcd), ..Self::open(state_dir, bytes_max)? })
     }
 
+    /// Bounds what the blobs of all tenants take.
+    pub(crate) fn limited(self, limits: BlobLimits) -> Self {
+        Self { room: Arc::new(Room::new(limits)), ..self }
+    }
+
+    /// Bounds what those of this tenant take.
+    pub(crate) fn within(self, quota: Option<u64>) -> Self {
+        Self { quota, ..self }
+    }
+
+    /// Returns what all blobs take, once that was counted.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.room.bytes()
+    }
+
     /// Returns the blobs of a tenant, by its checked name; empty is those of nobody in particular.
     pub(crate) fn of(&self, tenant: &str) -> Self {
-        let dir = if tenant.is_empty() { self.dir.clone() } else { self.dir.join(tenant) };
+        let dir = if tenant.is_empty() { self.root.to_path_buf() } else { self.root.join(tenant) };
         let etcd = self.etcd.as_ref().map(|etcd| etcd.of(tenant));
         Self { dir, tenant: tenant.to_owned(), etcd, ..self.clone() }
     }
@@ -160,7 +192,11 @@ impl BlobStore {
             return Ok(());
         }
         // The next reader is told that it is missing, and not given it again.
+        let bytes = std::fs::metadata(&path).map_or(0, |of| of.len());
         std::fs::remove_file(&path).map_err(|e| at(&path, e))?;
+        if self.etcd.is_none() {
+            self.room.give(&self.tenant, bytes);
+        }
         Err(Error::data(format!("blob {} rotted on the dispatcher's disk and was removed", id.0))
             .with("file", path.display())
             .hint("open the job again: what is missing is then handed in anew"))
@@ -170,8 +206,8 @@ impl BlobStore {
     fn fetch(&self, id: &BlobId) -> Result<()> {
         let Some(etcd) = &self.etcd else { return Ok(()) };
         let Some(bytes) = etcd.size(&id.0)? else { return Ok(()) };
-        // It is there already: it is not to be written once more.
-        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?;
+        // It is there already: it is not to be written once more, nor counted.
+        let mut incoming = Self { etcd: None, ..self.clone() }.receive(&id.0)?.copy();
         etcd.read(&id.0, bytes, |part| incoming.write(&part))?;
         incoming.finish()
     }
@@ -254,6 +290,34 @@ mod tests {
         std::mem::forget(half);
         BlobStore::open(dir.path(), 1)?;
         assert_eq!(std::fs::read_dir(dir.path().join("blobs"))?.count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn room_is_taken_by_what_is_kept_once_and_a_restart_forgets_nothing() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let limits = BlobLimits { bytes: Some(10_000), keep_free: Some(0) };
+        let refused = |put: Result<BlobId>| put.err().and_then(|e| Some((e.kind(), e.get("quota")?.to_owned())));
+        let full = |what: &str| Some((ErrorKind::Exhausted, what.to_owned()));
+        for start in 0..2u8 {
+            let store = BlobStore::open(dir.path(), 1 << 20)?.limited(limits);
+            let (a, b) = (store.of("a").within(Some(4000)), store.of("b"));
+            a.put(&[1; 2000])?;
+            // Two that hand it in at once, and one that goes away.
+            let mut twins = [a.receive(&BlobId::of(&[1; 500]).0)?, a.receive(&BlobId::of(&[1; 500]).0)?];
+            twins.iter_mut().try_for_each(|twin| twin.write(&[1; 500]))?;
+            assert_eq!(refused(a.put(&[2; 1001])), full("blob bytes"), "with what arrives");
+            twins.into_iter().try_for_each(Incoming::finish)?;
+            assert_eq!(refused(a.put(&[2; 1501])), full("blob bytes"));
+            // Half of all, where nothing is said.
+            b.put(&[3; 5000])?;
+            assert_eq!(refused(b.put(&[4; 1])), full("blob bytes"));
+            assert_eq!(refused(store.of("c").put(&[5; 2501])), full("blob bytes"));
+            assert_eq!((store.bytes(), start), (Some(7500), start));
+        }
+        let store = BlobStore::open(dir.path(), 1 << 20)?.limited(BlobLimits { bytes: None, keep_free: Some(1 << 62) });
+        assert_eq!(refused(store.put(&[6; 1])), full("free bytes"));
+        assert!(store.of("a").has(&BlobId::of(&[1; 2000]))?, "what is there is read");
         Ok(())
     }
 

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_plan::BlobId;
 
 use super::blobs::{BlobStore, at};
+use super::room::Whose;
 
 /// A blob on its way in. Dropped before its end, it leaves nothing behind.
 pub(crate) struct Incoming {
@@ -17,6 +19,9 @@ pub(crate) struct Incoming {
     file: File,
     hasher: blake3::Hasher,
     bytes: u64,
+    /// Of those, what is counted against its tenant and is not kept yet.
+    counted: u64,
+    is_copy: bool,
 }
 
 impl Incoming {
@@ -26,7 +31,25 @@ impl Incoming {
         store.modes.folder(&store.dir).map_err(|e| at(&store.dir, e))?;
         let part = store.dir.join(format!("{}.part", uuid::Uuid::new_v4()));
         let file = store.modes.file(&part).map_err(|e| at(&part, e))?;
-        Ok(Self { store, id, part, file, hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(Self { store, id, part, file, hasher: blake3::Hasher::new(), bytes: 0, counted: 0, is_copy: false })
+    }
+
+    /// Of one that is kept elsewhere, and counted there.
+    pub(super) fn copy(mut self) -> Self {
+        self.is_copy = true;
+        self
+    }
+
+    /// Takes room for bytes that have come.
+    fn take_room(&mut self, bytes: u64) -> Result<()> {
+        let store = &self.store;
+        if self.is_copy {
+            return store.room.check_disk(&store.dir, bytes).map(drop);
+        }
+        let whose = Whose { tenant: &store.tenant, quota: store.quota };
+        store.room.take(whose, &store.dir, bytes, || store.count())?;
+        self.counted += bytes;
+        Ok(())
     }
 
     /// Takes the next part.
@@ -42,6 +65,7 @@ impl Incoming {
                  dispatchers share",
             ));
         }
+        self.take_room(part.len() as u64)?;
         self.hasher.update(part);
         self.file.write_all(part).map_err(|e| at(&self.part, e))
     }
@@ -50,7 +74,7 @@ impl Incoming {
     ///
     /// # Errors
     /// Data when the bytes are not what the id says; what the disk says.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         let hash = self.hasher.finalize().to_hex();
         if hash.as_str() != self.id.0 {
             return Err(Error::data(format!("the bytes of blob {} have the hash {hash}", self.id.0))
@@ -62,11 +86,21 @@ impl Incoming {
         let _wanted = self.store.pin([self.id.clone()]);
         self.store.touch(&self.id);
         self.replicate()?;
-        let save = || {
-            std::fs::rename(&self.part, &path)?;
-            File::open(&self.store.dir)?.sync_all()
-        };
-        save().map_err(|e| at(&path, e))
+        self.place(&path).map_err(|e| at(&path, e))?;
+        File::open(&self.store.dir).and_then(|dir| dir.sync_all()).map_err(|e| at(&path, e))
+    }
+
+    /// What is counted twice where it is there already, is so no more.
+    fn place(&mut self, path: &Path) -> std::io::Result<()> {
+        let room = self.store.room.clone();
+        let _one_at_a_time = room.placing.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = std::fs::metadata(path).map(|of| of.len());
+        std::fs::rename(&self.part, path)?;
+        let counted = std::mem::take(&mut self.counted);
+        if was.is_ok() {
+            room.give(&self.store.tenant, counted);
+        }
+        Ok(())
     }
 
     /// Writes the blob to etcd, too.
@@ -85,5 +119,6 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // After a rename there is nothing here to remove.
         let _ = std::fs::remove_file(&self.part);
+        self.store.room.give(&self.store.tenant, self.counted);
     }
 }

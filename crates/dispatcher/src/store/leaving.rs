@@ -4,7 +4,7 @@
 //! files can compare who leads, so the first step of a leader of old may come late, from a disk that hung: it costs nothing then, and
 //! the second one finds nothing to remove. In etcd it is compared, and one step is enough. Whatever else lies in the folder is left alone.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,23 +61,56 @@ impl BlobStore {
             let Some(_leaving) = self.needless.take(&key) else { continue };
             let of = self.of(&key.0);
             // Another leads: which are needless is for that one to say.
-            if let Some(etcd) = &of.etcd
-                && !etcd.remove(&key.1, term.revision())?
-            {
-                return Ok(removed);
+            if let Some(etcd) = &of.etcd {
+                let bytes = etcd.size(&key.1)?.unwrap_or(0);
+                if !etcd.remove(&key.1, term.revision())? {
+                    return Ok(removed);
+                }
+                self.room.give(&key.0, bytes);
             }
             let id = BlobId(key.1);
             let (path, aside) = (of.path(&id), of.aside(&id));
+            let bytes = std::fs::metadata(&aside).map_or(0, |file| file.len());
             match std::fs::rename(&path, &aside) {
                 Ok(()) => {}
                 Err(e) if e.kind() == NotFound => match std::fs::remove_file(&aside) {
                     Err(e) if e.kind() != NotFound => return Err(at(&aside, e)),
-                    _ => removed += 1,
+                    _ => {
+                        removed += 1;
+                        if of.etcd.is_none() {
+                            self.room.give(&key.0, bytes);
+                        }
+                    }
                 },
                 Err(e) => return Err(at(&path, e)),
             }
         }
         Ok(removed)
+    }
+}
+
+impl BlobStore {
+    /// Counts what each tenant has, without what is arriving.
+    ///
+    /// # Errors
+    /// What the disk says; Unavailable when etcd does not answer.
+    pub(super) fn count(&self) -> Result<BTreeMap<String, u64>> {
+        let mut bytes = BTreeMap::new();
+        let keys = match &self.etcd {
+            Some(etcd) => etcd.list()?,
+            None => list(&self.root)?.into_iter().collect(),
+        };
+        for (tenant, id) in keys {
+            let of = self.of(&tenant);
+            let size = |path: PathBuf| std::fs::metadata(path).ok().map(|file| file.len());
+            let id = BlobId(id);
+            let has = match &of.etcd {
+                Some(etcd) => etcd.size(&id.0)?,
+                None => size(of.path(&id)).or_else(|| size(of.aside(&id))),
+            };
+            *bytes.entry(tenant).or_default() += has.unwrap_or(0);
+        }
+        Ok(bytes)
     }
 }
 
@@ -142,7 +175,9 @@ mod tests {
         assert_eq!((kept(), aside()), ([false, true, true], [true, false, false]), "one is needed, one was asked for");
         assert_eq!((sweep(1200)?, sweep(1300)?), (0, 1), "a grace later it is gone");
         assert_eq!((kept(), aside()), ([false, true, false], [false, false, true]));
+        assert_eq!(store.bytes(), Some(10), "what is set aside takes room");
         assert_eq!((sweep(1400)?, aside(), sweep(1500)?), (1, [false; 3], 0));
+        assert_eq!(store.bytes(), Some(5));
         assert!(["notes.txt", "a/notes.txt", "A/x"].iter().all(|other| dir.path().join("blobs").join(other).exists()));
         term.end();
         assert_eq!(store.sweep(&HashSet::new(), Ticks(1300), GRACE, &term)?, 0);

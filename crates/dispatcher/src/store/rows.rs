@@ -220,6 +220,7 @@ pub(crate) mod tests {
             read_before: 4,
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),
+            sources: Vec::new(),
         })
     }
 

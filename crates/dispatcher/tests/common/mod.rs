@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result, SystemClock, VERSION};
-use forebay_dispatcher::{Dispatcher, Indexed, Indexer, Options};
+use forebay_dispatcher::{Allowed, Dispatcher, Indexed, Indexer, Options};
 use forebay_plan::{Extent, Graph, Source};
 use forebay_proto::{
     Ack, Attach, ConsumerEvent, ConsumerHeartbeat, ConsumerMessage, DispatcherClient, Hello, JobDefinition, Lease,
@@ -24,7 +24,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct RangeIndexer;
 
 impl Indexer for RangeIndexer {
-    fn index(&self, source: &Source, _: bool, progress: &(dyn Fn(u64, u64) -> Result<()> + Sync)) -> Result<Indexed> {
+    fn index(
+        &self,
+        source: &Source,
+        _: &Allowed,
+        _: bool,
+        progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
+    ) -> Result<Indexed> {
         progress(1, 1)?;
         let rows = source.rows();
         Ok(Indexed { bytes: b"an index".to_vec(), extent: Extent { rows, blocks: 1, bytes: rows.unwrap_or(0) * 8 } })

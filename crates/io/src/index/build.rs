@@ -13,7 +13,7 @@ use super::table::Table;
 use super::{Inner, Layout, SourceIndex, cache};
 use crate::formats::{arrow, lines, parquet, tar, tfrecord};
 use crate::store::{self, Found, Object, Stat};
-use crate::{Progress, ReadThrough};
+use crate::{Allowed, Progress, ReadThrough};
 
 /// How often the caller hears of progress while nothing is done.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,24 +24,27 @@ const REMOTE_THREADS: usize = 32;
 
 pub(crate) fn build(
     source: &Source,
+    allowed: &Allowed,
     counted: bool,
     cache: Option<&Path>,
     near: Option<&dyn ReadThrough>,
     threads: usize,
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
+    source.paths().iter().try_for_each(|path| allowed.check_pattern(path))?;
     let (found, labels, layout) = list(source, counted)?;
+    found.iter().try_for_each(|found| allowed.check(&found.uri))?;
     let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups);
     let format = format_of(source);
     let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Arc<Table>>)> {
-        let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri), Ok)?;
+        let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
             return Ok((stat, None));
         }
         if let Some(table) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
             return Ok((stat, Some(table)));
         }
-        let table = Arc::new(scan(source, Object::open(&found.uri, &stat, near)?.into(), stop)?);
+        let table = Arc::new(scan(source, Object::open(&found.uri, &stat, near, allowed)?.into(), stop)?);
         if let Some(folder) = cache {
             cache::keep(folder, &found.uri, &format, &stat, &table);
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result, SampleId};
 use forebay_plan::Extent;
 
+use crate::Allowed;
 use crate::store::Stat;
 pub(crate) use build::{build, check};
 use codec::{Decoder, Encoder};
@@ -39,7 +40,7 @@ pub struct FileRef<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceIndex(Arc<Inner>);
 
-#[derive(Debug, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) uris: Vec<Box<str>>,
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     starts: Vec<u64>,
     /// The first row of each file, where files have several blocks.
     firsts: Vec<u64>,
+    /// Which of them may be opened: not part of what is written.
+    pub(crate) allowed: Allowed,
 }
 
 /// How rows lie in blocks.
@@ -93,6 +96,13 @@ impl SourceIndex {
             .hint("read fewer files or rows in one pipeline, or put more rows into each file"));
         }
         Ok(index)
+    }
+
+    /// Returns the same files, to be opened within what is allowed.
+    pub fn within(self, allowed: Allowed) -> Self {
+        let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone());
+        inner.allowed = allowed;
+        Self(Arc::new(inner))
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -29,7 +29,7 @@ impl Pool {
     pub(super) fn open(&self, file: usize) -> Result<Object> {
         let inner = self.index.inner();
         match (inner.uris.get(file), inner.stats.get(file)) {
-            (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref()),
+            (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref(), &inner.allowed),
             _ => Err(Error::internal(format!("the index has no file {file}"))),
         }
     }

@@ -76,7 +76,7 @@ impl Bucket {
                 (store, base, Some(folder.into()))
             }
             None => {
-                let (store, base) = parse(&uri)?;
+                let (store, base) = parse(&uri, &crate::Allowed::everything())?;
                 ((*store).clone(), base, None)
             }
         };

@@ -214,6 +214,7 @@ fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
         Store::Precondition { .. } => fail::changed(uri, pinned, "another object"),
         _ => match (cause::<Wrong>(&e), cause::<HttpError>(&e)) {
             (Some(Wrong::Busy(failure) | Wrong::OtherRange(failure)), _) => return Failed::ForNow(failure.clone()),
+            (Some(wrong @ (Wrong::Elsewhere(_) | Wrong::Own(_))), _) => fail::not_given(uri, &wrong.to_string()),
             (Some(Wrong::Shorter), _) => fail::changed(uri, pinned, "a shorter object"),
             (Some(Wrong::NoRanges), _) => Error::invalid(
                 "this server cannot send a part of a file, which reading rows in any order needs",

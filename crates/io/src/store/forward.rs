@@ -119,8 +119,8 @@ mod tests {
         let bytes: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
         std::fs::write(&path, &bytes).expect("written");
         let uri = path.to_str().expect("utf-8");
-        let stat = crate::store::stat(uri).expect("there");
-        let object = Arc::new(Object::open(uri, &stat, None).expect("opens"));
+        let stat = crate::store::stat(uri, &crate::Allowed::everything()).expect("there");
+        let object = Arc::new(Object::open(uri, &stat, None, &crate::Allowed::everything()).expect("opens"));
         for mut forward in [Forward::skipping(object.clone()), Forward::reading(object)] {
             let mut offset = 0;
             for len in [12, 512, 70_000, 1, 300_000, 512, 90_000, 40_000].into_iter().cycle().take(20) {

@@ -12,6 +12,7 @@ use object_store::client::{
 };
 use object_store::{ClientOptions, Result};
 
+use super::guard::{Guard, REDIRECTS_MAX};
 use super::retry::{Budget, Failure};
 
 /// What is wrong with an answer.
@@ -25,6 +26,10 @@ pub(super) enum Wrong {
     NoRanges,
     /// The object ends before the range.
     Shorter,
+    /// A server sends whoever asks to another host.
+    Elsewhere(String),
+    /// It is an address of this machine, or of its link.
+    Own(String),
 }
 
 impl fmt::Display for Wrong {
@@ -33,6 +38,8 @@ impl fmt::Display for Wrong {
             Wrong::Busy(failure) | Wrong::OtherRange(failure) => f.write_str(&failure.seen),
             Wrong::NoRanges => f.write_str("the server sends whole files only"),
             Wrong::Shorter => f.write_str("the object ends before the range"),
+            Wrong::Elsewhere(to) => write!(f, "the server sends its readers elsewhere, to {to}"),
+            Wrong::Own(address) => write!(f, "this is an address of the machine itself, or of its link: {address}"),
         }
     }
 }
@@ -76,12 +83,22 @@ fn content_range(text: &str) -> Option<(&str, &str, &str)> {
 
 /// Makes clients that look at every answer.
 #[derive(Debug)]
-pub(super) struct Connector(pub(super) Arc<Budget>);
+pub(super) struct Connector {
+    pub(super) budget: Arc<Budget>,
+    /// Where what is connected to is bounded.
+    pub(super) guard: Option<Guard>,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Watched { client, budget: self.0.clone() }))
+        let client = match &self.guard {
+            None => ReqwestConnector::default().connect(options)?,
+            Some(guard) => {
+                let failed = |e| object_store::Error::Generic { store: "HTTP", source: Box::new(e) };
+                HttpClient::new(guard.client().map_err(failed)?)
+            }
+        };
+        Ok(HttpClient::new(Watched { client, budget: self.budget.clone(), guard: self.guard.clone() }))
     }
 }
 
@@ -89,13 +106,32 @@ impl HttpConnector for Connector {
 struct Watched {
     client: HttpClient,
     budget: Arc<Budget>,
+    guard: Option<Guard>,
+}
+
+impl Watched {
+    /// Sends a request, and once more wherever a server may send it.
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let Some(guard) = &self.guard else { return self.client.execute(request).await };
+        let refused = |wrong| HttpError::new(HttpErrorKind::Unknown, wrong);
+        let mut request = request;
+        for _ in 0..REDIRECTS_MAX {
+            guard.check(&request).map_err(refused)?;
+            let (parts, body) = request.into_parts();
+            let answer = self.client.execute(HttpRequest::from_parts(parts.clone(), body.clone())).await?;
+            let Some(to) = guard.follow(&parts.uri.to_string(), &answer).map_err(refused)? else { return Ok(answer) };
+            request = HttpRequest::from_parts(parts, body);
+            *request.uri_mut() = to.as_str().parse().map_err(|_| refused(Wrong::Elsewhere(to.to_string())))?;
+        }
+        Err(refused(Wrong::Elsewhere(format!("ever another place, {REDIRECTS_MAX} times"))))
+    }
 }
 
 #[async_trait]
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = request.headers().get("range").and_then(|v| v.to_str().ok()).map(str::to_owned);
-        let answer = self.client.execute(request).await?;
+        let answer = self.send(request).await?;
         self.budget.answered();
         let header = |name: &str| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());
         let status = answer.status();

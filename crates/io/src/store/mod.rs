@@ -8,6 +8,7 @@ mod bucket;
 mod fetch;
 mod folders;
 mod forward;
+mod guard;
 mod http;
 mod local;
 mod matching;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use forebay_core::{Error, ErrorKind, Result};
+
+use crate::Allowed;
 
 pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::Forward;
@@ -74,7 +77,7 @@ pub fn is_remote(uri: &str) -> bool {
 }
 
 /// Returns the path of a local uri.
-fn local_path(uri: &str) -> &str {
+pub(crate) fn local_path(uri: &str) -> &str {
     uri.strip_prefix("file://").unwrap_or(uri)
 }
 
@@ -129,8 +132,8 @@ fn nothing_matches(pattern: &str, folder: &str, exists: bool) -> Error {
 }
 
 /// Asks for size and identity.
-pub(crate) fn stat(uri: &str) -> Result<Stat> {
-    if is_remote(uri) { remote::stat(uri) } else { local::stat(uri) }
+pub(crate) fn stat(uri: &str, allowed: &Allowed) -> Result<Stat> {
+    if is_remote(uri) { remote::stat(uri, allowed) } else { local::stat(uri) }
 }
 
 /// A file that is open.
@@ -166,8 +169,8 @@ impl fmt::Debug for Pending {
 }
 
 /// Returns how ranges of a file are fetched that are not here. Its store is looked up then: most files are here.
-fn fetching(uri: Arc<str>, pinned: Stat) -> Fetch {
-    Arc::new(move |range, done: Done| match remote::Remote::open(&uri, &pinned) {
+fn fetching(uri: Arc<str>, pinned: Stat, allowed: Allowed) -> Fetch {
+    Arc::new(move |range, done: Done| match remote::Remote::open(&uri, &pinned, &allowed) {
         Ok(remote) => remote.fetch(range, done),
         Err(e) => done(Err(e)),
     })
@@ -183,22 +186,25 @@ fn put(bytes: &[u8], to: &mut [u8]) -> Result<()> {
 }
 
 impl Object {
-    /// Opens `uri`, which must still be what `pinned` says. A remote one is read through `near`, if that is given.
+    /// Opens `uri`, which must be allowed, and still be what `pinned` says. A remote one is read through `near`, if that is given.
     ///
     /// # Errors
-    /// Data when a local file has changed; a remote one is compared when it is read, which costs nothing more.
-    pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>) -> Result<Self> {
+    /// PermissionDenied; Data when a local file has changed; a remote one is compared when it is read, which costs nothing more.
+    pub(crate) fn open(uri: &str, pinned: &Stat, near: Option<&dyn ReadThrough>, allowed: &Allowed) -> Result<Self> {
+        allowed.check(uri)?;
         let name: Arc<str> = uri.into();
         let place = if is_remote(uri) {
             match near.filter(|_| pinned.tells_apart()) {
-                None => Where::Remote(remote::Remote::open(&name, pinned)?),
+                None => Where::Remote(remote::Remote::open(&name, pinned, allowed)?),
                 Some(near) => Where::Near(near.file(
                     RemoteFile { uri, size: pinned.size, identity: &pinned.to_string() },
-                    fetching(name.clone(), pinned.clone()),
+                    fetching(name.clone(), pinned.clone(), allowed.clone()),
                 )),
             }
         } else {
-            Where::Local(local::open(uri, pinned)?)
+            let file = local::open(uri, pinned)?;
+            allowed.check_open(uri, &file)?;
+            Where::Local(file)
         };
         Ok(Self { uri: name, stat: pinned.clone(), place })
     }

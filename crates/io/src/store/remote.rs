@@ -17,9 +17,11 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
 use super::fetch::{Store, identity};
+use super::guard::Guard;
 use super::http::Connector;
 use super::retry::{Budget, Policy};
 use super::{Done, Found, Stat, nothing_matches, refusal};
+use crate::Allowed;
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
@@ -82,8 +84,8 @@ struct Pinned {
 }
 
 impl Remote {
-    pub(super) fn open(uri: &Arc<str>, pinned: &Stat) -> Result<Self> {
-        let (store, path) = parse(uri)?;
+    pub(super) fn open(uri: &Arc<str>, pinned: &Stat, allowed: &Allowed) -> Result<Self> {
+        let (store, path) = parse(uri, allowed)?;
         Ok(Self(Arc::new(Pinned { store, path, uri: uri.clone(), stat: pinned.clone() })))
     }
 
@@ -105,8 +107,8 @@ impl Remote {
     }
 }
 
-pub(super) fn stat(uri: &str) -> Result<Stat> {
-    let (store, path) = parse(uri)?;
+pub(super) fn stat(uri: &str, allowed: &Allowed) -> Result<Stat> {
+    let (store, path) = parse(uri, allowed)?;
     let name = uri.to_owned();
     wait(async move { store.stat(&path, &name).await })
 }
@@ -156,7 +158,8 @@ pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
 
 /// Lists every object below a url that ends in a slash, sorted.
 fn below(folder: &str) -> Result<Vec<Found>> {
-    let (store, prefix) = parse(folder)?;
+    // A server of plain HTTP, which alone is guarded, lists nothing.
+    let (store, prefix) = parse(folder, &Allowed::everything())?;
     let name = folder.to_owned();
     let path = prefix.clone();
     let metas = wait(async move { store.list(&prefix, &name).await })?;
@@ -171,8 +174,8 @@ fn below(folder: &str) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Returns the store of a url, made once in this process, and the path in it.
-pub(super) fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
+/// Returns the store of a url, made once in this process for those with the same rights, and the path in it.
+pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> {
     let wrong = |e: &dyn std::fmt::Display| {
         Error::invalid(format!("not an address that can be read: {e}"))
             .with("file", uri)
@@ -180,7 +183,11 @@ pub(super) fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
     };
     let url = url::Url::parse(uri).map_err(|e| wrong(&e))?;
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&e))?;
-    let address = (format!("{}://{}", url.scheme(), url.authority()), settings(&url));
+    // The hosts of other stores are this process's own settings, and so is where their credentials come from.
+    let guard = (allowed.is_guarded() && scheme == ObjectStoreScheme::Http).then(|| Guard(allowed.clone()));
+    let mut settings = settings(&url);
+    settings.extend(guard.iter().map(|guard| ("guard".to_owned(), guard.0.to_string())));
+    let address = (format!("{}://{}", url.scheme(), url.authority()), settings);
     let shared = shared()?;
     let mut stores = shared.stores.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(store) = stores.get(&address) {
@@ -189,7 +196,7 @@ pub(super) fn parse(uri: &str) -> Result<(Arc<Store>, Path)> {
     let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let inner = connect(&scheme, &url, &address.1, budget.clone())
+    let inner = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
         .map_err(|e| refusal::refused(uri, &e))?
         .ok_or_else(|| wrong(&"there is no such kind of store"))?;
     let store = Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1) });
@@ -202,7 +209,7 @@ fn connect(
     scheme: &ObjectStoreScheme,
     url: &url::Url,
     settings: &[(String, String)],
-    budget: Arc<Budget>,
+    connector: Connector,
 ) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let client = ClientOptions::new().with_timeout_disabled();
@@ -213,7 +220,7 @@ fn connect(
                 Ok(key) => builder.with_config(key, value),
                 Err(_) => builder,
             });
-            Arc::new(builder.with_http_connector(Connector(budget)).build()?)
+            Arc::new(builder.with_http_connector(connector).build()?)
         }};
     }
     Ok(Some(match scheme {

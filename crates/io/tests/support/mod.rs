@@ -30,7 +30,7 @@ pub(crate) fn quiet(_: u64, _: u64) -> Result<()> {
 }
 
 pub(crate) fn index(source: &Source, counted: bool) -> Result<SourceIndex> {
-    forebay_io::index(source, counted, None, None, 2, &quiet)
+    forebay_io::index(source, &forebay_io::Allowed::everything(), counted, None, None, 2, &quiet)
 }
 
 /// Infers, indexes and opens.

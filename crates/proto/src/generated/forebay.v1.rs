@@ -131,6 +131,9 @@ pub struct JobDefinition {
     /// Epochs of its dataset that other jobs had read when it was opened.
     #[prost(uint32, tag = "16")]
     pub read_before: u32,
+    /// What it may read: whole paths, and the beginnings of addresses; none is everything.
+    #[prost(string, repeated, tag = "17")]
+    pub sources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {

@@ -9,12 +9,16 @@ pub(super) fn write(text: &mut Exposition, figures: &Figures) {
     text.gauge("forebay_dispatcher_leader", leads).is(figures.leader.is_some());
     let refused = "Calls that were refused because they had no token that is known.";
     text.counter("forebay_calls_refused_total", refused).is(figures.calls_refused);
-    let Some(LeaderFigures { scale, state, ledger }) = &figures.leader else { return };
+    let Some(LeaderFigures { scale, state, ledger, blob_bytes }) = &figures.leader else { return };
     write_scale(text, scale);
     write_state(text, state);
     write_counts(text, &state.counts);
     write_ledger(text, ledger);
     write_indexing(text, &figures.indexing);
+    if let Some(bytes) = blob_bytes {
+        let help = "Bytes of the functions, arrays and indexes of all jobs; absent until one was handed in.";
+        text.gauge("forebay_blob_bytes", help).is(*bytes);
+    }
 }
 
 fn write_indexing(text: &mut Exposition, of: &IndexingFigures) {
@@ -125,7 +129,7 @@ mod tests {
         let (writes, failures) = (5, 6);
         let (since_write, pending) = (std::time::Duration::from_secs(7), std::time::Duration::from_secs(8));
         let ledger = LedgerFigures { writes, failures, since_write, pending };
-        figures.leader = Some(LeaderFigures { scale, state, ledger });
+        figures.leader = Some(LeaderFigures { scale, state, ledger, blob_bytes: Some(9) });
         let leads = text(&figures);
         for line in [
             "forebay_dispatcher_leader 1",
@@ -137,6 +141,7 @@ mod tests {
             "forebay_workers_price{kind=\"fleet\",spot=\"true\"} 0.5",
             "forebay_ledger_write_failures_total 6",
             "forebay_ledger_pending_write_seconds 8",
+            "forebay_blob_bytes 9",
         ] {
             assert!(leads.lines().any(|l| l == line), "{line}: {leads}");
         }

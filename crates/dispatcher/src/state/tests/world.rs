@@ -59,6 +59,7 @@ pub(super) fn record(job: usize) -> JobRecord {
         read_before: 0,
         tenant: String::new(),
         key: JobKey::default(),
+        sources: Vec::new(),
     }
 }
 
