@@ -272,12 +272,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kubernetes_says_of_a_service_is_no_port() {
-        assert_eq!([port("tcp://10.0.0.1:80"), port("7171"), port("0")], [Ok(7070), Ok(7171), Ok(0)]);
-        assert!(["", "65536", "-1", "http://a:80", "://"].iter().all(|text| port(text).is_err()));
-    }
-
-    #[test]
     fn ages_have_units() {
         let seconds = |text| age(text).map(|age| age.as_secs());
         assert_eq!([seconds("7d"), seconds("12h"), seconds("30s")], [Ok(604_800), Ok(43_200), Ok(30)]);
