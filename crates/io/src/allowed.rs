@@ -129,7 +129,7 @@ impl Rule {
                 .hint("write a whole path (/data/), or the beginning of an address (s3://bucket/, https://host/data/)")
         };
         if is_remote(rule) {
-            return Ok(Self::Url(Url::parse(rule).ok().filter(Url::has_host).ok_or_else(wrong)?));
+            return Ok(Self::Url(Url::parse(rule).ok().filter(has_host).ok_or_else(wrong)?));
         }
         let path = Path::new(local_path(rule));
         if path.is_absolute() { Ok(Self::Folder(resolved(path))) } else { Err(wrong()) }
@@ -152,6 +152,10 @@ impl Rule {
         let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         same && is_below && !has_encoded_parent(path)
     }
+}
+
+fn has_host(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| !host.is_empty())
 }
 
 /// Says whether a path climbs in a way that only a server would see.

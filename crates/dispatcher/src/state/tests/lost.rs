@@ -21,12 +21,12 @@ fn errors_are_bounded_one_by_one_and_in_a_job_together() {
     world.attach(0, 0, 1);
     let session = world.readers[0].session.expect("attached");
     let error = Error::new(ErrorKind::Function, "x".repeat(MIB)).with("fault", "process");
-    world.input(Input::Lost { session, number: 300, samples: said(0..300, &error) });
+    world.input(Input::Lost { session, number: 0, samples: said(0..300, &error) });
     let (samples, bytes) = kept(&mut world);
     assert_eq!(samples, 300);
     assert!(bytes < 300 * 5000, "{bytes}");
     let wide = (0..8).fold(error, |error, i| error.with(&format!("key {i}"), "y".repeat(4000))).bounded();
-    world.input(Input::Lost { session, number: 6300, samples: said(300..6300, &wide) });
+    world.input(Input::Lost { session, number: 0, samples: said(300..6300, &wide) });
     let (samples, bytes) = kept(&mut world);
     assert_eq!(samples, 6300);
     assert!(bytes < 34 * MIB, "{bytes}");
@@ -34,7 +34,7 @@ fn errors_are_bounded_one_by_one_and_in_a_job_together() {
     assert_eq!((last.kind(), last.fault()), (ErrorKind::Function, forebay_core::Fault::Process));
     // Garbage is no more than an error.
     let garbage = LostSample { sample: 7000, error: "{".repeat(MIB), ..LostSample::default() };
-    world.input(Input::Lost { session, number: 6301, samples: vec![garbage] });
+    world.input(Input::Lost { session, number: 0, samples: vec![garbage] });
     assert!(kept(&mut world).1 < 34 * MIB);
 }
 
@@ -46,7 +46,7 @@ fn a_job_that_loses_more_than_a_ledger_is_for_loses_its_reader_and_writes_no_mor
     for reader in [0, 1] {
         world.attach(reader, 0, 1);
         let session = world.readers[reader].session.expect("attached");
-        world.input(Input::Lost { session, number: 100_000, samples: said(0..100_000, &short) });
+        world.input(Input::Lost { session, number: 0, samples: said(0..100_000, &short) });
         world.flush();
         refused +=
             usize::from(world.readers[reader].refused.as_ref().is_some_and(|e| e.kind() == ErrorKind::Exhausted));
@@ -57,6 +57,9 @@ fn a_job_that_loses_more_than_a_ledger_is_for_loses_its_reader_and_writes_no_mor
     // Whoever begins anew with as many is refused as well.
     let (session, consumer, tenant) = (world.session(), world.readers[1].key, Tenant::default());
     let (position, lost) = (Position::default(), said(100_000..200_000, &short));
-    world.input(Input::Attach { session, tenant, consumer, position, resume: false, window: 1, lost });
+    let (resume, window, mut out) = (false, 1, Vec::new());
+    let input = Input::Attach { session, tenant, consumer, position, resume, window, lost };
+    world.state.handle(world.now, input, &mut out);
+    assert!(matches!(&out[..], [Effect::End(_, error)] if error.kind() == ErrorKind::Exhausted));
     assert_eq!(kept(&mut world).0, most);
 }
