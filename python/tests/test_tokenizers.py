@@ -161,6 +161,11 @@ def test_what_has_no_ids_is_refused_in_a_sentence(tmp_path, monkeypatch):
     dropout.model.dropout = 0.1
     with pytest.raises(E.InvalidPipelineError, match=r"at random \(dropout=0.1\)"):
         ids(dropout, ["a"])
+    endless = Tokenizer(models.WordLevel({"a": 0, "?": 1}, "?"))
+    endless.normalizer = n.Strip()
+    endless.add_tokens([AddedToken("  ", normalized=True)])
+    with pytest.raises(E.InvalidPipelineError, match="looks for it without end"):
+        ids(endless, ["a"])
     without = Tokenizer(models.WordLevel({"a": 0}, "?"))
     with pytest.raises(E.DataError, match="cannot be tokenized") as caught:
         ids(without, ["a", "b"])

@@ -180,16 +180,30 @@ impl From<std::io::Error> for Error {
             );
         }
         let kind = match e.kind() {
-            Io::NotFound => ErrorKind::NotFound,
-            Io::PermissionDenied => ErrorKind::PermissionDenied,
+            // A part of the path is a file.
+            Io::NotFound | Io::NotADirectory => ErrorKind::NotFound,
+            Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::PermissionDenied,
+            // Names that no file can have: too long, with a nul byte, or links in a circle (ELOOP, which has no kind).
+            Io::InvalidInput | Io::InvalidFilename | Io::IsADirectory => ErrorKind::Invalid,
+            _ if e.raw_os_error() == Some(40) => ErrorKind::Invalid,
+            Io::AlreadyExists | Io::DirectoryNotEmpty | Io::AddrInUse => ErrorKind::Conflict,
             Io::StorageFull | Io::OutOfMemory | Io::QuotaExceeded => ErrorKind::Exhausted,
             Io::UnexpectedEof | Io::InvalidData => ErrorKind::Data,
-            Io::ConnectionRefused | Io::ConnectionReset | Io::TimedOut | Io::BrokenPipe => ErrorKind::Unavailable,
+            Io::ConnectionRefused | Io::ConnectionReset | Io::ConnectionAborted | Io::NotConnected => {
+                ErrorKind::Unavailable
+            }
+            Io::TimedOut
+            | Io::BrokenPipe
+            | Io::HostUnreachable
+            | Io::NetworkUnreachable
+            | Io::StaleNetworkFileHandle => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         };
         match kind {
             ErrorKind::NotFound => Error::new(kind, "there is no such file or folder"),
-            ErrorKind::PermissionDenied => Error::new(kind, "the system does not permit it"),
+            ErrorKind::PermissionDenied if e.kind() == Io::PermissionDenied => {
+                Error::new(kind, "the system does not permit it")
+            }
             _ => Error::new(kind, e.to_string()),
         }
     }
@@ -205,6 +219,16 @@ mod tests {
         assert_eq!(e.get("file"), Some("a.tar"));
         assert_eq!(Error::from_json(&e.to_json()), e);
         assert_eq!(e.to_string(), "bad crc\n  file: a.tar\n  hint: rewrite it");
+    }
+
+    #[test]
+    fn what_the_system_says_of_a_users_path_is_no_bug_of_ours() {
+        let kind = |code| Error::from(std::io::Error::from_raw_os_error(code)).kind();
+        // ENOTDIR, ENAMETOOLONG, ELOOP, EISDIR, EROFS, EEXIST.
+        let found = [20, 36, 40, 21, 30, 17].map(kind);
+        let invalid = ErrorKind::Invalid;
+        let (missing, denied, taken) = (ErrorKind::NotFound, ErrorKind::PermissionDenied, ErrorKind::Conflict);
+        assert_eq!(found, [missing, invalid, invalid, invalid, denied, taken]);
     }
 
     #[test]

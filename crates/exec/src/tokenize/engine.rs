@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay_core::Error;
 use tokenizers::models::ModelWrapper;
-use tokenizers::{Model, OffsetReferential, OffsetType, PreTokenizer, Tokenizer};
+use tokenizers::{Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer, Tokenizer};
 
 use super::bytes::{ByteLevel, ByteScratch};
 use super::framing::Framing;
@@ -51,6 +51,7 @@ impl Engine {
             ))
             .hint("set tokenizer.model.dropout = None"));
         }
+        refuse_vanishing(&tokenizer)?;
         let bytes = ByteLevel::of(&tokenizer);
         Ok(Self { tokenizer, bytes })
     }
@@ -97,6 +98,24 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Refuses added tokens of which the normalizer leaves nothing: the crate looks for the empty text without end.
+fn refuse_vanishing(tokenizer: &Tokenizer) -> forebay_core::Result<()> {
+    let Some(normalizer) = tokenizer.get_normalizer() else { return Ok(()) };
+    for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.normalized) {
+        let mut text = NormalizedString::from(token.content.as_str());
+        let normalized = guarded(|| normalizer.normalize(&mut text));
+        if normalized.is_ok() && text.is_empty() {
+            return Err(Error::invalid(format!(
+                "tokenize: the normalizer leaves nothing of the added token {:?}, and the tokenizers library looks for it \
+                 without end",
+                token.content
+            ))
+            .hint("add the token with normalized=False"));
+        }
+    }
+    Ok(())
 }
 
 /// A tokenizer.json that the crate takes may still make it panic: on a score table, on a word.
