@@ -18,9 +18,14 @@ use super::{evaluate, filter};
 pub fn apply(op: &Op, input: &Chunk, output_schema: &Arc<Schema>) -> Result<Chunk> {
     let columns: Vec<ArrayRef> = match op {
         Op::FilterExpr { predicate } => {
-            let kept = filter(predicate, input)?;
+            let (kept, proven) = (filter(predicate, input)?, predicate.proven());
+            if proven.is_empty() {
+                return Ok(kept);
+            }
+            // Of the columns that are here: some may be that no later op needs.
+            let schema = Arc::new(kept.schema().without_missing(&proven));
             let columns = kept.columns().to_vec();
-            return kept.with_columns(output_schema.clone(), columns);
+            return kept.with_columns(schema, columns);
         }
         Op::CheckFinite { columns } => return super::finite::check(columns, input).map(|()| input.clone()),
         Op::Rename { .. } => input.columns().to_vec(),
