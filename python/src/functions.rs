@@ -144,7 +144,8 @@ impl PyFunctions {
             let arguments = arguments().map_err(|e| from_exception(py, &e))?;
             let returned = self.enter(&callable, arguments).map_err(|e| from_user(py, &e));
             let taken = returned.and_then(|value| take(row, value).map_err(|e| of_code(from_value(py, &e))));
-            let blame = |e: Error| if function.batched || e.get("row").is_some() { e } else { e.with("sample", id.sample) };
+            let blame =
+                |e: Error| if function.batched || e.get("row").is_some() { e } else { e.with("sample", id.sample) };
             made.push(taken.map_err(blame)?);
         }
         Ok(made)

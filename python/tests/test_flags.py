@@ -23,6 +23,7 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "Dataset.cutmix": ("image", "label"),
     "Dataset.decode_image": ("image",),
     "Dataset.distribute": ("forebay://127.0.0.1:1",),
+    "Dataset.fill_null": ("id", 0),
     "Dataset.filter": (lambda row: True,),
     "Dataset.gaussian_blur": ("image", 3),
     "Dataset.map": (lambda row: row,),

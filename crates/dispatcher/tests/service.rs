@@ -317,7 +317,8 @@ async fn cancelling_ends_the_readers_and_frees_the_name() -> Test {
     let failed = |s| to_error(&s, "the dispatcher");
     let mut client = at.client().await?;
     let workers = client.list_workers(ListWorkersRequest {}).await.map_err(failed)?.into_inner().workers;
-    assert_eq!((workers[0].worker.as_str(), workers[0].leases), ("000000000000000000000000000000ab", 1));
+    let id = forebay_proto::WorkerSecret::new(0xab).id();
+    assert_eq!((workers[0].worker.clone(), workers[0].leases), (format!("{:032x}", id.0), 1));
     let name = || CancelJobRequest { name: "a".to_owned(), tenant: String::new() };
     client.cancel_job(name()).await.map_err(failed)?;
     assert_eq!(reader.next().await.err().map(|e| e.kind()), Some(ErrorKind::Closed));
