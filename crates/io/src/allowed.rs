@@ -61,12 +61,24 @@ impl Allowed {
         if self.is_everything() {
             return Ok(());
         }
-        let (literal, rest) = pattern.split_at(pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len()));
-        if rest.split(['/', '{', '}', ',']).any(|part| part == "..") {
+        crate::store::expand(pattern)?
+            .iter()
+            .try_for_each(|path| self.check_glob(path))
+            .map_err(|e| e.replace("file", pattern))
+    }
+
+    /// As [`Allowed::check_pattern`], of a pattern without braces.
+    fn check_glob(&self, pattern: &str) -> Result<()> {
+        let (literal, rest) = pattern.split_at(pattern.find(['*', '?', '[']).unwrap_or(pattern.len()));
+        // A part such as `[.][.]` stands for one name, too.
+        let from = literal.rfind('/').map_or(0, |at| at + 1);
+        if !rest.is_empty()
+            && pattern[from..].split('/').any(|part| crate::store::only_name(part).as_deref() == Some(".."))
+        {
             return Err(refused(pattern));
         }
         let folder = if rest.is_empty() { literal } else { &literal[..literal.rfind('/').map_or(0, |at| at + 1)] };
-        self.check(folder).map_err(|e| e.replace("file", pattern))
+        self.check(folder)
     }
 
     /// Refuses a file that is outside of what is allowed.
@@ -285,7 +297,16 @@ mod tests {
         for pattern in ["data/*", "data/**/*.x", "data/{a,b}/x", "data/{0000..0009}"] {
             assert_eq!(may.check_pattern(&at(pattern)), Ok(()), "{pattern}");
         }
-        for pattern in ["*", "da*/x", "data/*/../../secret/*", "data/{..,a}/secret/x", "secret/*"] {
+        for pattern in [
+            "*",
+            "da*/x",
+            "data/*/../../secret/*",
+            "data/{..,a}/secret/x",
+            "data/{.,x}{.,y}/secret/*",
+            "data/[.][.]/secret/*",
+            "data/x/[.]./../secret/*",
+            "secret/*",
+        ] {
             assert!(may.check_pattern(&at(pattern)).is_err(), "{pattern}");
         }
         let there = may.check(&at("secret/x")).expect_err("there").to_json().replace("secret/x", "secret/none");

@@ -30,7 +30,7 @@ enum Part {
 pub(super) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) -> Result<()> {
     let wrong = |e: glob::PatternError| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern);
     Pattern::new(pattern).map_err(wrong)?;
-    let part = |text: &str| match (text, name(text)) {
+    let part = |text: &str| match (text, only_name(text)) {
         ("**", _) => Ok(Part::Folders),
         (_, Some(name)) => Ok(Part::Name(name)),
         (text, None) => Pattern::new(text).map(Part::Any).map_err(wrong),
@@ -40,7 +40,7 @@ pub(super) fn each(pattern: &str, visit: &mut dyn FnMut(PathBuf) -> Result<()>) 
 }
 
 /// Returns the name that a part stands for, if it can be one only: a bracket with one letter is that letter.
-fn name(part: &str) -> Option<String> {
+pub(crate) fn only_name(part: &str) -> Option<String> {
     let mut name = String::with_capacity(part.len());
     let mut letters = part.chars();
     while let Some(letter) = letters.next() {

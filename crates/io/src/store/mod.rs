@@ -26,8 +26,10 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::Allowed;
 
+pub(crate) use braces::expand;
 pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::Forward;
+pub(crate) use matching::only_name;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 
 /// What tells one content of a file from another.
@@ -99,7 +101,9 @@ pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
         }
         for path in braces::expand(pattern)? {
             match (is_remote(&path), is_glob(&path)) {
-                (true, _) if path.starts_with("http") => found.push(remote::plain_http(path)?),
+                (true, _) if path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) => {
+                    found.push(remote::plain_http(path)?)
+                }
                 (true, true) => found.extend(remote::glob(&path)?),
                 (true, false) => found.push(Found { uri: path, stat: None }),
                 (false, true) => found.extend(local::glob(local_path(&path))?),

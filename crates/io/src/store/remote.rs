@@ -158,7 +158,11 @@ pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
 
 /// Lists every object below a url that ends in a slash, sorted.
 fn below(folder: &str) -> Result<Vec<Found>> {
-    // A server of plain HTTP, which alone is guarded, lists nothing.
+    // A server of plain HTTP is never asked for a list: such a server may be guarded, and listing is not.
+    let url = url::Url::parse(folder).map_err(|e| Error::invalid(e.to_string()).with("file", folder))?;
+    if matches!(ObjectStoreScheme::parse(&url), Ok((ObjectStoreScheme::Http, _))) {
+        return Err(Error::invalid("an http server cannot list files").with("file", folder).hint("name the files"));
+    }
     let (store, prefix) = parse(folder, &Allowed::everything())?;
     let name = folder.to_owned();
     let path = prefix.clone();
