@@ -20,7 +20,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 1 << 12;
 /// The variable that sets [`group_bytes_max`], in bytes.
 const GROUP_BYTES_NAME: &str = "FOREBAY_GROUP_BYTES_MAX";
 /// Without it, a column may always be so much …
-const GROUP_BYTES_FLOOR: u64 = 512 << 20;
+const GROUP_BYTES_FLOOR: u64 = 1 << 30;
 /// … and so often what it takes in its file, …
 const GROUP_RATIO: u64 = 64;
 /// … up to this.

@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
+use arrow_schema::DataType;
 use forebay_core::{Error, Result};
 use parquet::basic::Type;
 use parquet::column::page::{Page, PageReader};
@@ -59,8 +62,7 @@ pub(super) fn rows_max(uri: &str, bytes: &Ranges, group: &RowGroupMetaData, leav
     let mut most = usize::MAX;
     for column in leaves.iter().filter_map(|&leaf| group.columns().get(leaf)) {
         let (values, max) = (count(column.num_values()), allowed(column));
-        let may_unfold = width(column).is_none() && column.dictionary_page_offset().is_some();
-        if !may_unfold || values.saturating_mul(count(column.uncompressed_size())) <= max {
+        if width(column).is_some() || values.saturating_mul(count(column.uncompressed_size())) <= max {
             continue;
         }
         let longest = guarded(uri, || longest(bytes, column, count(group.num_rows()) as usize))?;
@@ -103,10 +105,35 @@ impl Total {
     /// # Errors
     /// Exhausted when it is too much.
     pub(super) fn add(&mut self, batch: &arrow_array::RecordBatch) -> Result<(), Error> {
-        use arrow_array::Array;
-        let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64);
-        self.bytes = self.bytes.saturating_add(sizes.sum());
+        self.bytes = batch.columns().iter().map(unfolded_bytes).fold(self.bytes, u64::saturating_add);
         let names: Vec<_> = batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
         refuse(names.join(", "), self.bytes, self.max)
     }
+}
+
+/// Returns the bytes of a column's values, each counted as often as it is there: batches share a dictionary, and views a buffer.
+fn unfolded_bytes(column: &ArrayRef) -> u64 {
+    let taken = |array: &dyn Array| array.to_data().get_slice_memory_size().unwrap_or(0) as u64;
+    let views = |views: &[u128]| views.iter().map(|view| u64::from(*view as u32)).sum::<u64>();
+    match column.data_type() {
+        DataType::Utf8View => 16 * column.len() as u64 + views(column.as_string_view().views()),
+        DataType::BinaryView => 16 * column.len() as u64 + views(column.as_binary_view().views()),
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            let values = dictionary.values();
+            let lengths: Vec<u64> = match values.data_type() {
+                DataType::Utf8 => lengths(values.as_string::<i32>().value_offsets()),
+                DataType::LargeUtf8 => lengths(values.as_string::<i64>().value_offsets()),
+                DataType::Binary => lengths(values.as_binary::<i32>().value_offsets()),
+                DataType::LargeBinary => lengths(values.as_binary::<i64>().value_offsets()),
+                _ => vec![taken(values) / values.len().max(1) as u64; values.len()],
+            };
+            dictionary.normalized_keys().iter().map(|key| lengths.get(*key).copied().unwrap_or(0)).sum()
+        }
+        _ => taken(column),
+    }
+}
+
+fn lengths<O: OffsetSizeTrait>(offsets: &[O]) -> Vec<u64> {
+    offsets.windows(2).map(|pair| (pair[1] - pair[0]).as_usize() as u64).collect()
 }
