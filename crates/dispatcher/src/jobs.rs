@@ -102,7 +102,11 @@ impl Opener {
         };
         let opened = tokio::select! {
             biased;
-            () = opening.cancelled.cancelled() => Err(cancelled(&job)),
+            () = opening.cancelled.cancelled() => {
+                // The actor may have recorded the job just before.
+                let _ = self.actor.cancel(tenant.name.clone(), job.clone()).await;
+                Err(cancelled(&job))
+            }
             opened = opened => opened,
         };
         drop((opening, named));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::turns::Line;
 
 /// How long a thread may bring nothing while others wait for one.
-pub(crate) const HELD_UP_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const HELD_UP_AFTER: Duration = Duration::from_secs(20);
 /// The same, of work that nobody wants any more.
 pub(crate) const CANCELLED_AFTER: Duration = Duration::from_secs(1);
 

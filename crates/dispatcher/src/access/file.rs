@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use forebay_core::{Error, Result};
@@ -140,8 +140,10 @@ impl TokenFile {
         let json = serde_json::to_string_pretty(self).map_err(|e| Error::internal(e.to_string()))?;
         let write = || {
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-            // Who may read it stays as the administrator set it.
+            // Whose it is, and who may read it, stay as the administrator set them, as far as this user may say so.
             if let Ok(old) = std::fs::metadata(path) {
+                let _ = std::os::unix::fs::fchown(&file, None, Some(old.gid()));
+                let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), None);
                 file.set_permissions(old.permissions())?;
             }
             writeln!(file, "{json}")?;

@@ -30,7 +30,7 @@ const DETACHED_TENANT_MAX: usize = 16;
 const DETACHED_ALL_MAX: usize = 128;
 /// How long an indexing may take without finishing a file. A backstop: reads have bounds of their own, and a client that
 /// leaves ends its indexing at once.
-pub(super) const SILENT_MAX: Duration = Duration::from_secs(30 * 60);
+pub(super) const SILENT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whose source it is, and where it is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

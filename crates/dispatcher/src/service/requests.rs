@@ -25,8 +25,9 @@ use tonic::server::NamedService;
 
 use crate::access::Principal;
 
-/// Messages up to this wait for no room. Streams in a connection are bounded, and so are these.
-const SHORT_BYTES: u64 = 64 << 10;
+/// Messages up to this wait for no room: parts of blobs, and all but extreme messages of sessions, which must not wait behind
+/// large pipelines. Streams in a connection are bounded, and so are these.
+const SHORT_BYTES: u64 = (1 << 20) + (64 << 10);
 /// How long a message waits for room: others hold theirs while their sources are indexed.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// How long a message may take to arrive once it has begun.
@@ -142,8 +143,9 @@ impl Call {
     async fn admit(&mut self, bytes: &Bytes) -> Result<()> {
         let begun = self.lengths.read(bytes.clone());
         let is_whole = self.lengths.left == 0 && self.lengths.head.is_empty();
-        self.due = if is_whole { None } else { self.due.or_else(|| Some(Instant::now() + ARRIVAL_MAX)) };
+        let due = || Instant::now() + ARRIVAL_MAX;
         if begun.is_empty() {
+            self.due = if is_whole { None } else { self.due.or_else(|| Some(due())) };
             return Ok(());
         }
         begun.iter().try_for_each(|bytes| self.requests.check(*bytes))?;
@@ -153,6 +155,8 @@ impl Call {
             let taken = self.requests.take(&self.own, long).await?;
             *self.taken() = Some(taken);
         }
+        // The wait for room does not count.
+        self.due = (!is_whole).then(due);
         Ok(())
     }
 
@@ -214,6 +218,7 @@ where
 fn read(body: Body, call: Call) -> Body {
     let frames = stream::unfold((BodyStream::new(body), call, false), |(mut frames, mut call, over)| async move {
         let next = tokio::select! {
+            biased;
             frame = frames.next() => frame.filter(|_| !over)?,
             late = Call::late(call.due) => Err(to_status(&late)),
         };

@@ -51,7 +51,7 @@ impl State {
             return Err(Error::new(ErrorKind::Conflict, format!("there is a job {:?} already", record.name)));
         }
         self.check_jobs(&record, quota)?;
-        self.check_pipelines(&record.tenant, record.graph.len())?;
+        self.make_room(&record, out)?;
         if let Some(old) = self.names.get(&whole(&record.tenant, &record.name)).copied() {
             self.remove_job(old, out);
         }

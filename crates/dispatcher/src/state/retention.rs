@@ -24,7 +24,7 @@ impl Job {
     }
 
     /// Returns since when nobody reads it.
-    fn unread_since(&self) -> Option<Ticks> {
+    pub(super) fn unread_since(&self) -> Option<Ticks> {
         let gone = |consumer: &super::Consumer| consumer.reader.is_none().then_some(consumer.gone);
         self.consumers.iter().map(gone).try_fold(Ticks(0), |last, gone| Some(last.max(gone?)))
     }

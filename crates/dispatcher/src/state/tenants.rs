@@ -6,7 +6,7 @@ use forebay_core::{Error, ErrorKind, Result, WorkerId};
 
 use super::consumers::no_job;
 use super::worker::Worker;
-use super::{Job, State};
+use super::{Effect, Job, State};
 use crate::records::{ConsumerKey, JobRecord};
 use crate::tenant::{Quota, Tenant, check_quota, check_room};
 
@@ -61,20 +61,33 @@ impl State {
         Ok(())
     }
 
-    /// Refuses a job whose pipeline has no room in the ledger beside those of its tenant's other jobs.
+    /// Makes room in the ledger for the pipeline of a new job: the tenant's jobs that are over are forgotten, the oldest first.
     ///
     /// # Errors
-    /// Exhausted.
-    pub(super) fn check_pipelines(&self, tenant: &str, bytes: usize) -> Result<()> {
-        let has: usize = self.of_tenant(tenant).map(|job| job.record.graph.len()).sum();
-        if has + bytes <= PIPELINE_BYTES_MAX {
-            return Ok(());
+    /// Exhausted when jobs that go on leave no room; then no job is forgotten.
+    pub(super) fn make_room(&mut self, record: &JobRecord, out: &mut Vec<Effect>) -> Result<()> {
+        let others = self.of_tenant(&record.tenant).filter(|job| job.record.name != record.name);
+        let (over, going_on): (Vec<_>, Vec<_>) = others.partition(|job| job.is_over() && job.unread_since().is_some());
+        let bytes = |jobs: &[&Job]| jobs.iter().map(|job| job.record.graph.len()).sum::<usize>();
+        let (has, mut all) =
+            (bytes(&going_on) + record.graph.len(), bytes(&going_on) + bytes(&over) + record.graph.len());
+        if has > PIPELINE_BYTES_MAX {
+            let message = format!("the pipelines of a tenant's jobs would take {has} bytes");
+            let hint = "cancel jobs that are not needed, or name files by a pattern instead of one by one";
+            return Err(Error::new(ErrorKind::Exhausted, message).with("limit", PIPELINE_BYTES_MAX).hint(hint));
         }
-        let message =
-            format!("the pipelines of {has} bytes of jobs that are remembered leave no room for one of {bytes}");
-        Err(Error::new(ErrorKind::Exhausted, message).with("limit", PIPELINE_BYTES_MAX).hint(
-            "forget jobs that are over (`forebay jobs forget`), or name files by a pattern instead of one by one",
-        ))
+        let mut leave = Vec::new();
+        let mut oldest: Vec<_> = over.iter().map(|job| (job.record.id, job.record.graph.len())).collect();
+        oldest.sort_unstable();
+        for (id, bytes) in oldest {
+            if all <= PIPELINE_BYTES_MAX {
+                break;
+            }
+            all -= bytes;
+            leave.push(id);
+        }
+        leave.into_iter().for_each(|id| self.remove_job(id, out));
+        Ok(())
     }
 
     /// Refuses one more reader; one that takes the place of another is none.

@@ -86,14 +86,18 @@ impl Room {
 
     /// Gives room back.
     pub(super) fn give(&self, tenant: &str, bytes: u64) {
+        // Nothing was taken: this may be a thread of the runtime, which must not wait for a count.
+        if bytes == 0 {
+            return;
+        }
         if let Some(own) = self.taken().as_mut().and_then(|taken| taken.get_mut(tenant)) {
             *own = own.saturating_sub(bytes);
         }
     }
 
-    /// Returns the bytes of all blobs, once they were counted.
+    /// Returns the bytes of all blobs, once they were counted. Does not wait for the count.
     pub(crate) fn bytes(&self) -> Option<u64> {
-        self.taken().as_ref().map(|taken| taken.values().sum())
+        self.taken.try_lock().ok()?.as_ref().map(|taken| taken.values().sum())
     }
 
     /// Returns what blobs may still take of a disk.
