@@ -281,7 +281,9 @@ impl Functions for PyFunctions {
                 let iterator = iterator.bind(py).try_iter().map_err(|e| from_value(py, &e))?;
                 while items.len() < rows {
                     self.step(seen + items.len())?;
-                    let Some(item) = user_call::next(&iterator) else { break };
+                    let item = user_call::next(&iterator);
+                    self.end_fork();
+                    let Some(item) = item else { break };
                     let sample = format!("0:{}", seen + items.len());
                     let item = item.map_err(|e| from_user(py, &e));
                     let item = item.and_then(|item| taken::row(item).map_err(|e| from_value(py, &e)));

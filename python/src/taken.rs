@@ -93,7 +93,11 @@ fn one<'py>(value: Bound<'py, PyAny>, is_alone: bool, depth: usize) -> PyResult<
     if value.is_instance_of::<PyString>() || np.is_scalar(&value)? {
         return Ok(value);
     }
-    if value.hasattr(intern!(py, "__array__"))? || value.hasattr(intern!(py, "__array_interface__"))? {
+    // SAFETY: a live object, and the GIL is held.
+    let is_buffer = unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } == 1;
+    let has = |name| value.hasattr(name);
+    let is_sequence = has(intern!(py, "__len__"))? && has(intern!(py, "__getitem__"))?;
+    if is_buffer || is_sequence || has(intern!(py, "__array__"))? || has(intern!(py, "__array_interface__"))? {
         // What no array can be made of is refused where the column is made.
         return Ok(np.array(&value).unwrap_or(value));
     }

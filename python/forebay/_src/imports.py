@@ -65,7 +65,20 @@ def imported(roots: list[tuple[types.CodeType, str]], is_users: Callable[[str], 
         if module is not None:
             found[name] = module
             wanted += _names(module.code(), name if module.is_package else name.rpartition(".")[0])
-    return dict(sorted(found.items()))
+    return dict(sorted({**_namespaces(found, is_users), **found}.items()))
+
+
+def _namespaces(found: dict[str, Module], is_users: Callable[[str], bool]) -> dict[str, Module]:
+    """Returns the packages without an `__init__.py` that modules are in, where all their folders are the user's."""
+    parents = {name[:at] for name in found for at, letter in enumerate(name) if letter == "."} - set(found)
+    packages = {}
+    for parent in parents:
+        loaded = sys.modules.get(parent)
+        spec = getattr(loaded, "__spec__", None) if loaded is not None else _spec(parent)
+        folders = list(getattr(spec, "submodule_search_locations", None) or ())
+        if folders and getattr(spec, "origin", None) is None and all(is_users(f"{f}/__init__.py") for f in folders):
+            packages[parent] = Module("", True, "")
+    return packages
 
 
 def package_of(names: dict[str, Any]) -> str:
@@ -89,6 +102,8 @@ def changed(name: str, module: Module) -> bool:
 
 
 def _find(name: str, is_users: Callable[[str], bool]) -> Module | None:
+    if name.partition(".")[0] == "forebay":
+        return None
     loaded = sys.modules.get(name)
     spec = getattr(loaded, "__spec__", None) if loaded is not None else _spec(name)
     file = getattr(spec, "origin", None)
@@ -195,6 +210,8 @@ def _names(code: types.CodeType, package: str) -> Iterator[str]:
 def _asked(code: types.CodeType, package: str) -> Iterator[str]:
     before: list[Any] = [None, None]
     for instruction in dis.get_instructions(code):
+        if instruction.opname == "EXTENDED_ARG":
+            continue
         if instruction.opname == "IMPORT_NAME":
             level, wanted = before
             name = _absolute("." * (level if isinstance(level, int) else 0) + instruction.argval, package)

@@ -7,6 +7,7 @@ refuses a pickle with another one, and a process for that alone is started.
 
 from __future__ import annotations
 
+import copy
 import importlib.abc
 import importlib.machinery
 import pickle
@@ -115,7 +116,7 @@ class _Loader(importlib.abc.InspectLoader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Runs it, and gives it the values that it had where the pickle was made."""
         exec(self._module.code(), module.__dict__)
-        module.__dict__.update(self._module.values)
+        module.__dict__.update(copy.deepcopy(self._module.values))
 
 
 _FINDER = _Finder()

@@ -167,7 +167,7 @@ def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Data
     ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"n": 1, "more": {"x": [0]}}')
     ...     ds = from_jsonl(folder + "/*.jsonl", schema={"n": "float32", "more": "string", "of": "int64?"})
     ...     [dict(row) for row in ds]
-    [{'n': np.float32(1.0), 'more': '{"x":[0]}', 'of': None}]
+    [{'n': np.float32(1.0), 'more': '{"x": [0]}', 'of': None}]
     """
     fields = None if schema is None else to_fields("from_jsonl", schema)
     return _files("from_jsonl", source="jsonl", paths=arguments.paths(paths, "from_jsonl"), fields=fields)

@@ -75,7 +75,9 @@ def _is_main_part(node: ast.stmt) -> bool:
 def _compute(name: str, pipeline: _native.Pipeline, wanted: dict[str, Any]) -> dict[str, Any]:
     """Runs one pipeline over all its rows. Those that fail are not kept, and fail no one here."""
     progress = _native.Progress(f"keeping {name}")
-    it = Dataset(pipeline).iter(seed=wanted["seed"], threads=wanted["threads"], on_error="skip", error_budget=1.0)
+    it = Dataset(pipeline).iter(
+        seed=wanted["seed"], threads=wanted["threads"], consumers=(0, 1), on_error="skip", error_budget=1.0
+    )
     try:
         rows = 0
         for done, _ in enumerate(it):

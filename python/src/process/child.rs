@@ -93,6 +93,8 @@ pub(super) struct Child {
     sent: HashSet<BlobId>,
     /// Those that it cannot load beside what it has.
     refused: HashSet<BlobId>,
+    /// Whether it has called anything.
+    used: bool,
     reply_bytes: u64,
     fit: bool,
     /// The row at which it died.
@@ -125,7 +127,8 @@ impl Child {
                     .with("program", &python.executable)
             })?;
         let (sent, refused) = (HashSet::new(), HashSet::new());
-        let mut child = Self { process, socket, shared, sent, refused, reply_bytes: 0, fit: true, death: None };
+        let (used, fit) = (false, true);
+        let mut child = Self { process, socket, shared, sent, refused, used, reply_bytes: 0, fit, death: None };
         // One that is gone already takes no files: that shows in its answer.
         if let Err(error) = child.hand_over_files()
             && matches!(child.process.try_wait(), Ok(None))
@@ -173,7 +176,9 @@ impl Child {
         }
         let body = self.answer(watch)?;
         self.fit = true;
-        if !matches!(&body, Body::Failed { error } if error.get("fault") == Some("modules")) {
+        self.used |= !matches!(&body, Body::Failed { error } if error.get("fault") == Some("modules"));
+        // One that failed may have failed to load: it is sent again.
+        if !matches!(&body, Body::Failed { .. }) {
             self.sent.extend(object.map(|p| p.id.clone()));
         }
         match body {
@@ -203,7 +208,7 @@ impl Child {
 
     /// Says whether it has done nothing yet.
     pub(super) fn is_new(&self) -> bool {
-        self.sent.is_empty()
+        !self.used
     }
 
     /// Returns the row at which it died, if it did.
