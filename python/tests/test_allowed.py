@@ -1,4 +1,4 @@
-"""What a tenant's pipelines may read: lists, links, servers that lead elsewhere, addresses of the machine; with real processes."""
+"""What a tenant's pipelines may read: lists, links, servers that lead elsewhere, addresses of the machine."""
 
 from __future__ import annotations
 
@@ -81,8 +81,12 @@ def test_a_tenant_reads_what_its_list_has_and_a_worker_what_its_own_has(fleet, t
     content = json.loads(tokens.read_text())
     content["tenants"] = {"listed": {"sources": [str(tmp_path / "data")]}}
     tokens.write_text(json.dumps(content))
-    address = fleet.dispatcher("--tokens", tokens, "--allow-source", tmp_path / "data2", "--allow-source", tmp_path / "data")
-    fleet.worker(address, "--allow-source", tmp_path / "data" / "deep", "--allow-source", tmp_path / "data2", token=worker)
+    address = fleet.dispatcher(
+        "--tokens", tokens, "--allow-source", tmp_path / "data2", "--allow-source", tmp_path / "data"
+    )
+    fleet.worker(
+        address, "--allow-source", tmp_path / "data" / "deep", "--allow-source", tmp_path / "data2", token=worker
+    )
     listed, other = (fb.connect(address, token=token[tenant]) for tenant in ("listed", "other"))
     assert read(listed, tmp_path / "data" / "deep" / "*.txt") == 40
     assert read(other, tmp_path / "data2" / "x.txt") == 40

@@ -76,7 +76,7 @@ ELSEWHERE = {
     "Tls",
 }
 #: Measures what a pipeline takes.
-SLOW = {"optimize"}
+SLOW = {"optimize", "save"}
 
 
 def datasets() -> dict[str, fb.Dataset]:

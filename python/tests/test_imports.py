@@ -33,6 +33,11 @@ WAYS = {
             from pack.inner import deep
             return {"y": deep.value()}
     """,
+    "folder": """
+        def f(row):
+            from plain.deep import value
+            return {"y": value()}
+    """,
     "relative": """
         def f(row):
             from pack import relative
@@ -112,6 +117,7 @@ FILES = {
     "pack/__init__.py": "",
     "pack/inner/__init__.py": "raise_if_missing = True\n",
     "pack/inner/deep.py": "def value():\n    return {n}\n",
+    "plain/deep.py": "def value():\n    return {n}\n",
     "pack/relative.py": "def value():\n    from .inner.deep import value\n    return value()\n",
 }
 SCRIPT = """

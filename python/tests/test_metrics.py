@@ -101,6 +101,10 @@ def test_the_documented_metrics_are_those_that_there_are(fleet, until: Callable[
     fleet.worker(address, "--metrics", ats[1], "--cache", fleet.folder / "cache", *trust, *own.flags())
     until(lambda: read(ats[1])["forebay_worker_connected"] == 1)
     until(lambda: "forebay_workers_wanted_by_kind{" in text(ats[0]))
+    service = fb.connect(address, tls=fb.Tls(authority.ca, own.cert, own.key))
+    assert len(list(fb.range(8).distribute(service, job="one"))) == 8
+    service.cancel("one")
+    service.forget("one")
     there = [kinds(text(at)) for at in ats]
     assert there[0] | there[1] == written
     common = {

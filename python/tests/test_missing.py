@@ -327,7 +327,7 @@ def test_a_list_that_json_lacks_in_some_of_the_first_lines_is_text(tmp_path):
     for without in ({"v": None, "n": 1}, {"n": 1}):
         ds = lines({"v": [1, 2], "n": None}, without)
         assert str(ds.schema) == "Schema(v: string?, n: int64?)"
-        assert [r["v"] for r in ds] == ["[1,2]", None]
+        assert [r["v"] for r in ds] == ["[1, 2]", None]
         late = lines(*[{"v": [1, 2], "n": 0}] * 100, without)
         assert late.schema["v"] == ("int64", (2,))
         with pytest.raises(E.DataError, match='a line has no field "v"') as caught:

@@ -127,6 +127,7 @@ def noise(row, rng):
 UNSHARED = ["counted", "counted fit", "taken", "taken fit"]
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 @pytest.mark.parametrize(
     ("name", "consumers"),
     [(name, one) for name in PIPELINES for one in [(0, 1), (1, 3)] if one[1] == 1 or name not in UNSHARED],

@@ -41,6 +41,7 @@ PIPELINES = {
 UNSHARED = ["tail", "generator"]
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 @pytest.mark.parametrize(
     ("name", "consumers"),
     [(name, one) for name in PIPELINES for one in [(0, 1), (1, 3)] if one[1] == 1 or name not in UNSHARED],
@@ -145,6 +146,7 @@ def save(name: str) -> dict:
     return {"options": options, "state": state, "rest": [b["id"].tolist() for b in it]}
 
 
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 def test_states_that_any_version_saved_give_the_rows_that_they_gave_there():
     """To write those of a new version of states: FOREBAY_WRITE_GOLDEN=1. What is there is never changed."""
     version = fb.range(1).iter().state_dict()["version"]

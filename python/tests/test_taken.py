@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,7 @@ class Buffers:
         self.readonly = self.array.view()
         self.readonly.flags.writeable = False
         self.raw = bytearray(8)
+        self.typed = array.array("q", [0, 0])
         self.over_raw = np.frombuffer(self.raw, np.uint8)
         self.masked = np.ma.array(np.zeros(2, np.int64), mask=False)
         self.derived = np.zeros(2, np.int64).view(Derived)
@@ -78,6 +80,7 @@ class Buffers:
         for buffer in (self.array, self.large, self.single, self.masked, self.derived, *self.arrays):
             buffer[...] = i
         self.raw[:] = bytes([i % 256]) * 8
+        self.typed[0] = i
         self.numbers[:], self.nested[1][0] = [i, i + 1], i
         pooled = self.pooled()
         pooled[...] = i
@@ -95,6 +98,7 @@ class Buffers:
             within=(self.nested,),
             arrays=self.arrays,
             raw=self.raw,
+            typed=self.typed,
             memory=memoryview(self.raw)[::2],
             likeness=Likeness(self.array),
             pooled=pooled,
