@@ -269,13 +269,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenant_that_takes_all_of_its_room_leaves_others_theirs() -> Result<()> {
-        let requests = Arc::new(Requests::new(1 << 20));
+        let requests = Arc::new(Requests::new(8 << 20));
         let call = |tenant: &str| {
             let own = requests.of(&tenant.into());
             Call { requests: requests.clone(), own, lengths: Lengths::default(), due: None, taken: Arc::default() }
         };
         let (mut first, mut second, mut other) = (call("a"), call("a"), call("b"));
-        let large = Bytes::from(message(1 << 20));
+        let large = Bytes::from(message(8 << 20));
         first.admit(&large.slice(..9)).await?;
         let waits = tokio::time::timeout(Duration::from_millis(20), second.admit(&large.slice(..9))).await;
         assert!(waits.is_err(), "its length alone takes the room");
@@ -288,7 +288,7 @@ mod tests {
         third.admit(&large).await?;
         drop(third);
         call("a").admit(&large).await?;
-        let refused = call("c").admit(&Bytes::from(message(1 << 21))).await.expect_err("too long");
+        let refused = call("c").admit(&Bytes::from(message(9 << 20))).await.expect_err("too long");
         assert_eq!(refused.kind(), ErrorKind::Exhausted);
         Ok(())
     }
