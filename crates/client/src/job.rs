@@ -107,7 +107,7 @@ impl OpenedJob {
 /// What comes from the task that opens a job.
 enum News {
     Progress(u64, u64),
-    Done(Result<JobDefinition>),
+    Done(Box<Result<JobDefinition>>),
 }
 
 pub(crate) fn open(
@@ -201,12 +201,12 @@ fn ask(
             Err(Error::internal("the dispatcher ended without opening the job"))
         };
         let done = opened.await;
-        let _ = tell.send(News::Done(done));
+        let _ = tell.send(News::Done(Box::new(done)));
     });
     let outcome = loop {
         match news.recv_timeout(POLL) {
             Ok(News::Progress(done, total)) => progress(done, total),
-            Ok(News::Done(done)) => break done,
+            Ok(News::Done(done)) => break *done,
             Err(mpsc::RecvTimeoutError::Disconnected) => break Err(Error::internal("a task of the client failed")),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if let Err(error) = poll() {

@@ -40,7 +40,8 @@ pub fn survive<T>(
     by_row: bool,
     run: &dyn Fn(Range<usize>) -> std::result::Result<T, Failure>,
 ) -> Result<Vec<T>> {
-    let (mut parts, mut left, mut deaths) = (Vec::new(), vec![0..rows], 0);
+    let (mut parts, mut left, mut deaths) = (Vec::new(), Vec::new(), 0);
+    left.push(0..rows);
     while let Some(range) = left.pop() {
         match run(range.clone()) {
             Ok(part) => parts.push(part),

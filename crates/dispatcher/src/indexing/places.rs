@@ -109,7 +109,8 @@ impl Places {
         if self.running.len() >= ALL_MAX || self.waiting.is_empty() {
             return None;
         }
-        let (mut tenants, mut lanes): (BTreeMap<&str, usize>, BTreeMap<&Lane, (usize, usize)>) = Default::default();
+        let mut tenants = BTreeMap::<&str, usize>::new();
+        let mut lanes = BTreeMap::<&Lane, (usize, usize)>::new();
         for running in self.running.values() {
             *tenants.entry(&running.lane.tenant).or_default() += 1;
             let (all, going) = lanes.entry(&running.lane).or_default();
