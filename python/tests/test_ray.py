@@ -174,7 +174,7 @@ def test_workers_that_cannot_start_are_told_of_and_the_job_goes_on(
 def test_a_worker_that_the_dispatcher_never_hears_of_is_told_of(
     cluster: str, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(ray_fleet, "START_SECONDS", 1.0)
+    monkeypatch.setattr(ray_fleet, "START_SECONDS", 4.0)
     # A node from which there is no way to the dispatcher: nothing of its worker arrives.
     monkeypatch.setattr(ray_fleet.Fleet, "_registered", lambda self: set())
     with fb.up(workers=0) as service, fb.ray.workers(service, max_workers=1) as fleet:
