@@ -76,7 +76,7 @@ impl Modes {
     pub fn file_or_open(self, path: &Path) -> io::Result<File> {
         match self.file(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // Whoever let go of it may have removed it since.
+                // The last holder of the lock may have removed the file since.
                 OpenOptions::new().write(true).create(true).truncate(false).mode(OWNER_FILE).open(path)
             }
             made => made,

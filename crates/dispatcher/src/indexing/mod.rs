@@ -33,11 +33,11 @@ pub(crate) struct Indexings {
 pub(crate) struct Work {
     indexings: Arc<Indexings>,
     id: Id,
-    /// Nobody waits for it any more.
+    /// Its client has gone, or the job was cancelled.
     is_abandoned: Arc<AtomicBool>,
 }
 
-/// One indexing, as whoever waits for it sees it. Dropped, it is abandoned.
+/// One indexing, as its client sees it. Dropping it abandons the indexing.
 struct Wait {
     indexings: Arc<Indexings>,
     id: Id,
@@ -79,7 +79,7 @@ impl Indexings {
             if self.places().begins(self.clock.now(), id) {
                 break;
             }
-            // A place is also free when whoever has it stalls.
+            // A stalled indexing gives up its place, too.
             let _ = tokio::time::timeout(STALLED_AFTER / 4, freed).await;
         }
         let (done, mut result) = oneshot::channel();
