@@ -38,7 +38,7 @@ demo: build ## the main job on real input
 test: test-rust test-python ## every test
 
 test-rust: setup
-	cargo test $(CARGO_FLAGS) $(RUST_CRATES) --quiet
+	cargo test $(CARGO_FLAGS) $(RUST_CRATES) --quiet --no-fail-fast
 
 test-python: build
 	$(BIN)/python -m pytest -q
