@@ -136,7 +136,7 @@ fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
     let scaling = Scaling { policy, ..Scaling::default() };
     let mut cluster = Cluster::decided(2, Arc::new(NoFunctions), scaling);
     let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };
-    let ops = vec![Op::Shuffle {}, doubled(), cast(DType::Float32), cast(DType::Float64), batch(16)];
+    let ops = vec![Op::Shuffle {}, doubled(), cast(DType::Float32.into()), cast(DType::Float64.into()), batch(16)];
     let job = cluster.open("job", &range(16_000, ops), 1, 1).expect("a job");
     let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
     let mut stream = cluster.stream(&job, StreamOptions::default());

@@ -66,7 +66,7 @@ fn soft_labels(batch: &Chunk, label: &str, classes: usize) -> Result<Vec<f32>> {
         return Ok(tensor_values(kind, batch.column(label)?)?.typed_data::<f32>().to_vec());
     }
     let arg = Box::new(Expr::Col { name: label.to_owned() });
-    let numbers = evaluate(&Expr::Cast { arg, dtype: DType::Int64 }, batch)?;
+    let numbers = evaluate(&Expr::Cast { arg, dtype: DType::Int64.into() }, batch)?;
     let numbers: &Int64Array =
         numbers.as_any().downcast_ref().ok_or_else(|| Error::internal("a cast to int64 gives int64"))?;
     let mut shares = vec![0.0; numbers.len() * classes];

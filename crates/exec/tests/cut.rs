@@ -29,7 +29,9 @@ fn light_op(draw: &mut Draw) -> Op {
             let (column, layout) = (draw.one(&["png", "sized"]).to_owned(), [Layout::Chw, Layout::Hwc][draw.below(2)]);
             Op::Normalize { column, mean: vec![0.4; 3], std: vec![0.2; 3], layout }
         }
-        3 | 4 => Op::Cast { columns: vec![(name, [DType::Float32, DType::Int16, DType::Float64][draw.below(3)])] },
+        3 | 4 => {
+            Op::Cast { columns: vec![(name, [DType::Float32, DType::Int16, DType::Float64][draw.below(3)].into())] }
+        }
         5 => Op::Rename { columns: vec![(name, other)] },
         _ => Op::Drop { columns: vec![name] },
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_data::Schema;
 
+use crate::expr::cast_may_fail;
 use crate::op::Op;
 use crate::stages::{Stages, Step, Work};
 
@@ -51,7 +52,11 @@ impl Stages {
             None => self.prefix().iter().map(|work| work.steps().len()).sum(),
         };
         let all: Vec<_> = self.split.iter().flat_map(Work::steps).collect();
-        let moving = all.iter().skip(kept).rev().take_while(|step| may_run_at_reader(&step.node.op)).count();
+        let source = self.source.schema()?;
+        let inputs = std::iter::once(&source).chain(all.iter().map(|step| &*step.schema));
+        let steps: Vec<_> = all.iter().zip(inputs).skip(kept).collect();
+        let may_move = |(step, input): &&(&&Step, &Schema)| may_run_at_reader(&step.node.op, input);
+        let moving = steps.iter().rev().take_while(may_move).count();
         (all.len() - moving..=all.len()).map(|ops| self.cut_after(&all, ops)).collect()
     }
 
@@ -114,9 +119,13 @@ pub fn usual(cuts: &[Cut]) -> usize {
     best.1
 }
 
-/// Says whether an op sees one row, draws nothing, fails on none and costs about as much as copying.
-pub(crate) fn may_run_at_reader(op: &Op) -> bool {
-    matches!(op, Op::Normalize { .. } | Op::Cast { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. })
+/// Says whether an op over rows of `input` sees one row, draws nothing, fails on none and costs about as much as copying.
+pub(crate) fn may_run_at_reader(op: &Op, input: &Schema) -> bool {
+    match op {
+        Op::Normalize { .. } | Op::Select { .. } | Op::Drop { .. } | Op::Rename { .. } => true,
+        Op::Cast { columns } => !cast_may_fail(columns, input),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +144,7 @@ mod tests {
     }
 
     fn cast(dtype: DType) -> Op {
-        Op::Cast { columns: vec![("x".to_owned(), dtype)] }
+        Op::Cast { columns: vec![("x".to_owned(), dtype.into())] }
     }
 
     /// The names of the ops on each side, and the bytes of a row that travels.
@@ -158,7 +167,7 @@ mod tests {
         let pixels = 48 * 48 * 3;
         assert_eq!(cut(SIDE, vec![crop(), normalize()]), (vec!["center_crop"], vec!["normalize"], pixels + 8));
         let only_y = Op::Rename { columns: vec![("x".to_owned(), "y".to_owned())] };
-        let ops = vec![normalize(), only_y, Op::Cast { columns: vec![("y".to_owned(), DType::Float64)] }];
+        let ops = vec![normalize(), only_y, Op::Cast { columns: vec![("y".to_owned(), DType::Float64.into())] }];
         assert_eq!(cut(SIDE, ops), (vec![], vec!["normalize", "rename", "cast"], SIDE * SIDE * 3 + 8));
     }
 
@@ -176,6 +185,18 @@ mod tests {
         assert_eq!(found, [(1, 1, 2), (2, 1, 1), (3, 2, 0)]);
         assert_eq!(cuts[1].worker[0].steps().len(), 2, "cropped and normalized in one pass");
         assert_eq!((usual(&cuts), stages.cut().expect("a cut").ops), (0, 1));
+    }
+
+    #[test]
+    fn a_cast_that_may_fail_stays_with_the_worker() {
+        let to = |column: &str, dtype: DType| (column.to_owned(), dtype.into());
+        let fields =
+            vec![Field::new("x", Kind::fixed(DType::Uint8, &[SIDE, SIDE, 3])), Field::new("label", Kind::Utf8)];
+        let source = Source::Memory { blob: BlobId("x".to_owned()), rows: 10, fields };
+        let both = Op::Cast { columns: vec![to("x", DType::Float32), to("label", DType::Int64)] };
+        let graph = Graph::new(source, None).and_then(|graph| graph.then(Node::new(both)));
+        let cuts = Stages::new(&graph.expect("an op")).expect("stages").cuts().expect("cuts");
+        assert_eq!(cuts.iter().map(|cut| cut.reader.len()).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

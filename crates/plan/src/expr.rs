@@ -4,13 +4,15 @@
 //! renaming changes ids. How it is written is in [`written`], its types are in [`kind`], and what may be missing in
 //! [`missing`]; evaluation is in `exec`.
 
+mod cast;
 mod kind;
 mod missing;
 mod written;
 
-use forebay_data::DType;
 use serde::{Deserialize, Serialize};
 
+pub use cast::CastType;
+pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
 use written::Part;
 
@@ -96,12 +98,12 @@ pub enum Expr {
         /// One number each; at least one.
         args: Vec<Expr>,
     },
-    /// Another dtype, as NumPy's `astype`.
+    /// Another type, as NumPy's `astype`.
     Cast {
         /// What is cast.
         arg: Box<Expr>,
         /// To what.
-        dtype: DType,
+        dtype: CastType,
     },
 }
 

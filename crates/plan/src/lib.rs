@@ -38,7 +38,7 @@ pub use cut::{Cut, usual as usual_cut};
 pub use deal::Deal;
 pub use epoch::{EpochPlan, Extent, Morsel, Sizing};
 pub use explain::{describe, explain};
-pub use expr::{Binary, Expr, ExprKind, Unary, meet, promote, stack_dtype};
+pub use expr::{Binary, CastType, Expr, ExprKind, Unary, meet, promote, stack_dtype};
 pub use graph::{Graph, Node, Site};
 pub use image::image_layout;
 pub use named::Named;

@@ -7,11 +7,11 @@ mod apply;
 mod arguments;
 mod facts;
 
-use forebay_data::{DType, Field};
+use forebay_data::Field;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
-use crate::expr::Expr;
+use crate::expr::{CastType, Expr};
 use crate::text::{Pack, Tokenize};
 
 pub use arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
@@ -54,10 +54,10 @@ pub enum Op {
         /// From, to.
         columns: Vec<(String, String)>,
     },
-    /// Another dtype, as NumPy's `astype`.
+    /// Another type, as NumPy's `astype`.
     Cast {
-        /// Column, dtype.
-        columns: Vec<(String, DType)>,
+        /// Column, type.
+        columns: Vec<(String, CastType)>,
     },
     /// A column computed from others.
     WithColumn {

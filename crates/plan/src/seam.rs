@@ -121,7 +121,7 @@ mod tests {
         assert!(seam(vec![decode(), crop()]).is_none(), "nothing is kept");
         assert!(seam(vec![CACHE, decode(), crop()]).is_none(), "rows are kept as they are read");
         assert!(seam(vec![decode(), crop(), CACHE, double("twice")]).is_none(), "no image op behind it");
-        let cast = Op::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8)] };
+        let cast = Op::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8.into())] };
         assert!(seam(vec![decode(), CACHE, cast, crop()]).is_none(), "an op on the image is between");
         let label = Box::new(Expr::Col { name: "label".to_owned() });
         let predicate = Expr::Binary { op: Binary::Eq, left: label, right: Box::new(Expr::Int { value: 0 }) };

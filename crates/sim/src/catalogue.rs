@@ -99,10 +99,10 @@ fn light(schema: &Schema, nth: u64, dice: &mut Dice) -> Op {
     let field = &schema.fields()[dice.index(schema.fields().len())];
     let name = field.name.clone();
     match dice.within(0..10) {
-        0..5 if field.kind.dtype() == Some(DType::Float32) => Op::Cast { columns: vec![(name, DType::Float16)] },
+        0..5 if field.kind.dtype() == Some(DType::Float32) => Op::Cast { columns: vec![(name, DType::Float16.into())] },
         0..5 => {
             let dtype = dice.pick(&[DType::Int8, DType::Uint8, DType::Int16, DType::Float32, DType::Float64]);
-            Op::Cast { columns: vec![(name, dtype)] }
+            Op::Cast { columns: vec![(name, dtype.into())] }
         }
         5..8 => Op::Rename { columns: vec![(name.clone(), format!("{name}{nth}"))] },
         8 if schema.fields().len() > 1 => Op::Drop { columns: vec![name] },

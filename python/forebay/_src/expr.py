@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeAlias, Union
 
+from forebay._src.schema import CAST_TYPES, cast_type
+
 __all__ = ["Expr", "col", "lit", "stack", "where"]
 
 ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
@@ -28,10 +30,6 @@ ExprLike: TypeAlias = Union["Expr", bool, int, float, str]
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
-
-_DTYPES: Final = frozenset(
-    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
-)
 
 _SYMBOLS: Final = {
     "add": "+",
@@ -296,20 +294,24 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
         return self._then({"expr": "hash_mod", "buckets": buckets}, f"{_object(self)}.hash_mod({buckets})")
 
     def cast(self, dtype: Any) -> Expr:
-        """Another dtype, as NumPy's ``astype``; strings are read as numbers.
+        """Another type, as NumPy's ``astype``; strings and bytes are read as numbers, and numbers written as these.
 
-        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int`` or ``float``.
+        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int``, ``float``, ``str`` or ``bytes``.
 
         >>> import forebay as fb
         >>> fb.col("x").cast("float32")
         col('x').cast('float32')
-        >>> fb.col("x").cast("float")
+        >>> fb.col("x").cast(str)
+        col('x').cast('string')
+        >>> fb.col("x").cast("float8")
         Traceback (most recent call last):
             ...
-        ValueError: cast: unknown dtype 'float'; use one of bool, float16, float32, float64, int16, int32, int64, \
-int8, uint16, uint32, uint64, uint8
+        ValueError: cast: unknown dtype 'float8'; use one of bool, int8, int16, int32, int64, uint8, uint16, uint32, \
+uint64, float16, float32, float64, string, bytes
         """
-        name = _dtype(dtype)
+        name = cast_type(dtype)
+        if name not in CAST_TYPES:
+            raise ValueError(f"cast: unknown dtype {name!r}; use one of {', '.join(CAST_TYPES)}")
         return self._then({"expr": "cast", "dtype": name}, f"{_object(self)}.cast({name!r})")
 
     def _call(self, op: str) -> Expr:
@@ -464,17 +466,3 @@ def _bound(what: str, value: Any, unlimited: float) -> float | None:
     if math.isnan(bound) or bound == -unlimited:
         raise ValueError(f"clip: {what} is {bound}; use a number, or None for no limit")
     return None if bound == unlimited else bound
-
-
-def _dtype(dtype: Any) -> str:
-    python = {"int": "int64", "float": "float64"}
-    if isinstance(dtype, str):
-        name = dtype
-    elif isinstance(dtype, type):
-        # A NumPy scalar type is named like its dtype, but for bool_ in NumPy 1.
-        name = python.get(dtype.__name__, dtype.__name__.rstrip("_"))
-    else:
-        name = str(getattr(dtype, "name", dtype))
-    if name not in _DTYPES:
-        raise ValueError(f"cast: unknown dtype {name!r}; use one of {', '.join(sorted(_DTYPES))}")
-    return name

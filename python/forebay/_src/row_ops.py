@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from forebay._src import arguments, pickling
 from forebay._src.base import Base
 from forebay._src.expr import Expr, col, lit
-from forebay._src.schema import NUMBERS, dtype_name, to_fields
+from forebay._src.schema import CAST_TYPES, cast_type, to_fields
 from forebay._src.site import site
 from forebay._src.usage import explained
 from forebay.errors import ForebayError, InvalidPipelineError
@@ -208,18 +208,32 @@ class RowOps(Base):
         name: str | None = None,
         **more: Any,
     ) -> Dataset:
-        """Converts columns to other dtypes, as NumPy's `astype`.
+        """Converts columns to other types, as NumPy's `astype`.
+
+        Numbers wrap, saturate and round as the reference says. Strings and bytes are read as numbers; numbers are written
+        as strings or bytes as Python's `str` does; `"string"` and `"bytes"` are each other's UTF-8. A text that is no
+        number, or bytes that are not UTF-8, are a `DataError` of their sample.
+
+        Args:
+            columns: Column to type: NumPy's name of a dtype, `"string"` or `"bytes"`, a NumPy dtype, or Python's `bool`,
+                `int`, `float`, `str` or `bytes`.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What to call the op in errors and explanations.
+            **more: More of the same, for columns whose names are Python names.
 
         >>> import forebay as fb
         >>> fb.range(1).cast(id="float32").schema["id"].dtype
         'float32'
+        >>> next(iter(fb.from_dict({"label": [b"7"]}).cast(label=int).batch(1)))
+        {'label': array([7])}
         """
         arguments.mapping(columns, "cast", "columns", 'cast({"x": "float32"}), or cast(x="float32")')
-        pairs = [(column, dtype_name(dtype)) for column, dtype in {**(columns or {}), **more}.items()]
+        pairs = [(column, cast_type(dtype)) for column, dtype in {**(columns or {}), **more}.items()]
         for column, dtype in pairs:
-            if dtype not in NUMBERS:
+            if dtype not in CAST_TYPES:
                 raise InvalidPipelineError(
-                    f"cast: unknown dtype {dtype!r} for column {column!r}", {"hint": f"use one of {', '.join(NUMBERS)}"}
+                    f"cast: unknown dtype {dtype!r} for column {column!r}",
+                    {"hint": f"use one of {', '.join(CAST_TYPES)}"},
                 )
         return self._then({"op": "cast", "columns": pairs}, keep_position, name)
 

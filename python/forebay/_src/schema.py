@@ -150,6 +150,20 @@ def _dtype(name: str, dtype: Any) -> str:
     return found
 
 
+#: What `cast` makes.
+CAST_TYPES = (*NUMBERS, "string", "bytes")
+
+
+def cast_type(dtype: Any) -> str:
+    """Returns the name of what a cast makes, however it is given; who asks compares it with `CAST_TYPES`.
+
+    >>> cast_type(str), cast_type("bytes"), cast_type(np.float32), cast_type(int)
+    ('string', 'bytes', 'float32', 'int64')
+    """
+    named = _NAMES.get(dtype) if isinstance(dtype, (str, type)) else None
+    return named or (dtype if isinstance(dtype, str) and dtype in CAST_TYPES else dtype_name(dtype))
+
+
 def dtype_name(dtype: Any) -> str:
     """Returns NumPy's name of a dtype, however it is given; the engine says which names it knows."""
     try:

@@ -6,15 +6,20 @@
 //! | float → integer | truncated, then the nearest that fits (saturates); not-a-number becomes 0 |
 //! | anything → bool | whether it is not 0; not-a-number is true |
 //! | anything → float | the nearest, ties to even, in one rounding |
-//! | string → number | as written, spaces around it aside; anything else is an error that names the text |
+//! | string, bytes → number | as written, spaces around it aside; anything else is an error that names the text |
+//!
+//! Casts to texts are in [`super::cast_text`].
 
 use std::str::FromStr;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, LargeStringArray};
 use arrow_buffer::Buffer;
 use forebay_core::{Error, Result};
 use forebay_data::DType;
+use forebay_plan::CastType;
 
+use super::cast_text;
 use super::kernel::{map, native};
 use super::number::{Element, Number};
 use super::shape::{Layout, Numbers};
@@ -23,13 +28,18 @@ use super::value::Value;
 /// Casts a value.
 ///
 /// # Errors
-/// Data when a string is not a number that `dtype` holds; Invalid for bytes.
-pub(super) fn cast(value: Value, dtype: DType) -> Result<Value> {
+/// Data when a text is not a number that the dtype holds, or bytes are not UTF-8.
+pub(super) fn cast(value: Value, to: CastType, rows: usize) -> Result<Value> {
+    let dtype = match to {
+        CastType::String => return cast_text::to_strings(value, rows),
+        CastType::Bytes => return cast_text::to_bytes(value, rows),
+        CastType::Number(dtype) => dtype,
+    };
     Ok(Value::Numbers(match value {
         Value::Word(word) => Numbers { layout: Layout::Once, ..parse(&LargeStringArray::from(vec![word]), dtype)? },
-        Value::Text(column) => match column.as_any().downcast_ref::<LargeStringArray>() {
+        Value::Text(column) => match column.as_string_opt() {
             Some(strings) => parse(strings, dtype)?,
-            None => return Err(Error::invalid("cannot cast bytes to a number")),
+            None => parse(&cast_text::decode(column.as_binary())?, dtype)?,
         },
         other => convert(other.numbers()?, dtype),
     }))

@@ -17,6 +17,7 @@
 mod apply;
 mod arithmetic;
 mod cast;
+mod cast_text;
 mod choose;
 mod compare;
 mod finite;
@@ -95,7 +96,7 @@ fn value(expr: &Expr, chunk: &Chunk) -> Result<Value> {
         }
         Expr::FillNull { arg, value: filling } => choose::fill(value(arg, chunk)?, value(filling, chunk)?, rows),
         Expr::HashMod { arg, buckets } => hash::hash_mod(value(arg, chunk)?, *buckets, rows),
-        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype),
+        Expr::Cast { arg, dtype } => cast::cast(value(arg, chunk)?, *dtype, rows),
         Expr::Stack { args } => {
             let parts = args.iter().map(|arg| value(arg, chunk)).collect::<Result<_>>()?;
             stack::stack(args, parts, rows)

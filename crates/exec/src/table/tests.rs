@@ -57,7 +57,7 @@ fn unary(op: Unary, arg: Box<Expr>) -> Box<Expr> {
 fn ints(expr: &Expr, chunk: &Chunk) -> Vec<Option<i64>> {
     let column = evaluate(expr, chunk).expect("valid");
     assert_eq!(column.data_type(), &expr.kind(chunk.schema()).expect("valid").column().arrow());
-    let wide = Expr::Cast { arg: Box::new(expr.clone()), dtype: DType::Int64 };
+    let wide = Expr::Cast { arg: Box::new(expr.clone()), dtype: DType::Int64.into() };
     let wide = evaluate(&wide, chunk).expect("valid");
     wide.as_any().downcast_ref::<Int64Array>().expect("int64").iter().collect()
 }
@@ -178,7 +178,7 @@ fn texts_compare_have_lengths_and_become_numbers() {
     assert_eq!(ints(&join(Binary::Lt, word("1"), col("w")), &c), [Some(1), None, Some(0), Some(1)]);
     assert_eq!(ints(&unary(Unary::Len, col("w")), &c), [Some(2), None, Some(4), Some(2)]);
     assert_eq!(ints(&unary(Unary::Len, col("r")), &c), [1, 0, 2, 1].map(Some));
-    let cast = Expr::Cast { arg: col("w"), dtype: DType::Int8 };
+    let cast = Expr::Cast { arg: col("w"), dtype: DType::Int8.into() };
     assert_eq!(ints(&cast, &c.slice(0, 3)), [Some(12), None, Some(-3)]);
     let e = evaluate(&cast, &c).expect_err("no number");
     assert_eq!(e.message(), "cannot read \"äö\" as int8");
@@ -199,7 +199,7 @@ fn literals_fill_columns_only_at_the_end() {
     assert_eq!(numbers::<f32>(&clip, &c), [1.0, 1.5]);
     assert_eq!(numbers::<i64>(&Expr::Clip { arg: int(5), low: None, high: Some(3.0) }, &c), [3, 3]);
     assert_eq!(ints(&unary(Unary::IsNull, int(1)), &c), [0, 0].map(Some));
-    let one = Box::new(Expr::Cast { arg: int(1), dtype: DType::Float16 });
+    let one = Box::new(Expr::Cast { arg: int(1), dtype: DType::Float16.into() });
     assert_eq!(numbers::<u16>(&unary(Unary::Log, one.clone()), &c), [0, 0]);
     assert_eq!(numbers::<f32>(&join(Binary::Sub, col("x"), one), &c), [0.0, 1.0]);
     let same = join(Binary::Eq, Box::new(Expr::Str { value: "a".into() }), Box::new(Expr::Str { value: "a".into() }));
@@ -268,7 +268,7 @@ fn ops_give_the_planned_schema_and_share_what_they_do_not_compute() {
     assert_eq!(run(Op::Drop { columns: s(&["a"]) }).columns().len(), 2);
     let renamed = run(Op::Rename { columns: vec![("a".into(), "b".into()), ("b".into(), "a".into())] });
     assert!(Arc::ptr_eq(renamed.column("b").expect("there"), &c.columns()[0]));
-    let cast = run(Op::Cast { columns: vec![("b".into(), DType::Float32)] });
+    let cast = run(Op::Cast { columns: vec![("b".into(), DType::Float32.into())] });
     assert_eq!(cast.columns()[1].data_type(), &DType::Float32.arrow());
     let more = run(Op::WithColumn { column: "a".into(), value: *join(Binary::Add, col("a"), col("b")) });
     assert_eq!(ints(&col("a"), &more), [4, 6].map(Some));

@@ -164,7 +164,9 @@ pub(crate) fn table_op(draw: &mut Draw) -> Op {
             Op::Map { function, output, keep_others: draw.below(8) > 0 }
         }
         8 => Op::FilterFunction { function: function(draw, &columns) },
-        9 => Op::Cast { columns: vec![(name(draw), [DType::Float32, DType::Int16, DType::Int64][draw.below(3)])] },
+        9 => {
+            Op::Cast { columns: vec![(name(draw), [DType::Float32, DType::Int16, DType::Int64][draw.below(3)].into())] }
+        }
         10 => match draw.below(3) {
             0 => Op::Rename { columns: vec![(name(draw), name(draw))] },
             1 => Op::Drop { columns: vec![name(draw)] },

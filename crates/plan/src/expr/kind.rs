@@ -146,10 +146,7 @@ impl Expr {
                 let dtype = stack_dtype(args, &kinds)?;
                 Ok(ExprKind::Column(Kind::fixed(dtype, &[args.len()])))
             }
-            Expr::Cast { arg, dtype } => match arg.kind(schema)? {
-                ExprKind::Column(Kind::Bytes) => Err(Error::invalid("cannot cast bytes to a number")),
-                kind => with_shape(*dtype, &kind, &ExprKind::Int),
-            },
+            Expr::Cast { arg, dtype } => Ok(ExprKind::Column(dtype.kind(&arg.kind(schema)?.column())?)),
         }
     }
 

@@ -4,10 +4,9 @@
 //! expression that was read is at most [`DEPTH_MAX`] deep, for whatever walks it does so on a stack.
 
 use forebay_core::{Error, Result};
-use forebay_data::DType;
 use serde::{Deserialize, Serialize};
 
-use super::{Binary, Expr, Unary};
+use super::{Binary, CastType, Expr, Unary};
 
 /// The most levels of an expression: a sum of so many columns. Evaluation takes less than 1 KiB of stack for each.
 const DEPTH_MAX: usize = 1000;
@@ -28,7 +27,7 @@ pub(super) enum Part {
     FillNull {},
     HashMod { buckets: u64 },
     Stack { count: usize },
-    Cast { dtype: DType },
+    Cast { dtype: CastType },
 }
 
 impl From<Expr> for Vec<Part> {

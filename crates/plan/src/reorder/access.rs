@@ -6,7 +6,7 @@
 
 use forebay_data::{Kind, Schema};
 
-use crate::expr::{Binary, Expr};
+use crate::expr::{Binary, Expr, cast_may_fail};
 use crate::graph::Node;
 use crate::op::Op;
 
@@ -51,7 +51,7 @@ impl Access {
             Op::FilterExpr { predicate } => Some(Self { filters: true, ..computed(predicate, input) }),
             Op::WithColumn { column, value } => Some(Self { writes: vec![column.clone()], ..computed(value, input) }),
             Op::Cast { columns } => Some(Self {
-                may_fail: columns.iter().any(|(column, _)| !is_number(input, column)),
+                may_fail: cast_may_fail(columns, input),
                 ..changed(columns.iter().map(|(column, _)| column))
             }),
             Op::Rename { columns } => Some(changed(columns.iter().flat_map(|(from, to)| [from, to]))),
@@ -106,10 +106,6 @@ fn expr_may_fail(expr: &Expr) -> bool {
 /// Images fail where they are decoded, and where a size passes a limit.
 fn image_may_fail(op: &Op) -> bool {
     !matches!(op, Op::RandomFlip { .. } | Op::ColorJitter { .. } | Op::RandomGrayscale { .. } | Op::Normalize { .. })
-}
-
-fn is_number(input: &Schema, column: &str) -> bool {
-    input.field(column).is_ok_and(|field| field.kind.dtype().is_some())
 }
 
 fn is_plain(input: &Schema, column: &str) -> bool {

@@ -149,7 +149,10 @@ impl<'a> Costs<'a> {
             walk.row_bytes()
         });
         let sizes: Vec<f64> = std::iter::once(Walk::new(self.segment).row_bytes()).chain(sizes).collect();
-        let last = order.iter().rposition(|&item| !may_run_at_reader(&self.segment.items[item].node.op));
+        let last = order.iter().rposition(|&item| {
+            let item = &self.segment.items[item];
+            !may_run_at_reader(&item.node.op, &item.input)
+        });
         let least = sizes[last.map_or(0, |at| at + 1)..].iter().copied().fold(f64::INFINITY, f64::min);
         least * TRAVEL_NS
     }

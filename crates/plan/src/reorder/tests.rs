@@ -110,7 +110,7 @@ fn what_is_not_understood_stays_and_is_not_passed() {
     let all = Op::FilterFunction { function: function(None) };
     assert_eq!(exact(&[decode(), all.clone()]), [0, 1]);
     assert_eq!(exact(&[decode(), all, above("label", 3)]), [0, 1, 2]);
-    let float = Op::Cast { columns: vec![("label".to_owned(), DType::Float32)] };
+    let float = Op::Cast { columns: vec![("label".to_owned(), DType::Float32.into())] };
     let check = Op::CheckFinite { columns: vec!["label".to_owned()] };
     assert_eq!(exact(&[float, decode(), check, above("label", 3)]), [0, 1, 2, 3], "it is there to fail");
     for between in [Op::Shuffle {}, Op::Take { count: 9 }, Op::Cache { freeze: false }, Op::Prefetch { count: 2 }] {
@@ -128,7 +128,7 @@ fn what_is_not_understood_stays_and_is_not_passed() {
 fn no_op_sees_rows_that_a_filter_kept_from_it() {
     let costly = Op::FilterFunction { function: function(Some(&["label"])) };
     assert_eq!(exact(&[costly.clone(), above("label", 3)]), [1, 0], "an expression that cannot fail may come first");
-    let text = Expr::Cast { arg: col("label"), dtype: DType::Int32 };
+    let text = Expr::Cast { arg: col("label"), dtype: DType::Int32.into() };
     let risky = Op::FilterExpr {
         predicate: Expr::Binary { op: Binary::Gt, left: Box::new(text), right: Box::new(Expr::Int { value: 1 }) },
     };

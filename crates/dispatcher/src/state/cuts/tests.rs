@@ -17,7 +17,7 @@ pub(in crate::state) fn graph() -> Graph {
     let column = || "x".to_owned();
     let crop = Op::CenterCrop { column: column(), height: 64, width: 64 };
     let normalize = Op::Normalize { column: column(), mean: vec![0.5; 3], std: vec![0.5; 3], layout: Layout::Chw };
-    let half = Op::Cast { columns: vec![(column(), DType::Float16)] };
+    let half = Op::Cast { columns: vec![(column(), DType::Float16.into())] };
     let batch = Op::Batch { size: 8, drop_remainder: false };
     let start = Graph::new(source, None).expect("a source");
     [crop, normalize, half, batch].into_iter().fold(start, |graph, op| graph.then(Node::new(op)).expect("an op"))
