@@ -296,7 +296,8 @@ Use & | ~ instead of and, or, not (with parentheses around comparisons), and fb.
     def cast(self, dtype: Any) -> Expr:
         """Another type, as NumPy's ``astype``; strings and bytes are read as numbers, and numbers written as these.
 
-        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int``, ``float``, ``str`` or ``bytes``.
+        ``dtype`` is a name, a NumPy dtype or scalar type, or Python's ``bool``, ``int``, ``float``, ``str`` or
+        ``bytes``.
 
         >>> import forebay as fb
         >>> fb.col("x").cast("float32")

@@ -93,6 +93,7 @@ class DatasetIterator(Iterator[Sample]):
         if self._process != _process:
             self._check_process()
         with self._turn:
+            self._skipped.retry()
             if self._used < len(self._samples):
                 self._used += 1
                 return self._samples[self._used - 1]
@@ -101,22 +102,23 @@ class DatasetIterator(Iterator[Sample]):
             native = self._started()
             try:
                 delivery = native.next()
-            except ClosedError:
-                if self._lost is None:
-                    raise
-                raise self._lost from None
-            finally:
+            except BaseException as error:
                 self._take_losses(native)
-            self._samples, self._used = [], 0
-            if delivery is None:
-                self._ended = True
+                if isinstance(error, ClosedError) and self._lost is not None:
+                    raise self._lost from None
+                raise
+            self._ended = delivery is None
+            delivered = delivery if isinstance(delivery, list) else [] if delivery is None else [delivery]
+            # Where what was left out cannot be written, the next call returns what was delivered.
+            self._samples, self._used = delivered, 0
+            self._take_losses(native)
+            if not delivered:
                 raise StopIteration
             self._epoch = native.epoch
-            if isinstance(delivery, dict):
-                return delivery
             # Another thread may have closed it meanwhile: then this one is the last.
-            self._samples, self._used = [] if self._closed else delivery, 1
-            return delivery[0]
+            more = isinstance(delivery, list) and not self._closed
+            self._samples, self._used = (delivered, 1) if more else ([], 0)
+            return delivered[0]
 
     def _put_back(self, sample: Sample) -> None:
         """Takes back what `next()` returned last: it comes again, and a state is one before it."""

@@ -8,9 +8,12 @@ library reads. A sample that could not be read at all has no record; its error s
 from __future__ import annotations
 
 import base64
+import errno
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,35 +36,27 @@ class DeadLetters:
         self._known: set[tuple[int, int, int]] | None = None
 
     def add(self, losses: Iterable[Loss]) -> None:
-        """Writes samples that the file does not have yet; they are on disk when it returns."""
-        known = self._open()
-        with open(self.path, "a", encoding="utf-8") as file:
-            for epoch, split, number, repetition, error, record in losses:
-                key = (epoch, number, repetition)
-                if key in known:
-                    continue
-                known.add(key)
-                if record is not None and file.tell() + len(record) * 4 // 3 > FILE_BYTES_MAX:
-                    record = None
-                letter = {
-                    "epoch": epoch,
-                    "split": split,
-                    "sample": error.context.get("sample", "?"),
-                    "number": number,
-                    "repetition": repetition,
-                    "op": error.context.get("op"),
-                    "kind": error.kind,
-                    "error": error.message,
-                    "context": dict(error.context),
-                    "record": None if record is None else base64.b64encode(record).decode(),
-                }
-                file.write(json.dumps(letter) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Writes samples that the file does not have yet; they are on disk when it returns.
+
+        Raises:
+            ForebayError: The file cannot be written; then it has none of these samples.
+        """
+        try:
+            known = self._open() if self._known is None else self._known
+            self._known = known
+            written = set()
+            with open(self.path, "ab", buffering=0) as file, _whole_or_nothing(file) as size:
+                for loss in losses:
+                    key = (loss[0], loss[2], loss[3])
+                    if key not in known and key not in written:
+                        written.add(key)
+                        size += _write_all(file, _line_of(loss, size))
+                os.fsync(file.fileno())
+            known |= written
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
 
     def _open(self) -> set[tuple[int, int, int]]:
-        if self._known is not None:
-            return self._known
         head = {
             "forebay_quarantine": FORMAT,
             "dataset": self._pipeline.dataset_id,
@@ -69,7 +64,6 @@ class DeadLetters:
             "graph": json.loads(self._pipeline.to_json()),
             "blobs": {name: base64.b64encode(blob).decode() for name, blob in self._pipeline.op_blobs()},
         }
-        self._known = set()
         if os.path.exists(self.path) and os.path.getsize(self.path):
             found, letters = read(self.path)
             for key in ("dataset", "seed"):
@@ -78,12 +72,77 @@ class DeadLetters:
                         f"the quarantine file is of another {key}",
                         {"file": self.path, "hint": "give quarantine= another path, or move the file away"},
                     )
-            self._known = {(e["epoch"], e["number"], e["repetition"]) for e in letters}
-        else:
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "w", encoding="utf-8", opener=_private) as file:
-                file.write(json.dumps(head) + "\n")
-        return self._known
+            known = {(e["epoch"], e["number"], e["repetition"]) for e in letters}
+            _cut_last_line(self.path)
+            return known
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "wb", buffering=0, opener=_private) as file, _whole_or_nothing(file):
+            _write_all(file, json.dumps(head).encode() + b"\n")
+        return set()
+
+
+@contextmanager
+def _whole_or_nothing(file: io.FileIO) -> Iterator[int]:
+    """Gives the length of a file, and takes it back to that where what is written to it fails."""
+    start = file.seek(0, os.SEEK_END)
+    try:
+        yield start
+    except BaseException:
+        with suppress(OSError):
+            file.truncate(start)
+        raise
+
+
+def _line_of(loss: Loss, at: int) -> bytes:
+    """Returns the line of a sample that begins at byte `at` of its file."""
+    epoch, split, number, repetition, error, record = loss
+    if record is not None and at + len(record) * 4 // 3 > FILE_BYTES_MAX:
+        record = None
+    letter = {
+        "epoch": epoch,
+        "split": split,
+        "sample": error.context.get("sample", "?"),
+        "number": number,
+        "repetition": repetition,
+        "op": error.context.get("op"),
+        "kind": error.kind,
+        "error": error.message,
+        "context": dict(error.context),
+        "record": None if record is None else base64.b64encode(record).decode(),
+    }
+    return json.dumps(letter).encode() + b"\n"
+
+
+def _write_all(file: io.FileIO, line: bytes) -> int:
+    """Writes a line; a full disk may take a part of it before it refuses the rest. Returns its length."""
+    left = memoryview(line)
+    while left:
+        left = left[file.write(left) :]
+    return len(line)
+
+
+def _cut_last_line(path: str) -> None:
+    """Takes away a last line that has no end: its writer died."""
+    with open(path, "rb+") as file:
+        whole = size = file.seek(0, os.SEEK_END)
+        while whole:
+            start = max(whole - (1 << 16), 0)
+            file.seek(start)
+            if (end := file.read(whole - start).rfind(b"\n")) >= 0:
+                whole = start + end + 1
+                break
+            whole = start
+        if whole < size:
+            file.truncate(whole)
+
+
+def _cannot_write(path: str, error: OSError) -> ForebayError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    kind: type[ForebayError] = errors.ExhaustedError if full else errors.UnavailableError
+    kind = errors.PermissionDeniedError if isinstance(error, PermissionError) else kind
+    hint = "make room" if full else "make it writable"
+    hint += ", or give quarantine= another path; the iterator's next call tries again and loses no batch"
+    return kind(f"cannot write the quarantine file: {error.strerror}", {"file": path, "hint": hint})
 
 
 def _private(path: str, flags: int) -> int:

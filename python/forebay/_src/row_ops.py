@@ -210,13 +210,13 @@ class RowOps(Base):
     ) -> Dataset:
         """Converts columns to other types, as NumPy's `astype`.
 
-        Numbers wrap, saturate and round as the reference says. Strings and bytes are read as numbers; numbers are written
-        as strings or bytes as Python's `str` does; `"string"` and `"bytes"` are each other's UTF-8. A text that is no
-        number, or bytes that are not UTF-8, are a `DataError` of their sample.
+        Integers wrap, and a float becomes the nearest integer towards zero that fits. Strings and bytes are read as
+        numbers, numbers are written as Python's `str` does, and strings and bytes are each other's UTF-8. A text that
+        is no number, and bytes that are not UTF-8, are a `DataError` of their sample.
 
         Args:
-            columns: Column to type: NumPy's name of a dtype, `"string"` or `"bytes"`, a NumPy dtype, or Python's `bool`,
-                `int`, `float`, `str` or `bytes`.
+            columns: Column to type: NumPy's name of a dtype, `"string"` or `"bytes"`, a NumPy dtype, or Python's
+                `bool`, `int`, `float`, `str` or `bytes`.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What to call the op in errors and explanations.
             **more: More of the same, for columns whose names are Python names.
