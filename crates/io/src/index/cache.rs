@@ -1,6 +1,6 @@
 //! Tables kept on disk between jobs, one small file each.
 //!
-//! Invariants: an entry is used only when it is whole (checksum) and of the same uri, format and identity; whatever is
+//! How many are kept is bounded ([`super::room`]). Invariants: an entry is used only when it is whole (checksum) and of the same uri, format and identity; whatever is
 //! wrong with the cache, indexing goes on without it.
 
 use std::io::Write;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay_core::Modes;
 
 use super::codec::{Decoder, Encoder};
+use super::room;
 use super::table::Table;
 use crate::store::Stat;
 
@@ -25,10 +26,13 @@ fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
 
 /// Returns the table of a file, if it was kept and the file is still the same.
 pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Arc<Table>> {
-    let bytes = std::fs::read(entry(folder, uri, format)).ok()?;
+    let path = entry(folder, uri, format);
+    let bytes = std::fs::read(&path).ok()?;
     let mut from = Decoder::open(&bytes, MAGIC, VERSION).ok()?;
     let same = from.text().ok()? == uri && from.text().ok()? == format && from.stat().ok()? == *stat;
-    if same { Table::decode(&mut from).ok() } else { None }
+    let table = same.then(|| Table::decode(&mut from).ok()).flatten()?;
+    room::used(&path);
+    Some(table)
 }
 
 /// Keeps a table. A full or read-only disk only means that the next job looks again.
@@ -42,14 +46,16 @@ pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, table: &
     let path = entry(folder, uri, format);
     let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{unique}.tmp", std::process::id()));
+    let sealed = to.seal();
     let write = || {
         // It is for whom the cache is that it lies in.
         let modes = Modes::of(folder.parent().unwrap_or(folder))?;
         modes.folder(folder)?;
-        modes.file(&temporary)?.write_all(&to.seal())?;
+        modes.file(&temporary)?.write_all(&sealed)?;
         std::fs::rename(&temporary, &path)
     };
-    if write().is_err() {
-        let _ = std::fs::remove_file(&temporary);
+    match write() {
+        Ok(()) => room::kept(folder, sealed.len() as u64),
+        Err(_) => drop(std::fs::remove_file(&temporary)),
     }
 }

@@ -6,6 +6,7 @@
 mod build;
 mod cache;
 pub(crate) mod codec;
+mod room;
 pub(crate) mod table;
 
 use std::sync::Arc;
