@@ -17,8 +17,9 @@ MEMORY = 2500 << 20
 
 def one_value(path: Path, value: pa.Scalar, rows: int, **options: object) -> Path:
     """Writes one value many times, as an array that names it once."""
-    column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([value.as_py()], value.type))
-    table = pa.table({"a": pa.chunked_array([column] * (rows // 1000))})
+    one = min(1000, (100 << 20) // len(value.as_py()))
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * one, pa.int32()), pa.array([value.as_py()], value.type))
+    table = pa.table({"a": pa.chunked_array([column] * (rows // one))})
     pq.write_table(table, path, row_group_size=rows, compression="zstd", store_schema=False, **options)
     assert path.stat().st_size < 200_000
     return path
@@ -39,12 +40,16 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 
 
 @pytest.mark.parametrize("shuffled", ["shuffled", "in order"])
-@pytest.mark.parametrize("kind", ["of one length", "texts"])
+@pytest.mark.parametrize("kind", ["of one length", "texts", "prefixes"])
 def test_a_small_parquet_file_does_not_take_gigabytes(tmp_path, kind, shuffled):
     value, rows = (pa.scalar("x" * 100_000), 20_000)
-    if kind != "texts":
+    options = {}
+    if kind == "of one length":
         value, rows = (pa.scalar(b"x" * 4000, pa.binary(4000)), 400_000)
-    path = one_value(tmp_path / "a.parquet", value, rows)
+    if kind == "prefixes":
+        value, rows = (pa.scalar("x" * 5_000_000), 1000)
+        options = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
+    path = one_value(tmp_path / "a.parquet", value, rows, **options)
     said = subprocess.run([sys.executable, "-c", READ, path, shuffled], capture_output=True, text=True, check=True)
     *told, memory = said.stdout.splitlines()
     for part in ("more than the limit of 1073741824", f"{path} 0", "FOREBAY_GROUP_BYTES_MAX"):

@@ -1,7 +1,8 @@
 //! What columns of a row group decode to, before memory is taken for it.
 //!
 //! A page may say "this value, a hundred million times" in a few bytes. Numbers are as many as the footer says; of byte
-//! strings with a dictionary the longest is looked up there, so that no step of decoding makes more than is allowed.
+//! strings with a dictionary the longest is looked up there, and where a value says how much of the one before it begins with,
+//! none is longer than its page. So no step of decoding makes more than is allowed.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
 use arrow_schema::DataType;
 use forebay_core::{Error, Result};
-use parquet::basic::Type;
+use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -54,10 +55,10 @@ pub(super) fn refuse(column: String, bytes: u64, max: u64) -> Result<()> {
     limits::group(&format!("column {column:?} of a row group"), bytes, max)
 }
 
-/// Returns how many rows may be decoded in one step, so that no dictionary makes of a step more than a part of what is allowed.
+/// Returns how many rows may be decoded in one step, so that no encoding makes of a step more than a part of what is allowed.
 ///
 /// # Errors
-/// Data when a dictionary cannot be read.
+/// Data when a page cannot be read.
 pub(super) fn rows_max(uri: &str, bytes: &Ranges, group: &RowGroupMetaData, leaves: &[usize]) -> Result<usize> {
     let mut most = usize::MAX;
     for column in leaves.iter().filter_map(|&leaf| group.columns().get(leaf)) {
@@ -73,17 +74,34 @@ pub(super) fn rows_max(uri: &str, bytes: &Ranges, group: &RowGroupMetaData, leav
     Ok(most)
 }
 
-/// Returns the length of the longest byte string of a dictionary.
+/// Returns a bound of the lengths of a column's byte strings that are shorter in their pages than they are; 0 if none is.
 fn longest(bytes: &Ranges, column: &ColumnChunkMetaData, rows: usize) -> parquet::errors::Result<u64> {
     let mut pages = SerializedPageReader::new(Arc::new(bytes.clone()), column, rows, None)?;
-    let Some(Page::DictionaryPage { buf, .. }) = pages.get_next_page()? else { return Ok(0) };
-    let (mut longest, mut rest) = (0, &buf[..]);
+    let mut longest = 0;
+    // Only this encoding makes it necessary to unpack each page twice.
+    let has_prefixes = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
+    while let Some(page) = pages.get_next_page()? {
+        longest = longest.max(match page {
+            Page::DictionaryPage { buf, .. } => longest_of(&buf),
+            page if page.encoding() == Encoding::DELTA_BYTE_ARRAY => page.buffer().len() as u64,
+            _ => 0,
+        });
+        if !has_prefixes {
+            break;
+        }
+    }
+    Ok(longest)
+}
+
+/// Returns the length of the longest byte string of a dictionary.
+fn longest_of(dictionary: &[u8]) -> u64 {
+    let (mut longest, mut rest) = (0, dictionary);
     while let Some((len, after)) = rest.split_first_chunk::<4>() {
         let len = u32::from_le_bytes(*len);
         longest = longest.max(len.into());
         rest = after.get(len as usize..).unwrap_or(&[]);
     }
-    Ok(longest)
+    longest
 }
 
 /// Adds up what was decoded of a row group.
