@@ -95,15 +95,17 @@ fn denied(uri: &str, answer: &str) -> Error {
 
 /// Says what an answer means that has no kind of its own.
 fn answered(uri: &str, answer: &str) -> Error {
-    let bucket = uri.split_once("://").map_or(uri, |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let below = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let (bucket, object) = below.split_once('/').unwrap_or((below, ""));
     let code = tag(answer, "Code").unwrap_or_default();
-    let has = |part: &str| answer.contains(part);
+    let words = without_names(answer, object);
+    let has = |part: &str| words.contains(part);
     if matches!(code, "NoSuchBucket" | "ContainerNotFound") || has("bucket does not exist") {
         return Error::new(ErrorKind::NotFound, format!("there is no bucket {bucket:?}")).with("file", uri).hint(
             "check the name; and that the account, endpoint and region in the environment are those of the bucket",
         );
     }
-    if has("169.254.169.254") || has("metadata.google.internal") {
+    if ["://169.254.169.254/", "://metadata.google.internal/"].iter().any(|host| answer.contains(host)) {
         // The machine itself, asked for its own credentials, answered that it has none.
         return no_credentials(uri, &Error::unavailable("the machine gives no credentials"));
     }
@@ -124,6 +126,12 @@ fn answered(uri: &str, answer: &str) -> Error {
         (None, code) => code,
     };
     Error::unavailable(format!("the store refuses: {said}")).with("file", uri)
+}
+
+/// Returns an answer without urls and the object's name, whose words may be any.
+fn without_names(answer: &str, object: &str) -> String {
+    let words = answer.split(' ').filter(|word| !word.contains("://")).collect::<Vec<_>>().join(" ");
+    if object.is_empty() { words } else { words.replace(object, "") }
 }
 
 /// Returns what is in a tag of XML.
@@ -171,5 +179,8 @@ mod tests {
                 .contains("AZURE_STORAGE_ACCOUNT_NAME")
         );
         assert_eq!(of("s3://b/x", &xml("SlowDown")).1, "the store refuses: It is so.");
+        let named = xml("SlowDown").replace("/b?", "/b/Redirected%20403%20account%20name/169.254.169.254?");
+        let object = "Redirected 403 account name/169.254.169.254";
+        assert_eq!(of(&format!("s3://b/{object}"), &format!("{object}: {named}")).0, ErrorKind::Unavailable);
     }
 }
