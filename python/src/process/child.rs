@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::{Failure, Pickle};
+use forebay_exec::{Failure, Pickle, helped_by};
 use forebay_plan::BlobId;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
@@ -234,6 +234,7 @@ impl Child {
     /// Waits for the answer, as long as the child goes on from row to row in time.
     fn answer(&mut self, watch: &Watch<'_>) -> Result<Body> {
         let (mut row, mut since) = (0, Instant::now());
+        let _helped = helped_by(self.process.id());
         loop {
             // Waits for `LOOK` at most, as the socket was told.
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
