@@ -1,5 +1,6 @@
 //! What prepares jobs and computes splits for a shelf: threads and storage here, virtual time in the simulation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_cache::Cache;
@@ -26,9 +27,9 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
         String::new()
     }
 
-    /// Returns how many splits are held up by a storage that hangs: they take no room from others.
-    fn held_up(&self) -> usize {
-        0
+    /// Returns the jobs that bring nothing because what they read hangs: their splits take no room from others.
+    fn held_up(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
     }
 
     /// Prepares a job, and then tells the shelf ([`Shelf::prepared`]).
@@ -66,8 +67,8 @@ impl Engine for Threads {
         self.cache.as_ref().and_then(|cache| cache.disk_stopped()).unwrap_or_default()
     }
 
-    fn held_up(&self) -> usize {
-        self.pool.splits_held_up()
+    fn held_up(&self) -> BTreeSet<u64> {
+        self.pool.jobs_held_up()
     }
 
     /// Must be called within a runtime.

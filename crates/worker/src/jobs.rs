@@ -105,6 +105,11 @@ impl<P> Job<P> {
         lock(&self.state).forgotten
     }
 
+    /// Says whether it is still being prepared.
+    pub(crate) fn is_pending(&self) -> bool {
+        lock(&self.state).prepared.is_none()
+    }
+
     /// Returns the executable if it is ready.
     pub(crate) fn ready(&self) -> Option<Arc<P>> {
         lock(&self.state).prepared.clone()?.ok()

@@ -3,27 +3,28 @@
 //!
 //! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
 //! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
-//! meanwhile, and so does one that hangs (see `busy`). Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait.
+//! meanwhile, and so does one that hangs (see `busy`). Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait
+//! or hang.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Ordinal};
-use forebay_exec::{Crew, Scratch};
+use forebay_exec::{Crew, Processor, Scratch};
 use forebay_plan::Morsel;
 
-use crate::busy::{Busy, PieceId};
+use crate::busy::{Asked, Busy, PieceId};
 use crate::compute::{block, morsel};
 use crate::held::Held;
 use crate::jobs::Prepared;
 use crate::lock::lock;
-use crate::turns::{Line, Turn, Turns};
+use crate::turns::{Turn, Turns};
 
 /// Threads beyond those that compute, for the ones that wait or hang.
-const SPARE_THREADS_MAX: usize = 64;
+const SPARE_THREADS_MAX: usize = 256;
 /// How often it is looked for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -56,7 +57,6 @@ struct State {
     entries: Turns<Entry>,
     pushed: u64,
     busy: Busy,
-    idle: usize,
     threads: usize,
     /// Threads that may compute at once.
     most: usize,
@@ -76,9 +76,22 @@ pub(crate) struct Shared {
     crew: Arc<Crew>,
     /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
     helped_us: AtomicU64,
-    /// Threads that hang, and splits of readers that have such a thread.
-    held_up: AtomicUsize,
-    splits_held_up: AtomicUsize,
+}
+
+/// A thread that is at a piece, of a split where it helps nobody.
+struct Thread {
+    processor: Processor,
+    split: Option<(Arc<Held>, u64)>,
+}
+
+impl Asked for Thread {
+    fn is_stale(&self) -> bool {
+        self.split.as_ref().is_some_and(|(split, run)| split.is_stale(*run))
+    }
+
+    fn used(&self) -> Option<Duration> {
+        self.processor.used()
+    }
 }
 
 impl Pool {
@@ -86,9 +99,7 @@ impl Pool {
     pub(crate) fn new(threads: usize, begin: fn()) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let crew = Arc::new(Crew::new(wake(shared.clone())));
-            let state = Mutex::default();
-            let (helped_us, held_up, splits_held_up) = Default::default();
-            Shared { state, work: Condvar::new(), begin, crew, helped_us, held_up, splits_held_up }
+            Shared { state: Mutex::default(), work: Condvar::new(), begin, crew, helped_us: AtomicU64::default() }
         });
         watch(Arc::downgrade(&shared));
         let pool = Self { shared };
@@ -100,20 +111,19 @@ impl Pool {
     pub(crate) fn set_threads(&self, threads: usize) {
         let mut state = lock(&self.shared.state);
         state.most = threads;
-        let missing = threads.saturating_sub(state.threads);
-        (0..missing).for_each(|_| self.shared.clone().spawn(&mut state));
+        self.shared.clone().fill(&mut state);
         drop(state);
         self.shared.work.notify_all();
     }
 
     /// Returns how many threads hang.
     pub(crate) fn held_up(&self) -> usize {
-        self.shared.held_up.load(Relaxed)
+        lock(&self.shared.state).busy.held_up()
     }
 
-    /// Returns how many splits wait, or are computed, of readers that have a thread which hangs. They take no room from others.
-    pub(crate) fn splits_held_up(&self) -> usize {
-        self.shared.splits_held_up.load(Relaxed)
+    /// Returns the jobs that have a thread which hangs.
+    pub(crate) fn jobs_held_up(&self) -> BTreeSet<u64> {
+        lock(&self.shared.state).busy.jobs_held_up()
     }
 
     /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
@@ -203,8 +213,8 @@ impl Shared {
     }
 
     fn work(self: Arc<Self>) {
-        let mut scratch = Scratch::default();
-        while let Some((piece, turn, id)) = self.take() {
+        let (mut scratch, processor) = (Scratch::default(), Processor::of_this_thread());
+        while let Some((piece, turn, id)) = self.take(&processor) {
             AT.set(id);
             let began = Instant::now();
             // A block's thread also waits for its reader, which says nothing of what it costs.
@@ -224,16 +234,22 @@ impl Shared {
                 }
             }
             let mut state = lock(&self.state);
+            let held_up = state.busy.held_up();
             state.busy.end(id);
             if let Some(turn) = turn {
                 state.entries.end(turn, began.elapsed());
             }
             drop(state);
-            self.work.notify_one();
+            self.tell(held_up);
         }
     }
 
-    fn take(&self) -> Option<(Piece, Option<Turn>, PieceId)> {
+    /// A piece has brought something. Where threads were held up, that may let several others begin.
+    fn tell(&self, held_up: usize) {
+        if held_up > 0 { self.work.notify_all() } else { self.work.notify_one() }
+    }
+
+    fn take(&self, processor: &Processor) -> Option<(Piece, Option<Turn>, PieceId)> {
         let mut state = lock(&self.state);
         loop {
             if state.stop {
@@ -241,23 +257,21 @@ impl Shared {
             }
             if state.busy.computing() < state.most {
                 let help = self.crew.has_work().then_some((Piece::Help, None));
-                let State { entries, busy, .. } = &mut *state;
-                let next = || entries.next(&busy.lines_held_up(), piece).map(|(piece, turn)| (piece, Some(turn)));
+                let State { entries, busy, most, .. } = &mut *state;
+                let next = || entries.next(busy.turn(*most), piece).map(|(piece, turn)| (piece, Some(turn)));
                 if let Some((piece, turn)) = help.or_else(next) {
-                    let line = turn.map(Turn::line);
-                    let id = match &piece {
+                    let split = match &piece {
                         Piece::Morsel(split, _, run, ..) | Piece::Block(Entry { split, run, .. }) => {
-                            let (split, run) = (split.clone(), *run);
-                            busy.begin(Instant::now(), line, move || split.is_stale(run))
+                            Some((split.clone(), *run))
                         }
-                        Piece::Help => busy.begin(Instant::now(), None, || false),
+                        Piece::Help => None,
                     };
+                    let thread = Thread { processor: processor.clone(), split };
+                    let id = busy.begin(Instant::now(), turn.map(Turn::line), thread);
                     return Some((piece, turn, id));
                 }
             }
-            state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
         }
     }
 
@@ -265,10 +279,10 @@ impl Shared {
     /// morsel takes, one thread more than was asked for computes.
     pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
-        if state.busy.step_aside(AT.get()) {
-            self.clone().replace(&mut state);
-        }
+        state.busy.step_aside(AT.get());
+        self.clone().fill(&mut state);
         drop(state);
+        self.work.notify_one();
         let done = wait();
         self.go_on();
         done
@@ -276,39 +290,33 @@ impl Shared {
 
     /// What this thread is at has brought something: it does not hang.
     pub(crate) fn go_on(&self) {
-        lock(&self.state).busy.go_on(Instant::now(), AT.get());
+        let mut state = lock(&self.state);
+        let held_up = state.busy.held_up();
+        state.busy.go_on(Instant::now(), AT.get());
+        drop(state);
+        if held_up > 0 {
+            self.work.notify_all();
+        }
     }
 
-    /// Lets another thread compute in the place of one that does not.
-    fn replace(self: Arc<Self>, state: &mut State) {
-        if state.idle == 0 && state.threads < state.most + SPARE_THREADS_MAX {
+    /// Starts threads, so that as many as may compute are not away.
+    fn fill(self: Arc<Self>, state: &mut State) {
+        let wanted = state.most + state.busy.away().min(SPARE_THREADS_MAX);
+        for _ in state.threads..wanted {
             self.clone().spawn(state);
         }
-        self.work.notify_one();
     }
 
     /// Looks for threads that hang.
     fn look(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        loop {
-            let State { entries, busy, idle, threads, most, .. } = &mut *state;
-            let is_replaced = *idle > 0 || *threads < *most + SPARE_THREADS_MAX;
-            let waits = |line: Option<Line>| is_replaced && entries.waits_beside(line);
-            let Some(silent) = busy.next_held_up(Instant::now(), waits) else { break };
-            tracing::warn!(
-                held_up = busy.held_up(),
-                silent = silent.as_secs(),
-                "a thread hangs; another takes its place"
-            );
-            self.clone().replace(&mut state);
-        }
-        let lines = state.busy.lines_held_up();
-        let waiting: usize =
-            lines.iter().collect::<BTreeSet<_>>().into_iter().map(|line| state.entries.len(*line)).sum();
-        let (held_up, splits) = (state.busy.held_up(), waiting + lines.len());
+        let found = state.busy.look(Instant::now());
+        let Some(silent) = found.iter().max() else { return };
+        let (held_up, jobs) = (state.busy.held_up(), state.busy.jobs_held_up());
+        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; others take their place");
+        self.clone().fill(&mut state);
         drop(state);
-        self.held_up.store(held_up, Relaxed);
-        self.splits_held_up.store(splits, Relaxed);
+        self.work.notify_all();
     }
 
     /// Returns the time that threads spent on the rows of others since this was last asked: mostly the caller's.

@@ -1,20 +1,22 @@
 //! Every split that this worker holds, by identity, and the jobs they belong to.
 //!
 //! Invariant: a split that is held under a newer token keeps what was computed under the older one, because it is the
-//! same split. Bounds: [`HELD_SPLITS_MAX`] and its [`Bounds`], by asking the dispatcher for no more.
+//! same split. Bounds: [`HELD_SPLITS_MAX`] and its [`Bounds`], by asking the dispatcher for no more; splits of jobs that are held up
+//! come on top, because the dispatcher grants such a job only what it keeps threads busy with.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_core::{Epoch, Error, Result, SampleId};
+use forebay_core::{Epoch, Error, Result, SampleId, Ticks};
 use forebay_data::RowId;
 use forebay_exec::Known;
 use forebay_proto::{Consumed, JobDefinition, Lease, LostOfSplit, Ticket};
 use tokio::sync::Notify;
 
+use crate::busy::HELD_UP_AFTER;
 use crate::engine::{Engine, Threads};
 use crate::held::{Held, Key, Meter};
 use crate::jobs::Job;
@@ -31,6 +33,17 @@ struct State<P> {
     lost: Option<(Key, Arc<Known>)>,
     /// The highest token that was leased to this worker. Leases come in the order of their tokens.
     token_max: u64,
+    /// Since when jobs are being prepared, as far as [`Shelf::find_held_up`] has seen.
+    pending: BTreeMap<u64, Ticks>,
+    /// Jobs that hold places and bring nothing.
+    held_up: BTreeSet<u64>,
+}
+
+impl<P> State<P> {
+    /// Returns how many splits count, of those for which `is` holds.
+    fn count(&self, is: impl Fn(&Held) -> bool) -> usize {
+        self.splits.iter().filter(|(key, split)| !self.held_up.contains(&key.job) && is(split)).count()
+    }
 }
 
 /// A split that a ticket names, and its job.
@@ -51,7 +64,8 @@ pub(crate) struct Shelf<E: Engine = Threads> {
 impl<E: Engine> Shelf<E> {
     /// An empty shelf, which asks for as much as is within these bounds.
     pub(crate) fn new(engine: E, bounds: Bounds) -> Self {
-        let state = State { jobs: HashMap::new(), splits: BTreeMap::new(), lost: None, token_max: 0 };
+        let (jobs, splits, pending, held_up) = Default::default();
+        let state = State { jobs, splits, lost: None, token_max: 0, pending, held_up };
         let (threads, slots) = (AtomicUsize::new(bounds.threads), AtomicUsize::new(bounds.slots));
         let (state, bytes_max) = (Mutex::new(state), bounds.bytes);
         Self { meter: Arc::default(), engine, threads, slots, bytes_max, state, leased: Notify::new() }
@@ -260,13 +274,33 @@ impl<E: Engine> Shelf<E> {
         lock(&self.state).splits.is_empty()
     }
 
+    /// Finds the jobs that hold places and bring nothing, and returns them: threads hang in what they read, or it takes longer than
+    /// [`HELD_UP_AFTER`] to prepare them. From now on their splits take no room from others.
+    pub(crate) fn find_held_up(&self, now: Ticks) -> Vec<u64> {
+        let mut held_up = self.engine.held_up();
+        let mut state = lock(&self.state);
+        let State { jobs, pending, .. } = &mut *state;
+        pending.retain(|id, _| jobs.get(id).is_some_and(|job| job.is_pending()));
+        for (id, _) in jobs.iter().filter(|(_, job)| job.is_pending()) {
+            if now - *pending.entry(*id).or_insert(now) >= HELD_UP_AFTER {
+                held_up.insert(*id);
+            }
+        }
+        held_up.retain(|id| jobs.contains_key(id));
+        state.held_up.clone_from(&held_up);
+        held_up.into_iter().collect()
+    }
+
     /// Returns how many more splits there is room for.
     pub(crate) fn room(&self) -> usize {
-        let held = lock(&self.state).splits.len();
         if self.meter.bytes.load(Relaxed) >= self.bytes_max {
             return 0;
         }
-        let open = self.meter.open.load(Relaxed).saturating_sub(self.engine.held_up());
+        let state = lock(&self.state);
+        let (held, open) = match state.held_up.is_empty() {
+            true => (state.splits.len(), self.meter.open.load(Relaxed)),
+            false => (state.count(|_| true), state.count(Held::is_open)),
+        };
         self.slots.load(Relaxed).saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
     }
 
@@ -276,7 +310,7 @@ impl<E: Engine> Shelf<E> {
     /// Internal, naming what does not hold.
     pub(crate) fn check(&self) -> Result<()> {
         let state = lock(&self.state);
-        let (held, bytes) = (state.splits.len(), state.splits.values().map(|s| s.bytes()).sum::<usize>());
+        let bytes = state.splits.values().map(|s| s.bytes()).sum::<usize>();
         let open = state.splits.values().filter(|s| s.is_open()).count();
         let counted = (self.meter.bytes.load(Relaxed), self.meter.open.load(Relaxed));
         if counted != (bytes, open) {
@@ -286,6 +320,7 @@ impl<E: Engine> Shelf<E> {
             )));
         }
         // One job may be forgotten and defined again while its splits are asked for.
+        let held = state.count(|_| true);
         if held > HELD_SPLITS_MAX + self.slots.load(Relaxed) {
             return Err(Error::internal(format!("W-3: {held} splits are held; the most is {HELD_SPLITS_MAX}")));
         }

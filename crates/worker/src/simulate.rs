@@ -2,6 +2,7 @@
 //!
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,15 +32,19 @@ enum Work {
     Compute(Task, bool),
 }
 
-/// Keeps the work until it is asked for.
+/// Keeps the work until it is asked for, and the jobs that are said to hang.
 #[derive(Clone, Default)]
-struct Queue(Arc<Mutex<Vec<Work>>>);
+struct Queue(Arc<Mutex<Vec<Work>>>, Arc<Mutex<BTreeSet<u64>>>);
 
 impl Engine for Queue {
     type Prepared = JobDefinition;
 
     fn caching(_: &JobDefinition) -> Option<String> {
         None
+    }
+
+    fn held_up(&self) -> BTreeSet<u64> {
+        lock(&self.1).clone()
     }
 
     fn prepare(&self, _: &Arc<Shelf<Self>>, job: Arc<Job<JobDefinition>>) {
@@ -191,6 +196,11 @@ impl Worker {
     /// A job is ready, or cannot be.
     pub fn prepared(&self, job: &Preparing, ready: Result<()>) {
         self.talk.shelf.prepared(&job.0, ready.map(|()| Arc::new(job.definition().clone())));
+    }
+
+    /// Threads hang in what these jobs read, and in nothing else.
+    pub fn hang(&self, jobs: BTreeSet<u64>) {
+        *lock(&self.queue.1) = jobs;
     }
 
     /// The first message of a session.

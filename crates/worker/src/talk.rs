@@ -167,7 +167,7 @@ impl<E: Engine> Talk<E> {
         if silent > self.silence_max {
             return Err(Error::unavailable(format!("the dispatcher was silent for {:.1} s", silent.as_secs_f64())));
         }
-        let caching = self.caching(now);
+        let (caching, held_up) = (self.caching(now), self.shelf.find_held_up(now));
         let meter = &self.shelf.meter;
         Ok(Message::Heartbeat(WorkerHeartbeat {
             splits_done: meter.splits_done.load(Relaxed),
@@ -179,6 +179,7 @@ impl<E: Engine> Talk<E> {
             ops: meter.ops.tell(),
             caching,
             disk_off: self.shelf.disk_off(),
+            held_up,
         }))
     }
 
@@ -209,3 +210,6 @@ impl<E: Engine> Talk<E> {
         Ok(pause)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,16 @@ pub(crate) type Line = (u64, u32);
 /// What is charged for the first piece of a line.
 const FIRST: Duration = Duration::from_millis(1);
 
+/// When a line is served beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum When {
+    InTurn,
+    /// After all that are served in turn.
+    Last,
+    /// Not now.
+    Never,
+}
+
 /// What a job is beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
@@ -71,28 +81,18 @@ impl<T> Turns<T> {
         if first { entries.push_front(entry) } else { entries.push_back(entry) }
     }
 
-    /// Says whether there are entries of another line.
-    pub(crate) fn waits_beside(&self, line: Option<Line>) -> bool {
-        self.lines.iter().any(|(other, waiting)| Some(*other) != line && !waiting.entries.is_empty())
-    }
-
-    /// Returns how many entries a line has.
-    pub(crate) fn len(&self, line: Line) -> usize {
-        self.lines.get(&line).map_or(0, |waiting| waiting.entries.len())
-    }
-
-    /// Begins a piece of work of the line whose turn it is; those in `last` come after all others. `take` finds it in the line's
-    /// entries; where it finds none, the line has ended.
+    /// Begins a piece of work of the line whose turn it is. `take` finds it in the line's entries; where it finds none, the line has
+    /// ended.
     pub(crate) fn next<R>(
         &mut self,
-        last: &[Line],
+        when: impl Fn(Line) -> When,
         mut take: impl FnMut(&mut VecDeque<T>) -> Option<R>,
     ) -> Option<(R, Turn)> {
         loop {
             let turn = |(line, waiting): &(&Line, &Waiting<T>)| {
-                (last.contains(line), Reverse(waiting.standing.priority), waiting.spent, **line)
+                (when(**line), Reverse(waiting.standing.priority), waiting.spent, **line)
             };
-            let (&line, _) = self.lines.iter().min_by_key(turn)?;
+            let (&line, _) = self.lines.iter().filter(|(line, _)| when(**line) != When::Never).min_by_key(turn)?;
             let waiting = self.lines.get_mut(&line)?;
             if let Some(piece) = take(&mut waiting.entries) {
                 self.now.insert(waiting.standing.priority, waiting.spent);
@@ -127,7 +127,7 @@ mod tests {
     fn serve(turns: &mut Turns<u32>, n: usize) -> Vec<u64> {
         let mut order = Vec::new();
         for _ in 0..n {
-            let Some((cost, turn)) = turns.next(&[], VecDeque::pop_front) else { break };
+            let Some((cost, turn)) = turns.next(|_| When::InTurn, VecDeque::pop_front) else { break };
             order.push(turn.line.0);
             turns.end(turn, MS * cost);
         }
@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_whose_thread_hangs_comes_after_all_others_and_is_served_when_there_are_none() {
+    fn a_line_that_is_last_comes_after_all_others_and_one_that_is_not_served_waits() {
         let mut turns = Turns::default();
-        [1, 2].into_iter().for_each(|line| turns.push((line, 0), of(9 - line as u32, 1), 10, false));
-        assert!(turns.waits_beside(Some((1, 0))) && turns.waits_beside(None));
-        let mut taken = std::iter::from_fn(|| turns.next(&[(1, 0)], VecDeque::pop_front).map(|(_, turn)| turn.line.0));
-        assert_eq!(taken.by_ref().collect::<Vec<_>>(), [2, 1]);
-        assert!(!turns.waits_beside(None));
+        (1..4).for_each(|line| turns.push((line, 0), of(9 - line as u32, 1), 10, false));
+        let when = |line: Line| [When::Last, When::Never, When::InTurn][line.0 as usize - 1];
+        let mut taken = std::iter::from_fn(|| turns.next(when, VecDeque::pop_front).map(|(_, turn)| turn.line.0));
+        assert_eq!(taken.by_ref().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(serve(&mut turns, 9), [2]);
     }
 
     #[test]
@@ -187,7 +187,8 @@ mod tests {
         let mut turns = Turns::default();
         [3, 4].into_iter().for_each(|entry| turns.push((1, 0), of(0, 1), entry, false));
         turns.push((1, 0), of(0, 1), 2, true);
-        let taken: Vec<u32> = std::iter::from_fn(|| turns.next(&[], VecDeque::pop_front).map(|(e, _)| e)).collect();
+        let taken: Vec<u32> =
+            std::iter::from_fn(|| turns.next(|_| When::InTurn, VecDeque::pop_front).map(|(e, _)| e)).collect();
         assert_eq!(taken, [2, 3, 4]);
         assert!(turns.lines.is_empty());
     }

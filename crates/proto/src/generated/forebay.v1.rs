@@ -447,6 +447,9 @@ pub struct WorkerHeartbeat {
     /// What it sent to readers over a network since the last heartbeat, of each job that it sent anything of.
     #[prost(message, repeated, tag = "9")]
     pub sent: ::prost::alloc::vec::Vec<Sent>,
+    /// Jobs that have splits here and bring nothing, because what they read hangs: these splits take no room from others.
+    #[prost(uint64, repeated, tag = "10")]
+    pub held_up: ::prost::alloc::vec::Vec<u64>,
 }
 /// Bytes of a job's chunks that were not lent, and the processor time of the threads that sent them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
