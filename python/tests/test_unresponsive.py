@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import uuid
@@ -16,11 +17,16 @@ import pytest
 SOON = 30
 
 
+#: A file of the server.
+TEXT = b"".join(b"%099d\n" % line for line in range(1000))
+
+
 class Server:
-    """Answers requests for the size of a file; with `is_silent`, nothing. Nobody is sent a file."""
+    """Answers requests for the size of a file; with `is_silent`, nothing. A file is sent once `gives` is set."""
 
     def __init__(self) -> None:
         self.is_silent = False
+        self.gives = threading.Event()
         self.asked = 0
         self.reads = 0
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -43,13 +49,25 @@ class Server:
             while head := b"".join(iter(lines.readline, b"\r\n")):
                 self.asked += 1
                 self.reads += head.startswith(b"GET")
+                tag = b'Accept-Ranges: bytes\r\nETag: "1"\r\n'
                 if head.startswith(b"HEAD") and not self.is_silent:
-                    tag = b'Accept-Ranges: bytes\r\nETag: "1"\r\nContent-Length: 100000\r\n'
-                    peer.sendall(b"HTTP/1.1 200 OK\r\n" + tag + b"\r\n")
+                    peer.sendall(b"HTTP/1.1 200 OK\r\n" + tag + b"Content-Length: %d\r\n\r\n" % len(TEXT))
+                if head.startswith(b"GET"):
+                    self.gives.wait()
+                    peer.sendall(b"HTTP/1.1 " + tag.join(part(head)))
 
     def close(self) -> None:
         for peer in [self.listener, *self.open]:
             peer.close()
+
+
+def part(head: bytes) -> tuple[bytes, bytes]:
+    """What a request for a file is answered, before and after the names of the file."""
+    if found := re.search(rb"range: bytes=(\d+)-(\d*)", head, re.IGNORECASE):
+        first, last = int(found[1]), min(int(found[2] or len(TEXT)), len(TEXT) - 1)
+        body, of = TEXT[first : last + 1], b"Content-Range: bytes %d-%d/%d\r\n" % (first, last, len(TEXT))
+        return b"206 Partial Content\r\n" + of, b"Content-Length: %d\r\n\r\n" % len(body) + body
+    return b"200 OK\r\n", b"Content-Length: %d\r\n\r\n" % len(TEXT) + TEXT
 
 
 @pytest.fixture
@@ -104,3 +122,23 @@ def test_reads_that_hang_hold_no_thread_once_their_job_is_cancelled(service, ser
         service.cancel(job)
         assert hangs.result(SOON) == "ClosedError"
         assert pool.submit(read, fb.range(640).batch(8), service, name()).result(SOON) == 80
+
+
+def test_jobs_that_hang_and_nobody_cancels_leave_others_places_of_the_worker_and_go_on_by_themselves(
+    service, server, until
+):
+    """All places of the worker were theirs, so no other job was leased a split there until the server answered."""
+    urls = [f"{server.url}/{i}.txt" for i in range(12)]
+    jobs = {name(): fb.from_text(part).batch(8) for part in (urls, urls[:6])}
+    with ThreadPoolExecutor(3) as pool:
+        hang = [pool.submit(read, dataset, service, job) for job, dataset in jobs.items()]
+        try:
+            # One thread, so four places.
+            until(lambda: server.reads > 0 and service.workers()[0].leases >= 4)
+            assert pool.submit(read, fb.range(640).batch(8), service, name()).result(SOON) == 80
+            assert not any(done.done() for done in hang)
+            server.gives.set()
+            assert [done.result(SOON) for done in hang] == [1500, 750]
+        finally:
+            for job in jobs:
+                service.cancel(job)

@@ -75,6 +75,7 @@ impl State {
         }
         self.join_twins(now, out);
         self.take_in(now, out);
+        self.make_way(out);
         let has_room = self.workers.iter().filter(|(_, w)| w.has_room());
         let mut room: Room = has_room.map(|(id, w)| (w.load(), *id)).collect();
         if room.is_empty() {
@@ -112,7 +113,7 @@ impl State {
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
+    pub(super) fn is_suspect(&self, key: ConsumerKey, position: Position) -> bool {
         self.consumer(key).and_then(|c| c.trouble.get(&position)).is_some_and(Trouble::is_suspect)
     }
 

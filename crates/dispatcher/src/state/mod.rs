@@ -26,6 +26,7 @@ mod cuts;
 mod figures;
 mod fleet;
 mod grant;
+mod held_up;
 mod homes;
 mod idle;
 mod inspect;
@@ -284,6 +285,7 @@ impl State {
                 self.note_sent(session, &said.sent);
                 self.note_caching(session, &said.caching);
                 self.note_ops(now, session, &said.ops, out);
+                self.note_held_up(session, &said.held_up);
                 self.worker_heartbeat(now, session, &said, out);
             }
             Input::Leaving { session } => self.leaving(now, session),

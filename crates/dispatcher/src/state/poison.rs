@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, Ticks, WorkerId};
 use forebay_plan::{EpochPlan, Graph, Stages};
 
-use super::consumer::{Death, Trouble};
+use super::consumer::{Death, Holder, Trouble};
 use super::worker::Worker;
 use super::{Effect, State};
 use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
@@ -117,6 +117,23 @@ impl State {
             reserved.extend(least);
         }
         reserved
+    }
+
+    /// Lets a worker that is kept for a suspect go of what is held up there: it would never have nothing else to do.
+    pub(super) fn make_way(&mut self, out: &mut Vec<Effect>) {
+        let is_suspect = |key: &SplitKey| self.is_suspect(key.0, key.1);
+        let waits = |w: &&Worker| w.at_work().next().is_none() && !w.under_way().any(is_suspect);
+        let kept: Vec<_> =
+            self.reserved().into_iter().filter_map(|id| Some((id, self.workers.get(&id).filter(waits)?))).collect();
+        let under_way = |(id, w): (WorkerId, &Worker)| {
+            let leases = w.leases.iter().filter(|(token, _)| !w.finished.contains(token));
+            leases.map(|(token, key)| (*key, Holder { token: *token, worker: id })).collect::<Vec<_>>()
+        };
+        let held_up: Vec<_> = kept.into_iter().flat_map(under_way).collect();
+        for (key, holder) in held_up {
+            self.leave(key, holder.token, out);
+            self.take_from(holder, out);
+        }
     }
 
     /// Says whether a worker may be given a split: a suspect goes to one that has nothing else to do, and nothing else to

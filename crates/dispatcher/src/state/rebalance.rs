@@ -31,7 +31,7 @@ impl State {
     /// Gives each worker that has nothing to do a split that waits elsewhere. Called before anything is granted, every now and
     /// then, and as a worker comes.
     pub(super) fn rebalance(&mut self, now: Ticks, out: &mut Vec<Effect>) {
-        let is_idle = |w: &super::Worker| w.has_room() && !w.slow && w.under_way().next().is_none();
+        let is_idle = |w: &super::Worker| w.has_room() && !w.slow && w.at_work().next().is_none();
         let mut idle: Vec<_> = self.workers.iter().filter(|(_, w)| is_idle(w)).map(|(id, _)| *id).collect();
         if idle.is_empty()
             || idle.len() == self.workers.len()

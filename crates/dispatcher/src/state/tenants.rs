@@ -14,8 +14,9 @@ use crate::tenant::{Quota, Tenant, check_quota, check_room};
 const PIPELINE_BYTES_MAX: usize = 256 << 20;
 
 /// The workers that may be given splits of a consumer: its own local worker, whatever its tenant's quota, and those that
-/// compute for everybody.
+/// compute for everybody; but for those that its job fills while it is held up there.
 pub(super) struct Team<'a> {
+    state: &'a State,
     key: ConsumerKey,
     tenant: &'a str,
     /// Where its tenant has as many as it may: those.
@@ -25,7 +26,8 @@ pub(super) struct Team<'a> {
 impl Team<'_> {
     pub(super) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
         let within = || worker.is_local() || self.only.as_ref().is_none_or(|only| only.contains(&id));
-        worker.computes_for(self.tenant, self.key) && within()
+        let fills = || self.state.fills(self.tenant, self.key, worker);
+        worker.computes_for(self.tenant, self.key) && within() && !fills()
     }
 
     /// Says whether there is one beside its local worker.
@@ -114,7 +116,7 @@ impl State {
             let at_it: BTreeSet<_> = holders.map(|h| h.worker).filter(is_live).collect();
             (at_it.len() >= may as usize).then_some(at_it)
         });
-        Team { key, tenant, only }
+        Team { state: self, key, tenant, only }
     }
 
     /// Says whether a worker computes for a consumer.

@@ -5,6 +5,7 @@ mod ends;
 mod figures;
 mod fleet;
 mod grant;
+mod held_up;
 mod histories;
 mod homes;
 mod learned;

@@ -44,6 +44,8 @@ pub(super) struct Worker {
     pub(super) rows_shared: u64,
     /// Tokens of leases that it has said it does not work on any more.
     pub(super) finished: BTreeSet<u64>,
+    /// Jobs that it has said bring nothing there: see `held_up`. It says so again after its connection broke.
+    pub(super) held_up: BTreeSet<u64>,
     /// Splits that it was at when their reader could not fetch them, and when: it may have died of one.
     failed: Vec<(SplitKey, Ticks)>,
     /// The tenant that it computes for; `None` is for everybody.
@@ -85,6 +87,7 @@ impl Worker {
             rows_done: 0,
             rows_shared: 0,
             finished: BTreeSet::new(),
+            held_up: BTreeSet::new(),
             failed: Vec::new(),
             serves: None,
             only: None,
@@ -122,6 +125,11 @@ impl Worker {
     /// Returns the splits that it may be working on.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &SplitKey> {
         self.leases.iter().filter(|(token, _)| !self.finished.contains(token)).map(|(_, key)| key)
+    }
+
+    /// Returns those of them that bring something, as far as it has said.
+    pub(super) fn at_work(&self) -> impl Iterator<Item = &SplitKey> {
+        self.under_way().filter(|key| !self.held_up.contains(&key.0.0))
     }
 
     /// Returns when it is lost, if nothing is heard of it until then.
@@ -170,19 +178,22 @@ impl Worker {
         self.is_local() && self.threads == 0
     }
 
-    /// Lists the leases that it may be working on, in the order in which it does: the highest priority first, then the oldest.
+    /// Lists the leases that it may be working on, in the order in which it does: the highest priority first, then the oldest, and
+    /// behind these what is held up.
     pub(super) fn in_turn(&self, priority: impl Fn(&SplitKey) -> u32) -> Vec<(u32, u64)> {
         let under_way = self.leases.iter().filter(|(token, _)| !self.finished.contains(token));
-        let mut turns: Vec<_> = under_way.map(|(token, key)| (priority(key), *token)).collect();
-        turns.sort_by_key(|(priority, token)| (Reverse(*priority), *token));
-        turns
+        let mut turns: Vec<_> =
+            under_way.map(|(token, key)| (self.held_up.contains(&key.0.0), priority(key), *token)).collect();
+        turns.sort_by_key(|(held_up, priority, token)| (*held_up, Reverse(*priority), *token));
+        turns.into_iter().map(|(_, priority, token)| (priority, token)).collect()
     }
 
     /// Says whether a lease waits that it was just given: it is at as many that come first as it has threads. Looks at these alone, as it
     /// is asked with each grant.
     pub(super) fn lets_wait(&self, token: u64, priority: impl Fn(&SplitKey) -> u32) -> bool {
         let of = |token: &u64| self.leases.get(token).map(&priority);
-        let at = self.begun.keys().filter(|at| !self.finished.contains(at));
+        let is_held_up = |at: &u64| self.leases.get(at).is_some_and(|key| self.held_up.contains(&key.0.0));
+        let at = self.begun.keys().filter(|at| !self.finished.contains(at) && !is_held_up(at));
         at.filter(|at| **at < token && of(at) >= of(&token)).count() >= self.threads.max(1) as usize
     }
 
@@ -228,7 +239,7 @@ impl Worker {
 
     /// Says whether it may be given a split. One that is slow has one at a time; a local one that rests has none.
     pub(super) fn has_room(&self) -> bool {
-        self.is_live() && self.credit > 0 && !self.rests() && !(self.slow && self.under_way().next().is_some())
+        self.is_live() && self.credit > 0 && !self.rests() && !(self.slow && self.at_work().next().is_some())
     }
 
     /// Splits that it has asked for and not been given.

@@ -42,6 +42,13 @@ impl World {
             (13, _, _) => self.pass(Duration::from_millis(u64::from(b) * 50), Some(w).filter(|_| b % 2 == 0)),
             (14, _, _) if b < 64 => self.crash(),
             (15, Some(session), _) if b < 64 => self.input(Input::Threads { session, threads: u32::from(b % 3) }),
+            (15, Some(session), _) if b < 128 => {
+                let held_up = (1..=JOBS.len() as u64).filter(|job| b >> (job - 1) & 1 == 1).collect();
+                self.input(Input::WorkerHeartbeat {
+                    session,
+                    said: WorkerHeartbeat { held_up, ..WorkerHeartbeat::default() },
+                });
+            }
             _ => self.write(),
         }
     }

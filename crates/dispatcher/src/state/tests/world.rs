@@ -161,7 +161,7 @@ impl World {
             return Tenant::default();
         }
         let quota = Quota { workers: Some(WORKERS_MAX), ..Quota::default() };
-        Tenant { name: TENANTS[job].into(), quota }
+        Tenant { name: TENANTS.get(job).unwrap_or(&TENANTS[0]).to_string().into(), quota }
     }
 
     pub(super) fn session(&mut self) -> SessionId {
