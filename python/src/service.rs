@@ -8,7 +8,7 @@ use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream,
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
-use forebay_server::{LocalRecipe, LocalThreads, LocalWorker, look_at_machine};
+use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};
 use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
@@ -222,7 +222,7 @@ impl ServiceClient {
             let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
             // What its machine has to spare says whoever looks after a local worker, or the reader itself.
             let is_alone = threads == LocalThreads::Fixed(0);
-            let seat = Arc::new(if is_alone { Seat::looking(look_at_machine()) } else { Seat::default() });
+            let seat = Arc::new(if is_alone { Seat::looking(look_at_machine()) } else { Seat::beside(local_key()?) });
             let options = StreamOptions {
                 consumer,
                 from: from.clone(),
@@ -234,7 +234,8 @@ impl ServiceClient {
                 ..StreamOptions::default()
             };
             let stream = ServiceStream::start(&opened, functions, options)?;
-            let start = || LocalWorker::start(self.recipe(command, (opened.id(), consumer.0)), threads, seat);
+            let recipe = self.recipe(command, (opened.id(), consumer.0), seat.key());
+            let start = || LocalWorker::start(recipe, threads, seat);
             let local = if is_alone { None } else { Some(start()?) };
             let stream = Iteration::Service(Box::new(stream), local);
             Ok((stream, from.unwrap_or_default(), opened.plan().clone(), left_out))
@@ -257,10 +258,10 @@ impl ServiceClient {
     }
 
     /// How a local worker of a reader is started.
-    fn recipe(&self, command: Vec<String>, reader: (u64, u32)) -> LocalRecipe {
+    fn recipe(&self, command: Vec<String>, reader: (u64, u32), key: JobKey) -> LocalRecipe {
         let Shown { tls, token, token_file } = &self.shown;
         let (tls, token, token_file) = (tls.clone(), token.clone(), token_file.clone());
-        LocalRecipe { command, service: self.service.address().to_owned(), tls, token, token_file, reader }
+        LocalRecipe { command, service: self.service.address().to_owned(), tls, token, token_file, reader, key }
     }
 }
 

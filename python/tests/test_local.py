@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import forebay as fb
@@ -166,36 +168,72 @@ def number_of_job(service: fb.Service) -> int:
     return json.loads(found.endpoints[0].ticket.ticket)["job"]
 
 
-def test_threads_come_and_go_while_it_runs(until):
-    with fb.up(workers=1, threads=1) as service:
-        reader = fb.range(3000).batch(20).distribute(service, job="first", epochs=None).iter()
-        assert next(reader)["id"].tolist() == [*range(20)]
-        local = f"{number_of_job(service)}:0"
-        command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", local]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with reader, subprocess.Popen([*command, "--announce"], **pipes) as worker:
+def started(ds: fb.Dataset, service: fb.Service) -> fb.DatasetIterator:
+    """Reads a job without end, with a local worker."""
+    return ds.distribute(service, job="first", epochs=None, local=1).iter()
 
-            def say(line: str) -> None:
-                worker.stdin.write(f"{line}\n")
-                worker.stdin.flush()
+
+def key_of(pid: int) -> str:
+    """What a local worker shows, which its reader has told it alone."""
+    environment = dict(entry.partition("=")[::2] for entry in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    return environment["FOREBAY_LOCAL_KEY"]
+
+
+@contextlib.contextmanager
+def another(
+    service: fb.Service, key: str | None
+) -> Iterator[tuple[Callable[[str], None], Callable[[], fb.WorkerStatus]]]:
+    """A local worker of the only job that nobody looks after: what it is told, and what the service says of it."""
+    local = f"{number_of_job(service)}:0"
+    command = [sys.executable, "-m", "forebay", "worker", "--dispatcher", service.address, "--local", local]
+    environment = os.environ | ({"FOREBAY_LOCAL_KEY": key} if key else {})
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--announce"], env=environment, **pipes) as worker:
+        address = json.loads(worker.stdout.readline())["address"]
+
+        def say(line: str) -> None:
+            worker.stdin.write(f"{line}\n")
+            worker.stdin.flush()
+
+        yield say, lambda: next((w for w in service.workers() if w.address == address), None)
+        say("")
+        assert worker.wait(30) == 0
+
+
+def test_threads_come_and_go_while_it_runs(until):
+    ds = fb.range(3000).batch(20)
+    with fb.up(workers=1, threads=1) as service, started(ds, service) as reader:
+        assert next(reader)["id"].tolist() == [*range(20)]
+        until(children)
+        with another(service, key_of(children()[0])) as (say, status):
 
             def reads_until(condition) -> None:
-                until(lambda: next(reader) and condition(local_of(service)), 120)
+                until(lambda: next(reader) and condition(status()), 120)
 
-            assert "address" in worker.stdout.readline()
-            until(lambda: local_of(service) is not None)
-            assert (local_of(service).threads, local_of(service).state) == (0, "idle")
+            until(lambda: status() is not None)
+            assert (status().threads, status().state) == (0, "idle")
             for threads in (2, 1, 3):
                 say(f"threads {threads}")
-                done = local_of(service).splits_done
+                done = status().splits_done
                 reads_until(lambda w, n=threads, done=done: w.threads == n and w.splits_done > done)
             say("threads 0")
             reads_until(lambda w: w.threads == 0 and w.leases == 0)
-            done = local_of(service).splits_done
+            done = status().splits_done
             assert [next(reader) for _ in range(40)]
-            assert local_of(service).splits_done == done, "it rests"
-            say("")
-            assert worker.wait(30) == 0
+            assert status().splits_done == done, "it rests"
+
+
+def test_a_worker_that_the_reader_did_not_start_is_given_nothing(until):
+    """Whoever had a token of the tenant could compute what another reader of it was given."""
+    ds = fb.range(3000).batch(20)
+    with fb.up(workers=1, threads=1) as service, started(ds, service) as reader:
+        assert next(reader)["id"].tolist() == [*range(20)]
+        for key in (None, "8" * 32):
+            with another(service, key) as (say, status):
+                say("threads 2")
+                until(lambda status=status: status() and status().threads == 2)
+                assert [next(reader) for _ in range(200)]
+                assert (status().leases, status().splits_done) == (0, 0)
 
 
 def test_auto_gives_the_same_stream_whatever_the_machine_can_spare(service, until):

@@ -51,8 +51,8 @@ mod window;
 mod workers;
 
 pub use forebay_proto::{
-    ConsumerStatus, Credentials, GetScaleResponse, JobStatus, KindWanted, OpStatus, PORT, Remote, ScaleDecision, Spare,
-    TlsFiles, Worked, WorkerCaching, WorkerStatus,
+    ConsumerStatus, Credentials, GetScaleResponse, JobKey, JobStatus, KindWanted, OpStatus, PORT, Remote,
+    ScaleDecision, Spare, TlsFiles, Worked, WorkerCaching, WorkerStatus,
 };
 pub use job::{JobSpec, OpenedJob};
 pub use options::StreamOptions;

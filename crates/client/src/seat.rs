@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use forebay_core::Ticks;
-use forebay_proto::Spare;
+use forebay_proto::{JobKey, Spare};
 
 use crate::lock::lock;
 
@@ -26,6 +26,7 @@ pub type Look = Box<dyn FnMut(Ticks) -> Option<Spare> + Send>;
 /// The place of a local worker beside a reader. Empty where there is none.
 #[derive(Default)]
 pub struct Seat {
+    key: JobKey,
     state: Mutex<State>,
     look: Mutex<Option<Look>>,
 }
@@ -34,6 +35,16 @@ impl Seat {
     /// A place that stays empty, beside a reader that looks itself what there is to spare.
     pub fn looking(look: Look) -> Self {
         Self { look: Mutex::new(Some(look)), ..Self::default() }
+    }
+
+    /// The place of a local worker that shows this key, which nobody else knows.
+    pub fn beside(key: JobKey) -> Self {
+        Self { key, ..Self::default() }
+    }
+
+    /// Returns what a local worker shows; none where there is no place for one.
+    pub fn key(&self) -> JobKey {
+        self.key
     }
 
     /// The local worker listens here: a process of this one's own, on this machine, which is spoken to in the clear.

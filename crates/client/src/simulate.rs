@@ -16,8 +16,12 @@ use crate::fetch::{After, Ended, Trial, classify};
 use crate::finish::{columns, finish};
 use crate::link::{Session, State};
 use crate::reader::{Next, Reader};
+use crate::seat::Seat;
 use crate::talk::{Broken, Talk};
 use crate::window::{Front, Window};
+
+/// What local workers show, and their readers say, in the simulation.
+const LOCAL_KEY: [u8; 16] = [1; 16];
 
 /// How often a consumer says that it lives.
 pub const HEARTBEAT: Duration = crate::talk::HEARTBEAT;
@@ -107,7 +111,7 @@ impl Consumer {
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let epochs = Some(job.epochs).filter(|&n| n > 0);
         Ok(Self {
-            state: State::new(Window::new(at, from.chunk), Arc::default(), now),
+            state: State::new(Window::new(at, from.chunk), Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY))), now),
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
             reader: Reader::new(Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?, &from, splits, epochs),
             tail,

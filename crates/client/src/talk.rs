@@ -94,6 +94,7 @@ impl Talk {
             resume: self.resume,
             window: self.window,
             lost: self.lost.clone(),
+            local_key: state.seat.key().to_vec(),
         })
     }
 

@@ -258,7 +258,16 @@ mod tests {
     fn attach(machine: &mut Machine<u64>, session: SessionId) {
         let (consumer, position) = ((1, 0), Position::default());
         let (tenant, lost) = (Tenant::default(), Vec::new());
-        let input = Input::Attach { session, tenant, consumer, position, resume: false, window: 1, lost };
+        let input = Input::Attach {
+            session,
+            tenant,
+            consumer,
+            position,
+            resume: false,
+            window: 1,
+            lost,
+            local_key: forebay_proto::JobKey::default(),
+        };
         machine.begin(Ticks(1), session, input);
     }
 

@@ -228,7 +228,7 @@ impl Consumer {
             ordinal,
             resume: from.is_some(),
             window: WINDOW,
-            lost: Vec::new(),
+            ..Attach::default()
         };
         send(&out, ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) }).await;
         let events = dispatcher.client().await?.consume(ReceiverStream::new(outbox)).await;

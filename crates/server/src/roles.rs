@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use forebay_cache::{Cache, SourceCounts, SourceStats};
+use forebay_client::JobKey;
 use forebay_client::{Remote, TlsFiles};
 use forebay_core::{Error, Result, SystemClock};
 use forebay_dispatcher::{BlobLimits, Dispatcher, FileIndexer, Offer, Retention, Scaling, Timing};
@@ -105,6 +106,8 @@ pub struct WorkerConfig {
     /// Where it computes for one reader alone, whose process started it: the job, and which of its consumers. Default: for
     /// everybody.
     pub local: Option<(u64, u32)>,
+    /// What shows that this reader started it.
+    pub local_key: JobKey,
     /// How it relates to its parent.
     pub process: Process,
 }
@@ -188,7 +191,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             machine: config.machine,
             allow_sources: config.allow_sources,
             prices: config.cache.prices,
-            local: config.local.map(|reader| Local { reader, give_way }),
+            local: config.local.map(|reader| Local { reader, key: config.local_key, give_way }),
         };
         let worker = Worker::bind(options).await?;
         let listener = listen(config.metrics).await?;

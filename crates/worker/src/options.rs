@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_cache::Cache;
 use forebay_exec::{Functions, NoFunctions, StorePrices};
-use forebay_proto::{Remote, ServerTls};
+use forebay_proto::{JobKey, Remote, ServerTls};
 
 /// Chunks that a worker holds before it asks for no more splits. One split more than this may be held.
 pub(crate) const HELD_BYTES_MAX: usize = 1 << 30;
@@ -87,6 +87,8 @@ pub struct MachineKind {
 pub struct Local {
     /// The job, by its number at the dispatcher, and which of its consumers.
     pub reader: (u64, u32),
+    /// What shows that this reader started it.
+    pub key: JobKey,
     /// Called in each thread that computes, before it does.
     pub give_way: fn(),
 }

@@ -137,6 +137,7 @@ impl Worker {
         let place = kept.map(|cache| self.meet(cache, &membership)).transpose()?;
         let only = self.options.local.map(|Local { reader: (job, consumer), .. }| OneReader { job, consumer });
         let talk = Talk::new(self.secret, self.address.clone(), only, self.shelf.clone());
+        let talk = talk.started_with(self.options.local.map(|local| local.key).unwrap_or_default());
         let talk = talk.keeping(place.unwrap_or_default(), membership.clone()).on(self.options.machine.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), talk, leaving };
         let id = self.secret.id();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{JobDefinition, Lease, OneReader, Ticket, WorkerSecret, worker_event};
+use forebay_proto::{JobDefinition, JobKey, Lease, OneReader, Ticket, WorkerSecret, worker_event};
 
 use crate::cursor::{Cursor, Step, not_held};
 use crate::engine::Engine;
@@ -19,6 +19,9 @@ use crate::lock::lock;
 use crate::options::{Bounds, HELD_BYTES_MAX};
 use crate::shelf::Shelf;
 use crate::talk::Talk;
+
+/// What local workers show, and their readers say, in the simulation.
+const LOCAL_KEY: [u8; 16] = [1; 16];
 
 /// How long a ticket waits for its lease to arrive.
 pub const LEASE_WAIT_MAX: Duration = crate::shelf::LEASE_WAIT_MAX;
@@ -180,7 +183,8 @@ impl Worker {
     pub fn new(secret: u128, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
         let queue = Queue::default();
         let shelf = Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: HELD_BYTES_MAX }));
-        Self { queue, talk: Talk::new(WorkerSecret::new(secret), address, only, shelf) }
+        let talk = Talk::new(WorkerSecret::new(secret), address, only, shelf);
+        Self { queue, talk: talk.started_with(JobKey::from_bytes(&LOCAL_KEY)) }
     }
 
     /// Takes what there is to do since the last call.

@@ -12,7 +12,9 @@ use std::time::Duration;
 use forebay_core::{Error, ErrorKind, Result, Ticks, VERSION, WorkerId};
 use forebay_proto::worker_event::Event;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Caching, Hello, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat, WorkerSecret};
+use forebay_proto::{
+    Caching, Hello, JobKey, Leaving, OneReader, Threads as Computing, Want, WorkerHeartbeat, WorkerSecret,
+};
 
 use crate::engine::{Engine, Threads};
 use crate::membership::Membership;
@@ -31,6 +33,8 @@ pub(crate) struct Talk<E: Engine = Threads> {
     address: String,
     /// The one reader that it computes for.
     only: Option<OneReader>,
+    /// What it shows for that.
+    local_key: JobKey,
     /// Threads that this session was told of.
     threads_said: usize,
     pub(crate) shelf: Arc<Shelf<E>>,
@@ -57,6 +61,7 @@ impl<E: Engine> Talk<E> {
             secret,
             address,
             only,
+            local_key: JobKey::default(),
             threads_said: 0,
             shelf,
             pause: PAUSE_FIRST,
@@ -76,6 +81,11 @@ impl<E: Engine> Talk<E> {
     /// Says that rows are kept, at a place, and where it is noted who else does so.
     pub(crate) fn keeping(self, place: String, membership: Arc<Membership>) -> Self {
         Self { place, membership, ..self }
+    }
+
+    /// Shows that its reader started it.
+    pub(crate) fn started_with(self, local_key: JobKey) -> Self {
+        Self { local_key, ..self }
     }
 
     /// Says what kind of machine it is on.
@@ -103,6 +113,7 @@ impl<E: Engine> Talk<E> {
             kind: self.machine.name.clone(),
             price: self.machine.price,
             spot: self.machine.spot,
+            local_key: self.local_key.to_vec(),
         })
     }
 

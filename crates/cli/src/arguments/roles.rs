@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use forebay_server::{Offer, Policy};
+use forebay_server::{JobKey, Offer, Policy};
 
 use super::{Access, Aim, Cache, Identity, Process, SourceCache};
 
@@ -257,8 +257,15 @@ pub(crate) struct Worker {
     // For the readers that start local workers.
     #[arg(long, hide = true, value_parser = reader)]
     pub(crate) local: Option<(u64, u32)>,
+    #[arg(long, hide = true, env = "FOREBAY_LOCAL_KEY", hide_env_values = true, value_parser = key, default_value = "")]
+    pub(crate) local_key: JobKey,
     #[command(flatten)]
     pub(crate) process: Process,
+}
+
+/// Reads what shows who started a local worker.
+fn key(text: &str) -> std::result::Result<JobKey, &'static str> {
+    if text.is_empty() { Ok(JobKey::default()) } else { JobKey::try_from(text.to_owned()) }
 }
 
 /// Reads a job and one of its consumers.

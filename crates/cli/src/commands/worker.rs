@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
         allow_sources: arguments.allow_sources,
         metrics: arguments.metrics,
         local: arguments.local,
+        local_key: arguments.local_key,
         process: arguments.process.into(),
     };
     Ok(worker_main(config, host.functions())?)

@@ -2,7 +2,7 @@
 
 use forebay_core::Error;
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{Attach, ConsumerEvent, ConsumerMessage, check_version};
+use forebay_proto::{Attach, ConsumerEvent, ConsumerMessage, JobKey, check_version};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,7 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> In
         resume: attach.resume,
         window: attach.window,
         lost: attach.lost,
+        local_key: JobKey::from_bytes(&attach.local_key),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 use forebay_proto::worker_message::Message;
-use forebay_proto::{Address, Hello, WorkerEvent, WorkerMessage, WorkerSecret, check_version};
+use forebay_proto::{Address, Hello, JobKey, WorkerEvent, WorkerMessage, WorkerSecret, check_version};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,7 @@ pub(crate) fn arrived(session: SessionId, serves: Option<Arc<str>>, hello: Hello
         serves,
         place: hello.place.into(),
         only: hello.only.map(|only| (only.job, only.consumer)),
+        local_key: JobKey::from_bytes(&hello.local_key),
         kind: Kind::new(&hello.kind, hello.price, hello.spot)?,
     })
 }

@@ -18,7 +18,9 @@ impl State {
         let Some(id) = self.sessions.get(&session).copied() else { return };
         let Some(worker) = self.workers.get(&id) else { return };
         for caching in said.iter().filter(|caching| caching.json.len() <= JSON_BYTES_MAX) {
-            if let Some(job) = self.jobs.get_mut(&caching.job).filter(|job| worker.serves(&job.record.tenant)) {
+            let is_own = worker.only.is_none_or(|(job, _)| job == caching.job);
+            let job = self.jobs.get_mut(&caching.job).filter(|job| is_own && worker.serves(&job.record.tenant));
+            if let Some(job) = job {
                 job.caching.insert(id, Arc::from(caching.json.as_str()));
             }
         }

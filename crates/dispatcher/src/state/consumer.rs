@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks, WorkerId};
+use forebay_proto::JobKey;
 
 use super::SessionId;
 use super::local::Local;
@@ -98,6 +99,8 @@ pub(super) struct Reader {
     pub(super) workers_max: Option<u32>,
     /// Since when it waits for rows, if it does.
     pub(super) waits_since: Option<Ticks>,
+    /// What its local workers show; none where it has none.
+    pub(super) local_key: JobKey,
 }
 
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{
-    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, JobKey, NO_JOB, UNREACHED, consumer_event,
     worker_event,
 };
 
@@ -32,6 +32,7 @@ impl State {
         position: Position,
         resume: bool,
         window: u32,
+        local_key: JobKey,
         out: &mut Vec<Effect>,
     ) -> Result<()> {
         let silence_max = self.timing.lease;
@@ -68,10 +69,12 @@ impl State {
         // The reader's word wins, forwards and backwards: it alone knows what its training step has seen.
         self.advance(now, key, position, out);
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
-        let reader = Reader { session, window, heard: now, workers_max: tenant.quota.workers, waits_since: None };
+        let (workers_max, waits_since) = (tenant.quota.workers, None);
+        let reader = Reader { session, window, heard: now, workers_max, waits_since, local_key };
         let dropped = consumer.attach(reader);
         self.begin_scale(now, key.0);
         self.revoke_all(key, dropped, out);
+        self.take_from_strangers(key, out);
         self.assign_again(key, out);
         self.end_at_poison(now, key, out);
         Ok(())

@@ -1,6 +1,7 @@
 //! Local workers: each computes for one reader alone, on that reader's machine, with cores that the trainer leaves idle.
 //!
-//! Such a worker is like any other, and its loss is any worker's loss. What differs: it is given splits of its reader only,
+//! Such a worker is like any other, and its loss is any worker's loss. What differs: it is given splits of its reader only, which
+//! vouches for it with a key that both say,
 //! whatever the tenant's quota; it is not among the workers that are counted, wanted and paid for; what its threads took says
 //! nothing of others, because they give way to the trainer; a split that may end workers is tried there last; and the number of
 //! its threads changes while it runs. With none it rests: it is given nothing, and what waits there goes to others.
@@ -14,10 +15,12 @@ use forebay_core::{Result, Ticks, WorkerId};
 use forebay_policy::scaling::{Claim, share};
 use forebay_proto::{ConsumerHeartbeat, Spare};
 
+use super::consumer::Holder;
 use super::consumers::no_job;
 use super::machines::MILLICORES_MAX;
+use super::worker::Worker;
 use super::{Effect, Job, SessionId, State};
-use crate::records::ConsumerKey;
+use crate::records::{ConsumerKey, SplitKey};
 
 /// How many threads a reader's local worker should have.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,6 +81,33 @@ impl State {
         if own && self.consumer(key).is_some() { Ok(()) } else { Err(no_job(key.0)) }
     }
 
+    /// Says whether a local worker shows the key that its reader says: then it was started by that one. Whoever has a token of the
+    /// tenant may say that it computes for a reader, and is given nothing.
+    pub(super) fn is_of_its_reader(&self, worker: &Worker) -> bool {
+        let reader = worker.only.and_then(|key| self.consumer(key)?.reader);
+        reader.is_some_and(|reader| !reader.local_key.is_none() && worker.local_key.opens(&reader.local_key.to_vec()))
+    }
+
+    /// Says whether a session is of a local worker that its reader did not start.
+    pub(super) fn is_stranger(&self, session: SessionId) -> bool {
+        let worker = self.sessions.get(&session).and_then(|id| self.workers.get(id));
+        worker.is_some_and(|worker| worker.is_local() && !self.is_of_its_reader(worker))
+    }
+
+    /// Another reader has come: what local workers hold that an earlier one started goes to others.
+    pub(super) fn take_from_strangers(&mut self, key: ConsumerKey, out: &mut Vec<Effect>) {
+        let strangers = self.workers.iter().filter(|(_, w)| w.only == Some(key) && !self.is_of_its_reader(w));
+        let leases = |(id, w): (&WorkerId, &Worker)| {
+            let held = |(token, split): (&u64, &SplitKey)| (*split, Holder { token: *token, worker: *id });
+            w.leases.iter().map(held).collect::<Vec<_>>()
+        };
+        let held: Vec<_> = strangers.flat_map(leases).collect();
+        for (split, holder) in held {
+            self.leave(split, holder.token, out);
+            self.take_from(holder, out);
+        }
+    }
+
     /// A local worker computes with so many threads from now on.
     pub(super) fn set_threads(&mut self, now: Ticks, session: SessionId, threads: u32, out: &mut Vec<Effect>) {
         let Some(id) = self.sessions.get(&session).copied() else { return };
@@ -92,7 +122,7 @@ impl State {
     /// Returns the threads that compute for each reader on its machine.
     pub(super) fn local_threads(&self) -> HashMap<ConsumerKey, u32> {
         let mut threads = HashMap::new();
-        for worker in self.workers.values().filter(|w| w.is_live()) {
+        for worker in self.workers.values().filter(|w| w.is_live() && self.is_of_its_reader(w)) {
             if let Some(reader) = worker.only {
                 let sum: &mut u32 = threads.entry(reader).or_default();
                 *sum = sum.saturating_add(worker.threads);

@@ -59,7 +59,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
-use forebay_proto::{ConsumerHeartbeat, Lease, LostSample, WorkerHeartbeat, consumer_event, worker_event};
+use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, WorkerHeartbeat, consumer_event, worker_event};
 
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
@@ -98,6 +98,8 @@ pub(crate) enum Input {
         resume: bool,
         window: u32,
         lost: Vec<LostSample>,
+        /// What its local workers show; none where it has none.
+        local_key: JobKey,
     },
     Ack {
         session: SessionId,
@@ -137,6 +139,7 @@ pub(crate) enum Input {
         place: Arc<str>,
         /// Of a local worker: the one reader that it computes for.
         only: Option<ConsumerKey>,
+        local_key: JobKey,
         kind: Kind,
     },
     Threads {
@@ -256,10 +259,10 @@ impl State {
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
         self.changed |= !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. });
         match input {
-            Input::Attach { session, tenant, consumer, position, resume, window, lost } => {
+            Input::Attach { session, tenant, consumer, position, resume, window, lost, local_key } => {
                 let attached = self.check_owner(&tenant, consumer.0).and_then(|()| {
                     self.record_lost(consumer, &lost, out)?;
-                    self.attach(now, session, &tenant, consumer, position, resume, window, out)
+                    self.attach(now, session, &tenant, consumer, position, resume, window, local_key, out)
                 });
                 if let Err(error) = attached {
                     out.push(Effect::End(session, error));
@@ -273,19 +276,21 @@ impl State {
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),
-            Input::Hello { session, worker, address, threads, held, serves, place, only, kind } => {
-                self.hello(now, session, worker, address, threads, &held, serves, only, out);
+            Input::Hello { session, worker, address, threads, held, serves, place, only, local_key, kind } => {
+                self.hello(now, session, worker, address, threads, &held, serves, only, local_key, out);
                 self.note_place(session, place, out);
                 self.note_kind(session, kind);
             }
             Input::Threads { session, threads } => self.set_threads(now, session, threads, out),
             Input::Want { session, splits } => self.want(now, session, splits),
             Input::WorkerHeartbeat { session, said } => {
-                self.spend(session, &said.spent);
-                self.note_sent(session, &said.sent);
-                self.note_caching(session, &said.caching);
-                self.note_ops(now, session, &said.ops, out);
-                self.note_held_up(session, &said.held_up);
+                if !self.is_stranger(session) {
+                    self.spend(session, &said.spent);
+                    self.note_sent(session, &said.sent);
+                    self.note_caching(session, &said.caching);
+                    self.note_ops(now, session, &said.ops, out);
+                    self.note_held_up(session, &said.held_up);
+                }
                 self.worker_heartbeat(now, session, &said, out);
             }
             Input::Leaving { session } => self.leaving(now, session),

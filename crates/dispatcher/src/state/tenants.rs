@@ -25,7 +25,10 @@ pub(super) struct Team<'a> {
 
 impl Team<'_> {
     pub(super) fn has(&self, id: WorkerId, worker: &Worker) -> bool {
-        let within = || worker.is_local() || self.only.as_ref().is_none_or(|only| only.contains(&id));
+        let within = || match worker.only {
+            Some(_) => self.state.is_of_its_reader(worker),
+            None => self.only.as_ref().is_none_or(|only| only.contains(&id)),
+        };
         let fills = || self.state.fills(self.tenant, self.key, worker);
         worker.computes_for(self.tenant, self.key) && within() && !fills()
     }

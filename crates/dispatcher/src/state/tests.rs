@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks, WorkerId};
 use forebay_proto::{
-    ConsumerHeartbeat, JobOps, LostSample, OpSpent, OpStatus, Spent, UNREACHED, WorkerHeartbeat, consumer_event,
-    worker_event,
+    ConsumerHeartbeat, JobKey, JobOps, LostSample, OpSpent, OpStatus, Spent, UNREACHED, WorkerHeartbeat,
+    consumer_event, worker_event,
 };
 use proptest::prelude::*;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::Ticks;
+use forebay_proto::JobKey;
 
 use super::{Kind, SessionId};
 use crate::records::{ConsumerKey, SplitKey};
@@ -52,6 +53,8 @@ pub(super) struct Worker {
     pub(super) serves: Option<Arc<str>>,
     /// Of a local worker: the only reader that it computes for, on whose machine it is.
     pub(super) only: Option<ConsumerKey>,
+    /// What it shows for that.
+    pub(super) local_key: JobKey,
     /// Whether it was late with a split, and has not finished one like the others since.
     pub(super) slow: bool,
     /// Which folder it keeps rows in; empty is none.
@@ -91,6 +94,7 @@ impl Worker {
             failed: Vec::new(),
             serves: None,
             only: None,
+            local_key: JobKey::default(),
             slow: false,
             place: Arc::default(),
             disk_off: String::new(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Ticks, WorkerId};
-use forebay_proto::{Forget, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
+use forebay_proto::{Forget, JobKey, Lease, Welcome, WorkerHeartbeat, WorkerHeartbeatReply, worker_event};
 
 use super::consumer::Death;
 use super::worker::Worker;
@@ -29,6 +29,7 @@ impl State {
         held: &[Lease],
         serves: Option<Arc<str>>,
         only: Option<ConsumerKey>,
+        local_key: JobKey,
         out: &mut Vec<Effect>,
     ) {
         if let Err(error) = self.check_reader(serves.as_deref(), only) {
@@ -39,7 +40,7 @@ impl State {
             let error = Error::new(ErrorKind::PermissionDenied, "another worker has this id");
             return out.push(Effect::End(session, error));
         }
-        (worker.serves, worker.only) = (serves, only);
+        (worker.serves, worker.only, worker.local_key) = (serves, only, local_key);
         if let Some(old) = worker.session {
             self.sessions.remove(&old);
             let error = Error::new(ErrorKind::Conflict, "this worker opened another session");

@@ -204,7 +204,7 @@ impl Reader {
         let (epoch, ordinal) = from.unwrap_or_default();
         let version = VERSION.to_owned();
         let attach =
-            Attach { version, job, consumer, epoch, ordinal, resume: from.is_some(), window, lost: Vec::new() };
+            Attach { version, job, consumer, epoch, ordinal, resume: from.is_some(), window, ..Attach::default() };
         let first = ConsumerMessage { message: Some(consumer_message::Message::Attach(attach)) };
         out.send(first).await.map_err(|_| Error::internal("closed"))?;
         let events = at.client().await?.consume(ReceiverStream::new(outbox)).await;

@@ -181,6 +181,9 @@ pub struct Attach {
     /// What a saved state says was left out, in case this dispatcher does not know.
     #[prost(message, repeated, tag = "8")]
     pub lost: ::prost::alloc::vec::Vec<LostSample>,
+    /// 16 bytes that this reader's local workers show; empty: it has none.
+    #[prost(bytes = "vec", tag = "9")]
+    pub local_key: ::prost::alloc::vec::Vec<u8>,
 }
 /// Every split before (epoch, ordinal) has been consumed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -399,6 +402,9 @@ pub struct Hello {
     /// Whether it may be taken back at any time, and costs less for that.
     #[prost(bool, tag = "10")]
     pub spot: bool,
+    /// Of a local worker: the key that its reader says, which shows that this one started it.
+    #[prost(bytes = "vec", tag = "11")]
+    pub local_key: ::prost::alloc::vec::Vec<u8>,
 }
 /// One consumer of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -25,5 +25,5 @@ mod worker;
 pub use machine::look_at_machine;
 pub(crate) use obey::obey_parent;
 pub(crate) use priority::{give_way, step_back};
-pub use recipe::LocalRecipe;
+pub use recipe::{LocalRecipe, local_key};
 pub use worker::{LocalThreads, LocalWorker};

@@ -1,8 +1,11 @@
 //! How to start a local worker: a `forebay worker` for one reader, with what that reader shows the service.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
+use forebay_client::JobKey;
 use forebay_client::TlsFiles;
 use forebay_core::Result;
 
@@ -10,6 +13,9 @@ use crate::child::Child;
 
 /// The memory in which a local worker keeps what `cache()` keeps: it is the trainer's machine.
 const CACHE_MEMORY: &str = "256MiB";
+
+/// What a local worker finds its key in.
+const LOCAL_KEY: &str = "FOREBAY_LOCAL_KEY";
 
 /// What a local worker is told at its start.
 #[derive(Debug, Clone)]
@@ -26,6 +32,18 @@ pub struct LocalRecipe {
     pub token_file: Option<PathBuf>,
     /// The job, by its number at the dispatcher, and which of its consumers.
     pub reader: (u64, u32),
+    /// What shows that this reader started it.
+    pub key: JobKey,
+}
+
+/// Makes a key that nobody else knows.
+///
+/// # Errors
+/// What the system says.
+pub fn local_key() -> Result<JobKey> {
+    let mut key = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(JobKey::from_bytes(&key))
 }
 
 impl LocalRecipe {
@@ -51,6 +69,7 @@ impl LocalRecipe {
             ("FOREBAY_TOKEN", self.token.clone().map(OsString::from)),
             ("FOREBAY_TOKEN_FILE", path(self.token_file.clone())),
         ];
-        shown.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let key = (LOCAL_KEY, String::from(self.key).into());
+        shown.into_iter().filter_map(|(name, value)| Some((name, value?))).chain([key]).collect()
     }
 }

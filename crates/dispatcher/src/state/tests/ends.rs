@@ -14,7 +14,16 @@ fn comes_back_at_the_end(world: &mut World, reader: usize) -> SessionId {
     let (session, consumer, tenant) = (world.session(), world.readers[reader].key, Tenant::default());
     world.readers[reader].session = Some(session);
     let (position, resume, window, lost) = (end(), true, 4, Vec::new());
-    world.input(Input::Attach { session, tenant, consumer, position, resume, window, lost });
+    world.input(Input::Attach {
+        session,
+        tenant,
+        consumer,
+        position,
+        resume,
+        window,
+        lost,
+        local_key: JobKey::from_bytes(&LOCAL_KEY),
+    });
     session
 }
 

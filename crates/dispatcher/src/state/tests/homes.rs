@@ -29,7 +29,16 @@ impl Epochs {
         let position = Position::default();
         let (tenant, lost) = (Tenant::default(), Vec::new());
         let consumer = key;
-        world.input(Input::Attach { session: reader, tenant, consumer, position, resume: false, window, lost });
+        world.input(Input::Attach {
+            session: reader,
+            tenant,
+            consumer,
+            position,
+            resume: false,
+            window,
+            lost,
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
+        });
         Self { world, key, reader }
     }
 

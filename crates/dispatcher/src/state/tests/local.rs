@@ -76,6 +76,7 @@ fn one_of_another_tenants_reader_or_of_none_is_refused_as_of_a_job_that_does_not
             serves,
             place: "".into(),
             only: Some(only),
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
             kind: Kind::default(),
         };
         world.state.handle(world.now, hello, &mut out);
@@ -273,4 +274,81 @@ fn who_only_says_what_there_is_to_spare_is_told_no_threads_even_where_nobody_els
         out.into_iter().find_map(reply).expect("an answer")
     };
     assert_eq!((told(&mut world, false), told(&mut world, true)), (0, 3));
+}
+
+/// A worker that says it is the local one of the first reader and shows another key than that one says, with a lease that another
+/// worker has.
+fn stranger(world: &mut World, held: Vec<forebay_proto::Lease>) -> SessionId {
+    let (session, key) = (world.session(), world.readers[0].key);
+    world.workers[LOCAL].session = Some(session);
+    world.input(Input::Hello {
+        session,
+        worker: WorkerId(LOCAL as u128 + 1),
+        address: "127.0.0.1:1".into(),
+        threads: 4,
+        held,
+        serves: None,
+        place: "".into(),
+        only: Some(key),
+        local_key: JobKey::from_bytes(&[8; 16]),
+        kind: Kind::default(),
+    });
+    session
+}
+
+#[test]
+fn a_worker_that_the_reader_did_not_start_is_given_nothing_of_its_and_is_not_believed() {
+    let mut world = World::new();
+    world.hello(0);
+    world.attach(0, 0, 3);
+    want(&mut world, 0, 1);
+    // It names a lease of another worker: that stays where it is.
+    let held_by_other: Vec<_> = world.workers[0].held.values().cloned().collect();
+    let session = stranger(&mut world, held_by_other.clone());
+    want(&mut world, LOCAL, 9);
+    assert_eq!((held(&world, LOCAL).len(), held(&world, 0).len()), (0, 1));
+    // It ends no other's split, and says nothing of the job.
+    let (job, token) = (world.readers[0].key.0, held_by_other[0].token);
+    let spent = vec![Spent { job, compute_us: 7, rows: 1 }];
+    let caching = vec![forebay_proto::Caching { job, json: "{}".to_owned() }];
+    let said = WorkerHeartbeat { finished: vec![token], spent, caching, ..WorkerHeartbeat::default() };
+    world.input(Input::WorkerHeartbeat { session, said });
+    let jobs = world.state.list_jobs(world.now, None, "job 0");
+    assert_eq!((jobs[0].local_threads, jobs[0].caching.len()), (0, 0));
+    assert!(world.state.workers[&WorkerId(1)].finished.is_empty());
+    // One that the reader started is given them, and what it says of other jobs is not taken.
+    world.local = Some((LOCAL, world.readers[0].key));
+    world.input(Input::WorkerGone { session });
+    world.hello(LOCAL);
+    want(&mut world, LOCAL, 9);
+    assert_eq!(held(&world, LOCAL).len(), 2);
+    let session = world.workers[LOCAL].session.expect("connected");
+    let caching = [1, 2].map(|job| forebay_proto::Caching { job, json: "{}".to_owned() }).to_vec();
+    world.input(Input::WorkerHeartbeat { session, said: WorkerHeartbeat { caching, ..WorkerHeartbeat::default() } });
+    let kept: Vec<_> = world.state.list_jobs(world.now, None, "").iter().map(|job| job.caching.len()).collect();
+    assert_eq!(kept, [1, 0, 0, 0]);
+    world.check_replay();
+}
+
+#[test]
+fn what_a_local_worker_holds_goes_to_others_when_another_reader_takes_the_consumer() {
+    let mut world = with_local();
+    world.attach(0, 0, 3);
+    want(&mut world, LOCAL, 9);
+    assert_eq!(held(&world, LOCAL).len(), 3);
+    let session = world.readers[0].session.take().expect("attached");
+    world.input(Input::ConsumerGone { session });
+    world.attach(0, 0, 3);
+    world.flush();
+    assert_eq!(held(&world, LOCAL).len(), 3, "the same reader came back");
+    let session = world.readers[0].session.take().expect("attached");
+    world.input(Input::ConsumerGone { session });
+    let (session, consumer, position) = (world.session(), world.readers[0].key, Position::default());
+    let (tenant, lost, local_key) = (world.tenant(0), Vec::new(), JobKey::from_bytes(&[9; 16]));
+    world.input(Input::Attach { session, tenant, consumer, position, resume: false, window: 3, lost, local_key });
+    world.flush();
+    assert_eq!(held(&world, LOCAL).len(), 0);
+    want(&mut world, 0, 9);
+    assert_eq!(held(&world, 0).len(), 3);
+    world.check_replay();
 }

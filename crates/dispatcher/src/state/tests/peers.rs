@@ -39,6 +39,7 @@ impl Service {
                 serves,
                 place,
                 only: None,
+                local_key: JobKey::default(),
                 kind: Kind::default(),
             },
         );

@@ -10,7 +10,16 @@ fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
         let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
         let mut out = Vec::new();
         let (position, resume, window) = (Position::default(), false, 1);
-        let input = Input::Attach { session, tenant, consumer: key, position, resume, window, lost };
+        let input = Input::Attach {
+            session,
+            tenant,
+            consumer: key,
+            position,
+            resume,
+            window,
+            lost,
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
+        };
         world.state.handle(world.now, input, &mut out);
         out
     };
@@ -53,7 +62,16 @@ fn a_tenant_gets_no_more_than_its_quota() {
     let mut attach = |consumer: ConsumerKey| {
         let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota: quota.clone() });
         let (position, resume, window, lost) = (Position::default(), false, 1, Vec::new());
-        let input = Input::Attach { session, tenant, consumer, position, resume, window, lost };
+        let input = Input::Attach {
+            session,
+            tenant,
+            consumer,
+            position,
+            resume,
+            window,
+            lost,
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
+        };
         let mut out = Vec::new();
         world.state.handle(world.now, input, &mut out);
         out.into_iter().find_map(|e| if let Effect::End(_, error) = e { Some(error.kind()) } else { None })
@@ -85,6 +103,7 @@ fn a_worker_of_one_tenant_computes_for_no_other() {
         serves: Some("b".into()),
         place: "".into(),
         only: None,
+        local_key: JobKey::default(),
         kind: Kind::default(),
     });
     assert!(world.workers[1].session.is_some(), "whoever knows its id does not get its place");
@@ -102,7 +121,16 @@ fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     world.state.handle(world.now, Input::Tick, &mut out);
     assert_eq!(world.state.attended_of(key.0).count(), 0);
     let (session, tenant, position) = (world.session(), Tenant::default(), Position::default());
-    let attach = Input::Attach { session, tenant, consumer: key, position, resume: false, window: 1, lost: Vec::new() };
+    let attach = Input::Attach {
+        session,
+        tenant,
+        consumer: key,
+        position,
+        resume: false,
+        window: 1,
+        lost: Vec::new(),
+        local_key: JobKey::from_bytes(&LOCAL_KEY),
+    };
     world.state.handle(world.now, attach, &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
     assert_eq!(world.state.attended_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);

@@ -36,6 +36,8 @@ pub(super) const TWIN_OF: usize = 1;
 pub(super) const TWIN: usize = 5;
 /// The worker that may be a local one: of the first reader, whose tenant it serves.
 pub(super) const LOCAL: usize = 1;
+/// What it shows, and what readers say that local workers show.
+pub(super) const LOCAL_KEY: [u8; 16] = [7; 16];
 pub(super) const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
 pub(super) const WORKERS_MAX: u32 = 1;
 
@@ -283,6 +285,7 @@ impl World {
             serves,
             place: Arc::from(""),
             only,
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
             kind: Kind::default(),
         });
     }
@@ -298,7 +301,16 @@ impl World {
         (reader.session, reader.refused) = (Some(session), None);
         let (consumer, position) = (reader.key, reader.position);
         let (tenant, lost) = (self.tenant(consumer.0 as usize - 1), Vec::new());
-        self.input(Input::Attach { session, tenant, consumer, position, resume, window, lost });
+        self.input(Input::Attach {
+            session,
+            tenant,
+            consumer,
+            position,
+            resume,
+            window,
+            lost,
+            local_key: JobKey::from_bytes(&LOCAL_KEY),
+        });
     }
 
     /// A reader consumes the split at its position, if it was told who holds it.

@@ -49,7 +49,15 @@ fn recipe(heard: &Path) -> LocalRecipe {
         heard.display()
     );
     let (command, tls) = (["sh", "-c", &script].map(str::to_owned).to_vec(), Default::default());
-    LocalRecipe { command, service: "127.0.0.1:1".to_owned(), tls, token: None, token_file: None, reader: (1, 0) }
+    LocalRecipe {
+        command,
+        service: "127.0.0.1:1".to_owned(),
+        tls,
+        token: None,
+        token_file: None,
+        reader: (1, 0),
+        key: forebay_client::JobKey::default(),
+    }
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
