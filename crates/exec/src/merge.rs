@@ -266,7 +266,9 @@ impl Merge {
         let sizing = self.executable.plan().sizing();
         let left = share.saturating_sub(sizing.first_unit(split, index)).saturating_mul(sizing.unit_rows);
         let rows = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.num_rows());
-        chunk.slice(0, rows)
+        // What the chunk lacks is told all the same: it is not known which side of the cut that would be on.
+        let losses = chunk.losses().to_vec();
+        chunk.slice(0, rows).with_losses(losses)
     }
 
     /// Takes what is packed by now.
