@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::{Error, Result, Ticks, WorkerId};
+use forebay_core::{Error, Fault, Result, Ticks, WorkerId};
 use forebay_proto::JobKey;
 
 use super::SessionId;
@@ -354,6 +354,14 @@ impl Consumer {
         self.cursor = self.frontier;
         let outside: Vec<_> = self.leases.keys().copied().filter(|p| self.distance(*p) >= self.window()).collect();
         self.release_all(outside)
+    }
+
+    /// Returns the splits that are leased and of which a sample is lost that might not fail again. Whoever holds such a split may have it
+    /// from before that was written down, and would give the sample to a reader that begins anew.
+    pub(super) fn leased_with_accidents(&self) -> Vec<Position> {
+        let of = |p: &Position| self.lost.range((*p, 0, 0)..=(*p, u64::MAX, u64::MAX));
+        let is_accident = |error: &Arc<str>| Error::from_json(error).fault() == Fault::Process;
+        self.leases.keys().filter(|p| of(p).any(|(_, error)| is_accident(error))).copied().collect()
     }
 
     /// The reader could not reach a worker: it is given none of its splits for a while, `first` and then twice as long

@@ -71,7 +71,9 @@ impl State {
         let Some(consumer) = self.consumer_mut(key) else { return Ok(()) };
         let (workers_max, waits_since) = (tenant.quota.workers, None);
         let reader = Reader { session, window, heard: now, workers_max, waits_since, local_key };
-        let dropped = consumer.attach(reader);
+        let mut dropped = consumer.attach(reader);
+        let accidents = consumer.leased_with_accidents();
+        dropped.extend(consumer.release_all(accidents));
         self.begin_scale(now, key.0);
         self.revoke_all(key, dropped, out);
         self.take_from_strangers(key, out);
