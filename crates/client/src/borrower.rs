@@ -6,9 +6,8 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow_buffer::Buffer;
@@ -17,9 +16,10 @@ use forebay_data::{Memory, SharedMemory};
 use forebay_proto::{Lent, LentColumn, Reader, Request, Return, receive_arena};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::connection::{Connection, Received};
+use crate::debts::{Debtor, Debts, Loan};
 
 /// How long a worker may take to greet a reader before it is read from a distance.
 const GREETING_MAX: Duration = Duration::from_secs(2);
@@ -29,13 +29,9 @@ pub(crate) struct Borrower {
     memory: Arc<SharedMemory>,
     /// The same memory, for what is lent to others, too.
     shared: Arc<SharedMemory>,
-    /// This process's number at the worker.
-    reader: u64,
-    streams: AtomicU64,
+    debts: Arc<Debts>,
     /// Whether the worker's process has ended: whoever listens at its address now has other memory.
     gone: Arc<AtomicBool>,
-    /// At most one message waits for each loan and stream.
-    say: AssertUnwindSafe<UnboundedSender<Return>>,
 }
 
 impl Borrower {
@@ -67,14 +63,14 @@ impl Borrower {
             Ok::<_, io::Error>((socket, reader, memory, shared))
         };
         let (socket, reader, memory, shared) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
-        let (say, said) = unbounded_channel();
+        let (debts, said) = Debts::new(reader);
         let (socket, gone) = (UnixStream::from_std(socket)?, Arc::new(AtomicBool::new(false)));
         let ended = gone.clone();
         tokio::spawn(async move {
             give_back(socket, said).await;
             ended.store(true, Relaxed);
         });
-        Ok(Arc::new(Self { memory, shared, reader, streams: AtomicU64::new(0), gone, say: AssertUnwindSafe(say) }))
+        Ok(Arc::new(Self { memory, shared, debts, gone }))
     }
 
     /// Returns the memory whose bytes other readers have, too: they are for looking at, here and now.
@@ -89,12 +85,7 @@ impl Borrower {
 
     /// Begins a stream.
     pub(crate) fn stream(self: &Arc<Self>) -> Borrowing {
-        Borrowing { borrower: self.clone(), stream: self.streams.fetch_add(1, Relaxed), last: 0 }
-    }
-
-    /// A worker that is gone needs nothing back.
-    fn say(&self, what: Return) {
-        let _ = self.say.send(what);
+        Borrowing { borrower: self.clone(), debtor: self.debts.stream() }
     }
 }
 
@@ -139,14 +130,13 @@ fn connect(_: &[u8]) -> io::Result<StdStream> {
 /// One stream of chunks whose memory may be lent.
 pub(crate) struct Borrowing {
     borrower: Arc<Borrower>,
-    stream: u64,
-    last: u64,
+    debtor: Debtor,
 }
 
 impl Borrowing {
     /// Returns what names it in the request.
     pub(crate) fn reader(&self) -> Reader {
-        Reader { reader: self.borrower.reader, stream: self.stream }
+        self.debtor.reader()
     }
 
     /// Returns the numbers of the columns that were lent with a chunk.
@@ -154,8 +144,7 @@ impl Borrowing {
     /// # Errors
     /// Data when they are not in the worker's memory.
     pub(crate) fn take(&mut self, lent: &Lent) -> Result<Vec<(usize, Buffer)>> {
-        self.last = self.last.max(lent.loan);
-        let loan = Arc::new(Loan { borrower: self.borrower.clone(), loan: lent.loan });
+        let loan = Arc::new(Held { _loan: self.debtor.take(lent.loan), _mapping: self.borrower.clone() });
         let memory = if lent.shared { &self.borrower.shared } else { &self.borrower.memory };
         let column = |c: &LentColumn| {
             let range = usize::try_from(c.offset).ok().zip(usize::try_from(c.len).ok());
@@ -168,20 +157,8 @@ impl Borrowing {
     }
 }
 
-impl Drop for Borrowing {
-    fn drop(&mut self) {
-        self.borrower.say(Return::Stream { stream: self.stream, last: self.last });
-    }
-}
-
-/// What is to be given back. Every buffer over its memory has it.
-struct Loan {
-    borrower: Arc<Borrower>,
-    loan: u64,
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        self.borrower.say(Return::Loan(self.loan));
-    }
+/// What every buffer over borrowed memory has.
+struct Held {
+    _loan: Loan,
+    _mapping: Arc<Borrower>,
 }

@@ -10,6 +10,7 @@
 //!   finish       the ops that a worker left to do on a chunk
 //!   connection   what is asked of a worker, and what comes
 //!   borrower     the memory of a worker on this machine, so that its chunks are not copied
+//!   debts        what was borrowed of it, and what is said when that is needed no more
 //!   watch        whether what it waits for can still come
 //!   window       chunks by (epoch, split, index), whatever order they come in
 //!   seat         what it and its local worker say to each other
@@ -26,6 +27,7 @@
 mod blobs;
 mod borrower;
 mod connection;
+mod debts;
 mod decode;
 mod fetch;
 mod finish;

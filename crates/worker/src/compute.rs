@@ -16,7 +16,7 @@ use crate::held::{Held, Made, Put};
 use crate::jobs::Prepared;
 use crate::options::{RETRIES_MAX, RETRY_PAUSE};
 use crate::pool::Shared;
-use crate::window::{Flight, Taken};
+use crate::sharing::{Want, put as put_shared, want};
 
 /// Computes the morsel that gives exactly chunk `index`.
 pub(crate) fn morsel(
@@ -31,19 +31,15 @@ pub(crate) fn morsel(
         // The consumer ends at the earlier error; this place is only filled.
         return split.fail(run, index, error);
     }
-    let Wanted::Computed(mut flight) = shared(pool, split, job, run, index) else { return };
+    let Want::Computed(mut flight) = wanted(pool, split, job, run, index) else { return };
     let began = Instant::now();
     let mut put = false;
     let done = patiently(pool, || {
-        attempt(scratch, split, job, morsel, &mut |mut made| {
+        attempt(scratch, split, job, morsel, &mut |made| {
             if std::mem::replace(&mut put, true) {
                 return Err(Error::internal("a counted morsel gave more than one chunk"));
             }
-            split.count_rows(made.chunk.num_rows());
-            if let Some(flight) = flight.take() {
-                flight.give(&mut made);
-            }
-            split.put(run, index, &made, false);
+            put_shared(split, run, index, made, flight.take());
             Ok(())
         })
     });
@@ -55,30 +51,13 @@ pub(crate) fn morsel(
     split.count_time(began.elapsed() + pool.take_helped());
 }
 
-/// What is to be done for a chunk.
-enum Wanted {
-    /// Nothing: another job had computed it.
-    Nothing,
-    /// It is to be computed; for other jobs, too, where there are some.
-    Computed(Option<Flight>),
-}
-
-/// Puts a chunk that another job with the same samples has computed, if there is one.
-fn shared(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64) -> Wanted {
-    // What this job alone leaves out is its own.
-    if !job.member.is_shared() || !split.known().is_empty() {
-        return Wanted::Computed(None);
-    }
+/// Says what is to be done for a chunk, once nobody else computes it, or has for too long.
+fn wanted(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64) -> Want {
     loop {
-        match job.member.take(split.key, index) {
-            Taken::Mine(flight) => return Wanted::Computed(Some(flight)),
-            Taken::Flying if !pool.aside(|| job.member.wait(split.key, index)) => return Wanted::Computed(None),
-            Taken::Flying => {}
-            Taken::Chunk(made) => {
-                split.count_shared(made.chunk.num_rows());
-                split.put(run, index, &made, false);
-                return Wanted::Nothing;
-            }
+        match want(split, &job.member, run, index) {
+            Want::Wait if !pool.aside(|| job.member.wait(split.key, index)) => return Want::Computed(None),
+            Want::Wait => {}
+            decided => return decided,
         }
     }
 }

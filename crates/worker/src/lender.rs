@@ -3,10 +3,9 @@
 //! A chunk that is lent to one reader alone is that reader's from then on: it may write it, and the worker computes the split again
 //! should anyone ask for the same chunk. One that others read, too, is lent to each to read only. Invariants: a loan ends when its
 //! reader says so, when the stream that it was sent on ended before it came, or when the reader's process is gone, and only then is
-//! its memory used again. Bounds: [`STREAM_LOANS_MAX`] bytes on one stream, after which it is sent copies (which are held up by a
-//! reader that is slow); [`READERS_MAX`] readers.
+//! its memory used again. What is lent to whom is counted in `loans`, which bounds it: beyond that readers are sent copies (which are
+//! held up by a reader that is slow).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
@@ -22,12 +21,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::columns::{LargeColumn, without};
+use crate::loans::Loans;
 use crate::lock::lock;
 
-/// What one stream may have on loan: no more than a reader keeps of a split before its turn comes.
-const STREAM_LOANS_MAX: usize = 128 << 20;
-/// Readers at one time. Others are sent copies.
-const READERS_MAX: usize = 1024;
 /// How long a new reader may take to take the arena.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
@@ -35,51 +31,7 @@ const GREETING_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Lender {
     arena: Arc<Arena>,
     socket: String,
-    state: Mutex<State>,
-}
-
-struct State {
-    readers: HashMap<u64, Reader>,
-    last_reader: u64,
-}
-
-impl State {
-    /// Readers are numbered from where no other worker does. One that was connected to the process that listened here
-    /// before has that one's memory, and must be a stranger to this one: it would take its offsets for its own.
-    fn of(worker: WorkerId) -> Self {
-        Self { readers: HashMap::new(), last_reader: worker.0 as u64 }
-    }
-}
-
-#[derive(Default)]
-struct Reader {
-    loans: BTreeMap<u64, Loan>,
-    last_loan: u64,
-    /// Streams that are being served, with what they have on loan; and those of them whose reader has left.
-    streams: HashMap<u64, usize>,
-    left: HashSet<u64>,
-}
-
-struct Loan {
-    stream: u64,
-    /// Holds the memory.
-    columns: Vec<Buffer>,
-}
-
-impl Loan {
-    fn bytes(&self) -> usize {
-        self.columns.iter().map(Buffer::len).sum()
-    }
-}
-
-impl Reader {
-    fn end(&mut self, loan: u64) -> Option<Loan> {
-        let ended = self.loans.remove(&loan)?;
-        if let Some(on_loan) = self.streams.get_mut(&ended.stream) {
-            *on_loan -= ended.bytes();
-        }
-        Some(ended)
-    }
+    loans: Mutex<Loans<Vec<Buffer>>>,
 }
 
 impl Lender {
@@ -94,7 +46,7 @@ impl Lender {
         let listener = StdListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&socket)?)?;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let lender = Arc::new(Self { arena, socket, state: Mutex::new(State::of(worker)) });
+        let lender = Arc::new(Self { arena, socket, loans: Mutex::new(Loans::new(worker.0 as u64)) });
         tokio::spawn(lender.clone().welcome(listener, stop));
         Ok(lender)
     }
@@ -130,7 +82,7 @@ impl Lender {
 
     /// Keeps what a reader borrows until it gives it back or is gone.
     async fn serve(self: Arc<Self>, socket: UnixStream) {
-        let Some(number) = self.enter() else { return };
+        let Some(number) = lock(&self.loans).enter() else { return };
         let _reader = Present { lender: &self, number };
         let mut socket = match self.greet(socket, number).await {
             Ok(socket) => socket,
@@ -167,40 +119,15 @@ impl Lender {
         UnixStream::from_std(socket)
     }
 
-    fn enter(&self) -> Option<u64> {
-        let mut state = lock(&self.state);
-        if state.readers.len() >= READERS_MAX {
-            return None;
-        }
-        state.last_reader = state.last_reader.wrapping_add(1);
-        let number = state.last_reader;
-        state.readers.insert(number, Reader::default());
-        Some(number)
-    }
-
     fn take_back(&self, reader: u64, said: Return) {
         // The memory is given back without the lock.
-        let mut back = Vec::new();
-        if let Some(reader) = lock(&self.state).readers.get_mut(&reader) {
-            match said {
-                Return::Loan(loan) => back.extend(reader.end(loan)),
-                Return::Stream { stream, last } => {
-                    let lost = reader.loans.range(last + 1..).filter(|(_, l)| l.stream == stream);
-                    let lost: Vec<u64> = lost.map(|(&loan, _)| loan).collect();
-                    back.extend(lost.iter().filter_map(|&loan| reader.end(loan)));
-                    if reader.streams.contains_key(&stream) {
-                        reader.left.insert(stream);
-                    }
-                }
-            }
-        }
+        let back = lock(&self.loans).take_back(reader, said);
         drop(back);
     }
 
     /// Returns what lends to a stream of a reader here; `None` when it is not connected.
     pub(crate) fn stream(self: &Arc<Self>, of: ReaderStream) -> Option<Lending> {
-        lock(&self.state).readers.get_mut(&of.reader)?.streams.insert(of.stream, 0);
-        Some(Lending { lender: self.clone(), reader: of.reader, stream: of.stream })
+        lock(&self.loans).begin(of).then(|| Lending { lender: self.clone(), of })
     }
 }
 
@@ -212,16 +139,15 @@ struct Present<'a> {
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        let gone = lock(&self.lender.state).readers.remove(&self.number);
-        drop(gone);
+        let back = lock(&self.lender.loans).leave(self.number);
+        drop(back);
     }
 }
 
 /// Lends the chunks of one stream to its reader.
 pub(crate) struct Lending {
     lender: Arc<Lender>,
-    reader: u64,
-    stream: u64,
+    of: ReaderStream,
 }
 
 impl Lending {
@@ -264,27 +190,14 @@ impl Lending {
     }
 
     fn enter(&self, columns: Vec<Buffer>) -> Option<u64> {
-        let loan = Loan { stream: self.stream, columns };
-        let bytes = loan.bytes();
-        let mut state = lock(&self.lender.state);
-        let reader = state.readers.get_mut(&self.reader).filter(|r| !r.left.contains(&self.stream))?;
-        let on_loan = reader.streams.get_mut(&self.stream)?;
-        if *on_loan > 0 && *on_loan + bytes > STREAM_LOANS_MAX {
-            return None;
-        }
-        *on_loan += bytes;
-        reader.last_loan += 1;
-        reader.loans.insert(reader.last_loan, loan);
-        Some(reader.last_loan)
+        let bytes = columns.iter().map(Buffer::len).sum();
+        lock(&self.lender.loans).lend(self.of, columns, bytes)
     }
 }
 
 impl Drop for Lending {
     fn drop(&mut self) {
-        if let Some(reader) = lock(&self.lender.state).readers.get_mut(&self.reader) {
-            reader.streams.remove(&self.stream);
-            reader.left.remove(&self.stream);
-        }
+        lock(&self.lender.loans).end(self.of);
     }
 }
 
@@ -295,6 +208,7 @@ mod tests {
 
     use super::*;
     use crate::columns::large_columns;
+    use crate::loans::STREAM_LOANS_MAX;
 
     const LARGE_BYTES: usize = 64 << 10;
 
@@ -308,8 +222,8 @@ mod tests {
 
     fn lender() -> Arc<Lender> {
         let arena = Arena::shared().expect("a memfd");
-        let state = Mutex::new(State::of(WorkerId(uuid::Uuid::new_v4().as_u128())));
-        Arc::new(Lender { arena, socket: String::new(), state })
+        let loans = Mutex::new(Loans::new(uuid::Uuid::new_v4().as_u128() as u64));
+        Arc::new(Lender { arena, socket: String::new(), loans })
     }
 
     fn chunk(memory: &Memory) -> Chunk {
@@ -325,14 +239,16 @@ mod tests {
         Chunk::new(Arc::new(schema.expect("a schema")), columns, ids).expect("a chunk")
     }
 
-    fn loans(lender: &Lender, reader: u64) -> Vec<u64> {
-        lock(&lender.state).readers[&reader].loans.keys().copied().collect()
+    /// How many loans there are, and streams.
+    fn outstanding(lender: &Lender) -> (usize, usize) {
+        lock(&lender.loans).check().expect("the account is right");
+        lock(&lender.loans).outstanding()
     }
 
     #[test]
     fn large_columns_are_lent_where_they_are_or_copied_there_once() {
         let lender = lender();
-        let reader = lender.enter().expect("a reader");
+        let reader = lock(&lender.loans).enter().expect("a reader");
         let lending = stream(&lender, reader, 5).expect("known");
         let here = chunk(&Memory::within(lender.arena.clone()));
         let elsewhere = chunk(&Memory::default());
@@ -350,8 +266,8 @@ mod tests {
     #[test]
     fn who_has_the_memory_of_another_process_is_not_known() {
         let (before, after) = (lender(), lender());
-        let old = before.enter().expect("a reader");
-        let new = after.enter().expect("a reader");
+        let old = lock(&before.loans).enter().expect("a reader");
+        let new = lock(&after.loans).enter().expect("a reader");
         assert!(stream(&before, old, 1).is_some() && stream(&after, new, 1).is_some());
         assert!(stream(&after, old, 1).is_none(), "it is sent copies");
     }
@@ -359,7 +275,7 @@ mod tests {
     #[test]
     fn a_reader_that_keeps_everything_is_sent_copies() {
         let lender = lender();
-        let reader = lender.enter().expect("a reader");
+        let reader = lock(&lender.loans).enter().expect("a reader");
         let lending = stream(&lender, reader, 5).expect("known");
         let chunk = chunk(&Memory::within(lender.arena.clone()));
         let mut lent = 0;
@@ -375,21 +291,21 @@ mod tests {
     #[test]
     fn a_loan_ends_when_it_is_given_back_lost_or_its_reader_is_gone() {
         let lender = lender();
-        let reader = lender.enter().expect("a reader");
+        let reader = lock(&lender.loans).enter().expect("a reader");
         let present = Present { lender: &lender, number: reader };
         let [one, two] = [1, 2].map(|s| stream(&lender, reader, s).expect("known"));
         let chunk = chunk(&Memory::within(lender.arena.clone()));
         let lend = |to: &Lending| lend(to, &chunk).map(|(lent, _)| lent.loan);
         assert_eq!([lend(&one), lend(&two), lend(&one), lend(&two)], [1, 2, 3, 4].map(Some));
         lender.take_back(reader, Return::Loan(1));
-        assert_eq!(loans(&lender, reader), [2, 3, 4]);
+        assert_eq!(outstanding(&lender), (3, 2));
         // Loan 3 was on its way when the reader left stream 1: it has it not, nor will it have another.
         lender.take_back(reader, Return::Stream { stream: 1, last: 1 });
-        assert_eq!(loans(&lender, reader), [2, 4]);
+        assert_eq!(outstanding(&lender), (2, 2));
         assert_eq!((lend(&one), lend(&two)), (None, Some(5)));
         drop(one);
-        assert!(lock(&lender.state).readers[&reader].left.is_empty());
+        assert_eq!(outstanding(&lender), (3, 1));
         drop(present);
-        assert_eq!(lend(&two), None);
+        assert_eq!((lend(&two), outstanding(&lender)), (None, (0, 0)));
     }
 }

@@ -10,7 +10,9 @@
 //! window    what jobs with the same samples share
 //! encode    a chunk becomes Flight messages
 //! reading   a reader's place in a split
+//! sharing   who of these computes a chunk, without waiting
 //! lender    lends the memory of chunks to readers on this machine
+//! loans     what they have on loan, without I/O
 //! transfer  serves the chunks to readers of ours
 //! blocks    shows other workers what is kept here
 //! peers     other workers, as a store of what they keep; peer: one of them; membership: who they are
@@ -38,6 +40,7 @@ mod flight;
 mod held;
 mod jobs;
 mod lender;
+mod loans;
 mod lock;
 mod membership;
 mod ops;
@@ -48,6 +51,7 @@ mod pool;
 mod reading;
 mod service;
 mod session;
+mod sharing;
 mod shelf;
 #[doc(hidden)]
 pub mod simulate;
