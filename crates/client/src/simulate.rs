@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, Executable, Merge, Position};
+use forebay_exec::{Budget, Delivery, Executable, Lost, Merge, Position};
 use forebay_proto::consumer_message::Message;
-use forebay_proto::{JobDefinition, JobKey, Ticket, consumer_event};
+use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
+use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::debts::{Debtor, Debts, Loan};
 use crate::fetch::{After, Ended, Trial, classify};
 use crate::finish::{columns, finish};
 use crate::link::{Session, State};
@@ -78,6 +80,64 @@ pub enum Polled {
     Over,
 }
 
+/// What a process has borrowed from one worker on its machine.
+pub struct Borrower {
+    debts: Arc<Debts>,
+    said: UnboundedReceiver<Return>,
+}
+
+/// One stream on which something may be lent. Dropped, it has ended.
+pub struct Borrowing(Debtor);
+
+/// Something that was borrowed. Dropped, it is given back.
+pub struct Borrowed {
+    _loan: Loan,
+}
+
+impl Borrower {
+    /// Begins one, under the number that the worker gave.
+    pub fn new(reader: u64) -> Self {
+        let (debts, said) = Debts::new(reader);
+        Self { debts, said }
+    }
+
+    /// Begins a stream.
+    pub fn stream(&self) -> Borrowing {
+        Borrowing(self.debts.stream())
+    }
+
+    /// Returns what there is to say to the worker.
+    pub fn said(&mut self) -> Vec<Return> {
+        std::iter::from_fn(|| self.said.try_recv().ok()).collect()
+    }
+}
+
+impl Borrowing {
+    /// Returns what names it in the request.
+    pub fn reader(&self) -> ReaderStream {
+        self.0.reader()
+    }
+
+    /// Takes a loan that came on it.
+    pub fn take(&mut self, loan: u64) -> Borrowed {
+        Borrowed { _loan: self.0.take(loan) }
+    }
+}
+
+/// How a job is read.
+pub struct Options {
+    /// Which consumer.
+    pub consumer: u32,
+    /// How many splits it has ahead.
+    pub window: u32,
+    /// How long `next` waits for a dispatcher.
+    pub deadline: Duration,
+    /// Where it goes on.
+    pub from: Option<Position>,
+    /// How many samples may be left out.
+    pub budget: Budget,
+}
+
 /// A consumer's state machines.
 pub struct Consumer {
     state: State,
@@ -89,6 +149,10 @@ pub struct Consumer {
     deadline: Duration,
     /// Whether `next` has waited since it last found something.
     waiting: bool,
+    /// What was left out, and that nobody has asked for yet.
+    lost: Vec<Lost>,
+    /// What ends the stream, once it is known of what was left out before that it is written down.
+    ended: Option<Error>,
 }
 
 impl Consumer {
@@ -96,29 +160,26 @@ impl Consumer {
     ///
     /// # Errors
     /// Whatever preparing the tail gives.
-    pub fn start(
-        now: Ticks,
-        job: &JobDefinition,
-        tail: Arc<Executable>,
-        consumer: u32,
-        window: u32,
-        deadline: Duration,
-        from: Option<Position>,
-    ) -> Result<Self> {
+    pub fn start(now: Ticks, job: &JobDefinition, tail: Arc<Executable>, options: Options) -> Result<Self> {
+        let Options { consumer, window, deadline, from, budget } = options;
         let resume = from.is_some();
         let from = from.unwrap_or_default();
         let splits = tail.plan().num_splits(ConsumerIndex(consumer));
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let epochs = Some(job.epochs).filter(|&n| n > 0);
+        let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
+        merge.set_budget(budget);
         Ok(Self {
             state: State::new(Window::new(at, from.chunk), Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY))), now),
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
-            reader: Reader::new(Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?, &from, splits, epochs),
+            reader: Reader::new(merge, &from, splits, epochs),
             tail,
             trials: BTreeMap::new(),
             fetches: 0,
             deadline,
             waiting: false,
+            lost: Vec::new(),
+            ended: None,
         })
     }
 
@@ -243,7 +304,14 @@ impl Consumer {
     pub fn poll(&mut self, now: Ticks) -> Result<Polled> {
         loop {
             if !self.state.is_settled() {
-                return if self.state.is_alone(now, self.deadline) { Err(unanswered()) } else { Ok(Polled::Wait) };
+                return match &self.state.fatal {
+                    Some(error) => Err(error.clone()),
+                    None if self.state.is_alone(now, self.deadline) => Err(unanswered()),
+                    None => Ok(Polled::Wait),
+                };
+            }
+            if let Some(error) = self.ended.take() {
+                return Err(error);
             }
             match self.reader.next()? {
                 Next::Delivery(delivery) => {
@@ -252,7 +320,7 @@ impl Consumer {
                 }
                 Next::Over => return Ok(Polled::Over),
                 Next::Epoch { ended, at } => {
-                    self.state.report(&self.reader.take_losses());
+                    self.report();
                     self.state.move_on(ended, at);
                 }
                 Next::Front => {
@@ -269,12 +337,22 @@ impl Consumer {
                     if let Front::Chunk(_, chunk) = &front {
                         self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
                     }
-                    let taken = self.reader.take(front);
-                    self.state.report(&self.reader.take_losses());
-                    taken?;
+                    self.ended = self.reader.take(front).err();
+                    self.report();
                 }
             }
         }
+    }
+
+    fn report(&mut self) {
+        let lost = self.reader.take_losses();
+        self.state.report(&lost);
+        self.lost.extend(lost);
+    }
+
+    /// Returns the samples that were left out since this was last asked for.
+    pub fn take_losses(&mut self) -> Vec<Lost> {
+        std::mem::take(&mut self.lost)
     }
 
     fn wait(&mut self, now: Ticks) -> Result<Polled> {

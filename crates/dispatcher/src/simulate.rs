@@ -2,17 +2,19 @@
 //!
 //! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
 
+use std::sync::Arc;
+
 use forebay_core::{Result, Ticks};
 use forebay_plan::Graph;
 use forebay_proto::worker_message;
-use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, WorkerStatus, consumer_message};
+use forebay_proto::{Attach, Hello, JobDefinition, JobKey, JobStatus, LostSample, WorkerStatus, consumer_message};
 
 use crate::jobs::splits;
 use crate::machine::Machine;
 use crate::options::Timing;
-use crate::records::{Batch, JobRecord, Ledger};
+use crate::records::{Batch, JobRecord, Ledger, LostKey};
 use crate::service::{consume, work};
-use crate::state::{Input, SessionId, State};
+use crate::state::{Input, SessionId, State, WHOLE_SPLIT};
 use crate::tenant::{Quota, Tenant};
 
 /// Something that the dispatcher says.
@@ -44,6 +46,30 @@ impl Disk {
         frontier.map_or((0, 0), |p| (p.epoch, p.ordinal))
     }
 
+    /// Returns the samples that a consumer of a job has left out.
+    pub fn lost(&self, key: (u64, u32)) -> Vec<LostSample> {
+        let of = self.0.lost.iter().filter(|((of, _, sample, _), _)| *of == key && *sample != WHOLE_SPLIT);
+        let sample = |((_, at, sample, repetition), error): (&LostKey, &Arc<str>)| LostSample {
+            epoch: at.epoch,
+            ordinal: at.ordinal,
+            sample: *sample,
+            repetition: *repetition,
+            error: error.to_string(),
+        };
+        of.map(sample).collect()
+    }
+
+    /// Returns how many samples have been left out, by all.
+    pub fn num_lost(&self) -> u64 {
+        self.0.lost.keys().filter(|(_, _, sample, _)| *sample != WHOLE_SPLIT).count() as u64
+    }
+
+    /// Returns the splits that are never tried again: their consumers, epochs and ordinals.
+    pub fn poisoned(&self) -> Vec<((u64, u32), u64, u64)> {
+        let whole = self.0.lost.keys().filter(|(_, _, sample, _)| *sample == WHOLE_SPLIT);
+        whole.map(|(key, at, ..)| (*key, at.epoch, at.ordinal)).collect()
+    }
+
     /// Forgets how far every consumer has got.
     pub fn forget_frontiers(&mut self) {
         self.0.frontiers.clear();
@@ -65,11 +91,14 @@ pub enum Said {
     Found(u64, Option<JobDefinition>),
     /// A job was recorded, or refused, for whoever asked under this number.
     Opened(u64, Result<JobDefinition>),
+    /// The job of a name was cancelled, or could not be.
+    Cancelled(String, Result<()>),
 }
 
 enum Answer {
     Found(u64, Option<JobDefinition>),
     Opened(u64, Result<JobDefinition>),
+    Cancelled(String, Result<()>),
 }
 
 /// The dispatcher's machine.
@@ -169,6 +198,16 @@ impl Dispatcher {
         }
     }
 
+    /// Ends the job of a name for good ([`Said::Cancelled`] answers, once that is durable).
+    pub fn cancel(&mut self, now: Ticks, job: &str) {
+        self.machine.cancel(now, "", job, |done| Answer::Cancelled(job.to_owned(), done));
+    }
+
+    /// Returns how many samples were written down that were left out, since this process began.
+    pub fn samples_skipped(&self, now: Ticks) -> u64 {
+        self.machine.figures(now).counts.samples_skipped
+    }
+
     /// Decides that a job's splits are cut at another of its places from now on, the first being 1, as a policy does at the end of a
     /// window. Returns how many row ops workers are told to run; `None` where there is no such job, or nothing to choose.
     pub fn cut(&mut self, now: Ticks, job: &str, place: u32) -> Option<u32> {
@@ -204,6 +243,7 @@ impl Dispatcher {
             crate::machine::Word::Closed(session) => Said::Closed(session.0),
             crate::machine::Word::Answer(Answer::Found(asked, found)) => Said::Found(asked, found),
             crate::machine::Word::Answer(Answer::Opened(asked, opened)) => Said::Opened(asked, opened),
+            crate::machine::Word::Answer(Answer::Cancelled(job, done)) => Said::Cancelled(job, done),
         });
         said.chain(std::mem::take(&mut self.refused)).collect()
     }

@@ -8,6 +8,8 @@ impl World<'_> {
     pub(crate) fn check_base_line(&mut self) {
         self.check_dispatcher_base_line();
         self.check_workers_base_line();
+        self.check_ledger();
+        self.check_loans_base_line();
         // An attempt that was never answered, and that nobody waits for, is no stream.
         let vain = |p: &Pipe| !p.accepted && !p.ends[0].open;
         let works = |p: &Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));

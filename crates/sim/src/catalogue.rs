@@ -4,6 +4,8 @@
 //! not, rows that are left out, epochs that end early. From [`CUT`] on, they end in row ops that workers may leave to readers; some have
 //! images, which are cut before they are normalised while nothing is decided. All are cheap, so that a seed takes milliseconds.
 
+pub(crate) mod mixed;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,6 +15,7 @@ use arrow_array::{ArrayRef, Int64Array};
 use bytes::Bytes;
 use forebay_core::{Epoch, Result, SampleId};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema, write_ipc};
+use forebay_exec::Budget;
 use forebay_io::{Blobs, NoBlobs};
 use forebay_plan::{Binary, BlobId, Expr, Graph, Layout, Node, Op, Source};
 
@@ -34,6 +37,12 @@ pub(crate) struct Drawn {
     pub(crate) ops: Vec<Op>,
     pub(crate) rows: u64,
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// How many samples may be left out.
+    pub(crate) budget: Budget,
+    /// Whether samples that fail are left out.
+    pub(crate) fails: bool,
+    /// Where consumers are coordinated: the graph of the rows that they share, how many a batch has, and whether short ones are left out.
+    pub(crate) coordinated: Option<(Graph, usize, bool)>,
 }
 
 /// Arrays in memory, whatever they are called.
@@ -47,13 +56,17 @@ impl Blobs for Arrays {
 
 /// Draws the pipeline of a number.
 pub(crate) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
+    if number >= PIPELINES {
+        return mixed::draw(number, dice);
+    }
     let has_images = number >= CUT && number.is_multiple_of(IMAGES_EVERY);
     let rows = if has_images { dice.pick(&[61, 120]) } else { dice.pick(&[0, 7, 61, 120, 200, 311]) };
     let (source, blobs) = match has_images {
         true => images(rows)?,
         false => (Source::Range { start: 0, stop: rows, step: 1 }, Arc::new(NoBlobs) as Arc<dyn Blobs>),
     };
-    let mut drawn = Drawn { graph: Graph::new(source, None)?, ops: Vec::new(), rows: rows as u64, blobs };
+    let (graph, rows, budget) = (Graph::new(source, None)?, rows as u64, Budget::default());
+    let mut drawn = Drawn { graph, ops: Vec::new(), rows, blobs, budget, fails: false, coordinated: None };
     if dice.percent(60) {
         drawn.then(Op::Shuffle {})?;
     }

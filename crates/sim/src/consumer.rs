@@ -8,24 +8,25 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_client::simulate::{Consumer, HEARTBEAT, SILENCE_MAX, SessionEnd, StreamEnd};
+use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, SessionEnd, StreamEnd};
 use forebay_core::Error;
 use forebay_exec::{Delivery, Position};
 use forebay_proto::JobDefinition;
 
 use crate::fault::Node;
+use crate::losses::{Began, Told};
 use crate::net::Kind;
 use crate::payload::Payload;
 use crate::pipeline::Pipeline;
 use crate::world::{Event, World};
-use fetches::{Arrived, Stream};
+use fetches::Stream;
 
 /// How long `next` waits for a dispatcher, as a stream's default.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The pause before a job is asked for again.
 const ASK_AGAIN: u64 = 100;
 /// What each chunk is taken to weigh: a few of them fill the buffer.
-const CHUNK_BYTES: usize = 40 << 20;
+pub(crate) const CHUNK_BYTES: usize = 40 << 20;
 /// How often a call of `next` that waits looks whether it should go on.
 const POLL: u64 = 1_000;
 /// How long a job manager takes to start a training script again.
@@ -47,6 +48,8 @@ pub(crate) enum ConsumerTimer {
 #[derive(Default)]
 pub(crate) struct ConsumerNode {
     machine: Option<Consumer>,
+    /// The number that its job was given.
+    job: Option<u64>,
     asked: Option<u64>,
     session: Option<u64>,
     open: bool,
@@ -60,6 +63,9 @@ pub(crate) struct ConsumerNode {
     delivered: Option<(Delivery, usize)>,
     /// Items that came.
     cursor: usize,
+    /// Where this process began, and the samples that it was told it does not get.
+    began: Position,
+    told: Vec<Told>,
     /// Where it was saved, and how many items that is.
     saved: Option<(Position, usize)>,
     /// Places and the chunks of them that were taken, for planted bugs.
@@ -76,11 +82,27 @@ impl ConsumerNode {
     pub(crate) fn ended(&mut self) {
         *self = Self {
             saved: self.saved.take(),
+            job: self.job,
+            cursor: self.cursor,
+            began: std::mem::take(&mut self.began),
             complete: self.complete,
             heard_out: self.heard_out,
             done: self.done,
             ..Self::default()
         };
+    }
+
+    /// Returns how many items it has, or had when its process ended.
+    pub(crate) fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    pub(crate) fn job_id(&self) -> Option<u64> {
+        self.job
+    }
+
+    pub(crate) fn told(&self) -> Began<'_> {
+        (&self.began, &self.told)
     }
 }
 
@@ -102,6 +124,9 @@ impl World<'_> {
 
     pub(crate) fn consumer_starts(&mut self, i: usize) {
         let (setup, pipeline) = (self.scenario.consumers[i], self.jobs[self.scenario.consumers[i].job].clone());
+        if self.is_cancelled(setup.job) {
+            return self.leaves(i);
+        }
         if setup.saves_first && self.consumers[i].saved.is_none() {
             self.consumers[i].saved = Some((Position::default(), 0));
         }
@@ -201,7 +226,7 @@ impl World<'_> {
             }
         } else if let Some(stream) = consumer.fetches.get_mut(&id) {
             match payload {
-                Payload::Chunk(index, chunk, ops) => stream.waiting.push_back(Arrived(index, chunk, ops)),
+                Payload::Chunk(sent) => stream.arrived(sent),
                 Payload::Complete => stream.end = Some(StreamEnd::Complete),
                 Payload::Failed(error) => stream.end = Some(StreamEnd::Worker(error)),
                 _ => stream.end = Some(StreamEnd::Connection(Error::unavailable("the stream ended"))),
@@ -227,16 +252,22 @@ impl World<'_> {
 
     fn opened(&mut self, i: usize, job: &JobDefinition) {
         let (now, setup) = (self.ticks(Node::Consumer(i)), self.scenario.consumers[i]);
-        let tail = self.jobs[setup.job].tail.clone();
+        if self.is_cancelled(setup.job) {
+            return self.leaves(i);
+        }
+        let (tail, budget) = (self.jobs[setup.job].tail.clone(), self.jobs[setup.job].budget);
         let consumer = &mut self.consumers[i];
         if let Some(id) = consumer.asked.take() {
             self.close(id, 0, Payload::Closed);
         }
         let consumer = &mut self.consumers[i];
         let (from, cursor) = consumer.saved.clone().map_or((None, 0), |(position, cursor)| (Some(position), cursor));
-        let started = Consumer::start(now, job, tail, setup.index, setup.window, DEADLINE, from);
+        let began = from.clone().unwrap_or_default();
+        let options = Options { consumer: setup.index, window: setup.window, deadline: DEADLINE, from, budget };
+        let started = Consumer::start(now, job, tail, options);
         let Some(machine) = self.expect(Node::Consumer(i), started) else { return };
         let consumer = &mut self.consumers[i];
+        (consumer.job, consumer.began) = (Some(job.job), began);
         (consumer.machine, consumer.cursor, consumer.in_next) = (Some(machine), cursor, true);
         self.consumer_later(i, 0, ConsumerTimer::Connect);
         self.polls(i);
@@ -272,6 +303,11 @@ impl World<'_> {
 
     /// What follows from whatever happened: chunks are taken, the user gets what is ready, the dispatcher is told.
     fn consumer_step(&mut self, i: usize) {
+        self.consumer_acts(i);
+        self.gives_back(i);
+    }
+
+    fn consumer_acts(&mut self, i: usize) {
         // What the user takes makes room for more.
         while self.take_chunks(i) | self.next(i) {}
         let consumer = &mut self.consumers[i];

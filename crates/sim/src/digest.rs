@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-use forebay_core::Result;
 use forebay_core::rng::mix64;
+use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, Field, tensor_values};
 use forebay_exec::Delivery;
 
@@ -16,15 +16,24 @@ const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Internal where a column holds no numbers: no pipeline of the simulation gives others.
 pub(crate) fn digests(delivery: &Delivery) -> Result<Vec<u64>> {
     let rows = delivery.chunk.num_rows();
-    let columns = columns(&delivery.chunk)?;
-    let of = |from: usize, len: usize| {
-        let start = mix64(delivery.epoch.0 ^ (len as u64) << 32);
+    let items = if delivery.batched { vec![(0, rows)] } else { (0..rows).map(|row| (row, 1)).collect() };
+    of_rows(delivery.epoch, &delivery.chunk, &items)
+}
+
+/// Returns a number for each of these runs of rows (the first, and how many), as if it were an item.
+///
+/// # Errors
+/// As [`digests`].
+pub(crate) fn of_rows(epoch: Epoch, chunk: &Chunk, items: &[(usize, usize)]) -> Result<Vec<u64>> {
+    let columns = columns(chunk)?;
+    let of = |&(from, len): &(usize, usize)| {
+        let start = mix64(epoch.0 ^ (len as u64) << 32);
         columns.iter().fold(start, |hash, (name, values)| {
-            let row = values.len() / rows.max(1);
+            let row = values.len() / chunk.num_rows().max(1);
             mixed(mix64(hash ^ name), &values[from * row..(from + len) * row])
         })
     };
-    Ok(if delivery.batched { vec![of(0, rows)] } else { (0..rows).map(|row| of(row, 1)).collect() })
+    Ok(items.iter().map(of).collect())
 }
 
 /// Returns a number for the name and type of each column, and the bytes of its rows.

@@ -50,7 +50,9 @@ impl World<'_> {
         let now = self.ticks(Node::Dispatcher);
         let started = Dispatcher::start(self.scenario.timing, now, &disk);
         let Some(machine) = self.expect(Node::Dispatcher, started) else { return };
-        for job in machine.jobs() {
+        self.begin_ledger();
+        let jobs: Vec<_> = machine.jobs().into_iter().filter(|j| !self.is_cancelled(job_number(&j.name))).collect();
+        for job in jobs {
             for c in &job.consumers {
                 let written = self.dispatcher.disk.frontier(&job.name, c.consumer);
                 if written != (c.epoch, c.ordinal) {
@@ -94,6 +96,7 @@ impl World<'_> {
                 if let Some(machine) = &mut self.dispatcher.machine {
                     machine.tick(now);
                 }
+                self.cancel_again();
                 self.later(TICK, DispatcherTimer::Tick);
             }
             DispatcherTimer::Written if self.now < self.dispatcher.full => {
@@ -195,6 +198,7 @@ impl World<'_> {
     fn dispatcher_says(&mut self, said: Said) {
         match said {
             Said::Worker(id, event) => {
+                self.check_given_up(&event);
                 if let worker_event::Event::Lease(lease) = &event {
                     self.check_durable(lease.token);
                     // Of a session that has just ended, nobody is told.
@@ -241,7 +245,21 @@ impl World<'_> {
                 }
                 self.close(id, 1, Payload::Opened(opened));
             }
+            Said::Cancelled(job, done) => self.cancelled(job_number(&job), &done),
         }
+    }
+
+    pub(crate) fn dispatcher_cancels(&mut self, job: &str) {
+        let (now, is_still) = (self.ticks(Node::Dispatcher), self.paused(Node::Dispatcher) > self.now);
+        if let Some(machine) = self.dispatcher.machine.as_mut().filter(|_| !is_still) {
+            machine.cancel(now, job);
+        }
+    }
+
+    /// Returns how many samples the dispatcher has written down since it began.
+    pub(crate) fn dispatcher_counted(&self) -> Option<u64> {
+        let now = self.ticks(Node::Dispatcher);
+        self.dispatcher.machine.as_ref().map(|machine| machine.samples_skipped(now))
     }
 
     /// A grant is durable before it is told.
@@ -279,7 +297,7 @@ impl World<'_> {
             let name = crate::consumer::job_name(setup.job);
             let end = (self.jobs[setup.job].definition.epochs, 0);
             let frontier = self.dispatcher.disk.frontier(&name, setup.index);
-            if self.consumers[i].heard_out && frontier != end {
+            if self.consumers[i].heard_out && frontier != end && !self.is_cancelled(setup.job) {
                 wrong.push(format!("consumer {i} has said its last word, and its frontier is {frontier:?}"));
             }
         }

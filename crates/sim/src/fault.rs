@@ -99,6 +99,11 @@ pub enum Fault {
         /// At which of its places, the first being 1.
         place: u32,
     },
+    /// A job is cancelled.
+    Cancel {
+        /// Which job.
+        job: usize,
+    },
 }
 
 impl Fault {
@@ -120,11 +125,12 @@ impl Fault {
             Self::DiskSlow { .. } => "disk slow",
             Self::Store { .. } => "store",
             Self::Cut { .. } => "cut",
+            Self::Cancel { .. } => "cancel",
         }
     }
 
     /// Every kind.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "kill dispatcher",
         "kill worker",
         "kill consumer",
@@ -140,11 +146,12 @@ impl Fault {
         "disk slow",
         "store",
         "cut",
+        "cancel",
     ];
 
     /// Says whether anything goes wrong.
     pub(crate) fn is_trouble(&self) -> bool {
-        !matches!(self, Self::Cut { .. })
+        !matches!(self, Self::Cut { .. } | Self::Cancel { .. })
     }
 }
 
@@ -189,6 +196,7 @@ impl World<'_> {
             Fault::DiskSlow { write, time } => self.dispatcher.slow = (until(now, time), write),
             Fault::Store { fail, time } => self.store = (until(now, time), fail),
             Fault::Cut { job, place } => self.dispatcher_cuts(job, place),
+            Fault::Cancel { job } => self.cancel(job),
         }
     }
 }

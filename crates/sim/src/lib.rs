@@ -5,6 +5,7 @@
 //! World       virtual time, processes, one queue of events
 //!   net       streams that break, ways that are blocked, peers that are silent; payload: what is sent
 //!   dispatcher, worker, consumer   the processes: the roles' own state machines, and the checks of what they say
+//!   losses, lending   what is left out, ends workers or is cancelled; memory that workers lend
 //! Catalogue   what jobs compute; Pipeline: what their consumers must get
 //! Planted     bugs that must be found
 //! ```
@@ -17,7 +18,7 @@
 //! back, I7 every kind of fault was felt, I8 the same seed gives the same history. And at every step: SP-1 to SP-6 of
 //! the dispatcher's state, W-3 of a worker's shelf, C-1 and C-3 of a consumer's window, that grants are durable before
 //! they are told, that a worker serves only the lease it holds, that leases name places where their pipeline may be cut, and that
-//! chunks are what the row ops give that are said to have run on them.
+//! chunks are what the row ops give that are said to have run on them. L-1 to L-5 are in `losses` and `lending`.
 
 mod base_line;
 mod catalogue;
@@ -26,6 +27,8 @@ mod dice;
 mod digest;
 mod dispatcher;
 mod fault;
+mod lending;
+mod losses;
 mod net;
 mod payload;
 mod pipeline;
@@ -36,7 +39,7 @@ mod world;
 
 pub use fault::{Fault, Node};
 pub use planted::Planted;
-pub use scenario::Scenario;
+pub use scenario::{Scenario, Worlds};
 pub use world::Outcome;
 
 use catalogue::Catalogue;
@@ -50,13 +53,13 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Draws the scenario of a seed.
-    pub fn scenario(&self, seed: u64) -> Scenario {
+    /// Draws the scenario of a seed, of one of these worlds.
+    pub fn scenario(&self, worlds: Worlds, seed: u64) -> Scenario {
         let shape = |pipeline| {
             let pipeline = self.catalogue.get(pipeline);
             Shape { consumers: pipeline.definition.consumers, places: pipeline.places() }
         };
-        Scenario::new(seed, shape)
+        Scenario::new(worlds, seed, shape)
     }
 
     /// Runs a scenario. `verbose` keeps every event in words.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use forebay_sim::{Planted, Simulator};
+use forebay_sim::{Planted, Simulator, Worlds};
 
 /// The real dispatcher, workers and consumers on a virtual clock, network and disk that fail.
 #[derive(Parser)]
@@ -17,6 +17,9 @@ struct Arguments {
     /// Seeds from A up to B (not included).
     #[arg(long, value_name = "A..B", value_parser = range, default_value = "0..1000")]
     seeds: (u64, u64),
+    /// Which worlds are drawn: `plain`, or `mixed` ones, whose jobs also leave samples out, have twins, are coordinated and cancelled.
+    #[arg(long, value_parser = worlds, default_value = "plain")]
+    worlds: Worlds,
     /// A bug to put in: the simulation must find it.
     #[arg(long, value_parser = planted)]
     planted: Option<Planted>,
@@ -34,6 +37,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     Ok((number(from)?, number(to)?))
 }
 
+fn worlds(text: &str) -> Result<Worlds, String> {
+    Worlds::ALL.iter().find(|(name, _)| *name == text).map(|(_, w)| *w).ok_or_else(|| "one of plain, mixed".to_owned())
+}
+
 fn planted(text: &str) -> Result<Planted, String> {
     let names = || Planted::ALL.map(|(name, _)| name).join(", ");
     Planted::ALL.iter().find(|(name, _)| *name == text).map(|(_, p)| *p).ok_or_else(|| format!("one of {}", names()))
@@ -47,7 +54,7 @@ fn main() -> ExitCode {
     let (mut events, mut time, mut failures) = (0, 0, 0);
     let mut felt: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in from..to {
-        let scenario = simulator.scenario(seed);
+        let scenario = simulator.scenario(arguments.worlds, seed);
         let outcome = simulator.run(&scenario, arguments.planted, false);
         (events, time) = (events + outcome.events, time + outcome.time);
         outcome.felt.iter().for_each(|(what, times)| *felt.entry(what).or_default() += times);
@@ -80,7 +87,7 @@ fn main() -> ExitCode {
 /// Prints what failed: as drawn, and with the faults that matter.
 fn failed(simulator: &Simulator, arguments: &Arguments, seed: u64) {
     let planted = arguments.planted;
-    let scenario = simulator.scenario(seed);
+    let scenario = simulator.scenario(arguments.worlds, seed);
     println!("{scenario}{}", simulator.describe(&scenario));
     let least = simulator.shrink(scenario.clone(), planted);
     let outcome = simulator.run(&least, planted, true);
@@ -92,5 +99,7 @@ fn failed(simulator: &Simulator, arguments: &Arguments, seed: u64) {
     lines.iter().skip(skipped).for_each(|line| println!("{line}"));
     println!("violated: {}", outcome.violation.unwrap_or_default());
     let name = Planted::ALL.iter().find(|(_, p)| Some(*p) == planted).map(|(name, _)| format!(" --planted {name}"));
-    println!("replay: cargo run --release -p forebay-sim -- --seed {seed}{}", name.unwrap_or_default());
+    let worlds = Worlds::ALL.iter().find(|(_, w)| *w == arguments.worlds).map_or("plain", |(name, _)| name);
+    let planted = name.unwrap_or_default();
+    println!("replay: cargo run --release -p forebay-sim -- --worlds {worlds} --seed {seed}{planted}");
 }

@@ -5,19 +5,29 @@ use std::fmt;
 use forebay_core::rng::mix64;
 use forebay_core::{Error, Result};
 use forebay_data::Chunk;
-use forebay_proto::{JobDefinition, Ticket, consumer_event, consumer_message, worker_event, worker_message};
+use forebay_proto::{JobDefinition, Reader, Ticket, consumer_event, consumer_message, worker_event, worker_message};
+
+use crate::lending::Lent;
+
+/// A chunk as it is sent: its index, its rows, how many row ops have run on them, and the loan of its memory.
+pub(crate) struct SentChunk {
+    pub(crate) index: u64,
+    pub(crate) chunk: Chunk,
+    pub(crate) ops: u32,
+    pub(crate) lent: Option<Lent>,
+}
 
 /// What is sent.
 pub(crate) enum Payload {
     Work(worker_message::Message),
     Consume(consumer_message::Message),
     Open(JobDefinition),
-    Get(Ticket),
+    /// A ticket, and on which stream memory may be lent.
+    Get(Ticket, Option<Reader>),
     ToWorker(worker_event::Event),
     ToConsumer(consumer_event::Event),
     Opened(Result<JobDefinition>),
-    /// A chunk: its index, its rows, and how many row ops have run on them.
-    Chunk(u64, Chunk, u32),
+    Chunk(SentChunk),
     /// The consumer has taken a chunk.
     Taken,
     /// The stream is complete.
@@ -39,14 +49,16 @@ impl Payload {
             Self::Consume(consumer_message::Message::Ack(ack)) => mix64(ack.epoch << 32 | ack.ordinal),
             Self::Consume(_) => 2,
             Self::Open(_) => 3,
-            Self::Get(ticket) => mix64(ticket.token) ^ ticket.from_chunk,
+            Self::Get(ticket, _) => mix64(ticket.token) ^ ticket.from_chunk,
             Self::ToWorker(W::Lease(lease)) => mix64(lease.token ^ 0x55),
             Self::ToWorker(W::Revoke(revoke)) => mix64(revoke.token ^ 0xaa),
             Self::ToWorker(_) => 4,
             Self::ToConsumer(consumer_event::Event::Assigned(a)) => mix64(a.token ^ 0x77) ^ mix64(a.ordinal),
             Self::ToConsumer(_) => 5,
             Self::Opened(_) => 6,
-            Self::Chunk(index, chunk, ops) => mix64(*index) ^ mix64(u64::from(*ops)) ^ chunk.num_rows() as u64,
+            Self::Chunk(SentChunk { index, chunk, ops, .. }) => {
+                mix64(*index) ^ mix64(u64::from(*ops)) ^ chunk.num_rows() as u64
+            }
             Self::Taken => 7,
             Self::Complete => 8,
             Self::Failed(error) => 0x200 + error.kind() as u64,
@@ -62,14 +74,14 @@ impl fmt::Debug for Payload {
             Self::Work(message) => write!(f, "{message:?}"),
             Self::Consume(message) => write!(f, "{message:?}"),
             Self::Open(job) => write!(f, "OpenJob {}", job.name),
-            Self::Get(ticket) => write!(f, "{ticket:?}"),
+            Self::Get(ticket, lent) => write!(f, "{ticket:?} (lent on {lent:?})"),
             Self::ToWorker(worker_event::Event::Job(job)) => write!(f, "Job {}", job.job),
             Self::ToWorker(event) => write!(f, "{event:?}"),
             Self::ToConsumer(event) => write!(f, "{event:?}"),
             Self::Opened(Ok(job)) => write!(f, "Opened {}", job.job),
             Self::Opened(Err(error)) => write!(f, "not opened: {error}"),
-            Self::Chunk(index, chunk, ops) => {
-                write!(f, "chunk {index} of {} rows, cut after {ops} ops", chunk.num_rows())
+            Self::Chunk(SentChunk { index, chunk, ops, lent }) => {
+                write!(f, "chunk {index} of {} rows, cut after {ops} ops, lent {lent:?}", chunk.num_rows())
             }
             Self::Taken => write!(f, "taken"),
             Self::Complete => write!(f, "complete"),

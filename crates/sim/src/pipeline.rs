@@ -3,26 +3,31 @@
 //! What consumers must get is computed as one process does, which cuts nothing. What workers send is computed up to any place where
 //! they may be told to cut it, and readers finish it.
 
+mod due;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, SystemClock};
-use forebay_data::{Chunk, Memory, Schema};
-use forebay_exec::{Asked, Environment, Executable, Known, Merge, NoFunctions, Position, Scratch};
-use forebay_plan::{Deal, EpochPlan, Sizing};
+use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
+use forebay_data::{Chunk, Memory, RowId, Schema};
+use forebay_exec::{Asked, Budget, Environment, Executable, Known, NoFunctions, Scratch};
+use forebay_plan::{Deal, EpochPlan, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
-use crate::catalogue::{Drawn, draw};
+use crate::catalogue::{Drawn, draw, mixed};
 use crate::dice::Dice;
-use crate::digest::digests;
+use due::Rounds;
+pub(crate) use due::{Due, KnownLost, missing};
 
 /// Rows of a unit where batches are not aligned with splits.
 const UNIT_ROWS: u64 = 8;
 
-/// (consumer, epoch, ordinal), and how many row ops have run.
-type Piece = ((u32, u64, u64), u32);
+/// (consumer, epoch, ordinal).
+type Split = (u32, u64, u64);
+/// A split, and how many row ops have run.
+type Piece = (Split, u32);
 
 /// One pipeline with its job's settings.
 pub(crate) struct Pipeline {
@@ -35,20 +40,29 @@ pub(crate) struct Pipeline {
     pub(crate) tail: Arc<Executable>,
     /// What workers run.
     pub(crate) worker: Arc<Executable>,
-    /// What one process runs.
+    /// What one process runs; of a job whose consumers are coordinated, what gives the rows that they share.
     whole: Arc<Executable>,
-    /// What each consumer must get.
-    pub(crate) expected: Vec<Rc<[u64]>>,
+    /// How many samples may be left out.
+    pub(crate) budget: Budget,
+    /// Whether samples that fail are left out.
+    pub(crate) fails: bool,
+    /// The batches of coordinated consumers.
+    rounds: Option<Rounds>,
+    /// What each consumer must get, where nothing else is lost than what fails.
+    pub(crate) expected: Vec<Rc<Due>>,
     chunks: RefCell<HashMap<Piece, Rc<[Chunk]>>>,
+    whole_chunks: RefCell<HashMap<Split, Rc<[Chunk]>>>,
 }
 
 impl Pipeline {
     /// Makes the pipeline of a number.
     pub(crate) fn new(number: usize) -> Result<Self> {
+        let (number, more_epochs, more_seed) = mixed::variant(number);
         let mut dice = Dice::new(number as u64, 77);
-        let Drawn { graph, ops, rows, blobs } = draw(number, &mut dice)?;
+        let Drawn { graph, ops, rows, blobs, budget, fails, coordinated } = draw(number, &mut dice)?;
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
-        let (stages, deal) = Deal::choose(&graph, consumers, None, false)?;
+        let (epochs, seed) = (epochs + more_epochs, seed + more_seed);
+        let (stages, deal) = Deal::choose(&graph, consumers, None, coordinated.is_some())?;
         let stages = Arc::new(stages);
         let index = forebay_io::index(
             graph.source(),
@@ -60,14 +74,15 @@ impl Pipeline {
             &|_, _| Ok(()),
         )?;
         let extent = index.extent();
-        let unit_rows = stages.aligned.map_or(UNIT_ROWS, |b| b.size as u64);
+        let unit_rows = stages.unit.map_or(UNIT_ROWS, |rows| rows as u64);
         // A split that is cut at two places has several chunks.
         let is_cut = stages.cuts()?.len() > 1;
         let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
         let sizing = Sizing { unit_rows, morsel_units, split_units };
         // What several could not do each for itself, one does.
-        let shared = EpochPlan::new(&stages, extent, Seed(seed), consumers, Some(sizing)).is_ok();
+        let among = Deal { even: false, ..deal };
+        let shared = EpochPlan::new(&stages, extent, Seed(seed), among, Some(sizing)).is_ok();
         let consumers = if shared { consumers } else { 1 };
         let deal = Deal { consumers, even: shared && deal.even, ..deal };
         let plan = |even| {
@@ -86,9 +101,20 @@ impl Pipeline {
             watch: Arc::new(SystemClock::default()),
         };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
+        let (whole, rounds) = match coordinated {
+            None => (Executable::new(stages.clone(), plan.clone(), Some(index.clone()), &environment)?, None),
+            Some((graph, size, drop_remainder)) => {
+                let stages = Arc::new(Stages::in_parts(&graph, 1)?);
+                let plan = EpochPlan::new(&stages, extent, Seed(seed), 1, Some(sizing))?;
+                let alone = Executable::new(stages, Arc::new(plan), Some(index.clone()), &environment)?;
+                (alone, Some(Rounds { consumers: consumers as usize, size, drop_remainder }))
+            }
+        };
         let mut pipeline = Self {
             text: format!(
-                "{rows} rows {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, {sizing:?}"
+                "{rows} rows {ops:?}, epochs {epochs}, consumers {consumers}, seed {seed}, even {even}, \
+                 {}budget {budget:?}, {sizing:?}",
+                if rounds.is_some() { "coordinated, " } else { "" }
             ),
             definition: JobDefinition {
                 job: 0,
@@ -101,16 +127,22 @@ impl Pipeline {
                 sizing: serde_json::to_string(&sizing).map_err(json)?,
                 index: String::new(),
                 even,
+                coordinated: rounds.is_some(),
                 ..JobDefinition::default()
             },
             streamed: dice.percent(25),
             tail: Executable::for_reader(stages.clone(), plan.clone(), &environment)?,
-            worker: Executable::for_worker(stages.clone(), plan.clone(), Some(index.clone()), &environment)?,
-            whole: Executable::new(stages, plan, Some(index), &environment)?,
+            worker: Executable::for_worker(stages, plan, Some(index), &environment)?,
+            whole,
+            budget,
+            fails,
+            rounds,
             expected: Vec::new(),
             chunks: RefCell::default(),
+            whole_chunks: RefCell::default(),
         };
-        pipeline.expected = (0..consumers).map(|i| pipeline.reference(i)).collect::<Result<_>>()?;
+        let due = |i| pipeline.due(i, &KnownLost::new()).map(Rc::new);
+        pipeline.expected = (0..consumers).map(due).collect::<Result<_>>()?;
         Ok(pipeline)
     }
 
@@ -129,37 +161,32 @@ impl Pipeline {
         if let Some(known) = self.chunks.borrow().get(&(place, ops)) {
             return Ok(known.clone());
         }
-        let chunks: Rc<[Chunk]> = compute(&self.worker, place, ops)?.into();
+        let chunks: Rc<[Chunk]> = compute(&self.worker, place, ops, &Known::default())?.into();
         self.chunks.borrow_mut().insert((place, ops), chunks.clone());
         Ok(chunks)
     }
 
-    /// Computes what a consumer must get, one item after the other.
-    fn reference(&self, consumer: u32) -> Result<Rc<[u64]>> {
-        let mut merge = Merge::new(self.tail.clone(), ConsumerIndex(consumer), &Position::default())?;
-        let splits = self.whole.plan().num_splits(ConsumerIndex(consumer)).unwrap_or(0);
-        let mut items = Vec::new();
-        for epoch in 0..self.definition.epochs {
-            for ordinal in 0..splits {
-                for (index, chunk) in
-                    (0..).zip(compute(&self.whole, (consumer, epoch, ordinal), self.whole.stop(None))?)
-                {
-                    if !merge.is_satisfied() {
-                        merge.push(ordinal, index, chunk)?;
-                    }
-                }
-            }
-            merge.end_epoch()?;
-            while let Some(delivery) = merge.pop() {
-                items.extend(digests(&delivery)?);
-            }
+    /// Returns one chunk of them, without samples that are known to be lost.
+    pub(crate) fn chunk(&self, place: (u32, u64, u64), ops: u32, index: usize, known: &Known) -> Result<Option<Chunk>> {
+        if known.is_empty() {
+            return Ok(self.chunks(place, ops)?.get(index).cloned());
         }
-        Ok(items.into())
+        Ok(compute(&self.worker, place, ops, known)?.get(index).cloned())
     }
 }
 
+/// What is said of a sample whose process died: it might not fail again.
+pub(crate) fn process_died(row: RowId) -> Error {
+    Error::new(ErrorKind::Function, "the process that ran it died").with("fault", "process").with("sample", row.sample)
+}
+
 /// Computes the chunks of a split, up to a place where it may be cut.
-fn compute(executable: &Executable, (consumer, epoch, ordinal): (u32, u64, u64), ops: u32) -> Result<Vec<Chunk>> {
+fn compute(
+    executable: &Executable,
+    (consumer, epoch, ordinal): (u32, u64, u64),
+    ops: u32,
+    known: &Known,
+) -> Result<Vec<Chunk>> {
     let mut chunks = Vec::new();
     let consumer = ConsumerIndex(consumer);
     for morsel in executable.plan().morsels(consumer, Ordinal(ordinal)) {
@@ -167,8 +194,8 @@ fn compute(executable: &Executable, (consumer, epoch, ordinal): (u32, u64, u64),
             chunks.push(chunk);
             Ok(())
         };
-        let (known, mut scratch) = (Known::default(), Scratch::default());
-        let asked = Asked { epoch: Epoch(epoch), consumer, morsel, known: &known, ops };
+        let mut scratch = Scratch::default();
+        let asked = Asked { epoch: Epoch(epoch), consumer, morsel, known, ops };
         executable.morsel(&asked, &mut scratch, &mut emit)?;
     }
     Ok(chunks)
@@ -219,7 +246,8 @@ mod tests {
             cut += usize::from(stops.len() > 2);
             before += usize::from(stops.last() != Some(&pipeline.worker.stop(None)));
             for place in splits(&pipeline) {
-                let whole = compute(&pipeline.whole, place, pipeline.whole.stop(None)).expect("computed");
+                let whole =
+                    compute(&pipeline.whole, place, pipeline.whole.stop(None), &Known::default()).expect("computed");
                 for &ops in &stops {
                     let sent = pipeline.chunks(place, ops).expect("computed");
                     assert_eq!(sent.len(), whole.len(), "{}", pipeline.text);

@@ -24,11 +24,15 @@ pub enum Planted {
     CutOfSplit,
     /// Of a split that two workers race for, the chunks of both are taken.
     BothDelivered,
+    /// Some of what a reader gives back is never heard of.
+    LoansKept,
+    /// A worker computes samples that are known to be lost.
+    KnownForgotten,
 }
 
 impl Planted {
     /// Every one, with the name that it has on the command line.
-    pub const ALL: [(&str, Planted); 10] = [
+    pub const ALL: [(&str, Planted); 12] = [
         ("fencing-off", Self::FencingOff),
         ("replay-off", Self::ReplayOff),
         ("deduplication-off", Self::DeduplicationOff),
@@ -39,5 +43,7 @@ impl Planted {
         ("cut-of-reader", Self::CutOfReader),
         ("cut-of-split", Self::CutOfSplit),
         ("both-delivered", Self::BothDelivered),
+        ("loans-kept", Self::LoansKept),
+        ("known-forgotten", Self::KnownForgotten),
     ];
 }

@@ -1,14 +1,29 @@
 //! What happens in one seed: who takes part, and every fault with its time. Drawn before the run, so that it can be
 //! printed, and replayed with faults left out.
 
+mod mixed;
+
 use std::fmt;
 use std::time::Duration;
 
 use forebay_dispatcher::Timing;
 
-use crate::catalogue::PIPELINES;
 use crate::dice::Dice;
 use crate::fault::{Fault, Node};
+
+/// Which worlds are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worlds {
+    /// Jobs that lose nothing.
+    Plain,
+    /// Also jobs that leave samples out, whose consumers are coordinated, that have twins, and that are cancelled.
+    Mixed,
+}
+
+impl Worlds {
+    /// Both, with the names that they have on the command line.
+    pub const ALL: [(&str, Worlds); 2] = [("plain", Self::Plain), ("mixed", Self::Mixed)];
+}
 
 /// One worker.
 #[derive(Debug, Clone, Copy)]
@@ -68,20 +83,20 @@ pub struct Scenario {
     pub faults: Vec<(u64, Fault)>,
     /// When faults end and everything heals.
     pub(crate) heals: u64,
+    /// Of a hundred chunks, in how many a process dies at a sample, where that is left out.
+    pub(crate) deaths: u64,
+    /// A job, and a number that says which of its splits ends every worker that computes it.
+    pub(crate) poison: Option<(usize, u64)>,
 }
 
 impl Scenario {
     /// Draws the scenario of a seed.
-    pub(crate) fn new(seed: u64, shape: impl Fn(usize) -> Shape) -> Self {
+    pub(crate) fn new(worlds: Worlds, seed: u64, shape: impl Fn(usize) -> Shape) -> Self {
         let mut dice = Dice::new(seed, 1);
         let dice = &mut dice;
         let timing =
             Timing { reconnect_grace: Duration::from_millis(dice.pick(&[0, 0, 400, 1500])), ..Timing::default() };
-        let mut jobs: Vec<_> = (0..dice.within(1..4)).map(|_| dice.index(PIPELINES)).collect();
-        // Jobs with the same samples have their splits at the same workers.
-        if jobs.len() > 1 && dice.percent(30) {
-            jobs[1] = jobs[0];
-        }
+        let jobs = mixed::jobs(worlds, dice);
         let workers = (0..dice.within(1..9)).map(|_| worker(dice)).collect::<Vec<_>>();
         let places = jobs.iter().enumerate().flat_map(|(job, p)| (0..shape(*p).consumers).map(move |i| (job, i)));
         let all: Vec<_> = places.collect();
@@ -97,6 +112,8 @@ impl Scenario {
             consumers,
             faults: Vec::new(),
             heals,
+            deaths: 0,
+            poison: None,
         };
         // One in sixteen has none: then nothing may go wrong at all.
         let faults = if dice.percent(6) { 0 } else { dice.within(1..16) };
@@ -116,7 +133,15 @@ impl Scenario {
         }
         scenario.faults.extend(scenario.cuts(|pipeline| shape(pipeline).places));
         scenario.faults.sort_by_key(|(at, _)| *at);
+        if worlds == Worlds::Mixed {
+            mixed::trouble(&mut scenario);
+        }
         scenario
+    }
+
+    /// Says whether any worker lends memory.
+    pub(crate) fn lends(&self) -> bool {
+        self.consumers.iter().any(|consumer| consumer.lent)
     }
 
     /// Says whether nothing goes wrong.
@@ -197,6 +222,9 @@ impl fmt::Display for Scenario {
         }
         for (i, consumer) in self.consumers.iter().enumerate() {
             writeln!(f, "  consumer {i}: {consumer:?}")?;
+        }
+        if self.deaths > 0 || self.poison.is_some() {
+            writeln!(f, "  processes die at {} of 100 chunks, poison {:?}", self.deaths, self.poison)?;
         }
         for (at, fault) in &self.faults {
             writeln!(f, "  {at:>6} ms  {fault:?}")?;

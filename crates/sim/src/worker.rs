@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::planted::Planted;
 use crate::world::{Event, World};
 use readers::Serving;
-use threads::{Computed, Entry};
+use threads::{Computed, Entry, Parked};
 
 /// How long a worker waits for its welcome, as its session.
 const WELCOME_MAX: u64 = 30_000;
@@ -31,6 +31,8 @@ pub(crate) enum WorkerTimer {
     Computed(Computed),
     /// A ticket has waited long enough.
     Knock,
+    /// So has a thread.
+    Waited,
     Leave,
 }
 
@@ -42,7 +44,10 @@ pub(crate) struct WorkerNode {
     /// How often it says that it lives, once it was welcomed.
     every: Option<u64>,
     entries: VecDeque<Entry>,
-    free: usize,
+    /// Chunks that wait for what another thread computes.
+    parked: Vec<Parked>,
+    /// Threads that are free; fewer than none where some that had waited go on.
+    free: isize,
     serving: BTreeMap<u64, Serving>,
     /// Since when it leaves, and how long another process takes to start in its place.
     leaving: Option<(u64, u64)>,
@@ -104,6 +109,11 @@ impl World<'_> {
         }
     }
 
+    /// Returns what lends memory at a worker, if its process is there.
+    pub(crate) fn lender(&mut self, i: usize) -> Option<&mut Worker> {
+        self.workers[i].machine.as_mut()
+    }
+
     pub(crate) fn worker_starts(&mut self, i: usize) {
         let (setup, life) = (self.scenario.workers[i], self.life(Node::Worker(i)));
         let worker = &mut self.workers[i];
@@ -113,7 +123,7 @@ impl World<'_> {
         // The first job to be recorded; until then it is refused, and comes again.
         let only = setup.local.then_some(OneReader { job: 1, consumer: 0 });
         worker.machine = Some(Worker::new(secret, address, setup.threads, setup.slots, only));
-        worker.free = setup.threads;
+        worker.free = setup.threads as isize;
         self.worker_later(i, 0, WorkerTimer::Connect);
     }
 
@@ -163,7 +173,7 @@ impl World<'_> {
                 machine.prepared(&job, ready);
             }
             WorkerTimer::Computed(computed) => self.computed(i, computed),
-            WorkerTimer::Knock => {}
+            WorkerTimer::Knock | WorkerTimer::Waited => {}
             WorkerTimer::Leave => {
                 let Some((since, down)) = worker.leaving else { return };
                 if machine.leases().is_empty() || self.now - since >= LEAVE_MAX.as_millis() as u64 {
@@ -201,9 +211,9 @@ impl World<'_> {
             Payload::Closed if worker.session == Some(id) => {
                 self.worker_session_ended(i, Error::unavailable("the dispatcher ended the session"));
             }
-            Payload::Get(ticket) => {
+            Payload::Get(ticket, of) => {
                 let wait = LEASE_WAIT_MAX.as_millis() as u64;
-                worker.serving.insert(id, Serving::Knocking(ticket, self.now + wait));
+                worker.serving.insert(id, Serving::Knocking(ticket, self.now + wait, of));
                 self.worker_later(i, wait, WorkerTimer::Knock);
             }
             Payload::Taken => {
@@ -212,7 +222,7 @@ impl World<'_> {
                 }
             }
             Payload::Closed => {
-                worker.serving.remove(&id);
+                self.unserve(i, id);
                 self.close(id, 1, Payload::Closed);
             }
             _ => self.fail("protocol", format!("worker {i} was told {payload:?}")),
@@ -224,7 +234,7 @@ impl World<'_> {
         if self.workers[i].session == Some(id) {
             self.worker_session_ended(i, Error::unavailable("the connection broke"));
         }
-        self.workers[i].serving.remove(&id);
+        self.unserve(i, id);
         self.worker_step(i);
     }
 
@@ -248,6 +258,7 @@ impl World<'_> {
             let Some(todo) = self.workers[i].machine.as_ref().map(Worker::todo) else { return };
             let idle = todo.is_empty();
             todo.into_iter().for_each(|todo| self.todo(i, todo));
+            self.look_again(i);
             self.compute(i);
             let serving: Vec<_> = self.workers[i].serving.keys().copied().collect();
             serving.into_iter().for_each(|id| self.serve(i, id));

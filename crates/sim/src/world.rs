@@ -14,6 +14,8 @@ use crate::consumer::{ConsumerNode, ConsumerTimer};
 use crate::dice::Dice;
 use crate::dispatcher::{DispatcherNode, DispatcherTimer};
 use crate::fault::Node;
+use crate::lending::{Lending, LentTo};
+use crate::losses::Losses;
 use crate::net::Net;
 use crate::pipeline::Pipeline;
 use crate::planted::Planted;
@@ -37,6 +39,8 @@ pub(crate) enum Event {
     Dispatcher(u32, DispatcherTimer),
     Worker(usize, u32, WorkerTimer),
     Consumer(usize, u32, ConsumerTimer),
+    /// What a reader says next to a worker's process that has lent it memory.
+    Returned(LentTo),
     Fault(usize),
 }
 
@@ -83,6 +87,8 @@ pub(crate) struct World<'a> {
     pub(crate) dispatcher: DispatcherNode,
     pub(crate) workers: Vec<WorkerNode>,
     pub(crate) consumers: Vec<ConsumerNode>,
+    pub(crate) losses: Losses,
+    pub(crate) lending: Lending,
     /// Until when the storage throttles, and how many reads of a hundred fail.
     pub(crate) store: (u64, u64),
     outcome: Outcome,
@@ -109,6 +115,8 @@ impl<'a> World<'a> {
             dispatcher: DispatcherNode::default(),
             workers: (0..workers).map(|_| WorkerNode::default()).collect(),
             consumers: (0..consumers).map(|_| ConsumerNode::default()).collect(),
+            losses: Losses::default(),
+            lending: Lending::default(),
             store: (0, 0),
             outcome: Outcome { violation: None, history: 0, events: 0, time: 0, felt, lines },
             verbose,
@@ -164,7 +172,7 @@ impl<'a> World<'a> {
     fn work(&self) -> u64 {
         let chunk = self.scenario.workers.iter().map(|w| w.chunk).max().unwrap_or(0);
         let of = |c: &crate::scenario::ConsumerSetup| {
-            let items = self.jobs[c.job].expected[c.index as usize].len() as u64;
+            let items = self.jobs[c.job].expected[c.index as usize].items.len() as u64;
             // A chunk may give nothing; then it is the rows that bound their number.
             (items + 200) * (c.step + 2 * chunk) / 4
         };
@@ -179,26 +187,28 @@ impl<'a> World<'a> {
             Event::KeepAlive(from, to) => self.keep_alive(from, to),
             Event::Boot(node) => self.boot(node),
             Event::Dispatcher(life, timer) => {
-                if let Some(event) = self.due(Node::Dispatcher, life, timer, Event::Dispatcher) {
+                if let Some(event) = self.in_time(Node::Dispatcher, life, timer, Event::Dispatcher) {
                     self.dispatcher_timer(event);
                 }
             }
             Event::Worker(i, life, timer) => {
-                if let Some(event) = self.due(Node::Worker(i), life, timer, |life, t| Event::Worker(i, life, t)) {
+                if let Some(event) = self.in_time(Node::Worker(i), life, timer, |life, t| Event::Worker(i, life, t)) {
                     self.worker_timer(i, event);
                 }
             }
             Event::Consumer(i, life, timer) => {
-                if let Some(event) = self.due(Node::Consumer(i), life, timer, |life, t| Event::Consumer(i, life, t)) {
+                if let Some(event) = self.in_time(Node::Consumer(i), life, timer, |life, t| Event::Consumer(i, life, t))
+                {
                     self.consumer_timer(i, event);
                 }
             }
+            Event::Returned(lent) => self.returned(lent),
             Event::Fault(i) => self.strike(self.scenario.faults[i].1),
         }
     }
 
     /// Returns the timer if its process is there for it; one that stands still gets it later.
-    fn due<T>(&mut self, node: Node, life: u32, timer: T, again: impl FnOnce(u32, T) -> Event) -> Option<T> {
+    fn in_time<T>(&mut self, node: Node, life: u32, timer: T, again: impl FnOnce(u32, T) -> Event) -> Option<T> {
         if !self.is_alive(node, life) {
             return None;
         }
@@ -297,8 +307,14 @@ impl<'a> World<'a> {
         (process.alive, process.silent, process.paused) = (false, silent, 0);
         match node {
             Node::Dispatcher => self.dispatcher_ended(),
-            Node::Worker(i) => self.workers[i].ended(),
-            Node::Consumer(i) => self.consumers[i].ended(),
+            Node::Worker(i) => {
+                self.workers[i].ended();
+                self.lender_ended(i, life);
+            }
+            Node::Consumer(i) => {
+                self.consumers[i].ended();
+                self.borrower_ended(i);
+            }
         }
         self.gone(node, life, silent);
         if let Some(down) = down {

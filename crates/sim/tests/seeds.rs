@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use forebay_sim::{Fault, Planted, Simulator};
+use forebay_sim::{Fault, Planted, Simulator, Worlds};
 
-/// About 10 s on one core, in release.
-const SEEDS: u64 = 3000;
+/// About 10 s on one core, in release. `cargo run --release -p forebay-sim` runs as many as one likes.
+const SEEDS: [(Worlds, &str, u64); 2] = [(Worlds::Plain, "plain", 1500), (Worlds::Mixed, "mixed", 1000)];
 /// What must be felt besides every kind of fault.
-const FELT: [&str; 7] = [
+const FELT: [&str; 15] = [
     "splits raced",
     "cut by the policy",
     "cut begun anew",
@@ -15,6 +15,14 @@ const FELT: [&str; 7] = [
     "splits cut at two places",
     "races cut at two places",
     "windows cut at two places",
+    "chunks of twins taken",
+    "chunks of twins waited for",
+    "chunks lent",
+    "chunks lent to several",
+    "processes died at a sample",
+    "budgets spent",
+    "workers ended by a split",
+    "splits given up",
 ];
 /// Within so many seeds every planted bug must be found.
 const FOUND_WITHIN: u64 = 200;
@@ -23,11 +31,13 @@ const FOUND_WITHIN: u64 = 200;
 fn no_seed_breaks_an_invariant_and_every_kind_of_fault_is_felt() {
     let simulator = Simulator::default();
     let mut felt: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..SEEDS {
-        let scenario = simulator.scenario(seed);
+    for (worlds, name, seed) in SEEDS.into_iter().flat_map(|(worlds, name, n)| (0..n).map(move |s| (worlds, name, s))) {
+        let scenario = simulator.scenario(worlds, seed);
         let outcome = simulator.run(&scenario, None, false);
         if let Some(violation) = outcome.violation {
-            panic!("{scenario}{violation}\nreplay: cargo run --release -p forebay-sim -- --seed {seed}");
+            panic!(
+                "{scenario}{violation}\nreplay: cargo run --release -p forebay-sim -- --worlds {name} --seed {seed}"
+            );
         }
         outcome.felt.into_iter().for_each(|(what, times)| *felt.entry(what).or_default() += times);
     }
@@ -40,8 +50,11 @@ fn no_seed_breaks_an_invariant_and_every_kind_of_fault_is_felt() {
 fn every_planted_bug_is_found() {
     let simulator = Simulator::default();
     for (name, planted) in Planted::ALL {
-        let violates = |seed: &u64| simulator.run(&simulator.scenario(*seed), Some(planted), false).violation.is_some();
-        let found = (0..FOUND_WITHIN).find(violates);
+        let violates = |worlds, seed| {
+            let scenario = simulator.scenario(worlds, seed);
+            simulator.run(&scenario, Some(planted), false).violation.is_some()
+        };
+        let found = Worlds::ALL.iter().find(|(_, worlds)| (0..FOUND_WITHIN).any(|seed| violates(*worlds, seed)));
         assert!(found.is_some(), "{name} was not found within {FOUND_WITHIN} seeds");
     }
 }
@@ -49,13 +62,14 @@ fn every_planted_bug_is_found() {
 #[test]
 fn the_same_seed_gives_the_same_history_and_another_gives_another() {
     let mut histories = BTreeMap::new();
-    for seed in 0..40 {
+    let all = |(_, worlds): (&str, Worlds)| (0..20).map(move |seed| (worlds, seed));
+    for (worlds, seed) in Worlds::ALL.into_iter().flat_map(all) {
         // Not the same simulator: what one has computed must not matter to the other.
         let (first, second) = (Simulator::default(), Simulator::default());
-        let scenario = first.scenario(seed);
-        let (a, b) = (first.run(&scenario, None, false), second.run(&second.scenario(seed), None, true));
+        let scenario = first.scenario(worlds, seed);
+        let (a, b) = (first.run(&scenario, None, false), second.run(&second.scenario(worlds, seed), None, true));
         assert_eq!((a.history, a.events, a.time), (b.history, b.events, b.time), "I8: seed {seed}");
         assert_eq!(a.felt, b.felt, "I8: seed {seed}");
-        assert_eq!(histories.insert(a.history, seed), None, "seed {seed} gives the history of another");
+        assert_eq!(histories.insert(a.history, seed), None, "seed {seed} of {worlds:?} gives the history of another");
     }
 }

@@ -8,17 +8,23 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
 use forebay_data::Chunk;
+use forebay_exec::Known;
 use forebay_proto::worker_message::Message;
-use forebay_proto::{JobDefinition, JobKey, Lease, OneReader, Ticket, WorkerSecret, worker_event};
+use forebay_proto::{
+    JobDefinition, JobKey, Lease, OneReader, Reader as ReaderStream, Return, Stream, Ticket, WorkerSecret, worker_event,
+};
 
 use crate::cursor::{Cursor, Step, not_held};
 use crate::engine::Engine;
 use crate::held::{Held, Made};
 use crate::jobs::Job;
+use crate::loans::Loans;
 use crate::lock::lock;
 use crate::options::{Bounds, HELD_BYTES_MAX};
+use crate::sharing::{self, Want};
 use crate::shelf::Shelf;
 use crate::talk::Talk;
+use crate::window::{Flight, Member, Window};
 
 /// What local workers show, and their readers say, in the simulation.
 const LOCAL_KEY: [u8; 16] = [1; 16];
@@ -28,10 +34,19 @@ pub const LEASE_WAIT_MAX: Duration = crate::shelf::LEASE_WAIT_MAX;
 /// How long a worker that leaves waits for its consumers to fetch what it holds.
 pub const LEAVE_MAX: Duration = crate::options::LEAVE_MAX;
 
+/// How long a chunk that another thread computes is waited for.
+pub const WAIT_MAX: Duration = crate::window::WAIT_MAX;
+
+/// A job that can be computed.
+struct Prepared {
+    definition: JobDefinition,
+    member: Member,
+}
+
 /// Work that the shelf has given out.
 #[derive(Clone)]
 enum Work {
-    Prepare(Arc<Job<JobDefinition>>),
+    Prepare(Arc<Job<Prepared>>),
     Compute(Task, bool),
 }
 
@@ -40,9 +55,9 @@ enum Work {
 struct Queue(Arc<Mutex<Vec<Work>>>, Arc<Mutex<BTreeSet<u64>>>);
 
 impl Engine for Queue {
-    type Prepared = JobDefinition;
+    type Prepared = Prepared;
 
-    fn caching(_: &JobDefinition) -> Option<String> {
+    fn caching(_: &Prepared) -> Option<String> {
         None
     }
 
@@ -50,18 +65,18 @@ impl Engine for Queue {
         lock(&self.1).clone()
     }
 
-    fn prepare(&self, _: &Arc<Shelf<Self>>, job: Arc<Job<JobDefinition>>) {
+    fn prepare(&self, _: &Arc<Shelf<Self>>, job: Arc<Job<Prepared>>) {
         lock(&self.0).push(Work::Prepare(job));
     }
 
-    fn compute(&self, split: Arc<Held>, job: Arc<JobDefinition>, run: u64, first: bool) {
+    fn compute(&self, split: Arc<Held>, job: Arc<Prepared>, run: u64, first: bool) {
         lock(&self.0).push(Work::Compute(Task { split, job, run }, first));
     }
 }
 
 /// A job to prepare.
 #[derive(Clone)]
-pub struct Preparing(Arc<Job<JobDefinition>>);
+pub struct Preparing(Arc<Job<Prepared>>);
 
 impl Preparing {
     /// Returns its definition.
@@ -74,14 +89,42 @@ impl Preparing {
 #[derive(Clone)]
 pub struct Task {
     split: Arc<Held>,
-    job: Arc<JobDefinition>,
+    job: Arc<Prepared>,
     run: u64,
 }
+
+/// What is to be done for a chunk.
+pub enum Wanted {
+    /// Nothing: a job with the same samples had computed it.
+    Nothing,
+    /// It is to be computed, and this kept meanwhile: it says to whom it is given then.
+    Computed(Computing),
+    /// Another thread computes it: ask again when one has, for [`WAIT_MAX`] at most.
+    Wait,
+}
+
+/// A chunk that is being computed. Dropped, other jobs may compute it.
+#[derive(Default)]
+pub struct Computing(Option<Flight>);
 
 impl Task {
     /// Returns its job.
     pub fn job(&self) -> &JobDefinition {
-        &self.job
+        &self.job.definition
+    }
+
+    /// Returns the rows that are left out whether they fail or not.
+    pub fn known(&self) -> Arc<Known> {
+        self.split.known()
+    }
+
+    /// Says what is to be done for a chunk of a split that is counted, and takes it where another job had it.
+    pub fn want(&self, index: u64) -> Wanted {
+        match sharing::want(&self.split, &self.job.member, self.run, index) {
+            Want::Nothing => Wanted::Nothing,
+            Want::Computed(flight) => Wanted::Computed(Computing(flight)),
+            Want::Wait => Wanted::Wait,
+        }
     }
 
     /// Returns (consumer, epoch, ordinal).
@@ -115,9 +158,9 @@ impl Task {
     }
 
     /// Puts a chunk in its place, on which so many row ops have run.
-    pub fn put(&self, index: u64, chunk: &Chunk, ops: u32) {
-        self.split.count_rows(chunk.num_rows());
-        self.split.put(self.run, index, &Made { chunk: chunk.clone(), ops, shared: false }, false);
+    pub fn put(&self, index: u64, chunk: Chunk, ops: u32, computing: Computing) {
+        let made = Made { chunk, ops, shared: false };
+        sharing::put(&self.split, self.run, index, made, computing.0);
     }
 
     /// A thread has computed on it for so long.
@@ -150,22 +193,30 @@ pub enum Door {
     Refused(Error),
 }
 
-/// A chunk as it is sent: its index, its rows, and how many row ops have run on them.
-pub type Sent = (u64, Chunk, u32);
+/// A chunk as it is sent.
+pub struct Sent {
+    /// Its index.
+    pub index: u64,
+    /// Its rows.
+    pub chunk: Chunk,
+    /// How many row ops have run on them.
+    pub ops: u32,
+    /// Whether readers of other jobs are given the same memory.
+    pub shared: bool,
+}
 
 /// One reader of a split.
 pub struct Reader(Cursor<Queue>);
 
 impl Reader {
-    /// Returns the next (index, chunk, row ops that have run on it); `None` in `Some` when there is none yet, `None` when the
-    /// split is complete. With `take`, the chunk is given away.
+    /// Returns the next chunk; `None` in `Some` when there is none yet, `None` when the split is complete. With `take`, the chunk is given away.
     ///
     /// # Errors
     /// What the split failed with, or that the lease is gone.
     pub fn next(&mut self, take: bool) -> Result<Option<Option<Sent>>> {
         let seen = self.0.look(take);
         Ok(match self.0.after(seen)? {
-            Step::Chunk(index, made) => Some(Some((index, made.chunk, made.ops))),
+            Step::Chunk(index, Made { chunk, ops, shared }) => Some(Some(Sent { index, chunk, ops, shared })),
             Step::Wait => Some(None),
             Step::End => None,
         })
@@ -176,6 +227,9 @@ impl Reader {
 pub struct Worker {
     queue: Queue,
     talk: Talk<Queue>,
+    window: Arc<Window>,
+    /// What is on loan: blocks of memory by number.
+    loans: Loans<u64>,
 }
 
 impl Worker {
@@ -184,7 +238,10 @@ impl Worker {
         let queue = Queue::default();
         let shelf = Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: HELD_BYTES_MAX }));
         let talk = Talk::new(WorkerSecret::new(secret), address, only, shelf);
-        Self { queue, talk: talk.started_with(JobKey::from_bytes(&LOCAL_KEY)) }
+        let talk = talk.started_with(JobKey::from_bytes(&LOCAL_KEY));
+        // Readers are strangers to every other process of a worker, as those of random numbers are.
+        let loans = Loans::new((secret as u64) << 48 | ((secret >> 64) as u64) << 24);
+        Self { queue, talk, window: Arc::default(), loans }
     }
 
     /// Takes what there is to do since the last call.
@@ -199,7 +256,10 @@ impl Worker {
 
     /// A job is ready, or cannot be.
     pub fn prepared(&self, job: &Preparing, ready: Result<()>) {
-        self.talk.shelf.prepared(&job.0, ready.map(|()| Arc::new(job.definition().clone())));
+        let definition = job.definition().clone();
+        let prepared =
+            || Prepared { member: self.window.join(Stream::of(&definition)), definition: definition.clone() };
+        self.talk.shelf.prepared(&job.0, ready.map(|()| Arc::new(prepared())));
     }
 
     /// Threads hang in what these jobs read, and in nothing else.
@@ -280,11 +340,47 @@ impl Worker {
         (meter.bytes.load(Relaxed), meter.open.load(Relaxed))
     }
 
-    /// Checks the shelf's invariants.
+    /// A reader on this machine connects, to be lent memory; returns its number.
+    pub fn enter(&mut self) -> Option<u64> {
+        self.loans.enter()
+    }
+
+    /// The process of such a reader is gone. As all that ends loans, returns the blocks that come back.
+    pub fn leave_of(&mut self, reader: u64) -> Vec<u64> {
+        self.loans.leave(reader)
+    }
+
+    /// A stream begins that something may be lent on; false when it may not.
+    pub fn stream_begins(&mut self, of: ReaderStream) -> bool {
+        self.loans.begin(of)
+    }
+
+    /// Such a stream has ended here.
+    pub fn stream_ends(&mut self, of: ReaderStream) {
+        self.loans.end(of);
+    }
+
+    /// Lends a block; returns the loan, or `None` when it is to be copied.
+    pub fn lend(&mut self, of: ReaderStream, block: u64, bytes: usize) -> Option<u64> {
+        self.loans.lend(of, block, bytes)
+    }
+
+    /// A reader needs something no more.
+    pub fn returned(&mut self, reader: u64, said: Return) -> Vec<u64> {
+        self.loans.take_back(reader, said)
+    }
+
+    /// Returns how many loans there are, and how many streams that may have some.
+    pub fn on_loan(&self) -> (usize, usize) {
+        self.loans.outstanding()
+    }
+
+    /// Checks the invariants of shelf and loans.
     ///
     /// # Errors
     /// Internal, naming what does not hold.
     pub fn check(&self) -> Result<()> {
+        self.loans.check()?;
         self.talk.shelf.check()
     }
 }

@@ -79,6 +79,7 @@ use load::Load;
 use lost::LostTally;
 use ops::Ops;
 use pace::Pace;
+pub(crate) use poison::WHOLE_SPLIT;
 use scale::Scale;
 use twins::Twins;
 use worker::Worker;

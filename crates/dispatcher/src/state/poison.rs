@@ -25,7 +25,7 @@ use crate::records::{ConsumerKey, JobRecord, SplitKey, Update};
 /// Workers that a split may end.
 pub(super) const DEATHS_MAX: usize = 3;
 /// What the ledger calls a split as a whole, among samples that were left out.
-pub(super) const WHOLE_SPLIT: u64 = u64::MAX;
+pub(crate) const WHOLE_SPLIT: u64 = u64::MAX;
 /// Rows that an error names.
 const NAMED_MAX: usize = 16;
 

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use forebay_client::simulate::{Fetching, StreamEnd};
+use forebay_client::simulate::{Borrowing, Fetching, StreamEnd};
 use forebay_data::Chunk;
 
 use super::{CHUNK_BYTES, ConsumerTimer};
 use crate::fault::Node;
 use crate::net::Kind;
-use crate::payload::Payload;
+use crate::payload::{Payload, SentChunk};
 use crate::planted::Planted;
 use crate::worker::address;
 use crate::world::World;
@@ -16,21 +16,29 @@ use crate::world::World;
 /// How long it may take to finish a chunk, in ms, where that is not done at once.
 const FINISH: std::ops::Range<u64> = 1..30;
 
-/// A chunk that has come: its index, its rows, and how many row ops have run on them.
-pub(super) struct Arrived(pub(super) u64, pub(super) Chunk, pub(super) u32);
+/// A chunk that was taken: its index, its rows, and how many row ops have run on them.
+struct Taken(u64, Chunk, u32);
 
 /// A stream of chunks.
 pub(super) struct Stream {
     id: u64,
     place: (u64, u64),
     /// Chunks that wait for room.
-    pub(super) waiting: VecDeque<Arrived>,
+    waiting: VecDeque<SentChunk>,
     /// One that a thread is finishing.
-    finishing: Option<Arrived>,
+    finishing: Option<Taken>,
     /// How it ended, after those.
     pub(super) end: Option<StreamEnd>,
     /// After how many row ops its last chunk was cut.
     cut: Option<u32>,
+    /// What is lent on it.
+    borrowing: Option<Borrowing>,
+}
+
+impl Stream {
+    pub(super) fn arrived(&mut self, sent: SentChunk) {
+        self.waiting.push_back(sent);
+    }
 }
 
 impl World<'_> {
@@ -50,8 +58,11 @@ impl World<'_> {
         let Some((worker, port)) = address(&fetching.address) else {
             return self.fail("protocol", format!("{:?} is no address", fetching.address));
         };
-        let id = self.open(Node::Consumer(i), Node::Worker(worker), Kind::Get { port }, Payload::Get(ticket));
-        let stream = Stream { id: fetching.id, place, waiting: VecDeque::new(), finishing: None, end: None, cut: None };
+        let borrowing = self.borrow_from(i, worker);
+        let get = Payload::Get(ticket, borrowing.as_ref().map(Borrowing::reader));
+        let id = self.open(Node::Consumer(i), Node::Worker(worker), Kind::Get { port }, get);
+        let (waiting, finishing, end, cut) = Default::default();
+        let stream = Stream { id: fetching.id, place, waiting, finishing, end, cut, borrowing };
         self.consumers[i].fetches.insert(id, stream);
     }
 
@@ -80,10 +91,12 @@ impl World<'_> {
                 None => return self.fetch_ended(i, pipe, StreamEnd::Unwanted),
                 Some(true) => changed = true,
             }
-            let Some(arrived) = stream.waiting.pop_front() else {
+            let Some(sent) = stream.waiting.pop_front() else {
                 let end = stream.end.take().unwrap_or(StreamEnd::Unwanted);
                 return self.fetch_ended(i, pipe, end);
             };
+            let Some(arrived) = self.taken(i, pipe, sent) else { return true };
+            let Some(stream) = self.consumers[i].fetches.get_mut(&pipe) else { return true };
             // What is small is finished where it arrives.
             if !tail.is_finished(arrived.2) && self.dice.percent(50) {
                 stream.finishing = Some(arrived);
@@ -97,6 +110,16 @@ impl World<'_> {
         }
     }
 
+    /// Takes a chunk off its stream, with the memory that it is in.
+    fn taken(&mut self, i: usize, pipe: u64, sent: SentChunk) -> Option<Taken> {
+        let SentChunk { index, chunk, ops, lent } = sent;
+        let Some(lent) = lent else { return Some(Taken(index, chunk, ops)) };
+        let mut borrowing = self.consumers[i].fetches.get_mut(&pipe)?.borrowing.take()?;
+        let chunk = self.borrowed(i, &mut borrowing, lent, chunk);
+        self.consumers[i].fetches.get_mut(&pipe)?.borrowing = Some(borrowing);
+        Some(Taken(index, chunk, ops))
+    }
+
     /// A thread has finished a chunk.
     pub(super) fn finished(&mut self, i: usize, pipe: u64) {
         let stream = self.consumers[i].fetches.get_mut(&pipe);
@@ -106,7 +129,7 @@ impl World<'_> {
     }
 
     /// Gives a chunk to the machine; returns whether the stream goes on.
-    fn hand_over(&mut self, i: usize, pipe: u64, Arrived(mut index, chunk, ops): Arrived) -> bool {
+    fn hand_over(&mut self, i: usize, pipe: u64, Taken(mut index, chunk, ops): Taken) -> bool {
         let job = self.jobs[self.scenario.consumers[i].job].clone();
         let consumer = &mut self.consumers[i];
         let Some((id, place)) = consumer.fetches.get(&pipe).map(|stream| (stream.id, stream.place)) else {
@@ -162,6 +185,7 @@ impl World<'_> {
         let consumer = &mut self.consumers[i];
         let Some(stream) = consumer.fetches.remove(&pipe) else { return true };
         let again = consumer.machine.as_mut().and_then(|machine| machine.ended(stream.id, end));
+        self.stream_over(stream.borrowing);
         self.close(pipe, 0, Payload::Closed);
         if let Some(fetching) = again {
             self.felt("streams taken up again");

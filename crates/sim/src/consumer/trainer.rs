@@ -10,6 +10,7 @@ use forebay_exec::Delivery;
 use super::{ConsumerTimer, START_AGAIN};
 use crate::digest::digests;
 use crate::fault::Node;
+use crate::losses::told;
 use crate::world::World;
 
 impl World<'_> {
@@ -18,7 +19,9 @@ impl World<'_> {
         let now = self.ticks(Node::Consumer(i));
         let consumer = &mut self.consumers[i];
         let Some(machine) = consumer.machine.as_mut().filter(|_| consumer.in_next) else { return false };
-        match machine.poll(now) {
+        let polled = machine.poll(now);
+        consumer.told.extend(told(&machine.take_losses()));
+        match polled {
             Ok(Polled::Wait) => return false,
             Ok(Polled::Delivery(delivery)) => {
                 consumer.in_next = false;
@@ -40,8 +43,8 @@ impl World<'_> {
 
     /// I1 to I4: what comes is what must come next.
     fn delivered(&mut self, i: usize, delivery: Delivery) {
-        let setup = self.scenario.consumers[i];
-        let expected = self.jobs[setup.job].expected[setup.index as usize].clone();
+        let due = self.due(i);
+        let expected = &due.items;
         let Some(items) = self.expect(Node::Consumer(i), digests(&delivery)) else { return };
         let consumer = &mut self.consumers[i];
         let before = consumer.cursor;
@@ -89,12 +92,13 @@ impl World<'_> {
     }
 
     fn check_complete(&mut self, i: usize) {
-        let setup = self.scenario.consumers[i];
-        let (got, due) = (self.consumers[i].cursor, self.jobs[setup.job].expected[setup.index as usize].len());
+        let due = self.due(i);
+        let (got, of) = (self.consumers[i].cursor, due.items.len());
         self.consumers[i].complete = true;
-        if got != due {
-            self.fail("I1", format!("consumer {i} was told that this is all after {got} of {due} items"));
+        if got != of || due.is_over {
+            self.fail("I1", format!("consumer {i} was told that this is all after {got} of {of} items"));
         }
+        self.check_told(i);
     }
 
     /// The stream ended with an error: one that may come of faults makes the script start again from what it saved.
@@ -107,7 +111,15 @@ impl World<'_> {
         match error.kind() {
             // Whoever has saved nothing, and comes back when all was read, is told so.
             ErrorKind::Closed if all_complete() => return self.leaves(i),
-            ErrorKind::Data if self.is_poison(error) => return self.leaves(i),
+            ErrorKind::Closed | ErrorKind::NotFound if self.is_cancelled(job) => return self.leaves(i),
+            ErrorKind::Data if error.get("fault") == Some("budget") => {
+                self.check_budget(i);
+                return self.leaves(i);
+            }
+            ErrorKind::Data if self.is_poison(error) => {
+                self.check_before(i, error);
+                return self.leaves(i);
+            }
             ErrorKind::Unavailable | ErrorKind::Conflict if !self.scenario.is_calm() => {}
             _ => self.fail("I5", format!("consumer {i} ended with {error}")),
         }

@@ -1,12 +1,11 @@
 //! Who reads from a worker: tickets that wait for their lease, and streams of chunks.
 
 use forebay_core::Error;
-use forebay_proto::Ticket;
-use forebay_worker::simulate::{Door, Reader, Worker};
+use forebay_proto::{Reader as ReaderStream, Ticket};
+use forebay_worker::simulate::{Door, Reader, Sent, Worker};
 
 use super::place;
-use crate::fault::Node;
-use crate::payload::Payload;
+use crate::payload::{Payload, SentChunk};
 use crate::planted::Planted;
 use crate::world::World;
 
@@ -15,19 +14,19 @@ const AHEAD: u32 = 3;
 
 /// A stream that somebody has opened.
 pub(super) enum Serving {
-    /// A ticket that waits for its lease, and until when.
-    Knocking(Ticket, u64),
-    /// A reader: the ticket that it showed, what it may be sent, whether it is lent memory.
-    Open(Reader, Ticket, u32, bool),
+    /// A ticket that waits for its lease, and until when; and on which stream memory may be lent.
+    Knocking(Ticket, u64, Option<ReaderStream>),
+    /// A reader: the ticket that it showed, what it may be sent, and the stream on which it is lent memory.
+    Open(Reader, Ticket, u32, Option<ReaderStream>),
 }
 
 impl World<'_> {
     /// Sends a reader what there is for it.
     pub(super) fn serve(&mut self, i: usize, id: u64) {
         let worker = &mut self.workers[i];
-        let Some(machine) = &worker.machine else { return };
+        let Some(machine) = &mut worker.machine else { return };
         let Some(serving) = worker.serving.get_mut(&id) else { return };
-        if let Serving::Knocking(ticket, until) = serving {
+        if let Serving::Knocking(ticket, until, of) = serving {
             let mut shown = *ticket;
             if self.planted == Some(Planted::FencingOff) {
                 let held =
@@ -39,25 +38,27 @@ impl World<'_> {
                 Door::Wait => return self.refuse(i, id, Worker::refuse()),
                 Door::Refused(error) => return self.refuse(i, id, error),
                 Door::Open(reader) => {
-                    let lent = matches!(self.net.pipes.get(&id).map(|p| p.ends[0].node), Some(Node::Consumer(c)) if self.scenario.consumers[c].lent);
-                    *serving = Serving::Open(reader, *ticket, AHEAD, lent);
+                    let lending = of.filter(|of| machine.stream_begins(*of));
+                    *serving = Serving::Open(reader, *ticket, AHEAD, lending);
                 }
             }
         }
-        while let Some(Serving::Open(reader, ticket, credit, lent)) = self.workers[i].serving.get_mut(&id) {
+        while let Some(Serving::Open(reader, ticket, credit, lending)) = self.workers[i].serving.get_mut(&id) {
             if *credit == 0 {
                 return;
             }
-            let (next, ticket) = (reader.next(*lent), *ticket);
+            let (next, ticket, lending) = (reader.next(lending.is_some()), *ticket, *lending);
             match next {
                 Ok(Some(None)) => return,
-                Ok(Some(Some((index, chunk, ops)))) => {
+                Ok(Some(Some(Sent { index, chunk, ops, shared }))) => {
                     *credit -= 1;
                     self.check_fence(i, &ticket);
-                    self.send(id, 1, Payload::Chunk(index, chunk, ops));
+                    self.check_unwritten(i, &chunk);
+                    let lent = lending.and_then(|of| self.lend(i, of, &chunk, shared));
+                    self.send(id, 1, Payload::Chunk(SentChunk { index, chunk, ops, lent }));
                 }
                 Ok(None) => {
-                    self.workers[i].serving.remove(&id);
+                    self.unserve(i, id);
                     return self.close(id, 1, Payload::Complete);
                 }
                 Err(error) => return self.refuse(i, id, error),
@@ -65,9 +66,17 @@ impl World<'_> {
         }
     }
 
+    /// A stream is served no more.
+    pub(super) fn unserve(&mut self, i: usize, id: u64) {
+        let worker = &mut self.workers[i];
+        if let (Some(Serving::Open(.., Some(of))), Some(machine)) = (worker.serving.remove(&id), &mut worker.machine) {
+            machine.stream_ends(of);
+        }
+    }
+
     fn refuse(&mut self, i: usize, id: u64, error: Error) {
         self.felt("tickets refused");
-        self.workers[i].serving.remove(&id);
+        self.unserve(i, id);
         self.close(id, 1, Payload::Failed(error));
     }
 

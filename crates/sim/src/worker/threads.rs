@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use forebay_core::Error;
 use forebay_data::Chunk;
-use forebay_worker::simulate::{Task, Todo};
+use forebay_exec::Known;
+use forebay_worker::simulate::{Computing, Task, Todo, WAIT_MAX, Wanted};
 
 use super::WorkerTimer;
 use crate::fault::Node;
@@ -14,6 +15,8 @@ use crate::world::World;
 /// How much longer a read takes while the storage throttles; one that fails was tried this long.
 const THROTTLED: u64 = 200;
 const TRIED: u64 = 1_500;
+/// How long it takes until a process starts in the place of one that a split has ended.
+const DOWN: std::ops::Range<u64> = 100..2_500;
 
 /// A split that is being computed.
 #[derive(Clone)]
@@ -33,6 +36,15 @@ pub(crate) struct Computed {
     /// How long it took, in ms.
     time: u64,
     failed: bool,
+    /// For whom else it is computed.
+    computing: Computing,
+}
+
+/// A chunk that a thread waits for, because another computes it; and until when.
+pub(crate) struct Parked {
+    entry: Entry,
+    index: usize,
+    until: u64,
 }
 
 impl World<'_> {
@@ -89,12 +101,47 @@ impl World<'_> {
                 false => entry.next += 1,
             }
             self.workers[i].free -= 1;
-            let ops = self.job(&taken.task.job().name).worker.stop(taken.task.ops());
-            self.compute_one(i, taken, index, ops);
+            if taken.streamed {
+                self.compute_one(i, taken, index, Computing::default());
+                continue;
+            }
+            match taken.task.want(index as u64) {
+                Wanted::Computed(computing) => self.compute_one(i, taken, index, computing),
+                Wanted::Nothing => {
+                    self.felt("chunks of twins taken");
+                    self.workers[i].free += 1;
+                }
+                Wanted::Wait => {
+                    self.felt("chunks of twins waited for");
+                    let wait = WAIT_MAX.as_millis() as u64;
+                    self.workers[i].parked.push(Parked { entry: taken, index, until: self.now + wait });
+                    self.worker_later(i, wait, WorkerTimer::Waited);
+                    // Another thread computes meanwhile.
+                    self.workers[i].free += 1;
+                }
+            }
         }
     }
 
-    fn compute_one(&mut self, i: usize, entry: Entry, index: usize, ops: u32) {
+    /// Threads that wait look whether what they wait for is there.
+    pub(super) fn look_again(&mut self, i: usize) {
+        for parked in std::mem::take(&mut self.workers[i].parked) {
+            let computing = match parked.entry.task.want(parked.index as u64) {
+                Wanted::Computed(computing) => computing,
+                Wanted::Wait if self.now >= parked.until => Computing::default(),
+                Wanted::Wait => {
+                    self.workers[i].parked.push(parked);
+                    continue;
+                }
+                Wanted::Nothing => continue,
+            };
+            self.workers[i].free -= 1;
+            self.compute_one(i, parked.entry, parked.index, computing);
+        }
+    }
+
+    fn compute_one(&mut self, i: usize, entry: Entry, index: usize, computing: Computing) {
+        let ops = self.job(&entry.task.job().name).worker.stop(entry.task.ops());
         let (late, failed) = self.storage();
         let chunk = self.scenario.workers[i].chunk;
         let (until, factor) = self.workers[i].slow;
@@ -105,40 +152,49 @@ impl World<'_> {
             1
         };
         let time = self.dice.within(chunk..2 * chunk) * factor + late;
-        self.worker_later(i, time, WorkerTimer::Computed(Computed { entry, index, ops, time, failed }));
+        self.worker_later(i, time, WorkerTimer::Computed(Computed { entry, index, ops, time, failed, computing }));
     }
 
     pub(super) fn computed(&mut self, i: usize, computed: Computed) {
-        let Computed { entry, index, ops, time, failed } = computed;
+        let Computed { entry, index, ops, time, failed, computing } = computed;
         self.workers[i].free += 1;
         entry.task.spend(Duration::from_millis(time));
-        if entry.task.is_stale() {
+        if entry.streamed && entry.task.is_stale() {
             return;
+        }
+        if self.is_poisoned(&entry.task) {
+            self.felt("workers ended by a split");
+            let (silent, down) = (self.dice.percent(30), self.dice.within(DOWN));
+            return self.end(Node::Worker(i), silent, Some(down));
         }
         if failed {
             entry.task.fail(index as u64, Error::unavailable("the storage does not answer"));
         } else if index < entry.chunks && (!entry.streamed || entry.task.wants(index as u64)) {
-            self.put(i, &entry.task, index, ops);
+            self.put(i, &entry.task, index, ops, computing);
         }
         if entry.streamed && !failed {
             match index + 1 < entry.chunks {
                 true => {
                     self.workers[i].free -= 1;
-                    self.compute_one(i, entry, index + 1, ops);
+                    self.compute_one(i, entry, index + 1, Computing::default());
                 }
                 false => entry.task.set_total(entry.chunks as u64),
             }
         }
     }
 
-    fn put(&mut self, i: usize, task: &Task, index: usize, ops: u32) {
+    fn put(&mut self, i: usize, task: &Task, index: usize, ops: u32, computing: Computing) {
         let job = self.job(&task.job().name);
-        let chunks = job.chunks(task.place(), ops);
-        let Some(chunk) = self.expect(Node::Worker(i), chunks).and_then(|chunks| chunks.get(index).cloned()) else {
-            return;
+        let known = match self.planted {
+            Some(Planted::KnownForgotten) => Known::default(),
+            _ => (*task.known()).clone(),
         };
+        let chunk = job.chunk(task.place(), ops, index, &known);
+        let Some(chunk) = self.expect(Node::Worker(i), chunk).flatten() else { return };
+        let chunk = self.maybe_lose(i, task, index, ops, chunk);
         let chunk = self.tamper(chunk);
-        task.put(index as u64, &chunk, ops);
+        let chunk = self.make(chunk);
+        task.put(index as u64, chunk, ops, computing);
     }
 
     fn tamper(&mut self, chunk: Chunk) -> Chunk {

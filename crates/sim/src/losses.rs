@@ -1,0 +1,248 @@
+//! What is left out, and what may not be: samples that fail, processes that die at one, splits that end workers, jobs that are cancelled.
+//!
+//! L-3: whatever was lost once, is lost for everybody who comes later, and what was given before stays what is due. L-4: the user is told of
+//! each once, in order, and so is the ledger. L-5: a split that was given up is leased to nobody, and its reader has all before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use forebay_core::{Epoch, Error, ErrorKind, Fault, SampleId};
+use forebay_data::{Chunk, RowId};
+use forebay_exec::{Known, Position};
+use forebay_proto::{LostSample, worker_event};
+use forebay_worker::simulate::Task;
+
+use crate::catalogue::mixed::is_same;
+use crate::consumer::{job_name, job_number};
+use crate::fault::Node;
+use crate::pipeline::{Due, KnownLost, missing, process_died};
+use crate::world::World;
+
+/// Processes that die at a sample in one world.
+const DEATHS_MAX: u64 = 12;
+
+/// Whether a job is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Cancel {
+    #[default]
+    No,
+    /// It is, or will be: nobody begins to read it any more.
+    Asked,
+    Done,
+}
+
+/// The simulation's own account.
+#[derive(Default)]
+pub(crate) struct Losses {
+    /// By consumer: how many samples were known to be lost by accident when it was computed what is due.
+    due: BTreeMap<usize, (usize, Rc<Due>)>,
+    /// Chunks (of a job by number) that were computed: what a process died at once, it may not die at again, nor at anything beside it.
+    computed: BTreeSet<(usize, (u32, u64, u64), usize)>,
+    cancelled: BTreeMap<usize, Cancel>,
+    /// Processes that died at a sample.
+    died: u64,
+    /// What the ledger held when the dispatcher began.
+    written: u64,
+}
+
+impl World<'_> {
+    /// Returns what a consumer must get, as far as it is decided now.
+    pub(crate) fn due(&mut self, i: usize) -> Rc<Due> {
+        let (setup, cursor) = (self.scenario.consumers[i], self.consumers[i].cursor());
+        let job = self.jobs[setup.job].clone();
+        let by_accident: Vec<_> = match self.scenario.deaths {
+            0 => Vec::new(),
+            _ => self.lost_of(i).into_iter().filter(|lost| fault(lost) == Fault::Process).collect(),
+        };
+        if by_accident.is_empty() {
+            return job.expected[setup.index as usize].clone();
+        }
+        let known = self.losses.due.get(&i).cloned();
+        let (count, before) = known.unwrap_or_else(|| (0, job.expected[setup.index as usize].clone()));
+        if count == by_accident.len() {
+            return before;
+        }
+        let mut lost = BTreeMap::<_, Known>::new();
+        for sample in &by_accident {
+            let row = RowId { sample: SampleId(sample.sample), epoch: Epoch(sample.repetition) };
+            let of_split = lost.entry((sample.epoch, sample.ordinal)).or_default();
+            of_split.add(Epoch(sample.epoch), row, Error::from_json(&sample.error));
+        }
+        let lost: KnownLost = lost.into_iter().map(|(split, known)| (split, Rc::new(known))).collect();
+        let Some(due) = self.expect(Node::Consumer(i), job.due(setup.index, &lost)).map(Rc::new) else { return before };
+        if due.items.get(..cursor) != before.items.get(..cursor) {
+            self.fail("L-3", format!("consumer {i} has {cursor} items, and what was written down later changes them"));
+        }
+        self.losses.due.insert(i, (by_accident.len(), due.clone()));
+        due
+    }
+
+    /// Returns what the ledger says that a consumer has left out.
+    fn lost_of(&self, i: usize) -> Vec<LostSample> {
+        let index = self.scenario.consumers[i].index;
+        self.consumers[i].job_id().map_or_else(Vec::new, |job| self.dispatcher.disk.lost((job, index)))
+    }
+
+    /// A thread has computed a chunk. Now and then a process dies at one of its samples, which is left out then.
+    pub(crate) fn maybe_lose(&mut self, i: usize, task: &Task, index: usize, ops: u32, chunk: Chunk) -> Chunk {
+        let job = self.job(&task.job().name);
+        let piece = (job_number(&task.job().name), task.place(), index);
+        let is_first = self.losses.computed.insert(piece);
+        let may_die = job.fails && is_first && chunk.num_rows() > 0 && self.losses.died < DEATHS_MAX;
+        if !may_die || !self.dice.percent(self.scenario.deaths) {
+            return chunk;
+        }
+        let row = chunk.ids()[self.dice.index(chunk.num_rows())];
+        let mut known = (*task.known()).clone();
+        known.add(Epoch(task.place().1), row, process_died(row));
+        self.losses.died += 1;
+        self.felt("processes died at a sample");
+        let without = job.chunk(task.place(), ops, index, &known);
+        self.expect(Node::Worker(i), without).flatten().unwrap_or(chunk)
+    }
+
+    /// A worker has computed something of a split; returns whether that ends it.
+    pub(crate) fn is_poisoned(&self, task: &Task) -> bool {
+        let Some((job, number)) = self.scenario.poison else { return false };
+        let theirs = job_number(&task.job().name);
+        if !is_same(self.scenario.jobs[job], self.scenario.jobs[theirs]) {
+            return false;
+        }
+        let (definition, plan) = (&self.jobs[job].definition, self.jobs[job].tail.plan());
+        let consumer = (number % u64::from(definition.consumers)) as u32;
+        let splits = plan.num_splits(forebay_core::ConsumerIndex(consumer)).unwrap_or(0).max(1);
+        task.place() == (consumer, (number >> 4) % definition.epochs, (number >> 8) % splits)
+    }
+
+    /// Nobody is given a split that was given up.
+    pub(crate) fn check_given_up(&mut self, event: &worker_event::Event) {
+        let worker_event::Event::Lease(lease) = event else { return };
+        let split = ((lease.job, lease.consumer), lease.epoch, lease.ordinal);
+        if self.scenario.poison.is_some() && self.dispatcher.disk.poisoned().contains(&split) {
+            self.fail("L-5", format!("{lease:?} is of a split that was given up"));
+        }
+    }
+
+    /// A reader ended at a split that was given up: it has everything before that.
+    pub(crate) fn check_before(&mut self, i: usize, error: &Error) {
+        let split = error.get("split").and_then(|text| text.split_once(" of epoch "));
+        let split = split.and_then(|(ordinal, epoch)| Some((epoch.parse().ok()?, ordinal.parse().ok()?)));
+        let (due, got) = (self.due(i), self.consumers[i].cursor());
+        let before = split.and_then(|split: (u64, u64)| due.before.get(&split)).copied();
+        if before != Some(got) {
+            self.fail(
+                "L-5",
+                format!("consumer {i} ended at {split:?} with {got} items, and {before:?} are before that"),
+            );
+        }
+    }
+
+    /// A stream ended because too much was left out; returns whether that is so.
+    pub(crate) fn check_budget(&mut self, i: usize) {
+        let (due, got) = (self.due(i), self.consumers[i].cursor());
+        if !due.is_over || got != due.items.len() {
+            let (of, over) = (due.items.len(), due.is_over);
+            self.fail("L-4", format!("consumer {i} lost too much after {got} of {of} items (so it must be: {over})"));
+        }
+        self.check_told(i);
+        self.felt("budgets spent");
+    }
+
+    /// A process has everything: it was told of every sample that it did not get, once.
+    pub(crate) fn check_told(&mut self, i: usize) {
+        let (due, (from, told)) = (self.due(i), self.consumers[i].told());
+        let from = (from.epoch, from.split, from.chunk);
+        let missing = due.missing.iter().filter(|(at, ..)| *at >= from);
+        let mut missing: Vec<_> = missing.map(|((e, s, _), n, r)| (*e, *s, *n, *r)).collect();
+        // Which of a split is told first depends on what was known of it.
+        let mut told = told.to_vec();
+        missing.sort_unstable();
+        told.sort_unstable();
+        if missing != told {
+            self.fail(
+                "L-4",
+                format!("consumer {i} began at {from:?} and was told of {told:?}, missing are {missing:?}"),
+            );
+        }
+    }
+
+    /// The ledger has each sample that was left out, and nothing else; and the dispatcher has counted each once.
+    pub(crate) fn check_ledger(&mut self) {
+        for i in 0..self.consumers.len() {
+            let (lost, due) = (self.lost_of(i), self.due(i));
+            let lost: BTreeSet<_> = lost.iter().map(|l| (l.epoch, l.ordinal, l.sample, l.repetition)).collect();
+            let missing: BTreeSet<_> = due.missing.iter().map(|((e, s, _), n, r)| (*e, *s, *n, *r)).collect();
+            // What one process had not said when it ended, the next one does not say that goes on behind it.
+            let is_fresh = *self.consumers[i].told().0 == Position::default();
+            let is_cancelled = self.is_cancelled(self.scenario.consumers[i].job);
+            let is_whole = self.consumers[i].heard_out && is_fresh && !is_cancelled;
+            if !lost.is_subset(&missing) || is_whole && lost != missing {
+                let text = format!("consumer {i} ({is_whole}) misses {missing:?}, and the ledger says {lost:?}");
+                self.fail("L-4", text);
+            }
+        }
+        let counted = self.dispatcher_counted();
+        let written = self.dispatcher.disk.num_lost().saturating_sub(self.losses.written);
+        // A ledger forgets jobs that were cancelled.
+        let is_whole = self.losses.cancelled.is_empty();
+        if is_whole && counted.is_some_and(|counted| counted != written) {
+            self.fail("L-4", format!("the dispatcher has counted {counted:?} samples, and written {written}"));
+        }
+    }
+
+    /// A dispatcher begins.
+    pub(crate) fn begin_ledger(&mut self) {
+        self.losses.written = self.dispatcher.disk.num_lost();
+    }
+
+    /// Somebody cancels a job.
+    pub(crate) fn cancel(&mut self, job: usize) {
+        self.losses.cancelled.insert(job, Cancel::Asked);
+        self.cancel_again();
+    }
+
+    /// Asks for it until it is done: a dispatcher that dies may not have written it down.
+    pub(crate) fn cancel_again(&mut self) {
+        let asked: Vec<_> =
+            self.losses.cancelled.iter().filter(|(_, is)| **is == Cancel::Asked).map(|(job, _)| *job).collect();
+        asked.into_iter().for_each(|job| self.dispatcher_cancels(&job_name(job)));
+    }
+
+    /// What came of it. Whoever was not heard of yet cannot be cancelled; its name may be opened later.
+    pub(crate) fn cancelled(&mut self, job: usize, done: &forebay_core::Result<()>) {
+        let is = match done {
+            Ok(()) => Cancel::Done,
+            Err(error) if error.kind() == ErrorKind::NotFound => Cancel::No,
+            Err(_) => return,
+        };
+        if is == Cancel::Done {
+            self.felt("cancel");
+        }
+        if self.losses.cancelled.get(&job) == Some(&Cancel::Asked) {
+            self.losses.cancelled.insert(job, is);
+        }
+    }
+
+    /// Says whether a job is cancelled, or may be.
+    pub(crate) fn is_cancelled(&self, job: usize) -> bool {
+        self.losses.cancelled.get(&job).is_some_and(|is| *is != Cancel::No)
+    }
+}
+
+fn fault(lost: &LostSample) -> Fault {
+    Error::from_json(&lost.error).fault()
+}
+
+/// What a process is told of a sample that it does not get.
+pub(crate) type Told = (u64, u64, u64, u64);
+
+/// Names samples that a process was told of.
+pub(crate) fn told(lost: &[forebay_exec::Lost]) -> impl Iterator<Item = Told> {
+    lost.iter().map(|lost| {
+        let ((epoch, split, _), sample, repetition) = missing(lost, 0);
+        (epoch, split, sample, repetition)
+    })
+}
+
+/// Where a process began, and what it was told of since.
+pub(crate) type Began<'a> = (&'a Position, &'a [Told]);
