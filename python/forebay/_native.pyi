@@ -165,6 +165,8 @@ class ServiceClient:
         consumer: int,
         consumers: int,
         even: bool | None,
+        ending: str | None,
+        absence_s: float,
         coordinated: bool,
         weight: int,
         priority: int,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved};
+use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved, Span};
 use forebay_plan::EpochPlan;
 use forebay_server::LocalWorker;
 use pyo3::prelude::*;
@@ -56,6 +56,14 @@ impl Iteration {
         }
     }
 
+    /// Where a stream stands that has ended, if that is not where its last delivery ends.
+    fn end_position(&self) -> Option<Position> {
+        match self {
+            Iteration::Local(..) => None,
+            Iteration::Service(stream, _) => stream.end_position(),
+        }
+    }
+
     /// What the user is to be told, once.
     fn news(&self) -> Option<Error> {
         match self {
@@ -77,8 +85,8 @@ type LostRow<'py> = (u64, u64, u64, u64, Bound<'py, PyAny>, Option<Bound<'py, Py
 
 struct Inner {
     iteration: Mutex<Option<Iteration>>,
-    /// Before and after the last delivery.
-    at: Mutex<(Position, Position)>,
+    /// Where the last delivery begins and ends.
+    at: Mutex<Span>,
     /// Samples that were left out, and that nobody has asked for yet.
     losses: Mutex<Vec<Lost>>,
     /// Those that might not fail again: a resumed run must leave them out all the same.
@@ -115,7 +123,7 @@ impl NativeIterator {
     ) -> Self {
         let inner = Arc::new(Inner {
             iteration: Mutex::new(Some(iteration)),
-            at: Mutex::new((from.clone(), from)),
+            at: Mutex::new(Span::at(from)),
             losses: Mutex::default(),
             uncertain: Mutex::new(uncertain),
             closing: AtomicBool::new(false),
@@ -164,11 +172,7 @@ impl NativeIterator {
     /// of, as JSON.
     #[pyo3(signature = (rows=None))]
     fn saved(&self, rows: Option<u64>) -> String {
-        let (before, after) = lock(&self.inner.at).clone();
-        let at = match rows {
-            None => after,
-            Some(rows) => Position { rows: before.rows + rows, ..before },
-        };
+        let at = lock(&self.inner.at).after(rows.unwrap_or(u64::MAX));
         let left_out = lock(&self.inner.uncertain).clone();
         serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
@@ -185,7 +189,7 @@ impl NativeIterator {
     /// The epoch of the last delivery.
     #[getter]
     fn epoch(&self) -> u64 {
-        lock(&self.inner.at).0.epoch
+        lock(&self.inner.at).epoch()
     }
 
     /// Stops the threads (and processes). Waits for them, but not for a user's code that does not end.
@@ -213,8 +217,11 @@ impl NativeIterator {
             let delivery = iteration.next(&mut go_on);
             inner.tell(iteration.take_losses());
             news = iteration.news();
-            let Some(delivery) = delivery? else { return Ok(None) };
-            *lock(&inner.at) = (delivery.position_after(0), delivery.position_after(delivery.chunk.num_rows()));
+            let Some(delivery) = delivery? else {
+                iteration.end_position().into_iter().for_each(|end| lock(&inner.at).end_at(end));
+                return Ok(None);
+            };
+            *lock(&inner.at) = delivery.span();
             Ok(Some((delivery.batched, delivery.chunk)))
         });
         if matches!(delivery, Ok(None)) {

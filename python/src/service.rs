@@ -8,6 +8,7 @@ use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream,
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
+use forebay_plan::Ending;
 use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};
 use pyo3::prelude::*;
 
@@ -183,7 +184,9 @@ impl ServiceClient {
     }
 
     /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
-    #[pyo3(signature = (pipeline, *, job, seed, epochs, consumer, consumers, even, coordinated, weight, priority, budget, local, state))]
+    #[pyo3(signature = (
+        pipeline, *, job, seed, epochs, consumer, consumers, even, ending, absence_s, coordinated, weight, priority, budget, local, state
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
         &self,
@@ -195,6 +198,8 @@ impl ServiceClient {
         consumer: u32,
         consumers: u32,
         even: Option<bool>,
+        ending: Option<&str>,
+        absence_s: f64,
         coordinated: bool,
         weight: u32,
         priority: u32,
@@ -203,13 +208,24 @@ impl ServiceClient {
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state = guard(py, || state.map(saved).transpose())?;
+        let (ending, absence) = guard(py, || Ok((ending.map(read_ending).transpose()?, read_absence(absence_s)?)))?;
         let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread", Vec::new())?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
-        let spec =
-            JobSpec { name: job, graph, seed: Seed(seed), epochs, consumers, even, coordinated, weight, priority };
+        let spec = JobSpec {
+            name: job,
+            graph,
+            seed: Seed(seed),
+            epochs,
+            consumers,
+            even,
+            ending,
+            coordinated,
+            weight,
+            priority,
+        };
         let command = crate::cli::command(py)?;
         let (stream, from, plan, left_out) = interruptible(py, |poll| {
             let blobs = |id: &_| pipeline.blobs.get(id).ok();
@@ -230,6 +246,7 @@ impl ServiceClient {
                 known,
                 seat: seat.clone(),
                 tell: crate::cache::warn,
+                absence,
                 watch: crate::up::watch(&self.service, !is_alone),
                 ..StreamOptions::default()
             };
@@ -263,6 +280,16 @@ impl ServiceClient {
         let (tls, token, token_file) = (tls.clone(), token.clone(), token_file.clone());
         LocalRecipe { command, service: self.service.address().to_owned(), tls, token, token_file, reader, key }
     }
+}
+
+/// Reads how consumers end epochs together.
+fn read_ending(word: &str) -> Result<Ending> {
+    let known = [Ending::Drop, Ending::Pad, Ending::Error].into_iter().find(|ending| ending.word() == word);
+    known.ok_or_else(|| Error::invalid(format!("even={word:?} is unknown")).hint("\"drop\", \"pad\" or \"error\""))
+}
+
+fn read_absence(seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| Error::invalid(format!("rank_timeout={seconds} is out of range")))
 }
 
 /// How many threads may compute at once in this process: its cores, within the limits of its control groups.

@@ -43,6 +43,16 @@ def readers(consumers: int, read) -> list[list]:
         return list(pool.map(stream, range(consumers)))
 
 
+def dropped(ds: fb.Dataset, seed: int, epochs: int, consumers: int) -> list[list]:
+    """The streams where all end each epoch with the first of them."""
+    streams: list[list] = [[] for _ in range(consumers)]
+    for epoch in range(epochs):
+        parts = readers(consumers, lambda who, epoch=epoch: ds.iter(consumers=who, seed=seed, epoch=epoch))
+        for stream, part in zip(streams, parts, strict=True):
+            stream += part[: min(map(len, parts))]
+    return streams
+
+
 @pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
 @pytest.mark.parametrize("block", range(14))
 def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, fleet):
@@ -54,6 +64,9 @@ def test_random_pipelines_give_the_same_stream_as_in_process(block, shards, flee
         job = name()
         there = readers(consumers, lambda who: ds.distribute(service, job=job, consumers=who, **options))
         here = readers(consumers, lambda who: ds.iter(consumers=who, **options))
+        refused = any(isinstance(item, str) for stream in here for item in stream)
+        if consumers > 1 and options["even"] is None and not refused and ds._pipeline.uneven(consumers):
+            here = dropped(ds, seed, epochs, consumers)
         assert there == here, (seed, workers, consumers, ds.explain())
 
     seeds = [1000 * workers + 8 * block + i for i in range(8)]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock, VERSION};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
-use forebay_plan::{BlobId, Deal, EpochPlan, Graph, Stages};
+use forebay_plan::{BlobId, Deal, Ending, EpochPlan, Graph, Stages};
 use forebay_proto::open_job_event::Event;
 use forebay_proto::{JobDefinition, JobKey, OpenJobRequest, Remote, client, leader, may_pass, to_error};
 
@@ -32,6 +32,9 @@ pub struct JobSpec {
     pub consumers: u32,
     /// Whether all readers get as much in every epoch; `None` is so where there are several and counts are known.
     pub even: Option<bool>,
+    /// How all readers end an epoch together where the plan does not know how many batches each has; `None` drops, unless `even` is
+    /// `Some(false)`.
+    pub ending: Option<Ending>,
     /// Whether all readers get batches of the same bucket at each step. Default: false.
     pub coordinated: bool,
     /// How much of the workers it gets beside other jobs that want more than there is: 1 to 1000. Default: 1.
@@ -81,6 +84,11 @@ impl OpenedJob {
         self.definition.consumers
     }
 
+    /// Returns how all readers end an epoch together.
+    pub fn ending(&self) -> Ending {
+        self.definition.ending().into()
+    }
+
     /// Returns where each op runs.
     pub fn stages(&self) -> &Arc<Stages> {
         &self.stages
@@ -121,6 +129,7 @@ pub(crate) fn open(
         return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
     }
     let (stages, deal) = Deal::choose(&spec.graph, spec.consumers, spec.even, spec.coordinated)?;
+    let ending = Ending::choose(&spec.graph, &stages, deal, spec.even, spec.ending);
     upload(service, &spec.graph.blobs(), blobs, poll)?;
     let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
     let request = OpenJobRequest {
@@ -134,6 +143,7 @@ pub(crate) fn open(
         coordinated: spec.coordinated,
         weight: spec.weight,
         priority: spec.priority,
+        ending: forebay_proto::Ending::from(ending).into(),
     };
     let definition = ask_again(service, &request, progress, poll)?;
     // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.

@@ -15,6 +15,8 @@
 //!   window       chunks by (epoch, split, index), whatever order they come in
 //!   seat         what it and its local worker say to each other
 //!   reports      what was left out, until the dispatcher has written it down
+//!   ahead        what was merged before all readers are known to have as much, where they end epochs together
+//!   steps        what is said and heard of that
 //!   reader       what the user gets next, and what was consumed, without I/O
 //!   merge        exact batches (forebay_exec::Merge)
 //! ```
@@ -24,6 +26,7 @@
 //! sent it; C-2 a chunk is taken only when its index and its checksum are right; C-3 what waits here is bounded;
 //! C-4 an epoch's end is known from the plan, and waited for from nobody.
 
+mod ahead;
 mod blobs;
 mod borrower;
 mod connection;
@@ -46,6 +49,7 @@ mod service;
 mod session;
 #[doc(hidden)]
 pub mod simulate;
+mod steps;
 mod stream;
 mod talk;
 mod watch;

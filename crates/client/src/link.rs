@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{Clock, Error, SystemClock, Ticks};
 use forebay_exec::Lost;
+use forebay_plan::Floor;
 use forebay_proto::Unreachable;
 use tokio::sync::Notify;
 
@@ -16,7 +17,8 @@ use crate::meter::Meter;
 use crate::options::BUFFER_BYTES_MAX;
 use crate::reports::Reports;
 use crate::seat::Seat;
-use crate::window::{Fetch, Place, Window};
+use crate::steps::Steps;
+use crate::window::{Fetch, Front, Place, Window};
 
 /// What is to be said to the dispatcher.
 #[derive(Debug, Default)]
@@ -50,6 +52,8 @@ pub(crate) struct State {
     pub(crate) reports: Reports,
     /// What of that must be durable before the stream goes on.
     settled_at: u64,
+    /// How far this reader and the others are, where all end epochs together.
+    pub(crate) steps: Option<Steps>,
     pub(crate) session: Session,
     /// Why nothing more comes.
     pub(crate) fatal: Option<Error>,
@@ -70,11 +74,26 @@ impl State {
             said: (None, false),
             reports,
             settled_at: 0,
+            steps: None,
             session,
             fatal: None,
             meter: Meter::new(now),
             seat,
         }
+    }
+
+    /// Takes what the front split has.
+    pub(crate) fn take_front(&mut self) -> Front {
+        let front = self.window.take();
+        if let Front::Chunk(_, chunk) = &front {
+            self.meter.merge(chunk.num_rows(), chunk.num_bytes());
+        }
+        front
+    }
+
+    /// Says whether all readers are known to have more than this, or that an epoch is over.
+    pub(crate) fn has_news(&self, floor: Option<Floor>) -> bool {
+        floor.is_some_and(|floor| self.steps.as_ref().is_some_and(|steps| steps.floor() != floor))
     }
 
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
@@ -122,6 +141,7 @@ impl State {
         (self.say.ack, self.say.finish) = (self.say.ack.or(ack), self.say.finish || is_last);
         self.say.unreachable.clear();
         self.reports.restart();
+        self.steps.iter_mut().for_each(Steps::restart);
     }
 
     /// An epoch is over, perhaps before its end: the window goes on at `at`.

@@ -44,6 +44,8 @@ pub struct StreamOptions {
     pub patience: Duration,
     /// Tells the user, at most once for each stream. Called by whoever called `next`. Default: a warning in the log.
     pub tell: fn(&Error),
+    /// Where readers end epochs together: how long the others wait for one that has no reader. Default: 5 minutes.
+    pub absence: Duration,
     /// Who knows whether a batch that has not come for so long still can. Default: nobody, it is waited for.
     pub watch: Watch,
 }
@@ -60,6 +62,7 @@ impl Default for StreamOptions {
             seat: Arc::default(),
             patience: Duration::from_secs(10),
             tell: |error| tracing::warn!("{error}"),
+            absence: Duration::from_secs(300),
             watch: Watch::default(),
         }
     }

@@ -6,7 +6,9 @@
 
 use forebay_core::Result;
 use forebay_exec::{Delivery, Lost, Merge, Position};
+use forebay_plan::{Count, Ending, Floor};
 
+use crate::ahead::{Ahead, Step};
 use crate::window::{Front, Place};
 
 /// What comes next.
@@ -15,6 +17,8 @@ pub(crate) enum Next {
     Delivery(Box<Delivery>),
     /// The front split must give something ([`Reader::take`]).
     Front,
+    /// All readers must be known to have more; where this one is starved, it must have more itself.
+    Others { is_starved: bool },
     /// An epoch is over, and named where its rest is not needed; the front is at `at` now.
     Epoch { ended: Option<u64>, at: Place },
     /// The last epoch is over.
@@ -23,6 +27,8 @@ pub(crate) enum Next {
 
 pub(crate) struct Reader {
     merge: Merge,
+    /// Where all readers of the job end epochs together: what this one has ready.
+    ahead: Option<Ahead>,
     /// Splits of an epoch; `None` is without end.
     splits: Option<u64>,
     /// The epoch to end before; `None` is never.
@@ -44,7 +50,51 @@ impl Reader {
     pub(crate) fn new(merge: Merge, from: &Position, splits: Option<u64>, end_epoch: Option<u64>) -> Self {
         let at = Place { epoch: from.epoch, ordinal: from.split };
         let (merged, chunks, acked, delivered) = (None, from.chunk, at, None);
-        Self { merge, splits, end_epoch, at, merged, chunks, acked, delivered }
+        Self { merge, ahead: None, splits, end_epoch, at, merged, chunks, acked, delivered }
+    }
+
+    /// So many readers end epochs together.
+    pub(crate) fn ending(mut self, ending: Ending, consumers: u32, from: &Position) -> Self {
+        if ending != Ending::Apart {
+            self.merge.keep_given();
+            self.ahead = Some(Ahead::new(ending, consumers, from));
+        }
+        self
+    }
+
+    /// Where epochs end together, finds out whether this one has no more for this reader: before it says how far it is.
+    pub(crate) fn find_end(&mut self) {
+        let is_at_end = self.is_at_end() && !self.is_over();
+        let Some(ahead) = self.ahead.as_mut().filter(|ahead| is_at_end && !ahead.is_done()) else { return };
+        match self.merge.end_epoch() {
+            Ok(()) => ahead.end(),
+            Err(error) => ahead.fail(error),
+        }
+        std::iter::from_fn(|| self.merge.pop()).for_each(|delivery| ahead.push(delivery));
+    }
+
+    /// Returns how far it is in an epoch that all end together: the epoch, what it has merged, and what it gave out.
+    pub(crate) fn progress(&self) -> Option<(u64, Count, u64)> {
+        let ahead = self.ahead.as_ref().filter(|_| !self.is_over())?;
+        Some((self.at.epoch, ahead.count(), ahead.given()))
+    }
+
+    /// Returns where it is, if it ends epochs together with others.
+    pub(crate) fn epoch_of_all(&self) -> Option<u64> {
+        self.ahead.as_ref().map(|_| self.at.epoch)
+    }
+
+    /// Says whether the front split is to give more before anything else is done.
+    pub(crate) fn has_room(&self) -> bool {
+        self.ahead.as_ref().is_some_and(Ahead::has_room) && !self.is_at_end() && !self.is_over()
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.merge.is_satisfied() || self.splits == Some(self.at.ordinal)
+    }
+
+    fn is_over(&self) -> bool {
+        self.end_epoch.is_some_and(|end| self.at.epoch >= end)
     }
 
     pub(crate) fn at(&self) -> Place {
@@ -70,11 +120,14 @@ impl Reader {
         self.at
     }
 
-    /// Says what comes next.
+    /// Says what comes next; where epochs end together, with what all readers are known to have of this one.
     ///
     /// # Errors
-    /// Whatever an op of the tail gives.
-    pub(crate) fn next(&mut self) -> Result<Next> {
+    /// Whatever an op of the tail gives; what ends an epoch with an error.
+    pub(crate) fn next(&mut self, floor: Floor) -> Result<Next> {
+        if self.ahead.is_some() {
+            return self.next_of_all(floor);
+        }
         if let Some(delivery) = self.merge.pop() {
             self.delivered = Some(delivery.position_after(delivery.chunk.num_rows()));
             return Ok(Next::Delivery(Box::new(delivery)));
@@ -84,7 +137,7 @@ impl Reader {
             self.at = Place { epoch: self.end_epoch.unwrap_or(self.at.epoch), ordinal: 0 };
             return Ok(Next::Over);
         }
-        if self.end_epoch.is_some_and(|end| self.at.epoch >= end) {
+        if self.is_over() {
             return Ok(Next::Over);
         }
         // A `take` has its rows: nothing more of this epoch is needed.
@@ -97,11 +150,43 @@ impl Reader {
         Ok(Next::Epoch { ended, at: self.at })
     }
 
+    fn next_of_all(&mut self, floor: Floor) -> Result<Next> {
+        if self.is_over() {
+            return Ok(Next::Over);
+        }
+        let Some(ahead) = &mut self.ahead else { return Ok(Next::Over) };
+        match ahead.next(floor)? {
+            Step::Give(delivery, end) => {
+                self.delivered = Some(end);
+                Ok(Next::Delivery(delivery))
+            }
+            Step::Wait { is_starved } => Ok(Next::Others { is_starved }),
+            Step::End => {
+                let ended = (self.splits != Some(self.at.ordinal)).then_some(self.at.epoch);
+                if !ahead.count().ended {
+                    self.merge.leave_epoch();
+                }
+                ahead.begin();
+                (self.at, self.chunks) = (Place { epoch: self.at.epoch + 1, ordinal: 0 }, 0);
+                Ok(Next::Epoch { ended, at: self.at })
+            }
+        }
+    }
+
     /// Merges what the front split has next.
     ///
     /// # Errors
     /// What the split failed with, or whatever an op of the tail gives.
     pub(crate) fn take(&mut self, front: Front) -> Result<()> {
+        let merged = self.merge_front(front);
+        let Some(ahead) = &mut self.ahead else { return merged };
+        // What was merged before comes first.
+        std::iter::from_fn(|| self.merge.pop()).for_each(|delivery| ahead.push(delivery));
+        merged.unwrap_or_else(|error| ahead.fail(error));
+        Ok(())
+    }
+
+    fn merge_front(&mut self, front: Front) -> Result<()> {
         match front {
             Front::Chunk(index, chunk) => {
                 self.chunks = index + 1;
@@ -134,6 +219,11 @@ impl Reader {
     }
 
     fn acknowledge(&mut self, place: Place) -> Option<Place> {
+        // Before all have ended an epoch, this reader may have to begin anew in it.
+        let is_end = place.epoch > self.at.epoch || self.splits.is_some_and(|splits| place.ordinal >= splits);
+        if self.ahead.is_some() && is_end {
+            return None;
+        }
         (place > self.acked).then(|| {
             self.acked = place;
             place

@@ -128,7 +128,8 @@ impl Session {
 
     /// Says what there is to say; true when it was the last word.
     fn say(&self, out: &Outbox) -> Result<bool> {
-        let (messages, last) = Talk::say(&mut self.fetcher.link.lock());
+        let link = &self.fetcher.link;
+        let (messages, last) = Talk::say(link.now(), &mut link.lock());
         messages.into_iter().try_for_each(|message| out.send(message))?;
         Ok(last)
     }

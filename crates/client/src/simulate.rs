@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
 use forebay_exec::{Budget, Delivery, Executable, Lost, Merge, Position};
+use forebay_plan::{Ending, Floor};
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -19,6 +20,7 @@ use crate::finish::{columns, finish};
 use crate::link::{Session, State};
 use crate::reader::{Next, Reader};
 use crate::seat::Seat;
+use crate::steps::Steps;
 use crate::talk::{Broken, Talk};
 use crate::window::{Front, Window};
 
@@ -31,6 +33,8 @@ pub const HEARTBEAT: Duration = crate::talk::HEARTBEAT;
 pub const SILENCE_MAX: Duration = crate::talk::SILENCE_MAX;
 /// How long the last word may take.
 pub const FINISH_MAX: Duration = crate::session::FINISH_MAX;
+/// How long others are waited for that nobody reads.
+const ABSENCE: Duration = Duration::from_secs(60);
 
 /// A stream of a split's chunks that is to be opened.
 #[derive(Debug, Clone)]
@@ -153,6 +157,8 @@ pub struct Consumer {
     lost: Vec<Lost>,
     /// What ends the stream, once it is known of what was left out before that it is written down.
     ended: Option<Error>,
+    /// Since when it waits for readers that are not there.
+    missing: Option<Ticks>,
 }
 
 impl Consumer {
@@ -166,13 +172,16 @@ impl Consumer {
         let from = from.unwrap_or_default();
         let splits = tail.plan().num_splits(ConsumerIndex(consumer));
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
-        let epochs = Some(job.epochs).filter(|&n| n > 0);
+        let (epochs, ending) = (Some(job.epochs).filter(|&n| n > 0), Ending::from(job.ending()));
+        let seat = Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY)));
+        let mut state = State::new(Window::new(at, from.chunk), seat, now);
+        state.steps = (ending != Ending::Apart).then(|| Steps::new(job.consumers, from.epoch));
         let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
         merge.set_budget(budget);
         Ok(Self {
-            state: State::new(Window::new(at, from.chunk), Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY))), now),
+            state,
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
-            reader: Reader::new(merge, &from, splits, epochs),
+            reader: Reader::new(merge, &from, splits, epochs).ending(ending, job.consumers, &from),
             tail,
             trials: BTreeMap::new(),
             fetches: 0,
@@ -180,6 +189,7 @@ impl Consumer {
             waiting: false,
             lost: Vec::new(),
             ended: None,
+            missing: None,
         })
     }
 
@@ -205,8 +215,8 @@ impl Consumer {
     }
 
     /// Returns what there is to say, and whether it is the last word.
-    pub fn say(&mut self) -> (Vec<Message>, bool) {
-        Talk::say(&mut self.state)
+    pub fn say(&mut self, now: Ticks) -> (Vec<Message>, bool) {
+        Talk::say(now, &mut self.state)
     }
 
     /// Returns the heartbeat.
@@ -313,32 +323,53 @@ impl Consumer {
             if let Some(error) = self.ended.take() {
                 return Err(error);
             }
-            match self.reader.next()? {
+            if self.reader.has_room() {
+                let front = self.state.take_front();
+                if !matches!(front, Front::Empty) {
+                    if std::mem::take(&mut self.waiting) {
+                        self.state.meter.set_waiting(now, false);
+                    }
+                    self.take(front);
+                    continue;
+                }
+            }
+            let floor = self.tell();
+            match self.reader.next(floor)? {
                 Next::Delivery(delivery) => {
                     self.state.meter.hand_out();
+                    self.missing = None;
                     return Ok(Polled::Delivery(delivery));
                 }
                 Next::Over => return Ok(Polled::Over),
                 Next::Epoch { ended, at } => {
                     self.report();
                     self.state.move_on(ended, at);
+                    self.missing = None;
+                }
+                Next::Others { is_starved } => {
+                    if let Some(error) = &self.state.fatal {
+                        return Err(error.clone());
+                    }
+                    let is_missing = self.state.steps.as_ref().is_some_and(|steps| !steps.missing().is_empty());
+                    let since = *self.missing.get_or_insert(now);
+                    self.missing = is_missing.then_some(since);
+                    if is_missing && now - since >= ABSENCE {
+                        return Err(Error::unavailable("another reader did not come"));
+                    }
+                    return self.wait(now, is_starved);
                 }
                 Next::Front => {
                     if let Some(error) = &self.state.fatal {
                         return Err(error.clone());
                     }
-                    let front = self.state.window.take();
+                    let front = self.state.take_front();
                     if matches!(front, Front::Empty) {
-                        return self.wait(now);
+                        return self.wait(now, true);
                     }
                     if std::mem::take(&mut self.waiting) {
                         self.state.meter.set_waiting(now, false);
                     }
-                    if let Front::Chunk(_, chunk) = &front {
-                        self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
-                    }
-                    self.ended = self.reader.take(front).err();
-                    self.report();
+                    self.take(front);
                 }
             }
         }
@@ -355,11 +386,31 @@ impl Consumer {
         std::mem::take(&mut self.lost)
     }
 
-    fn wait(&mut self, now: Ticks) -> Result<Polled> {
-        if self.state.is_lost(now, self.deadline) {
+    fn take(&mut self, front: Front) {
+        if let Front::Chunk(_, chunk) = &front {
+            self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
+        }
+        self.ended = self.reader.take(front).err();
+        self.report();
+    }
+
+    fn tell(&mut self) -> Floor {
+        self.reader.find_end();
+        let (Some((epoch, count, given)), Some(steps)) = (self.reader.progress(), &mut self.state.steps) else {
+            return Floor::default();
+        };
+        steps.set(epoch, count, given)
+    }
+
+    fn wait(&mut self, now: Ticks, is_starved: bool) -> Result<Polled> {
+        let is_lost = match is_starved {
+            true => self.state.is_lost(now, self.deadline),
+            false => self.state.is_alone(now, self.deadline),
+        };
+        if is_lost {
             return Err(unanswered());
         }
-        if !std::mem::replace(&mut self.waiting, true) {
+        if is_starved && !std::mem::replace(&mut self.waiting, true) {
             self.state.meter.set_waiting(now, true);
             self.state.say.ack = self.reader.waits().or(self.state.say.ack);
         }

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
+use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Ticks};
 use forebay_data::Memory;
-use forebay_exec::{Delivery, Executable, Functions, Lost, Merge};
-use forebay_proto::NO_JOB;
+use forebay_exec::{Delivery, Executable, Functions, Lost, Merge, Position};
+use forebay_plan::{Ending, Floor};
+use forebay_proto::{Missing, NO_JOB};
 use tokio::task::JoinHandle;
 
 use crate::fetch::Fetcher;
@@ -20,10 +21,14 @@ use crate::reader::{Next, Reader};
 use crate::reports::sample;
 use crate::runtime::{Owner, runtime};
 use crate::session::{FINISH_MAX, Session};
+use crate::steps::Steps;
 use crate::talk::Talk;
 use crate::watch::Watch;
 use crate::window::{Front, Place, Window};
 use crate::workers::Workers;
+
+/// Chunks that are merged ahead for each delivery, where readers end epochs together.
+const AHEAD_MAX: usize = 2;
 
 /// An iterator over one consumer's part of a job. Dropping it closes its connections at once.
 pub struct ServiceStream {
@@ -35,6 +40,7 @@ pub struct ServiceStream {
     address: String,
     deadline: Duration,
     patience: Duration,
+    absence: Duration,
     /// How the user is told that nothing comes, until that was done.
     tell: Option<fn(&Error)>,
     /// Who knows whether it still can.
@@ -96,7 +102,8 @@ impl ServiceStream {
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
-        let reader = Reader::new(merge, &from, splits, job.epochs());
+        let reader = Reader::new(merge, &from, splits, job.epochs()).ending(job.ending(), consumers, &from);
+        link.lock().steps = (job.ending() != Ending::Apart).then(|| Steps::new(consumers, from.epoch));
         let lost = options.known.iter().map(sample).collect();
         let dispatchers = job.dispatcher.addresses()?.len();
         let talk = Talk::new(job.id(), consumer, window, resume, lost).of_service(dispatchers);
@@ -110,6 +117,7 @@ impl ServiceStream {
             address: job.dispatcher.address.clone(),
             deadline: options.deadline,
             patience: options.patience,
+            absence: options.absence,
             tell: Some(options.tell),
             watch: options.watch,
             ended: None,
@@ -153,6 +161,12 @@ impl ServiceStream {
         error.map_or(Ok(None), Err)
     }
 
+    /// Returns where a stream stands that has ended, if it would not find that out again by itself: to learn where its last epoch ended,
+    /// it would ask the others.
+    pub fn end_position(&self) -> Option<Position> {
+        self.reader.epoch_of_all().map(|epoch| Position { epoch, ..Position::default() })
+    }
+
     /// Says what the ops that run in this process cost: see [`Executable::stats`].
     pub fn stats(&self) -> String {
         self.executable.stats()
@@ -164,15 +178,30 @@ impl ServiceStream {
     }
 
     fn advance(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Delivery>> {
+        let mut ahead = 0;
         loop {
-            match self.reader.next()? {
-                Next::Delivery(delivery) => return Ok(Some(*delivery)),
+            if ahead < AHEAD_MAX && self.reader.has_room() {
+                let front = self.link.lock().take_front();
+                ahead += 1;
+                if !matches!(front, Front::Empty) {
+                    self.take(front, poll)?;
+                    continue;
+                }
+            }
+            let floor = self.tell();
+            match self.reader.next(floor)? {
+                Next::Delivery(delivery) => {
+                    self.tell();
+                    return Ok(Some(*delivery));
+                }
                 Next::Over => return Ok(None),
                 Next::Front => {
-                    let front = self.wait(poll)?;
-                    let taken = self.reader.take(front);
-                    self.report(poll)?;
-                    taken?;
+                    let front = self.wait(poll, true, None)?;
+                    self.take(front, poll)?;
+                }
+                Next::Others { is_starved } => {
+                    let front = self.wait(poll, is_starved, Some(floor))?;
+                    self.take(front, poll)?;
                 }
                 Next::Epoch { ended, at } => {
                     self.report(poll)?;
@@ -188,53 +217,101 @@ impl ServiceStream {
         }
     }
 
-    /// Takes what the front split has, waiting for it.
-    fn wait(&mut self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Front> {
-        let mut began = None;
+    /// Merges what the front split gave.
+    fn take(&mut self, front: Front, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.link.room.notify_waiters();
+        let taken = self.reader.take(front);
+        self.report(poll)?;
+        taken
+    }
+
+    /// Lets the dispatcher know how far this reader is, where it matters; returns what all readers are known to have.
+    fn tell(&mut self) -> Floor {
+        self.reader.find_end();
+        let Some((epoch, count, given)) = self.reader.progress() else { return Floor::default() };
+        let mut state = self.link.lock();
+        let Some(steps) = &mut state.steps else { return Floor::default() };
+        let floor = steps.set(epoch, count, given);
+        if steps.is_due(self.link.now()) {
+            self.link.to_say.notify_one();
+        }
+        floor
+    }
+
+    /// Takes what the front split has, waiting for it; nothing once all readers are known to have more than `floor`. Who is starved has
+    /// nothing to give out itself.
+    fn wait(&mut self, poll: &mut dyn FnMut() -> Result<()>, is_starved: bool, floor: Option<Floor>) -> Result<Front> {
+        let (mut began, mut missing) = (None, None);
+        let takes = floor.is_none() || self.reader.has_room();
         loop {
+            let now = self.link.now();
             let mut state = self.link.lock();
             if let Some(error) = &state.fatal {
                 return Err(error.clone());
             }
-            let front = state.window.take();
-            if !matches!(front, Front::Empty) {
-                if began.is_some() {
-                    state.meter.set_waiting(self.link.now(), false);
+            let front = if takes { state.take_front() } else { Front::Empty };
+            if !matches!(front, Front::Empty) || state.has_news(floor) {
+                if began.is_some() && is_starved {
+                    state.meter.set_waiting(now, false);
                 }
-                if let Front::Chunk(_, chunk) = &front {
-                    state.meter.merge(chunk.num_rows(), chunk.num_bytes());
-                }
-                drop(state);
-                self.link.room.notify_waiters();
                 return Ok(front);
             }
-            self.check_deadline(&state)?;
+            self.check_deadline(&state, is_starved)?;
+            missing = self.check_others(&state, missing)?;
             let Some(since) = began else {
-                began = Some(self.link.now());
-                state.meter.set_waiting(self.link.now(), true);
-                drop(state);
-                let consumed = self.reader.waits();
-                self.acknowledge(consumed);
+                began = Some(now);
+                if is_starved {
+                    state.meter.set_waiting(now, true);
+                    drop(state);
+                    let consumed = self.reader.waits();
+                    self.acknowledge(consumed);
+                }
                 continue;
             };
-            let is_coming = state.window.is_coming();
+            let is_coming = state.window.is_coming() || !is_starved;
+            if state.steps.as_ref().is_some_and(|steps| steps.is_due(now)) {
+                self.link.to_say.notify_one();
+            }
             drop(self.link.wait(state, POLL));
-            if !is_coming && self.link.now() - since >= self.patience {
-                self.watch.look(self.link.now(), poll)?;
-                self.tell_of_waiting();
+            if self.link.now() - since >= self.patience {
+                if !is_coming || floor.is_some() {
+                    self.watch.look(self.link.now(), poll)?;
+                }
+                if !is_coming || missing.is_some() {
+                    self.tell_of_waiting();
+                }
             }
             poll()?;
         }
+    }
+
+    /// Others are waited for as long as they live, however slow they are; for those that nobody reads, until the bound. Returns since when
+    /// there are such.
+    fn check_others(&self, state: &State, since: Option<Ticks>) -> Result<Option<Ticks>> {
+        let missing = state.steps.as_ref().map_or(&[][..], Steps::missing);
+        let [first, ..] = missing else { return Ok(None) };
+        let now = self.link.now();
+        let since = since.unwrap_or(now);
+        if now - since >= self.absence { Err(absent(&self.job, first, missing, self.absence)) } else { Ok(Some(since)) }
     }
 
     /// Tells the user once that nobody computes what comes next. It is waited for all the same: workers may be on their way.
     fn tell_of_waiting(&mut self) {
         let Some(tell) = self.tell.take() else { return };
         let (job, address, seconds) = (&self.job, &self.address, self.patience.as_secs_f64());
-        let error = match self.link.lock().session {
+        let state = self.link.lock();
+        let missing = state.steps.as_ref().map_or(&[][..], Steps::missing);
+        let error = match state.session {
+            _ if !missing.is_empty() => {
+                let names = named_all(missing);
+                format!(
+                    "consumers {names} of job {job:?} have had no reader for {seconds:.0} s; still waiting for them"
+                )
+            }
             Is::Broken(_) => format!("the dispatcher at {address} does not answer; still waiting"),
             Is::Open | Is::Over => format!("no worker has computed for job {job:?} for {seconds:.0} s; still waiting"),
         };
+        drop(state);
         let error = Error::unavailable(error).with("address", address);
         tell(&error.hint("`forebay workers` lists the workers that there are, `forebay jobs` what they compute"));
     }
@@ -269,8 +346,10 @@ impl ServiceStream {
     }
 
     /// What is assigned can be read without a dispatcher; beyond that it is waited for until the deadline.
-    fn check_deadline(&self, state: &State) -> Result<()> {
-        if state.is_lost(self.link.now(), self.deadline) { Err(self.unanswered()) } else { Ok(()) }
+    fn check_deadline(&self, state: &State, is_starved: bool) -> Result<()> {
+        let now = self.link.now();
+        let is_lost = if is_starved { state.is_lost(now, self.deadline) } else { state.is_alone(now, self.deadline) };
+        if is_lost { Err(self.unanswered()) } else { Ok(()) }
     }
 
     fn unanswered(&self) -> Error {
@@ -321,6 +400,31 @@ impl ServiceStream {
             std::mem::forget(task);
         }
     }
+}
+
+fn named_all(missing: &[Missing]) -> String {
+    missing.iter().map(|m| m.consumer.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Others wait for a reader in vain.
+fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> Error {
+    let seconds = bound.as_secs_f64();
+    let names = named_all(missing);
+    let error = match first.epoch {
+        Some(epoch) => Error::unavailable(format!(
+            "consumer {} of job {job:?} is in epoch {epoch} already, and this one waits to hear how many batches it had in an earlier one",
+            first.consumer
+        ))
+        .hint("let all consumers load states of the same step"),
+        None => Error::unavailable(format!(
+            "consumers {names} of job {job:?} had no reader for {seconds:.1} s, and the others wait to hear how many batches they have"
+        ))
+        .hint(
+            "start all consumers, from states of the same step where they had begun; rank_timeout= says how long is waited for one, \
+             and with even=False each ends where it ends",
+        ),
+    };
+    error.with("consumers", names)
 }
 
 /// The dispatcher was told a number, and knows none of that: nobody else knows the name.

@@ -125,6 +125,11 @@ impl Talk {
             }
             Event::Heartbeat(reply) => {
                 state.seat.hear(reply.local_threads);
+                state.steps.iter_mut().for_each(|steps| steps.hear_missing(reply.missing.clone()));
+                return None;
+            }
+            Event::Floor(floor) => {
+                state.steps.iter_mut().for_each(|steps| steps.hear(floor));
                 return None;
             }
             Event::Attached(_) => return None,
@@ -134,13 +139,15 @@ impl Talk {
     }
 
     /// Returns what there is to say, and whether it is the last word.
-    pub(crate) fn say(state: &mut State) -> (Vec<Message>, bool) {
+    pub(crate) fn say(now: Ticks, state: &mut State) -> (Vec<Message>, bool) {
         let lost = std::iter::from_fn(|| state.reports.next()).map(Message::Lost).collect::<Vec<_>>();
         let say = state.take_say();
         let ended = say.ended.into_iter().map(|epoch| Message::EndEpoch(EndEpoch { epoch }));
         let unreachable = say.unreachable.into_iter().map(Message::Unreachable);
         let ack = say.ack.map(|Place { epoch, ordinal }| Message::Ack(Ack { epoch, ordinal }));
-        (lost.into_iter().chain(ended).chain(unreachable).chain(ack).collect(), say.finish)
+        // Who has said its last word is not asked any more.
+        let steps = state.steps.as_mut().filter(|_| !say.finish).and_then(|steps| steps.say(now)).map(Message::Steps);
+        (lost.into_iter().chain(ended).chain(unreachable).chain(ack).chain(steps).collect(), say.finish)
     }
 
     /// Returns the heartbeat, which also says what `ops` did in this process.
@@ -209,16 +216,16 @@ mod tests {
             messages.iter().filter_map(of).collect()
         };
         talk.attach(&mut state);
-        assert!(matches!(&Talk::say(&mut state), (said, false) if said.is_empty()));
+        assert!(matches!(&Talk::say(Ticks(0), &mut state), (said, false) if said.is_empty()));
         state.say.ack = Some(Place { epoch: 0, ordinal: 3 });
-        let (said, last) = Talk::say(&mut state);
+        let (said, last) = Talk::say(Ticks(0), &mut state);
         assert_eq!((acks(&said), last), (vec![(0, 3)], false));
-        assert!(matches!(&Talk::say(&mut state), (said, false) if said.is_empty()), "once in a session");
+        assert!(matches!(&Talk::say(Ticks(0), &mut state), (said, false) if said.is_empty()), "once in a session");
         state.say.ack = Some(Place { epoch: 1, ordinal: 0 });
         state.say.finish = true;
-        assert!(Talk::say(&mut state).1, "and nobody hears it");
+        assert!(Talk::say(Ticks(0), &mut state).1, "and nobody hears it");
         talk.attach(&mut state);
-        let (said, last) = Talk::say(&mut state);
+        let (said, last) = Talk::say(Ticks(0), &mut state);
         assert_eq!((acks(&said), last), (vec![(1, 0)], true));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Clock, ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_io::Allowed;
-use forebay_plan::{BlobId, EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_plan::{BlobId, Ending, EpochPlan, Extent, Graph, Sizing, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -195,6 +195,11 @@ fn compare(job: &JobRecord, graph: &Graph, request: &OpenJobRequest) -> Result<(
         .or_else(|| {
             let (is, was) = (request.coordinated, job.coordinated);
             (is != was).then(|| format!("coordinated is {is}, and was {was}"))
+        })
+        .or_else(|| {
+            let (is, was) = (Ending::from(request.ending()), job.ending);
+            (is != was)
+                .then(|| format!("how consumers end together (even=) is {:?}, and was {:?}", is.word(), was.word()))
         });
     match difference {
         None => Ok(()),
@@ -255,6 +260,8 @@ fn prepare(
         tenant: String::new(),
         key: JobKey::default(),
         sources: Vec::new(),
+        ending: request.ending().into(),
+        ends: Vec::new(),
     };
     let splits = splits(&record)?;
     Ok((record, splits, kept))

@@ -147,6 +147,7 @@ impl Running {
             coordinated: false,
             weight: 1,
             priority: 0,
+            ending: 0,
         };
         let opened = self.client().await?.open_job(request).await;
         let mut events = opened.map_err(|s| self.failed(&s))?.into_inner();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::WorkerId;
-use forebay_plan::{Deal, OpSums, Sizing};
+use forebay_plan::{Deal, Ending, OpSums, Sizing};
 use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub(crate) type ConsumerKey = (u64, u32);
 /// A split of a consumer.
 pub(crate) type SplitKey = (ConsumerKey, Position);
 
-/// A job as it was opened. Only `cancelled` ever changes.
+/// A job as it was opened. Only `cancelled` and `ends` ever change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobRecord {
     pub(crate) id: u64,
@@ -77,6 +77,21 @@ pub(crate) struct JobRecord {
     /// What it may read; empty is everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sources: Vec<String>,
+    /// How its readers end epochs together.
+    #[serde(default, skip_serializing_if = "is_apart")]
+    pub(crate) ending: Ending,
+    /// Where the last epochs ended for all, in the order in which that was known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ends: Vec<EpochEnd>,
+}
+
+/// Where an epoch ended for all readers of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EpochEnd {
+    pub(crate) epoch: u64,
+    pub(crate) steps: u64,
+    /// How many readers had one step more.
+    pub(crate) more: u32,
 }
 
 #[cfg(test)]
@@ -104,6 +119,8 @@ impl JobRecord {
             tenant: text(),
             key: JobKey::default(),
             sources: Vec::new(),
+            ending: Ending::Apart,
+            ends: Vec::new(),
         }
     }
 }
@@ -138,8 +155,13 @@ impl JobRecord {
             priority: self.priority,
             read_before: self.read_before,
             sources: self.sources.clone(),
+            ending: forebay_proto::Ending::from(self.ending).into(),
         }
     }
+}
+
+fn is_apart(ending: &Ending) -> bool {
+    *ending == Ending::Apart
 }
 
 /// What a job weighs that says nothing of it.

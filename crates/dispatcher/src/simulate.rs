@@ -70,6 +70,13 @@ impl Disk {
         whole.map(|(key, at, ..)| (*key, at.epoch, at.ordinal)).collect()
     }
 
+    /// Forgets where epochs have ended for all.
+    pub fn forget_ends(&mut self) {
+        for job in self.0.jobs.values_mut() {
+            *job = Arc::new(JobRecord { ends: Vec::new(), ..(**job).clone() });
+        }
+    }
+
     /// Forgets how far every consumer has got.
     pub fn forget_frontiers(&mut self) {
         self.0.frontiers.clear();
@@ -188,6 +195,8 @@ impl Dispatcher {
             tenant: String::new(),
             key: JobKey::default(),
             sources: Vec::new(),
+            ending: definition.ending().into(),
+            ends: Vec::new(),
         };
         let answer = |made: Result<_>| Answer::Opened(asked, made);
         match splits(&record) {

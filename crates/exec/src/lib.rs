@@ -54,7 +54,7 @@ pub use learned::Learned;
 pub use left_out::LeftOut;
 pub use local::{LocalOptions, LocalStream};
 pub use measure::{Now, compare, measure};
-pub use merge::{Delivery, Merge, Position};
+pub use merge::{Delivery, Merge, Position, Span};
 pub use meter::OpMeter;
 pub use nearby::{Nearby, reads_remote};
 pub use pack::Unpacked;

@@ -50,10 +50,17 @@ pub struct Position {
     /// What the epoch had come to before that chunk, where samples may be left out.
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     pub tally: Tally,
+    /// Steps of the epoch that come before the first row here: batches, or samples. Counted where consumers end epochs together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub step: u64,
+    /// Steps from here on that were given out. Such a position is one step behind, so that whoever goes on from it finds out again
+    /// where the epoch ends, and has its last batch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given: u64,
 }
 
-fn is_zero(phase: &u64) -> bool {
-    *phase == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What `next()` returns: one batch, or a run of single samples.
@@ -65,6 +72,7 @@ pub struct Delivery {
     pub batched: bool,
     /// The epoch.
     pub epoch: Epoch,
+    is_counted: bool,
     start: Position,
     end: Position,
 }
@@ -72,10 +80,92 @@ pub struct Delivery {
 impl Delivery {
     /// Returns the position once `rows` of its rows have been used.
     pub fn position_after(&self, rows: usize) -> Position {
-        if rows >= self.chunk.num_rows() {
-            return self.end.clone();
+        self.span().after(rows as u64)
+    }
+
+    /// Returns where it begins and ends.
+    pub fn span(&self) -> Span {
+        let rows = self.chunk.num_rows() as u64;
+        Span { rows, is_counted: self.is_counted, start: self.start.clone(), end: self.end.clone() }
+    }
+
+    /// Returns how many steps it is.
+    pub fn steps(&self) -> u64 {
+        if self.batched { 1 } else { self.chunk.num_rows() as u64 }
+    }
+
+    /// Cuts off its first samples, as a delivery of its own; it must not be a batch.
+    pub fn split_off(&mut self, rows: usize) -> Self {
+        let left = self.chunk.num_rows() - rows;
+        let first = Self { chunk: self.chunk.slice(0, rows), end: self.position_after(rows), ..self.clone() };
+        self.chunk = self.chunk.slice(rows, left);
+        self.start.rows += rows as u64;
+        first
+    }
+
+    /// Writes its place down as step `step` of its epoch, of which `given` more than this one were given out from here on: positions
+    /// after it are one step behind.
+    pub fn count(&mut self, step: u64, given: u64) {
+        self.is_counted = true;
+        (self.start.step, self.start.given) = (step, given);
+        let behind = self.steps() - 1;
+        self.end = self.start.clone();
+        self.end.rows += behind;
+        (self.end.step, self.end.given) = (step + behind, given + 1);
+    }
+
+    /// Returns the same rows in memory of their own.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses.
+    pub fn copied(&self) -> Result<Self> {
+        let all: Vec<u32> = (0..self.chunk.num_rows() as u32).collect();
+        Ok(Self { chunk: self.chunk.take(&all)?, ..self.clone() })
+    }
+}
+
+/// Where a delivery begins and ends.
+#[derive(Debug, Clone)]
+pub struct Span {
+    rows: u64,
+    is_counted: bool,
+    start: Position,
+    end: Position,
+}
+
+impl Span {
+    /// Nothing, at a position.
+    pub fn at(position: Position) -> Self {
+        Self { rows: 0, is_counted: false, start: position.clone(), end: position }
+    }
+
+    /// It is known to end there.
+    pub fn end_at(&mut self, end: Position) {
+        self.end = end;
+    }
+
+    /// Returns the epoch.
+    pub fn epoch(&self) -> u64 {
+        self.start.epoch
+    }
+
+    /// Returns where it ends.
+    pub fn end(&self) -> &Position {
+        &self.end
+    }
+
+    /// Returns the position once `rows` of its rows have been used.
+    pub fn after(&self, rows: u64) -> Position {
+        let start = self.start.clone();
+        match rows {
+            _ if rows >= self.rows => self.end.clone(),
+            0 => start,
+            _ if self.is_counted => {
+                let behind = rows - 1;
+                Position { rows: start.rows + behind, step: start.step + behind, given: 1, ..start }
+            }
+            _ => Position { rows: start.rows + rows, ..start },
         }
-        Position { rows: self.start.rows + rows as u64, ..self.start.clone() }
     }
 }
 
@@ -107,6 +197,8 @@ pub struct Merge {
     next: Position,
     /// Rows of the next chunk that were delivered before this merge began.
     discard: u64,
+    /// Steps of the epoch that were given out before this merge began, and come again.
+    given: u64,
     satisfied: bool,
     scratch: Scratch,
     /// Where what packing costs is counted, and making batches. Without a tail there is nothing to count.
@@ -186,6 +278,7 @@ impl Merge {
                 ..Position::default()
             },
             discard: from.rows,
+            given: from.given,
             satisfied: false,
             scratch: Scratch::default(),
             packing,
@@ -193,6 +286,11 @@ impl Merge {
         };
         merge.satisfied = merge.is_full();
         Ok(merge)
+    }
+
+    /// Delivers also what the position says was given out from there on.
+    pub fn keep_given(&mut self) {
+        self.given = 0;
     }
 
     /// Says how many samples may be lost.
@@ -328,9 +426,25 @@ impl Merge {
         self.before.counters.fill(0);
         self.between.counters.fill(0);
         self.losses.end_epoch();
-        self.discard = 0;
+        (self.discard, self.given) = (0, 0);
         self.satisfied = self.is_full();
         Ok(())
+    }
+
+    /// Nothing more of this epoch is wanted: what is held goes, and the next epoch begins.
+    pub fn leave_epoch(&mut self) {
+        let next = Position { epoch: self.next.epoch + 1, ..Position::default() };
+        self.packer.iter_mut().for_each(Packer::clear);
+        self.bucketer.iter_mut().for_each(Bucketer::end_epoch);
+        (self.next, self.pending_rows) = (next, 0);
+        self.share = self.executable.plan().share(self.consumer, 0);
+        self.pending.clear();
+        self.ready.clear();
+        self.before.counters.fill(0);
+        self.between.counters.fill(0);
+        self.losses.end_epoch();
+        (self.discard, self.given) = (0, 0);
+        self.satisfied = self.is_full();
     }
 
     /// Returns the next delivery that is ready.
@@ -480,6 +594,15 @@ impl Merge {
 
     fn deliver(&mut self, chunk: Chunk, batched: bool, start: Position, end: Position) {
         let epoch = Epoch(start.epoch);
-        self.ready.push_back(Delivery { chunk, batched, epoch, start, end });
+        let mut delivery = Delivery { chunk, batched, epoch, is_counted: false, start, end };
+        let (steps, given) = (delivery.steps(), self.given);
+        self.given -= given.min(steps);
+        if given >= steps {
+            return;
+        }
+        if given > 0 {
+            drop(delivery.split_off(given as usize));
+        }
+        self.ready.push_back(delivery);
     }
 }

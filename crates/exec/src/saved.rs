@@ -55,7 +55,12 @@ impl Saved {
             return Ok(self.position.clone());
         }
         let ours = plan.sizing();
-        if !plan.can_deal_anew() || sizing.unit_rows != ours.unit_rows || sizing.unit_rows == 0 {
+        // Steps that were given out from a position on are not rows of units.
+        if self.position.given > 0
+            || !plan.can_deal_anew()
+            || sizing.unit_rows != ours.unit_rows
+            || sizing.unit_rows == 0
+        {
             return Err(self.cannot(plan, consumer));
         }
         let (unit, rows) = self.passed(plan, sizing);

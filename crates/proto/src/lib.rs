@@ -34,6 +34,7 @@ mod generated {
 }
 
 use forebay_plan::Deal;
+use forebay_plan::Ending as Ends;
 
 pub use address::{Address, PORT};
 pub use connect::{
@@ -79,6 +80,28 @@ impl OpenJobRequest {
     /// Returns how epochs are to be dealt.
     pub fn deal(&self) -> Deal {
         Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    }
+}
+
+impl From<Ends> for Ending {
+    fn from(ends: Ends) -> Self {
+        match ends {
+            Ends::Apart => Self::Apart,
+            Ends::Drop => Self::Drop,
+            Ends::Pad => Self::Pad,
+            Ends::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Ending> for Ends {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Apart => Self::Apart,
+            Ending::Drop => Self::Drop,
+            Ending::Pad => Self::Pad,
+            Ending::Error => Self::Error,
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::Duration;
 use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, SessionEnd, StreamEnd};
 use forebay_core::Error;
 use forebay_exec::{Delivery, Position};
-use forebay_proto::JobDefinition;
+use forebay_proto::{JobDefinition, consumer_event};
 
 use crate::fault::Node;
 use crate::losses::{Began, Told};
 use crate::net::Kind;
 use crate::payload::Payload;
 use crate::pipeline::Pipeline;
+use crate::planted::Planted;
 use crate::world::{Event, World};
 use fetches::Stream;
 
@@ -206,8 +207,18 @@ impl World<'_> {
         if consumer.session == Some(id) {
             let Some(machine) = &mut consumer.machine else { return };
             match payload {
-                Payload::ToConsumer(event) if consumer.open => {
-                    if let Some(fetching) = machine.heard(now, event) {
+                Payload::ToConsumer(mut event) if consumer.open => {
+                    let mut is_end = false;
+                    if let consumer_event::Event::Floor(floor) = &mut event {
+                        let is_planted = self.planted == Some(Planted::FloorTooHigh);
+                        floor.steps += u64::from(is_planted && floor.over);
+                        is_end = floor.over;
+                    }
+                    let fetching = machine.heard(now, event);
+                    if is_end {
+                        self.felt("epochs ended together");
+                    }
+                    if let Some(fetching) = fetching {
                         self.fetch(i, &fetching);
                     }
                 }
@@ -308,6 +319,7 @@ impl World<'_> {
     }
 
     fn consumer_acts(&mut self, i: usize) {
+        let now = self.ticks(Node::Consumer(i));
         // What the user takes makes room for more.
         while self.take_chunks(i) | self.next(i) {}
         let consumer = &mut self.consumers[i];
@@ -317,7 +329,7 @@ impl World<'_> {
         let Some(machine) = &mut consumer.machine else { return };
         let checked = machine.check();
         if let Some(id) = consumer.session.filter(|_| consumer.open && !consumer.half_closed) {
-            let ((messages, last), finishing) = (machine.say(), consumer.finishing);
+            let ((messages, last), finishing) = (machine.say(now), consumer.finishing);
             consumer.half_closed = last;
             messages.into_iter().for_each(|message| self.send(id, 0, Payload::Consume(message)));
             match last {

@@ -47,6 +47,9 @@ impl World<'_> {
         if self.planted == Some(Planted::AcksForgotten) {
             disk.forget_frontiers();
         }
+        if self.planted == Some(Planted::EndsForgotten) {
+            disk.forget_ends();
+        }
         let now = self.ticks(Node::Dispatcher);
         let started = Dispatcher::start(self.scenario.timing, now, &disk);
         let Some(machine) = self.expect(Node::Dispatcher, started) else { return };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_exec::{Asked, Budget, Environment, Executable, Known, NoFunctions, Scratch};
-use forebay_plan::{Deal, EpochPlan, Sizing, Stages};
+use forebay_plan::{Deal, Ending, EpochPlan, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
 use crate::catalogue::{Drawn, draw, mixed};
@@ -62,6 +62,8 @@ impl Pipeline {
         let Drawn { graph, ops, rows, blobs, budget, fails, coordinated } = draw(number, &mut dice)?;
         let (epochs, consumers, seed) = (dice.within(1..4), dice.within(1..4) as u32, dice.within(0..1000));
         let (epochs, seed) = (epochs + more_epochs, seed + more_seed);
+        // Where ranks end together is a matter of its own: none of them fails, and each has rows of its own.
+        let is_mixed = fails || coordinated.is_some();
         let (stages, deal) = Deal::choose(&graph, consumers, None, coordinated.is_some())?;
         let stages = Arc::new(stages);
         let index = forebay_io::index(
@@ -141,8 +143,19 @@ impl Pipeline {
             chunks: RefCell::default(),
             whole_chunks: RefCell::default(),
         };
-        let due = |i| pipeline.due(i, &KnownLost::new()).map(Rc::new);
-        pipeline.expected = (0..consumers).map(due).collect::<Result<_>>()?;
+        let due = |i| pipeline.due(i, &KnownLost::new());
+        let all = (0..consumers).map(due).collect::<Result<Vec<_>>>()?;
+        // Who has nothing has nothing to give again: all would fail.
+        let can_pad = all.iter().flat_map(|due| &due.ends).all(|items| items.start < items.end);
+        let ending = match dice.within(0..4) {
+            _ if even || consumers == 1 || is_mixed => Ending::Apart,
+            0 => Ending::Apart,
+            1 if can_pad => Ending::Pad,
+            _ => Ending::Drop,
+        };
+        pipeline.definition.ending = forebay_proto::Ending::from(ending).into();
+        pipeline.text += &format!(", ending {ending:?}");
+        pipeline.expected = due::ended(ending, all);
         Ok(pipeline)
     }
 

@@ -28,11 +28,15 @@ pub enum Planted {
     LoansKept,
     /// A worker computes samples that are known to be lost.
     KnownForgotten,
+    /// A reader takes it that all have one step more than they said.
+    FloorTooHigh,
+    /// Recovery forgets where epochs ended for all readers.
+    EndsForgotten,
 }
 
 impl Planted {
     /// Every one, with the name that it has on the command line.
-    pub const ALL: [(&str, Planted); 12] = [
+    pub const ALL: [(&str, Planted); 14] = [
         ("fencing-off", Self::FencingOff),
         ("replay-off", Self::ReplayOff),
         ("deduplication-off", Self::DeduplicationOff),
@@ -45,5 +49,7 @@ impl Planted {
         ("both-delivered", Self::BothDelivered),
         ("loans-kept", Self::LoansKept),
         ("known-forgotten", Self::KnownForgotten),
+        ("floor-too-high", Self::FloorTooHigh),
+        ("ends-forgotten", Self::EndsForgotten),
     ];
 }

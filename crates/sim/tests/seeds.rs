@@ -7,7 +7,7 @@ use forebay_sim::{Fault, Planted, Simulator, Worlds};
 /// About 10 s on one core, in release. `cargo run --release -p forebay-sim` runs as many as one likes.
 const SEEDS: [(Worlds, &str, u64); 2] = [(Worlds::Plain, "plain", 1500), (Worlds::Mixed, "mixed", 1000)];
 /// What must be felt besides every kind of fault.
-const FELT: [&str; 15] = [
+const FELT: [&str; 16] = [
     "splits raced",
     "cut by the policy",
     "cut begun anew",
@@ -23,6 +23,7 @@ const FELT: [&str; 15] = [
     "budgets spent",
     "workers ended by a split",
     "splits given up",
+    "epochs ended together",
 ];
 /// Within so many seeds every planted bug must be found.
 const FOUND_WITHIN: u64 = 200;

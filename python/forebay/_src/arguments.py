@@ -7,7 +7,7 @@ import math
 import os
 import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from forebay import _native
@@ -206,6 +206,49 @@ def flag(value: Any, op: str, name: str, hint: str = "use True or False") -> boo
 def flag_or_none(value: Any, op: str, name: str) -> bool | None:
     """Takes what `flag` takes, and `None` where it is decided elsewhere."""
     return None if value is None else flag(value, op, name, "use True, False or None")
+
+
+#: What ranks do at the first step of an epoch that some of them have and others have not.
+Even: TypeAlias = Literal["drop", "pad", "error"]
+
+
+def even(value: Any, op: str) -> bool | Even | None:
+    """Returns whether consumers get equal shares, or what is done where they do not."""
+    if isinstance(value, str):
+        return cast("Even", choice(value, op, "even", "drop", "pad", "error"))
+    return flag_or_none(value, op, "even")
+
+
+def even_alone(value: Any, op: str) -> bool | None:
+    """As `even`, for readers that do not know of each other."""
+    if even(value, op) in ("drop", "pad", "error"):
+        message = f"{op}: even={shown(value)} is for readers that ask each other how many batches they have"
+        hint = f"use distribute(even={value!r}) on a service, or to_torch(even={value!r}) over torch.distributed"
+        raise InvalidPipelineError(message, {"hint": hint})
+    return flag_or_none(value, op, "even")
+
+
+def seconds(value: Any, op: str, name: str) -> float:
+    """Checks a span of time.
+
+    >>> seconds(1, "distribute", "rank_timeout")
+    1.0
+    """
+    found = number(value, op, name)
+    if not 0 < found <= 1e9:
+        raise InvalidPipelineError(f"{op}: {name}={found} is out of range", {"hint": "use more than 0 seconds"})
+    return found
+
+
+def dealt_and_ended(even: bool | Even | None) -> tuple[bool | None, Even | None]:
+    """Returns how an epoch is dealt, and what is done where that gives consumers unequal numbers.
+
+    >>> dealt_and_ended("drop"), dealt_and_ended("pad"), dealt_and_ended(True)
+    ((None, 'drop'), (False, 'pad'), (True, None))
+    """
+    if isinstance(even, str):
+        return (None if even == "drop" else False), even
+    return even, None
 
 
 def choice(value: str, op: str, name: str, *known: str) -> str:

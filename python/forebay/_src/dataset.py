@@ -232,7 +232,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epochs=None if epochs is None else arguments.whole(epochs, "iter", "epochs", 0),
             threads=arguments.whole(threads, "iter", "threads", 0, 4096),
             consumers=arguments.consumers_or_none(consumers, "iter"),
-            even=arguments.flag_or_none(even, "iter", "even"),
+            even=arguments.even_alone(even, "iter"),
             coordinated=arguments.flag(coordinated, "iter", "coordinated"),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
@@ -251,7 +251,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         epochs: int | None = 1,
         seed: int = 0,
         consumers: tuple[int, int] | None = None,
-        even: bool | None = None,
+        even: bool | arguments.Even | None = None,
+        rank_timeout: float = 300.0,
         coordinated: bool = False,
         weight: int = 1,
         priority: int = 0,
@@ -269,7 +270,14 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epochs: How many epochs; `None` for ever.
             seed: What everything random follows from.
             consumers: Which of how many readers of the job this is, `(index, count)`. Default: as for `iter`.
-            even: As for `iter`. It is part of the job, so all its readers say the same.
+            even: As for `iter`; and where the numbers are not known beforehand, the service lets all consumers end an
+                epoch at the same step, which follows from the numbers of their batches alone. It may also say what is
+                done at the first step at which some have a batch and others have none: `"drop"`, all end; `"pad"`, the
+                others give their last batch again until all have ended; `"error"`, all raise. Default: `"drop"`. A
+                short last batch is a batch: with `drop_remainder=True` all have the same length. With `False`, each
+                ends where it ends. It is part of the job, so all its readers say the same.
+            rank_timeout: Seconds that the others wait for a consumer that has no reader (it never started, or it died),
+                where they end epochs together, before they raise. One that lives is waited for, however slow it is.
             coordinated: As for `iter`. It is part of the job, too.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
                 weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
@@ -296,7 +304,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             epochs=None if epochs is None else arguments.whole(epochs, "distribute", "epochs", 1),
             seed=arguments.seed(seed, "distribute"),
             consumers=arguments.consumers_or_none(consumers, "distribute"),
-            even=arguments.flag_or_none(even, "distribute", "even"),
+            even=arguments.even(even, "distribute"),
+            rank_timeout=arguments.seconds(rank_timeout, "distribute", "rank_timeout"),
             coordinated=arguments.flag(coordinated, "distribute", "coordinated"),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
             priority=arguments.whole(priority, "distribute", "priority", 0, 9),
@@ -389,10 +398,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             options: What `iter` takes, of which `epoch` is the first epoch; with a service what `distribute` takes:
                 `job`, and `epochs`, after how many epochs workers stop; each later one is a job of its own.
 
-                `even` may also say what is done at the first step at which some ranks have a batch and others have
-                none: `"drop"`, all end; `"pad"`, the others give their last batch again until all have ended;
-                `"error"`, all raise. Ranks ask each other over `torch.distributed` where the numbers of their batches
-                are not known beforehand. On a service the ranks of `torch.distributed` drop by default.
+                In this process, too, `even` may say what is done at the first step at which some ranks have a batch and
+                others have none: `"drop"`, all end; `"pad"`, the others give their last batch again until all have
+                ended; `"error"`, all raise. Ranks in processes of their own ask each other over `torch.distributed`
+                where the numbers of their batches are not known beforehand; on a service they need not.
         """
         for_torch.check_options(Dataset.iter if service is None else Dataset.distribute, options)
         for_torch.check_missing(self.schema)

@@ -6,9 +6,10 @@ from typing import Any
 
 from forebay import _native
 from forebay._src import arguments
+from forebay._src.arguments import Even
 from forebay._src.iterator import DatasetIterator
 from forebay._src.quarantine import DeadLetters
-from forebay._src.ranks import warn_of_ranks
+from forebay._src.ranks import warn_of_equal_batches
 from forebay._src.service import Service, resolve
 from forebay._src.tolerance import Tolerance
 from forebay.errors import InvalidPipelineError
@@ -29,7 +30,8 @@ class Distributed:
         epochs: int | None,
         seed: int,
         consumers: tuple[int, int] | None,
-        even: bool | None,
+        even: bool | Even | None,
+        rank_timeout: float,
         coordinated: bool,
         weight: int,
         priority: int,
@@ -42,6 +44,7 @@ class Distributed:
         self._tolerance = tolerance
         self.job, self.epochs, self.seed, self.even = job, epochs, seed, even
         self._given, self.consumers = consumers, consumers or (0, 1)
+        self.rank_timeout = rank_timeout
         self.coordinated, self.weight, self.priority, self.local = coordinated, weight, priority, local
 
     def iter(self) -> DatasetIterator:
@@ -67,6 +70,7 @@ class ServiceIteration:
     def start(self, state: str | None) -> _native.NativeIterator:
         """Opens the job and starts to read."""
         index, count = self.job.consumers
+        even, ending = arguments.dealt_and_ended(self.job.even)
         return self._service._open.open(
             self.pipeline,
             job=self.job.job,
@@ -74,7 +78,9 @@ class ServiceIteration:
             epochs=self.job.epochs,
             consumer=index,
             consumers=count,
-            even=self.job.even,
+            even=even,
+            ending=ending,
+            absence_s=self.job.rank_timeout,
             coordinated=self.job.coordinated,
             weight=self.job.weight,
             priority=self.job.priority,
@@ -102,6 +108,6 @@ class ServiceIteration:
         return self.job.consumers
 
     def warn(self) -> None:
-        """Of ranks that get the same, or unequal numbers."""
-        job = self.job
-        warn_of_ranks(self.pipeline, job._given, job.even, job.coordinated, job.epochs)
+        """Of ranks that get the same batches. Numbers are never unequal, unless that is asked for."""
+        if self.job._given is None:
+            warn_of_equal_batches(self.pipeline)

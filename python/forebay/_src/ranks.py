@@ -81,12 +81,12 @@ def warn_of_ranks(
 ) -> None:
     """Warns of what ranks that train in step would not stand: the same batches for all, or more of them for some."""
     if consumers is None:
-        _warn_of_equal_batches(pipeline)
+        warn_of_equal_batches(pipeline)
     elif consumers[1] > 1 and even is None and epochs is not None and not coordinated:
         _warn_of_unequal_counts(pipeline, consumers[1])
 
 
-def _warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
+def warn_of_equal_batches(pipeline: _native.Pipeline) -> None:
     """Several processes read, and nothing says which of them this is."""
     ranks = found()
     if ranks is None or _is_sharded(pipeline):
@@ -106,8 +106,9 @@ def _warn_of_unequal_counts(pipeline: _native.Pipeline, count: int) -> None:
     warn(
         f"{op}: how many batches each of {count} consumers gets is known only when it has run, and one that ends "
         "before the others leaves them waiting for it in their next collective operation (write "
-        'to_torch(even="drop") or even="pad"; or coordinated=True, with which each computes everything; or take a '
-        "number of steps over epochs=None; where the numbers may differ, even=False)",
+        'to_torch(even="drop") or even="pad"; or distribute(), where they end together; or coordinated=True, with '
+        "which each computes everything; or take a number of steps over epochs=None; where the numbers may differ, "
+        "even=False)",
         RanksWarning,
     )
 

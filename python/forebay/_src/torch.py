@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from forebay._src import arguments, torch_loaders
+from forebay._src.arguments import Even
 from forebay._src.ranks import RanksWarning
 from forebay._src.site import warn
 from forebay._src.torch_epochs import Epochs, Here, There
-from forebay._src.torch_together import Even, initialised, together
+from forebay._src.torch_together import initialised, together
 from forebay.errors import InvalidPipelineError
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -34,7 +35,8 @@ def to_torch(dataset: Dataset, service: Service | str | None, options: dict[str,
     mode: Even | None = None
     if isinstance(even, str):
         mode = arguments.choice(even, "to_torch", "even", "drop", "pad", "error")  # type: ignore[assignment]
-        options = {**options, "even": None if mode == "drop" else False}
+        if service is None:
+            options = {**options, "even": arguments.dealt_and_ended(mode)[0]}
     epochs = Here(dataset, options) if service is None else There(dataset, service, options)
     return TorchDataset(epochs, mode)
 
@@ -114,7 +116,8 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             TypeError: It is not known before they are computed, or there is no end.
         """
         if self._length is None:
-            options, even = self._epochs.options, self._epochs.options.get("even")
+            options = self._epochs.options
+            even, _ = arguments.dealt_and_ended(options.get("even"))
             coordinated = arguments.flag(options.get("coordinated", False), "to_torch", "coordinated")
             index, count = self._consumers
             share = self._epochs.dataset._pipeline.share
@@ -156,15 +159,11 @@ class TorchDataset(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
     def _agreed(self) -> Even | None:
         """How ranks that ask each other end together; `None` where they need not ask."""
         count, options = self._consumers[1], self._epochs.options
-        if count == 1 or options.get("coordinated"):
+        # On a service they end together by themselves.
+        if self._even is None or isinstance(self._epochs, There) or count == 1 or options.get("coordinated"):
             return None
         pipeline = self._epochs.dataset._pipeline.tolerate(options.get("on_error", "raise"))
         known = pipeline.uneven(count) is None
-        if self._even is None:
-            # Who reads a job on a service is one of its ranks.
-            ours = isinstance(self._epochs, There) and options.get("even") is None and not known and initialised()
-            place = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if ours else None
-            return "drop" if place == self._consumers else None
         if known and (self._even == "drop" or self._is_even(pipeline)):
             return None
         if not initialised():
@@ -254,7 +253,9 @@ class TorchIterator(Iterator[dict[str, Any]]):
         """The last batch once more. The user may have written to it, and may do so again: it is computed anew."""
         if self._padding is None:
             assert self._before is not None
-            self._padding = self._dataset._epochs.again(self._before[-1])
+            epochs = self._dataset._epochs
+            assert isinstance(epochs, Here)
+            self._padding = epochs.again(self._before[-1])
         self._padded += 1
         return {name: value.copy() if hasattr(value, "copy") else value for name, value in self._padding.items()}
 

@@ -23,9 +23,6 @@ class Epochs(Protocol):
     def begin(self, epoch: int, state: Mapping[str, Any] | None) -> DatasetIterator:
         """The iterator that gives an epoch, from its start or from a state."""
 
-    def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch that comes next from a state on, for the second time."""
-
     def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
         """The rest of the epoch."""
 
@@ -50,7 +47,7 @@ class Here:
         return batches
 
     def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Computes it."""
+        """The batch that comes next from a state on, for the second time."""
         return _one(self.begin(epoch_of(state["position"]), state))
 
     def read(self, batches: DatasetIterator, _epoch: int, /) -> Iterator[dict[str, Any]]:
@@ -67,10 +64,6 @@ class Here:
 
     def _iter(self, epoch: int) -> DatasetIterator:
         return self.dataset.iter(**{**self.options, "epoch": epoch})
-
-
-#: What `distribute` takes and `iter` does not, and the number of epochs.
-_OF_JOBS = ("job", "weight", "priority", "local", "epochs", "epoch")
 
 
 def _one(batches: DatasetIterator) -> dict[str, Any]:
@@ -108,13 +101,6 @@ class There:
             batches.load_state_dict(state)
         self._reader, self._before = (batches, job), None
         return batches
-
-    def again(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Computes it here: a job has one reader for each consumer."""
-        options = {key: value for key, value in self.options.items() if key not in _OF_JOBS}
-        batches = self.dataset.iter(**options, epochs=None)
-        batches.load_state_dict(state)
-        return _one(batches)
 
     def read(self, batches: DatasetIterator, epoch: int, /) -> Iterator[dict[str, Any]]:
         """Everything until the first batch of a later epoch, which is left for later."""

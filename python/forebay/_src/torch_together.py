@@ -7,13 +7,13 @@ numbers of batches alone, which follow from the pipeline, the seed, the epoch an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+from forebay._src.arguments import Even
 from forebay.errors import InvalidPipelineError, UnavailableError
 
 Sample: TypeAlias = dict[str, Any]
-Even: TypeAlias = Literal["drop", "pad", "error"]
 
 #: The default group of this process, and the group over the same ranks that they agree in.
 _groups: tuple[Any, Any] = (None, None)

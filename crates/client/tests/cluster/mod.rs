@@ -132,6 +132,7 @@ impl Cluster {
             epochs: Some(epochs),
             consumers,
             even: Some(false),
+            ending: None,
             coordinated: false,
             weight: 1,
             priority: 0,

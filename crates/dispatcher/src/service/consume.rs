@@ -88,6 +88,7 @@ pub(crate) fn input(session: SessionId, message: Message) -> Option<Input> {
             },
         },
         Message::Lost(lost) => Input::Lost { session, number: lost.number, samples: lost.samples },
+        Message::Steps(said) => Input::Steps { session, said },
         Message::EndEpoch(end) => Input::EndEpoch { session, epoch: end.epoch },
         Message::Heartbeat(said) => Input::ConsumerHeartbeat { session, said },
     })

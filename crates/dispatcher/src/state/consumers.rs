@@ -63,6 +63,7 @@ impl State {
             self.readers.remove(&other.session);
             out.push(Effect::End(other.session, Error::unavailable("another reader took this consumer over")));
         }
+        job.together.leave(key.1);
         self.readers.insert(session, key);
         self.attended.insert(key);
         out.push(Effect::Consumer(session, consumer_event::Event::Attached(Attached {})));
@@ -254,7 +255,8 @@ impl State {
         let is_alone =
             said.spare.is_some_and(|spare| spare.asks) && !self.team((job, consumer)).has_others(&self.workers);
         let local_threads = self.consumer_mut((job, consumer)).map_or(0, |c| c.local.hear(said, is_alone));
-        let reply = ConsumerHeartbeatReply { local_threads };
+        let missing = self.jobs.get(&job).map(|job| job.missing(consumer)).unwrap_or_default();
+        let reply = ConsumerHeartbeatReply { local_threads, missing };
         out.push(Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)));
     }
 
@@ -262,6 +264,9 @@ impl State {
         let Some(key) = self.readers.remove(&session) else { return };
         if let Some(consumer) = self.consumer_mut(key) {
             (consumer.reader, consumer.gone, consumer.local) = (None, now, Local::default());
+        }
+        if let Some(job) = self.jobs.get_mut(&key.0) {
+            job.together.leave(key.1);
         }
         if let Some(job) = self.jobs.get(&key.0) {
             self.learned.write_soon(now, &job.record);

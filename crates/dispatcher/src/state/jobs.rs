@@ -14,6 +14,7 @@ use super::lost::LostTally;
 use super::ops::Ops;
 use super::pace::Pace;
 use super::scale::Scale;
+use super::together::Together;
 use super::{Bill, Effect, Job, State};
 use crate::records::{JobRecord, Position, Update};
 use crate::tenant::Quota;
@@ -69,7 +70,7 @@ impl State {
         self.names.insert(whole(&record.tenant, &record.name), record.id);
         let (streamed, cuts) = (record.is_streamed(), Cuts::of(&record));
         self.twins.add(&record);
-        let homes = Homes::new(&record);
+        let (homes, together) = (Homes::new(&record), Together::of(&record));
         let (pace, load, scale) = (Pace::default(), Load::new(now, self.spent_us), Scale::new(self.scaling));
         self.jobs.insert(
             record.id,
@@ -87,6 +88,7 @@ impl State {
                 bill: Bill::default(),
                 homes,
                 lost: LostTally::default(),
+                together,
             },
         );
     }

@@ -50,6 +50,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod together;
 mod twins;
 mod wire;
 mod worker;
@@ -59,7 +60,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use forebay_core::{Error, Ticks, WorkerId};
-use forebay_proto::{ConsumerHeartbeat, JobKey, Lease, LostSample, WorkerHeartbeat, consumer_event, worker_event};
+use forebay_proto::{
+    ConsumerHeartbeat, JobKey, Lease, LostSample, Steps, WorkerHeartbeat, consumer_event, worker_event,
+};
 
 use crate::options::{Retention, Scaling, Timing};
 use crate::records::{ConsumerKey, Grant, JobRecord, Position, SplitKey, Update};
@@ -81,6 +84,7 @@ use ops::Ops;
 use pace::Pace;
 pub(crate) use poison::WHOLE_SPLIT;
 use scale::Scale;
+use together::Together;
 use twins::Twins;
 use worker::Worker;
 
@@ -111,6 +115,10 @@ pub(crate) enum Input {
         position: Position,
         token: u64,
         error: Error,
+    },
+    Steps {
+        session: SessionId,
+        said: Steps,
     },
     Lost {
         session: SessionId,
@@ -202,6 +210,8 @@ struct Job {
     /// Who has the rows of its splits.
     homes: Homes,
     lost: LostTally,
+    /// How far its readers are, where they end epochs together.
+    together: Together,
 }
 
 impl Job {
@@ -258,7 +268,8 @@ pub(crate) struct State {
 impl State {
     /// Takes one input. Grants nothing: see [`State::schedule`].
     pub(crate) fn handle(&mut self, now: Ticks, input: Input, out: &mut Vec<Effect>) {
-        self.changed |= !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. });
+        self.changed |=
+            !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. } | Input::Steps { .. });
         match input {
             Input::Attach { session, tenant, consumer, position, resume, window, lost, local_key } => {
                 let attached = self.check_owner(&tenant, consumer.0).and_then(|()| {
@@ -274,6 +285,7 @@ impl State {
                 self.unreachable(now, session, position, token, &error, out);
             }
             Input::Lost { session, number, samples } => self.lost(now, session, number, &samples, out),
+            Input::Steps { session, said } => self.steps(now, session, &said, out),
             Input::EndEpoch { session, epoch } => self.end_epoch(now, session, epoch, out),
             Input::ConsumerHeartbeat { session, said } => self.consumer_heartbeat(now, session, &said, out),
             Input::ConsumerGone { session } => self.consumer_gone(now, session),

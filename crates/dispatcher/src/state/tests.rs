@@ -18,6 +18,7 @@ mod race;
 mod retention;
 mod scale;
 mod tenants;
+mod together;
 mod twins;
 mod world;
 

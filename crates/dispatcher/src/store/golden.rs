@@ -16,8 +16,15 @@ use crate::records::{Batch, Grant, Ledger, Position, Update};
 const PAGE: usize = 4096;
 
 /// The folders and their formats. The last is what is written today.
-const GOLDEN: [(&str, u64); 6] =
-    [("v2", 2), ("v2-tenants", 2), ("v2-coordinated", 2), ("v2-weight", 2), ("v3", 3), ("v3-priority", 3)];
+const GOLDEN: [(&str, u64); 7] = [
+    ("v2", 2),
+    ("v2-tenants", 2),
+    ("v2-coordinated", 2),
+    ("v2-weight", 2),
+    ("v3", 3),
+    ("v3-priority", 3),
+    ("v3-ending", 3),
+];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -95,6 +102,8 @@ fn what_is_written_today_is_written_as_before() -> Result<()> {
         "\"read_before\":4",
         "\"epochs_read\":6.5",
         "\"step\":0.25",
+        "\"ending\":\"drop\"",
+        "\"ends\":[{",
     ] {
         assert!(golden.windows(field.len()).any(|w| w == field.as_bytes()), "{field}");
     }

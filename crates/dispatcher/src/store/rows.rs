@@ -221,6 +221,8 @@ pub(crate) mod tests {
             tenant: "a-tenant".to_owned(),
             key: JobKey::from_bytes(&[7; 16]),
             sources: Vec::new(),
+            ending: forebay_plan::Ending::Drop,
+            ends: vec![crate::records::EpochEnd { epoch: 1, steps: 17, more: 2 }],
         })
     }
 

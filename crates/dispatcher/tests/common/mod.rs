@@ -98,6 +98,7 @@ pub(crate) fn request(name: &str, rows: i64, epochs: u64, consumers: u32) -> Res
         coordinated: false,
         weight: 1,
         priority: 0,
+        ending: 0,
     })
 }
 

@@ -72,10 +72,15 @@ impl Packer {
         };
         let rows = rows.map_err(|e| self.step.node.blame(e));
         if last {
-            self.documents.clear();
-            self.resume = Unpacked::default();
+            self.clear();
         }
         rows
+    }
+
+    /// Lets go of everything that is held.
+    pub(crate) fn clear(&mut self) {
+        self.documents.clear();
+        self.resume = Unpacked::default();
     }
 
     fn end_to_end(&mut self, last: bool, drop_remainder: bool) -> Result<Option<Chunk>> {

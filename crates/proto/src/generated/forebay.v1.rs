@@ -64,6 +64,9 @@ pub struct OpenJobRequest {
     /// Jobs of a higher one go first: others get what these leave. 0 is the lowest.
     #[prost(uint32, tag = "10")]
     pub priority: u32,
+    /// How the readers end an epoch together where the plan does not know how many batches each has.
+    #[prost(enumeration = "Ending", tag = "11")]
+    pub ending: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpenJobEvent {
@@ -134,10 +137,13 @@ pub struct JobDefinition {
     /// What it may read: whole paths, and the beginnings of addresses; none is everything.
     #[prost(string, repeated, tag = "17")]
     pub sources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// As in OpenJobRequest.
+    #[prost(enumeration = "Ending", tag = "18")]
+    pub ending: i32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerMessage {
-    #[prost(oneof = "consumer_message::Message", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "consumer_message::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub message: ::core::option::Option<consumer_message::Message>,
 }
 /// Nested message and enum types in `ConsumerMessage`.
@@ -156,7 +162,25 @@ pub mod consumer_message {
         Heartbeat(super::ConsumerHeartbeat),
         #[prost(message, tag = "6")]
         Lost(super::Lost),
+        #[prost(message, tag = "7")]
+        Steps(super::Steps),
     }
+}
+/// How many steps of its epoch a reader has, given out or not. A step is a batch; without batches it is a sample. Said where readers end an
+/// epoch together. The last one of a session is answered once, with `floor`: when all readers have more steps than `seen`, or the epoch is over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Steps {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// From the epoch's start on. Counts are facts of the job: they hold also when this reader is gone.
+    #[prost(uint64, tag = "2")]
+    pub has: u64,
+    /// Whether the epoch has no more for this reader.
+    #[prost(bool, tag = "3")]
+    pub ended: bool,
+    /// The steps of this epoch that it knows all readers to have.
+    #[prost(uint64, tag = "4")]
+    pub seen: u64,
 }
 /// First message of a session.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -299,14 +323,14 @@ pub struct Spare {
     #[prost(uint64, tag = "7")]
     pub machine: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerEvent {
-    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "consumer_event::Event", tags = "1, 2, 3, 4, 5")]
     pub event: ::core::option::Option<consumer_event::Event>,
 }
 /// Nested message and enum types in `ConsumerEvent`.
 pub mod consumer_event {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
         #[prost(message, tag = "1")]
         Attached(super::Attached),
@@ -316,7 +340,23 @@ pub mod consumer_event {
         Heartbeat(super::ConsumerHeartbeatReply),
         #[prost(message, tag = "4")]
         Recorded(super::Recorded),
+        #[prost(message, tag = "5")]
+        Floor(super::Floor),
     }
+}
+/// What all readers of a job may give out of an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Floor {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "2")]
+    pub steps: u64,
+    /// Whether there are no more. It is durable then.
+    #[prost(bool, tag = "3")]
+    pub over: bool,
+    /// Once it is over, how many readers are known to have one step more.
+    #[prost(uint32, tag = "4")]
+    pub more: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {}
@@ -337,11 +377,23 @@ pub struct Assigned {
     #[prost(uint64, tag = "5")]
     pub beside: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConsumerHeartbeatReply {
     /// Where it said what it has to spare: the threads that its local worker should have.
     #[prost(uint32, tag = "1")]
     pub local_threads: u32,
+    /// While it waits for a floor: the readers that hold it up and are not there to say how far they are. Some of them, where they are many.
+    #[prost(message, repeated, tag = "2")]
+    pub missing: ::prost::alloc::vec::Vec<Missing>,
+}
+/// A reader that others wait for in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Missing {
+    #[prost(uint32, tag = "1")]
+    pub consumer: u32,
+    /// Of one that is read: the later epoch that it is in. Unset where it has no reader.
+    #[prost(uint64, optional, tag = "2")]
+    pub epoch: ::core::option::Option<u64>,
 }
 /// What was reported as lost, up to this number, is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -896,6 +948,43 @@ pub struct ForgetJobRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForgetJobResponse {}
+/// What is done at the first step of an epoch that some readers of a job have and others have not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Ending {
+    /// Nothing: each ends where it ends.
+    Apart = 0,
+    /// All end.
+    Drop = 1,
+    /// The others give their last batch again until all have ended.
+    Pad = 2,
+    /// All fail.
+    Error = 3,
+}
+impl Ending {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Apart => "ENDING_APART",
+            Self::Drop => "ENDING_DROP",
+            Self::Pad => "ENDING_PAD",
+            Self::Error => "ENDING_ERROR",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ENDING_APART" => Some(Self::Apart),
+            "ENDING_DROP" => Some(Self::Drop),
+            "ENDING_PAD" => Some(Self::Pad),
+            "ENDING_ERROR" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod dispatcher_client {
     #![allow(

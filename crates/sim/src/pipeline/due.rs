@@ -5,11 +5,13 @@
 //! the merge that deals them to consumers in a service says nothing about itself.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result};
 use forebay_data::Chunk;
 use forebay_exec::{Delivery, Known, Lost, Merge, Position};
+use forebay_plan::Ending;
 
 use super::{Pipeline, compute};
 use crate::digest::{digests, of_rows};
@@ -26,6 +28,8 @@ pub(crate) struct Due {
     pub(crate) missing: Vec<Missing>,
     /// Whether that becomes too much, which ends the stream there.
     pub(crate) is_over: bool,
+    /// Which of the items are of each epoch.
+    pub(super) ends: Vec<Range<usize>>,
     /// By epoch and split: how many items can be had before anything of it.
     pub(crate) before: BTreeMap<(u64, u64), usize>,
 }
@@ -51,7 +55,7 @@ impl Pipeline {
         let splits = self.whole.plan().num_splits(ConsumerIndex(reader)).unwrap_or(0);
         let mut due = Due::default();
         for epoch in 0..self.definition.epochs {
-            let mut rows = Vec::new();
+            let (mut rows, start) = (Vec::new(), due.items.len());
             for ordinal in 0..splits {
                 due.before.insert((epoch, ordinal), due.items.len() + self.whole_rounds(&rows).0);
                 for (index, chunk) in (0..).zip(&*self.whole_chunks((reader, epoch, ordinal), known)?) {
@@ -78,6 +82,7 @@ impl Pipeline {
                 self.take(&mut due, &mut rows, delivery)?;
             }
             self.cut(&mut due, consumer, epoch, &rows, true)?;
+            due.ends.push(start..due.items.len());
         }
         Ok(due)
     }
@@ -136,6 +141,32 @@ impl Due {
         self.is_over = error.get("fault") == Some("budget");
         if self.is_over { Ok(self) } else { Err(error) }
     }
+}
+
+/// Returns what consumers must get of what they have, with an end of epochs that the counts alone decide.
+pub(super) fn ended(ending: Ending, mut all: Vec<Due>) -> Vec<Rc<Due>> {
+    if ending != Ending::Apart {
+        let epochs = all.first().map_or(0, |due| due.ends.len());
+        let bounds: Vec<(usize, usize)> = (0..epochs)
+            .map(|epoch| {
+                let counts = || all.iter().map(|due| due.ends[epoch].len());
+                (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
+            })
+            .collect();
+        for due in &mut all {
+            let epochs = due.ends.iter().zip(&bounds).map(|(items, (least, most))| {
+                let mut items = due.items[items.clone()].to_vec();
+                match (ending, items.last().copied()) {
+                    (Ending::Drop, _) => items.truncate(*least),
+                    (Ending::Pad, Some(last)) => items.resize(*most, last),
+                    _ => {}
+                }
+                items
+            });
+            due.items = epochs.collect::<Vec<_>>().concat();
+        }
+    }
+    all.into_iter().map(Rc::new).collect()
 }
 
 /// Names a sample that was left out of a chunk.

@@ -62,6 +62,8 @@ pub(super) fn record(job: usize) -> JobRecord {
         tenant: String::new(),
         key: JobKey::default(),
         sources: Vec::new(),
+        ending: forebay_plan::Ending::Apart,
+        ends: Vec::new(),
     }
 }
 
@@ -83,6 +85,9 @@ pub(super) struct ReaderModel {
     pub(super) lost: Vec<(Position, u64)>,
     pub(super) recorded: BTreeSet<(Position, u64)>,
     pub(super) refused: Option<Error>,
+    /// What it was told that all have, where epochs end together, and who it waits for in vain.
+    pub(super) floors: Vec<forebay_proto::Floor>,
+    pub(super) missing: Vec<(u32, Option<u64>)>,
 }
 
 /// What is said of half a second by a reader whose steps took so long in all, and that waited for the rest; a batch has one row.
@@ -152,6 +157,8 @@ impl World {
             lost: Vec::new(),
             recorded: BTreeSet::new(),
             refused: None,
+            floors: Vec::new(),
+            missing: Vec::new(),
         };
         self.readers.extend((0..consumers.len()).map(reader));
         self.flush();
@@ -221,6 +228,13 @@ impl World {
                 if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
                     reader.assigned.insert(Position::new(a.epoch, a.ordinal), a.token);
                 }
+            }
+            Effect::Consumer(session, consumer_event::Event::Floor(floor)) => {
+                self.readers.iter_mut().filter(|r| r.session == Some(session)).for_each(|r| r.floors.push(floor));
+            }
+            Effect::Consumer(session, consumer_event::Event::Heartbeat(reply)) => {
+                let readers = self.readers.iter_mut().filter(|r| r.session == Some(session));
+                readers.for_each(|r| r.missing = reply.missing.iter().map(|m| (m.consumer, m.epoch)).collect());
             }
             Effect::Consumer(session, consumer_event::Event::Recorded(recorded)) => {
                 if let Some(reader) = self.readers.iter_mut().find(|r| r.session == Some(session)) {
