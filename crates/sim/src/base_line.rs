@@ -1,5 +1,6 @@
 //! I6: once all is read and all is well, whatever was held is given back.
 
+use crate::fault::Node;
 use crate::net::{Kind, Pipe};
 use crate::world::World;
 
@@ -13,7 +14,10 @@ impl World<'_> {
         // An attempt that was never answered, and that nobody waits for, is no stream.
         let vain = |p: &Pipe| !p.accepted && !p.ends[0].open;
         let works = |p: &Pipe| p.kind == Kind::Work && p.ends.iter().all(|e| self.is_alive(e.node, e.life));
-        let alive = |p: &Pipe| works(p) || vain(p);
+        // A local worker whose job was cancelled asks on and is refused.
+        let refused =
+            |p: &Pipe| matches!(p.ends[0].node, Node::Worker(i) if p.kind == Kind::Work && self.is_refused(i));
+        let alive = |p: &Pipe| works(p) || vain(p) || refused(p);
         let left: Vec<_> =
             self.net.pipes.iter().filter(|(_, p)| !alive(p)).map(|(id, p)| (*id, p.kind, p.ends)).collect();
         if !left.is_empty() {

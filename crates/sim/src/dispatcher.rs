@@ -293,7 +293,8 @@ impl World<'_> {
         }
         let written = machine.check_written(&self.dispatcher.disk);
         wrong.extend(written.err().map(|e| e.to_string()));
-        if known != self.workers.len() {
+        let refused = (0..self.workers.len()).filter(|i| self.is_refused(*i)).count();
+        if known > self.workers.len() || known + refused < self.workers.len() {
             wrong.push(format!("{known} workers are known, and {} live", self.workers.len()));
         }
         for (i, setup) in self.scenario.consumers.iter().enumerate() {
