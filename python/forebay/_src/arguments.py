@@ -210,18 +210,19 @@ def flag_or_none(value: Any, op: str, name: str) -> bool | None:
 
 #: What ranks do at the first step of an epoch that some of them have and others have not.
 Even: TypeAlias = Literal["drop", "pad", "error"]
+_EVEN = ("drop", "pad", "error")
 
 
 def even(value: Any, op: str) -> bool | Even | None:
     """Returns whether consumers get equal shares, or what is done where they do not."""
-    if isinstance(value, str):
-        return cast("Even", choice(value, op, "even", "drop", "pad", "error"))
-    return flag_or_none(value, op, "even")
+    if isinstance(value, str) and value in _EVEN:
+        return cast("Even", value)
+    return None if value is None else flag(value, op, "even", "use True, False, 'drop', 'pad', 'error' or None")
 
 
 def even_alone(value: Any, op: str) -> bool | None:
     """As `even`, for readers that do not know of each other."""
-    if even(value, op) in ("drop", "pad", "error"):
+    if isinstance(value, str) and value in _EVEN:
         message = f"{op}: even={shown(value)} is for readers that ask each other how many batches they have"
         hint = f"use distribute(even={value!r}) on a service, or to_torch(even={value!r}) over torch.distributed"
         raise InvalidPipelineError(message, {"hint": hint})

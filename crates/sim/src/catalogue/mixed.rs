@@ -24,6 +24,11 @@ pub(crate) fn number(dice: &mut Dice) -> usize {
     PIPELINES + dice.index(MIXED)
 }
 
+/// Says whether a number is one of those.
+pub(crate) fn is_mixed(number: usize) -> bool {
+    number % VARIANT >= PIPELINES
+}
+
 /// Draws a job that is like another one, or nearly so.
 pub(crate) fn twin(number: usize, dice: &mut Dice) -> usize {
     number % VARIANT + VARIANT * dice.pick(&[0, 0, 0, LONGER, RESEEDED])

@@ -2,7 +2,7 @@
 
 use super::{Fault, Scenario, Worlds};
 use crate::catalogue::PIPELINES;
-use crate::catalogue::mixed::{number, twin};
+use crate::catalogue::mixed::{is_mixed, number, twin};
 use crate::dice::Dice;
 
 /// Draws the pipeline of each job.
@@ -32,12 +32,16 @@ pub(super) fn trouble(scenario: &mut Scenario) {
     for consumer in &mut scenario.consumers {
         consumer.lent = dice.percent(60);
     }
+    // Readers of other jobs may end epochs together, and would wait for one that has failed or finds no job any more.
     if dice.percent(15) {
-        scenario.poison = Some((dice.index(scenario.jobs.len()), dice.within(0..1 << 20)));
+        let poison = (dice.index(scenario.jobs.len()), dice.within(0..1 << 20));
+        scenario.poison = Some(poison).filter(|(job, _)| is_mixed(scenario.jobs[*job]));
     }
     if has_faults && dice.percent(35) {
-        let job = dice.index(scenario.jobs.len());
-        scenario.faults.push((dice.within(0..scenario.heals), Fault::Cancel { job }));
-        scenario.faults.sort_by_key(|(at, _)| *at);
+        let (job, at) = (dice.index(scenario.jobs.len()), dice.within(0..scenario.heals));
+        if is_mixed(scenario.jobs[job]) {
+            scenario.faults.push((at, Fault::Cancel { job }));
+            scenario.faults.sort_by_key(|(at, _)| *at);
+        }
     }
 }
