@@ -93,7 +93,8 @@ class DatasetIterator(Iterator[Sample]):
         if self._process != _process:
             self._check_process()
         with self._turn:
-            self._skipped.retry()
+            if self._skipped.unwritten:
+                self._skipped.add([])
             if self._used < len(self._samples):
                 self._used += 1
                 return self._samples[self._used - 1]
@@ -107,18 +108,22 @@ class DatasetIterator(Iterator[Sample]):
                 if isinstance(error, ClosedError) and self._lost is not None:
                     raise self._lost from None
                 raise
-            self._ended = delivery is None
-            delivered = delivery if isinstance(delivery, list) else [] if delivery is None else [delivery]
-            # Where what was left out cannot be written, the next call returns what was delivered.
-            self._samples, self._used = delivered, 0
-            self._take_losses(native)
-            if not delivered:
+            if losses := native.losses():
+                # Where they cannot be written, the next call returns what was delivered.
+                self._ended = delivery is None
+                self._samples = delivery if isinstance(delivery, list) else [] if delivery is None else [delivery]
+                self._used = 0
+                self._skipped.add(losses)
+            self._samples, self._used = [], 0
+            if delivery is None:
+                self._ended = True
                 raise StopIteration
             self._epoch = native.epoch
+            if isinstance(delivery, dict):
+                return delivery
             # Another thread may have closed it meanwhile: then this one is the last.
-            more = isinstance(delivery, list) and not self._closed
-            self._samples, self._used = (delivered, 1) if more else ([], 0)
-            return delivered[0]
+            self._samples, self._used = [] if self._closed else delivery, 1
+            return delivery[0]
 
     def _put_back(self, sample: Sample) -> None:
         """Takes back what `next()` returned last: it comes again, and a state is one before it."""

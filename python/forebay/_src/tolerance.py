@@ -103,8 +103,8 @@ class Skipped:
         self._warned: set[tuple[str | None, str | None]] = set()
         self.samples: deque[SkippedSample] = deque(maxlen=SKIPPED_MAX)
         self._logged = 0
-        # What could not be written yet: those of one call of the native iterator.
-        self._unwritten: list[Loss] = []
+        # What could not be written yet, of one call of the native iterator: `add` tries again.
+        self.unwritten: list[Loss] = []
 
     def add(self, losses: Iterable[Loss]) -> None:
         """Takes what the native iterator tells, writes it, logs it, and warns.
@@ -113,23 +113,18 @@ class Skipped:
             ForebayError: The file cannot be written. The next call tries again with the same samples, and more.
             NonDeterministicWarning: Where the user makes it an error; everything is written then.
         """
-        told = [*self._unwritten, *losses]
+        told = [*self.unwritten, *losses]
         doubts = [loss for loss in told if loss[4].context.get("fault") == "nondeterministic"]
-        self._unwritten = [loss for loss in told if loss[4].context.get("fault") != "nondeterministic"]
-        if self._unwritten and self._letters is not None:
-            self._letters.add(self._unwritten)
-        lost, self._unwritten = self._unwritten, []
+        self.unwritten = [loss for loss in told if loss[4].context.get("fault") != "nondeterministic"]
+        if self.unwritten and self._letters is not None:
+            self._letters.add(self.unwritten)
+        lost, self.unwritten = self.unwritten, []
         for epoch, split, _, _, error, _ in lost:
             sample = SkippedSample(epoch, split, error.context.get("sample", "?"), error)
             self.samples.append(sample)
             self._log(sample)
         for doubt in doubts:
             self._warn(doubt[4])
-
-    def retry(self) -> None:
-        """Writes what an earlier call could not write. Raises as `add`."""
-        if self._unwritten:
-            self.add([])
 
     def _warn(self, error: ForebayError) -> None:
         key = (error.context.get("op"), error.context.get("line"))
