@@ -60,7 +60,9 @@ impl Address {
             _ => (rest, default),
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._[]:%".contains(c);
-        if host.is_empty() || !host.chars().all(allowed) {
+        // Brackets are around a whole IPv6 address, or nowhere.
+        let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        if inner.is_empty() || inner.contains(['[', ']']) || !host.chars().all(allowed) {
             return Err(wrong("its host is not a name"));
         }
         if port == 0 {
@@ -95,7 +97,20 @@ mod tests {
         ] {
             assert_eq!(read(text).as_deref(), Ok(want));
         }
-        for text in ["", ":81", "http://host:81", "host:port", "host:0", "host:70000", "ho st:1", "a/b:1"] {
+        for text in [
+            "",
+            ":81",
+            "http://host:81",
+            "host:port",
+            "host:0",
+            "host:70000",
+            "ho st:1",
+            "a/b:1",
+            "[::]1:70:70",
+            "[a",
+            "[]",
+            "[[::1]]:1",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }
