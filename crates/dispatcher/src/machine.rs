@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::options::Timing;
     use crate::records::{Ledger, Position};
-    use crate::tenant::Tenant;
+    use crate::state::Attachment;
 
     fn record() -> JobRecord {
         JobRecord { name: "job".to_owned(), ..JobRecord::empty() }
@@ -256,19 +256,8 @@ mod tests {
     }
 
     fn attach(machine: &mut Machine<u64>, session: SessionId) {
-        let (consumer, position) = ((1, 0), Position::default());
-        let (tenant, lost) = (Tenant::default(), Vec::new());
-        let input = Input::Attach {
-            session,
-            tenant,
-            consumer,
-            position,
-            resume: false,
-            window: 1,
-            lost,
-            local_key: forebay_proto::JobKey::default(),
-        };
-        machine.begin(Ticks(1), session, input);
+        let attachment = Attachment { session, consumer: (1, 0), window: 1, ..Attachment::default() };
+        machine.begin(Ticks(1), session, Input::Attach(attachment));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{first, refuse};
 use crate::access::Principal;
 use crate::handle::{Command, Handle, PORT_EVENTS_MAX, Port};
 use crate::records::Position;
-use crate::state::{Input, SessionId};
+use crate::state::{Attachment, Input, SessionId};
 use crate::tenant::Tenant;
 
 pub(super) async fn begin(
@@ -35,7 +35,7 @@ pub(super) async fn begin(
 
 /// Returns what the first message means.
 pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> Input {
-    Input::Attach {
+    Input::Attach(Attachment {
         session,
         tenant,
         consumer: (attach.job, attach.consumer),
@@ -44,7 +44,7 @@ pub(crate) fn attached(session: SessionId, tenant: Tenant, attach: Attach) -> In
         window: attach.window,
         lost: attach.lost,
         local_key: JobKey::from_bytes(&attach.local_key),
-    }
+    })
 }
 
 async fn run(

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result, Ticks};
 use forebay_proto::{
-    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, JobKey, NO_JOB, UNREACHED, consumer_event,
+    Attached, Consumed, ConsumerHeartbeat, ConsumerHeartbeatReply, Forget, NO_JOB, UNREACHED, consumer_event,
     worker_event,
 };
 
 use super::consumer::{Death, Reader};
 use super::local::Local;
-use super::{Effect, SessionId, State};
+use super::{Attachment, Effect, SessionId, State};
 use crate::records::{ConsumerKey, Position, Update};
-use crate::tenant::Tenant;
 
 /// A split that workers refused this often is not tried again.
 const REFUSALS_MAX: u32 = 4;
@@ -22,19 +21,8 @@ const REFUSALS_MAX: u32 = 4;
 const UNREACHED_FOR: Duration = Duration::from_secs(60);
 
 impl State {
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
-    pub(super) fn attach(
-        &mut self,
-        now: Ticks,
-        session: SessionId,
-        tenant: &Tenant,
-        key: ConsumerKey,
-        position: Position,
-        resume: bool,
-        window: u32,
-        local_key: JobKey,
-        out: &mut Vec<Effect>,
-    ) -> Result<()> {
+    pub(super) fn attach(&mut self, now: Ticks, attachment: &Attachment, out: &mut Vec<Effect>) -> Result<()> {
+        let &Attachment { session, ref tenant, consumer: key, position, resume, window, local_key, .. } = attachment;
         let silence_max = self.timing.lease;
         self.check_readers(tenant, key)?;
         let job = self.jobs.get_mut(&key.0).ok_or_else(|| no_job(key.0))?;

@@ -89,23 +89,30 @@ use twins::Twins;
 use worker::Worker;
 
 /// One connection of a consumer or a worker. Never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
+
+/// A reader's session, as it begins to read a consumer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attachment {
+    pub(crate) session: SessionId,
+    pub(crate) tenant: Tenant,
+    pub(crate) consumer: ConsumerKey,
+    pub(crate) position: Position,
+    /// Whether the position comes from a saved state, or from the same reader before its connection broke.
+    pub(crate) resume: bool,
+    /// Splits that may be assigned and not yet acknowledged.
+    pub(crate) window: u32,
+    /// What a saved state says was left out.
+    pub(crate) lost: Vec<LostSample>,
+    /// The key that the reader's local workers show; the default where it has none.
+    pub(crate) local_key: JobKey,
+}
 
 /// What happens to the dispatcher.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    Attach {
-        session: SessionId,
-        tenant: Tenant,
-        consumer: ConsumerKey,
-        position: Position,
-        resume: bool,
-        window: u32,
-        lost: Vec<LostSample>,
-        /// What its local workers show; none where it has none.
-        local_key: JobKey,
-    },
+    Attach(Attachment),
     Ack {
         session: SessionId,
         position: Position,
@@ -271,13 +278,13 @@ impl State {
         self.changed |=
             !matches!(input, Input::WorkerHeartbeat { .. } | Input::ConsumerHeartbeat { .. } | Input::Steps { .. });
         match input {
-            Input::Attach { session, tenant, consumer, position, resume, window, lost, local_key } => {
-                let attached = self.check_owner(&tenant, consumer.0).and_then(|()| {
-                    self.record_lost(consumer, &lost, out)?;
-                    self.attach(now, session, &tenant, consumer, position, resume, window, local_key, out)
+            Input::Attach(attachment) => {
+                let attached = self.check_owner(&attachment.tenant, attachment.consumer.0).and_then(|()| {
+                    self.record_lost(attachment.consumer, &attachment.lost, out)?;
+                    self.attach(now, &attachment, out)
                 });
                 if let Err(error) = attached {
-                    out.push(Effect::End(session, error));
+                    out.push(Effect::End(attachment.session, error));
                 }
             }
             Input::Ack { session, position } => self.ack(now, session, position, out),

@@ -11,19 +11,10 @@ fn end() -> Position {
 
 /// A reader goes on at the end of its job: its session broke, or its state was saved there.
 fn comes_back_at_the_end(world: &mut World, reader: usize) -> SessionId {
-    let (session, consumer, tenant) = (world.session(), world.readers[reader].key, Tenant::default());
+    let (session, consumer) = (world.session(), world.readers[reader].key);
     world.readers[reader].session = Some(session);
-    let (position, resume, window, lost) = (end(), true, 4, Vec::new());
-    world.input(Input::Attach {
-        session,
-        tenant,
-        consumer,
-        position,
-        resume,
-        window,
-        lost,
-        local_key: JobKey::from_bytes(&LOCAL_KEY),
-    });
+    let attachment = Attachment { position: end(), resume: true, window: 4, ..attachment(session, consumer) };
+    world.input(Input::Attach(attachment));
     session
 }
 

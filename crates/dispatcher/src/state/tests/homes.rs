@@ -26,19 +26,7 @@ impl Epochs {
             world.state.create(world.now, record, &[Some(SPLITS)], Quota::default(), &mut out).expect("a new name").id;
         world.take(out);
         let (reader, key) = (world.session(), (id, 0));
-        let position = Position::default();
-        let (tenant, lost) = (Tenant::default(), Vec::new());
-        let consumer = key;
-        world.input(Input::Attach {
-            session: reader,
-            tenant,
-            consumer,
-            position,
-            resume: false,
-            window,
-            lost,
-            local_key: JobKey::from_bytes(&LOCAL_KEY),
-        });
+        world.input(Input::Attach(Attachment { window, ..attachment(reader, key) }));
         Self { world, key, reader }
     }
 

@@ -343,9 +343,9 @@ fn what_a_local_worker_holds_goes_to_others_when_another_reader_takes_the_consum
     assert_eq!(held(&world, LOCAL).len(), 3, "the same reader came back");
     let session = world.readers[0].session.take().expect("attached");
     world.input(Input::ConsumerGone { session });
-    let (session, consumer, position) = (world.session(), world.readers[0].key, Position::default());
-    let (tenant, lost, local_key) = (world.tenant(0), Vec::new(), JobKey::from_bytes(&[9; 16]));
-    world.input(Input::Attach { session, tenant, consumer, position, resume: false, window: 3, lost, local_key });
+    let attachment = attachment(world.session(), world.readers[0].key);
+    let (tenant, local_key) = (world.tenant(0), JobKey::from_bytes(&[9; 16]));
+    world.input(Input::Attach(Attachment { tenant, window: 3, local_key, ..attachment }));
     world.flush();
     assert_eq!(held(&world, LOCAL).len(), 0);
     want(&mut world, 0, 9);

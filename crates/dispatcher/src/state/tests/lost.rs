@@ -55,20 +55,9 @@ fn a_job_that_loses_more_than_a_ledger_is_for_loses_its_reader_and_writes_no_mor
     let most = kept(&mut world).0;
     assert_eq!(most, 1 << 17);
     // Whoever begins anew with as many is refused as well.
-    let (session, consumer, tenant) = (world.session(), world.readers[1].key, Tenant::default());
-    let (position, lost) = (Position::default(), said(100_000..200_000, &short));
-    let (resume, window, mut out) = (false, 1, Vec::new());
-    let input = Input::Attach {
-        session,
-        tenant,
-        consumer,
-        position,
-        resume,
-        window,
-        lost,
-        local_key: JobKey::from_bytes(&LOCAL_KEY),
-    };
-    world.state.handle(world.now, input, &mut out);
+    let attachment = attachment(world.session(), world.readers[1].key);
+    let (lost, mut out) = (said(100_000..200_000, &short), Vec::new());
+    world.state.handle(world.now, Input::Attach(Attachment { lost, ..attachment }), &mut out);
     assert!(matches!(&out[..], [Effect::End(_, error)] if error.kind() == ErrorKind::Exhausted));
     assert_eq!(kept(&mut world).0, most);
 }

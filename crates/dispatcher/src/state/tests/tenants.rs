@@ -6,21 +6,11 @@ use super::*;
 fn what_is_another_tenants_is_answered_as_what_does_not_exist() {
     let mut world = World::with(true);
     let mut attach = |key: ConsumerKey, name: &str| {
-        let (session, tenant) = (world.session(), Tenant { name: name.into(), ..Tenant::default() });
+        let tenant = Tenant { name: name.into(), ..Tenant::default() };
         let lost = vec![LostSample { sample: 1, error: "{}".to_owned(), ..LostSample::default() }];
+        let attachment = Attachment { tenant, lost, ..attachment(world.session(), key) };
         let mut out = Vec::new();
-        let (position, resume, window) = (Position::default(), false, 1);
-        let input = Input::Attach {
-            session,
-            tenant,
-            consumer: key,
-            position,
-            resume,
-            window,
-            lost,
-            local_key: JobKey::from_bytes(&LOCAL_KEY),
-        };
-        world.state.handle(world.now, input, &mut out);
+        world.state.handle(world.now, Input::Attach(attachment), &mut out);
         out
     };
     let (there, nowhere) = (attach((1, 0), "b"), attach((99, 0), "b"));
@@ -60,20 +50,10 @@ fn a_tenant_gets_no_more_than_its_quota() {
     assert!(world.state.create(world.now, another("x"), &[None], two, &mut out).is_ok());
     let quota = Quota { consumers: Some(1), ..Quota::default() };
     let mut attach = |consumer: ConsumerKey| {
-        let (session, tenant) = (world.session(), Tenant { name: "b".into(), quota: quota.clone() });
-        let (position, resume, window, lost) = (Position::default(), false, 1, Vec::new());
-        let input = Input::Attach {
-            session,
-            tenant,
-            consumer,
-            position,
-            resume,
-            window,
-            lost,
-            local_key: JobKey::from_bytes(&LOCAL_KEY),
-        };
+        let tenant = Tenant { name: "b".into(), quota: quota.clone() };
+        let attachment = Attachment { tenant, ..attachment(world.session(), consumer) };
         let mut out = Vec::new();
-        world.state.handle(world.now, input, &mut out);
+        world.state.handle(world.now, Input::Attach(attachment), &mut out);
         out.into_iter().find_map(|e| if let Effect::End(_, error) = e { Some(error.kind()) } else { None })
     };
     assert_eq!(attach((4, 0)), None);
@@ -120,18 +100,8 @@ fn consumers_that_nobody_reads_cost_nothing_at_a_tick() {
     let key = (create.expect("a new name").id, 65_535);
     world.state.handle(world.now, Input::Tick, &mut out);
     assert_eq!(world.state.attended_of(key.0).count(), 0);
-    let (session, tenant, position) = (world.session(), Tenant::default(), Position::default());
-    let attach = Input::Attach {
-        session,
-        tenant,
-        consumer: key,
-        position,
-        resume: false,
-        window: 1,
-        lost: Vec::new(),
-        local_key: JobKey::from_bytes(&LOCAL_KEY),
-    };
-    world.state.handle(world.now, attach, &mut out);
+    let session = world.session();
+    world.state.handle(world.now, Input::Attach(attachment(session, key)), &mut out);
     world.state.handle(world.now, Input::Tick, &mut out);
     assert_eq!(world.state.attended_of(key.0).map(|(key, _)| key).collect::<Vec<_>>(), [key]);
     world.state.handle(world.now, Input::ConsumerGone { session }, &mut out);

@@ -11,7 +11,7 @@ use forebay_proto::{
     ConsumerHeartbeat, JobKey, JobOps, Lease, LostSample, OpSpent, Spent, WorkerHeartbeat, consumer_event, worker_event,
 };
 
-use super::super::{Effect, Input, Kind, SessionId, State};
+use super::super::{Attachment, Effect, Input, Kind, SessionId, State};
 use crate::options::Timing;
 use crate::outbox::Outbox;
 use crate::records::{ConsumerKey, JobRecord, Ledger, Position};
@@ -38,6 +38,12 @@ pub(super) const TWIN: usize = 5;
 pub(super) const LOCAL: usize = 1;
 /// What it shows, and what readers say that local workers show.
 pub(super) const LOCAL_KEY: [u8; 16] = [7; 16];
+/// A reader of the default tenant that begins at the start, and has room for one split.
+pub(super) fn attachment(session: SessionId, consumer: ConsumerKey) -> Attachment {
+    let local_key = JobKey::from_bytes(&LOCAL_KEY);
+    Attachment { session, consumer, window: 1, local_key, ..Attachment::default() }
+}
+
 pub(super) const SERVES: [Option<&str>; WORKERS] = [None, Some("a"), Some("b")];
 pub(super) const WORKERS_MAX: u32 = 1;
 
@@ -314,17 +320,8 @@ impl World {
         reader.assigned.clear();
         (reader.session, reader.refused) = (Some(session), None);
         let (consumer, position) = (reader.key, reader.position);
-        let (tenant, lost) = (self.tenant(consumer.0 as usize - 1), Vec::new());
-        self.input(Input::Attach {
-            session,
-            tenant,
-            consumer,
-            position,
-            resume,
-            window,
-            lost,
-            local_key: JobKey::from_bytes(&LOCAL_KEY),
-        });
+        let tenant = self.tenant(consumer.0 as usize - 1);
+        self.input(Input::Attach(Attachment { tenant, position, resume, window, ..attachment(session, consumer) }));
     }
 
     /// A reader consumes the split at its position, if it was told who holds it.
