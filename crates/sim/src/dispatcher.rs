@@ -130,7 +130,10 @@ impl World<'_> {
                 }
             }
             Payload::Work(message) => machine.worker(now, id, message),
-            Payload::Consume(consumer_message::Message::Attach(attach)) => machine.attach(now, id, attach),
+            Payload::Consume(consumer_message::Message::Attach(attach)) => {
+                machine.attach(now, id, attach);
+                self.attached(id);
+            }
             Payload::Consume(message) => machine.consumer(now, id, message),
             Payload::Open(definition) => {
                 machine.find(id, &definition.name);
@@ -144,6 +147,14 @@ impl World<'_> {
             _ => self.fail("protocol", format!("the dispatcher was told {payload:?}")),
         }
         self.dispatcher_step();
+    }
+
+    /// What a killed process sent may arrive after the last word of the one that followed it, and takes the consumer back.
+    fn attached(&mut self, id: u64) {
+        let Some(Node::Consumer(i)) = self.net.pipes.get(&id).map(|pipe| pipe.ends[0].node) else { return };
+        if self.consumers[i].done {
+            self.consumers[i].heard_out = false;
+        }
     }
 
     /// A session or a request is over, on the other side.
