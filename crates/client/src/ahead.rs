@@ -34,7 +34,7 @@ pub(crate) struct Ahead {
     /// Steps of the epoch that were merged, and those that were given out.
     count: Count,
     given: u64,
-    /// The last step of the epoch, once it is known to be the last, in memory of its own.
+    /// The last step of the epoch, copied, from when the reader knows that no step follows it.
     last: Option<Delivery>,
     /// Why nothing comes behind what waits.
     failed: Option<Error>,

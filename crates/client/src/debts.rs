@@ -19,7 +19,7 @@ pub(crate) struct Debts {
 }
 
 impl Debts {
-    /// Begins one, under the number that the worker gave; what there is to say comes out of the channel.
+    /// Creates the debts of the reader that the worker numbered `reader`; the channel gives what the reader owes the worker.
     pub(crate) fn new(reader: u64) -> (Arc<Self>, UnboundedReceiver<Return>) {
         let (say, said) = unbounded_channel();
         (Arc::new(Self { reader, streams: AtomicU64::new(0), say: AssertUnwindSafe(say) }), said)

@@ -32,7 +32,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A place that stays empty, beside a reader that looks itself what there is to spare.
+    /// A seat without a local worker; `look` tells the reader what its machine has to spare.
     pub fn looking(look: Look) -> Self {
         Self { look: Mutex::new(Some(look)), ..Self::default() }
     }
