@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 
 import forebay as fb
@@ -246,3 +248,35 @@ def test_a_file_that_changed_is_never_left_out(tmp_path):
     (tmp_path / "39.txt").write_bytes(b"other")
     with pytest.raises(fb.errors.DataError, match="changed"):
         list(it)
+
+
+@pytest.mark.parametrize("where", ["here", "service"])
+def test_a_row_that_was_given_out_and_fails_by_accident_on_resume_costs_no_other_row(where, tmp_path, service):
+    """A position counts rows. Another row was skipped silently when a row before it was left out this time."""
+    flag = tmp_path / "kills"
+
+    def step(row):
+        if row["id"] == 1 and flag.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return row
+
+    ds = fb.range(20).map(step, schema={"id": "int64"})
+    options = {"on_error": "skip", "error_budget": 5, "executor": "process", "threads": 1}
+    if where == "service":
+        ds, options = ds.distribute(service, job=job(), on_error="skip", error_budget=5), {}
+    with ds.iter(**options) as it:
+        assert [int(next(it)["id"]) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+        state = it.state_dict()
+    flag.touch()
+    it = ds.iter(**options)
+    it.load_state_dict(state)
+    with pytest.raises(
+        fb.errors.UnavailableError, match="row 1, which the saved run had, failed by accident"
+    ) as caught:
+        next(it)
+    assert "load the state again" in caught.value.hint
+    flag.unlink()
+    it = ds.iter(**options)
+    it.load_state_dict(state)
+    assert [int(row["id"]) for row in it] == list(range(6, 20))
+    assert not it.skipped

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
-use forebay_exec::{Budget, Delivery, Executable, Lost, Merge, Position};
+use forebay_exec::{Budget, Delivery, Executable, Known, Lost, Merge, Position};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
@@ -33,7 +33,7 @@ pub const HEARTBEAT: Duration = crate::talk::HEARTBEAT;
 pub const SILENCE_MAX: Duration = crate::talk::SILENCE_MAX;
 /// How long the last word may take.
 pub const FINISH_MAX: Duration = crate::session::FINISH_MAX;
-/// How long others are waited for that nobody reads.
+/// How long a reader waits for ranks that have no reader.
 const ABSENCE: Duration = Duration::from_secs(60);
 
 /// A stream of a split's chunks that is to be opened.
@@ -99,7 +99,7 @@ pub struct Borrowed {
 }
 
 impl Borrower {
-    /// Begins one, under the number that the worker gave.
+    /// Creates the borrower that the worker numbered `reader`.
     pub fn new(reader: u64) -> Self {
         let (debts, said) = Debts::new(reader);
         Self { debts, said }
@@ -140,6 +140,8 @@ pub struct Options {
     pub from: Option<Position>,
     /// How many samples may be left out.
     pub budget: Budget,
+    /// Those that were left out before it.
+    pub known: Vec<Lost>,
 }
 
 /// A consumer's state machines.
@@ -167,7 +169,7 @@ impl Consumer {
     /// # Errors
     /// Whatever preparing the tail gives.
     pub fn start(now: Ticks, job: &JobDefinition, tail: Arc<Executable>, options: Options) -> Result<Self> {
-        let Options { consumer, window, deadline, from, budget } = options;
+        let Options { consumer, window, deadline, from, budget, known } = options;
         let resume = from.is_some();
         let from = from.unwrap_or_default();
         let splits = tail.plan().num_splits(ConsumerIndex(consumer));
@@ -178,6 +180,7 @@ impl Consumer {
         state.steps = (ending != Ending::Apart).then(|| Steps::new(job.consumers, from.epoch));
         let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
         merge.set_budget(budget);
+        merge.set_known(Known::of(&known));
         Ok(Self {
             state,
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),

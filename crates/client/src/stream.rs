@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Ticks};
 use forebay_data::Memory;
-use forebay_exec::{Delivery, Executable, Functions, Lost, Merge, Position};
+use forebay_exec::{Delivery, Executable, Functions, Known, Lost, Merge, Position};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::{Missing, NO_JOB};
 use tokio::task::JoinHandle;
@@ -102,6 +102,7 @@ impl ServiceStream {
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
+        merge.set_known(Known::of(&options.known));
         let reader = Reader::new(merge, &from, splits, job.epochs()).ending(job.ending(), consumers, &from);
         link.lock().steps = (job.ending() != Ending::Apart).then(|| Steps::new(consumers, from.epoch));
         let lost = options.known.iter().map(sample).collect();

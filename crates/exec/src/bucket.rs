@@ -16,7 +16,7 @@ use forebay_core::{ConsumerIndex, Error, Result};
 use forebay_data::{Chunk, Kind, Ragged, RowId};
 use forebay_plan::{Bucket, Deal, Op, Step};
 
-use crate::merge::Position;
+use crate::delivery::Position;
 
 /// Rows that came together are copied apart from those that have left once only one in so many of them is still held: a
 /// bucket that is seldom full would keep an epoch in memory otherwise.
@@ -105,6 +105,11 @@ impl Bucketer {
             passed,
             full: VecDeque::new(),
         })
+    }
+
+    /// Says whether rows are still to come that had left when this one began.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.passed.iter().any(|passed| *passed > 0)
     }
 
     /// Takes the rows that begin at `start`.

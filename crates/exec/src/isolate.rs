@@ -13,6 +13,7 @@ use forebay_data::{Chunk, Loss, RowId, write_ipc};
 use forebay_io::Place;
 use forebay_plan::OnError;
 
+use crate::budget::Lost;
 use crate::rows::Rows;
 
 /// Where the records of rows that are left out come from.
@@ -247,6 +248,20 @@ impl<'a> Isolation<'a> {
 pub struct Known(std::collections::HashMap<(u64, RowId), Error>);
 
 impl Known {
+    /// Takes what a stream has left out.
+    pub fn of(lost: &[Lost]) -> Self {
+        let mut known = Self::default();
+        for Lost { epoch, loss, .. } in lost {
+            known.add(*epoch, loss.row, loss.error.clone());
+        }
+        known
+    }
+
+    /// Returns the first of these that was left out by accident, so that it might not fail again, and is not known.
+    pub fn first_unknown<'l>(&self, epoch: Epoch, losses: &'l [Loss]) -> Option<&'l Loss> {
+        losses.iter().find(|loss| loss.error.fault() == Fault::Process && self.get(epoch, loss.row).is_none())
+    }
+
     /// Adds a row of an epoch, and what is said of it.
     pub fn add(&mut self, epoch: Epoch, row: RowId, error: Error) {
         self.0.entry((epoch.0, row)).or_insert(error);

@@ -43,10 +43,6 @@ impl LeftOut {
 
     /// Returns what a stream in this process leaves out from the start.
     pub fn known(all: &[Self]) -> Known {
-        let mut known = Known::default();
-        for lost in all.iter().map(Self::lost) {
-            known.add(lost.epoch, lost.loss.row, lost.loss.error);
-        }
-        known
+        Known::of(&all.iter().map(Self::lost).collect::<Vec<_>>())
     }
 }

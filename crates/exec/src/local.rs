@@ -18,9 +18,10 @@ use forebay_plan::Morsel;
 
 use crate::budget::{Budget, Lost};
 use crate::crew::Crew;
+use crate::delivery::{Delivery, Position};
 use crate::executable::{Asked, Executable};
 use crate::isolate::Known;
-use crate::merge::{Delivery, Merge, Position};
+use crate::merge::Merge;
 use crate::work::Scratch;
 
 /// Morsels that may be done or under way beyond one for each thread.
@@ -131,6 +132,7 @@ impl LocalStream {
         executable.expect(options.end_epoch, options.from.epoch);
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
+        merge.set_known(options.known.clone());
         let from = options.from;
         let mut cursor =
             Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };

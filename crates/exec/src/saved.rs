@@ -8,8 +8,8 @@ use forebay_core::{ConsumerIndex, Error, Result};
 use forebay_plan::{Deal, EpochPlan, Extent, Sizing};
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::Position;
 use crate::left_out::LeftOut;
-use crate::merge::Position;
 
 /// Where a consumer was, and all that its position speaks of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

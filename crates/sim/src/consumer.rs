@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, SessionEnd, StreamEnd};
 use forebay_core::Error;
-use forebay_exec::{Delivery, Position};
+use forebay_exec::{Delivery, Lost, Position};
 use forebay_proto::{JobDefinition, consumer_event};
 
 use crate::fault::Node;
@@ -46,6 +46,15 @@ pub(crate) enum ConsumerTimer {
     Finish,
 }
 
+/// What a training script writes down.
+#[derive(Clone, Default)]
+struct Saved {
+    position: Position,
+    /// How many items come before that.
+    cursor: usize,
+    left_out: Vec<Lost>,
+}
+
 #[derive(Default)]
 pub(crate) struct ConsumerNode {
     machine: Option<Consumer>,
@@ -67,8 +76,9 @@ pub(crate) struct ConsumerNode {
     /// Where this process began, and the samples that it was told it does not get.
     began: Position,
     told: Vec<Told>,
-    /// Where it was saved, and how many items that is.
-    saved: Option<(Position, usize)>,
+    /// Every sample that was left out so far, before this process began too.
+    left_out: Vec<Lost>,
+    saved: Option<Saved>,
     /// Places and the chunks of them that were taken, for planted bugs.
     taken: BTreeMap<(u64, u64), u64>,
     /// After how many row ops the first chunk of each place was cut.
@@ -129,7 +139,7 @@ impl World<'_> {
             return self.leaves(i);
         }
         if setup.saves_first && self.consumers[i].saved.is_none() {
-            self.consumers[i].saved = Some((Position::default(), 0));
+            self.consumers[i].saved = Some(Saved::default());
         }
         self.ask(i, &pipeline.definition);
     }
@@ -272,9 +282,11 @@ impl World<'_> {
             self.close(id, 0, Payload::Closed);
         }
         let consumer = &mut self.consumers[i];
-        let (from, cursor) = consumer.saved.clone().map_or((None, 0), |(position, cursor)| (Some(position), cursor));
-        let began = from.clone().unwrap_or_default();
-        let options = Options { consumer: setup.index, window: setup.window, deadline: DEADLINE, from, budget };
+        let (from, saved) =
+            (consumer.saved.as_ref().map(|s| s.position.clone()), consumer.saved.clone().unwrap_or_default());
+        let Saved { position: began, cursor, left_out: known } = saved;
+        consumer.left_out = known.clone();
+        let options = Options { consumer: setup.index, window: setup.window, deadline: DEADLINE, from, budget, known };
         let started = Consumer::start(now, job, tail, options);
         let Some(machine) = self.expect(Node::Consumer(i), started) else { return };
         let consumer = &mut self.consumers[i];

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_core::Error;
+use forebay_core::{Epoch, Error};
 use forebay_data::Chunk;
 use forebay_exec::Known;
 use tokio::sync::Notify;
@@ -351,6 +351,8 @@ impl Held {
         self.advance(&mut state, index);
         let place = index.saturating_sub(state.base) as usize;
         match state.slots.get(place) {
+            // Nobody may have it: what was left out by accident is tried again.
+            Some(Slot::Ready(made)) if index < state.unsent && self.lacks_by_accident(&made.chunk) => Seen::Dropped,
             Some(Slot::Ready(made)) => {
                 let made = made.clone();
                 if take {
@@ -363,6 +365,11 @@ impl Held {
             Some(Slot::Given) => Seen::Dropped,
             Some(Slot::Waiting) | None => state.ended_before(index),
         }
+    }
+
+    /// Says whether a chunk lacks a sample that might not fail again, and that the ledger did not have when the lease was granted.
+    fn lacks_by_accident(&self, chunk: &Chunk) -> bool {
+        lock(&self.known).first_unknown(Epoch(self.key.epoch), chunk.losses()).is_some()
     }
 
     /// The chunk's memory is the reader's from now on.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_data::{Int32Lists, RowId};
 
 use super::Unpacked;
-use crate::merge::Position;
+use crate::delivery::Position;
 
 /// Rows that came together.
 struct Held {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use documents::{Documents, Piece};
 use sheet::Sheet;
 
-use crate::merge::Position;
+use crate::delivery::Position;
 
 /// The first token not yet packed, within a chunk as it comes to the packer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

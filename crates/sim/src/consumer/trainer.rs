@@ -7,7 +7,7 @@ use forebay_client::simulate::{FINISH_MAX, Polled};
 use forebay_core::{Error, ErrorKind};
 use forebay_exec::Delivery;
 
-use super::{ConsumerTimer, START_AGAIN};
+use super::{ConsumerTimer, START_AGAIN, Saved};
 use crate::digest::digests;
 use crate::fault::Node;
 use crate::losses::told;
@@ -20,7 +20,9 @@ impl World<'_> {
         let consumer = &mut self.consumers[i];
         let Some(machine) = consumer.machine.as_mut().filter(|_| consumer.in_next) else { return false };
         let polled = machine.poll(now);
-        consumer.told.extend(told(&machine.take_losses()));
+        let lost = machine.take_losses();
+        consumer.told.extend(told(&lost));
+        consumer.left_out.extend(lost);
         match polled {
             Ok(Polled::Wait) => return false,
             Ok(Polled::Delivery(delivery)) => {
@@ -43,6 +45,8 @@ impl World<'_> {
 
     /// I1 to I4: what comes is what must come next.
     fn delivered(&mut self, i: usize, delivery: Delivery) {
+        // With a cancelled job goes the ledger of what it left out by accident.
+        let is_known = !self.is_cancelled(self.scenario.consumers[i].job) || self.scenario.deaths == 0;
         let due = self.due(i);
         let expected = &due.items;
         let Some(items) = self.expect(Node::Consumer(i), digests(&delivery)) else { return };
@@ -50,7 +54,7 @@ impl World<'_> {
         let before = consumer.cursor;
         let mut wrong = None;
         for item in items {
-            if expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
+            if is_known && expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
                 let (at, of) = (consumer.cursor, expected.len());
                 wrong = Some(match expected.iter().position(|e| *e == item) {
                     Some(was) if was < at => {
@@ -86,7 +90,9 @@ impl World<'_> {
             let rows = delivery.chunk.num_rows();
             let used = if delivery.batched { rows } else { self.dice.index(rows + 1) };
             let items = if delivery.batched { 1 } else { used };
-            self.consumers[i].saved = Some((delivery.position_after(used), before + items));
+            let consumer = &mut self.consumers[i];
+            let left_out = consumer.left_out.clone();
+            consumer.saved = Some(Saved { position: delivery.position_after(used), cursor: before + items, left_out });
         }
         self.polls(i);
     }

@@ -1,8 +1,8 @@
 //! One split through its life, its state after every step.
 
 use arrow_array::Int8Array;
-use forebay_core::{Epoch, SampleId};
-use forebay_data::{DType, Field, Kind, RowId, Schema};
+use forebay_core::{Epoch, ErrorKind, SampleId};
+use forebay_data::{DType, Field, Kind, Loss, RowId, Schema};
 
 use super::*;
 
@@ -138,4 +138,31 @@ fn who_resumes_behind_the_failure_of_a_split_of_unknown_length_is_told_of_it() {
     assert_eq!(read(&held, 1), "not yet");
     held.fail(0, 0, Error::unavailable("no answer"));
     assert_eq!(read(&held, 1), "no answer");
+}
+
+#[test]
+fn a_chunk_that_lacks_a_sample_by_accident_is_computed_again_for_a_reader_that_comes_back() {
+    let meter = Arc::<Meter>::default();
+    let row = RowId { sample: SampleId(7), epoch: Epoch(0) };
+    let lossy = |error: Error| {
+        let made = chunk(1);
+        Made { chunk: made.chunk.with_losses(vec![Loss { row, error, record: None }]), ..made }
+    };
+    let by_accident = Error::new(ErrorKind::Function, "its process died").with("fault", "process");
+    for (error, is_known, again) in [
+        (by_accident.clone(), false, "dropped"),
+        (by_accident.clone(), true, "chunk end"),
+        (Error::data("each time"), false, "chunk end"),
+    ] {
+        let held = held(&meter);
+        let mut known = Known::default();
+        if is_known {
+            known.add(Epoch(0), row, error.clone());
+        }
+        held.set_known(Arc::new(known));
+        held.set_total(0, 1);
+        held.put(0, 0, &lossy(error), false);
+        assert_eq!(read(&held, 0), "chunk end", "the first reader has it");
+        assert_eq!(read(&held, 0), again);
+    }
 }
