@@ -23,7 +23,7 @@ use table::Table;
 /// Files of one block of `Files` and `ImageFolder`.
 pub(crate) const FILES_IN_BLOCK: u64 = 1024;
 /// Rows of one block of `Memory`, `Range` and `MapDataset`.
-pub(crate) const ROWS_IN_BLOCK: u64 = 65_536;
+pub const ROWS_IN_BLOCK: u64 = 65_536;
 
 const MAGIC: [u8; 4] = *b"FBIX";
 const VERSION: u8 = 1;
@@ -166,6 +166,12 @@ impl SourceIndex {
         }
     }
 
+    /// Returns the number of each block's first row, and of all rows; nothing when rows are not counted.
+    pub fn block_starts(&self) -> Vec<u64> {
+        let ends = (0..self.blocks()).filter_map(|block| self.block_rows(block)).map(|rows| rows.end);
+        [0].into_iter().chain(ends).collect()
+    }
+
     /// Returns the name of a row by its number. A row that is not counted, or past the end, is row 0 of block 0.
     pub fn locate(&self, row: u64) -> SampleId {
         match self.0.layout {
@@ -298,6 +304,10 @@ impl SourceIndex {
         if matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) {
             inner.tables = (0..files).map(|_| Table::decode(&mut from)).collect::<Result<_>>()?;
         }
+        let mut files = inner.uris.iter().zip(&inner.stats).zip(&inner.tables);
+        if let Some(((uri, _), _)) = files.find(|((_, stat), table)| !table.is_within(stat.size)) {
+            return Err(Error::data("an index has rows behind the end of a file").with("file", uri));
+        }
         Self::new(inner)
     }
 }
@@ -334,7 +344,11 @@ mod tests {
         SourceIndex::new(Inner {
             layout: Layout::PerFile { counted: true },
             uris: ["/d/t-é0.tar", "/d/t-è1.tar", "s3://b/t"].map(Into::into).into(),
-            stats: vec![stat(9, Mark::Mtime(-3)), stat(0, Mark::Mtime(i64::MAX)), stat(7, Mark::Etag("\"x\"".into()))],
+            stats: vec![
+                stat(9000, Mark::Mtime(-3)),
+                stat(0, Mark::Mtime(i64::MAX)),
+                stat(9, Mark::Etag("\"x\"".into())),
+            ],
             tables: tables.into(),
             ..Inner::default()
         })
@@ -353,13 +367,32 @@ mod tests {
         }
     }
 
+    /// A row of such a length would be asked for as memory.
+    #[test]
+    fn an_index_with_rows_behind_the_end_of_a_file_is_refused() {
+        let mut tar = TarTable::default();
+        tar.push("a", &[Some(Span { offset: 512, len: 1 << 40 })]);
+        for table in [Table::Tar(tar), Table::Frames(vec![0, 4097])] {
+            let inner = Inner {
+                layout: Layout::PerFile { counted: true },
+                uris: ["/d/t.tar".into()].into(),
+                stats: vec![Stat { size: 4096, mark: Mark::Mtime(0) }],
+                tables: [Arc::new(table)].into(),
+                ..Inner::default()
+            };
+            let error =
+                SourceIndex::from_bytes(&SourceIndex::new(inner).expect("valid").to_bytes()).expect_err("refused");
+            assert_eq!(error.get("file"), Some("/d/t.tar"));
+        }
+    }
+
     #[test]
     fn rows_are_named_by_block_and_described() {
         let index = tars();
         let names: Vec<_> = (0..4).map(|row| index.locate(row).to_string()).collect();
         assert_eq!(names, ["0:0", "0:1", "2:0", "2:1"]);
         assert_eq!(index.describe_sample(index.locate(1)), "/d/t-é0.tar#1 (key a/01)");
-        assert_eq!((index.rows(), index.blocks(), index.bytes()), (Some(4), 3, 16));
+        assert_eq!((index.rows(), index.blocks(), index.bytes()), (Some(4), 3, 9009));
         assert_eq!(index.block_rows(1), Some(2..2));
     }
 

@@ -71,6 +71,19 @@ impl Table {
         }
     }
 
+    /// Says whether all of it is within a file of this size.
+    pub(crate) fn is_within(&self, size: u64) -> bool {
+        match self {
+            Table::Frames(starts) => starts.iter().all(|start| *start <= size),
+            Table::Tar(tar) => tar
+                .offsets
+                .iter()
+                .zip(&tar.lens)
+                .all(|(offset, len)| *offset == u64::MAX || offset.checked_add(*len).is_some_and(|end| end <= size)),
+            Table::Groups(_) => true,
+        }
+    }
+
     pub(crate) fn encode(&self, to: &mut Encoder) {
         match self {
             Table::Frames(starts) => {
