@@ -5,6 +5,7 @@ from typing import Any, final
 
 VERSION: str
 
+def bytes_of(text: str) -> int: ...
 def encode_jpeg(pixels: bytes, height: int, width: int, quality: int) -> bytes: ...
 
 @final

@@ -78,7 +78,7 @@ mod _native {
     #[pymodule_export]
     use crate::taken::take_row;
     #[pymodule_export]
-    use crate::up::Up;
+    use crate::up::{Up, bytes_of};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

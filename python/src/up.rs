@@ -20,6 +20,12 @@ pub(crate) struct Up {
 /// The services that this process started and still has.
 static STARTED: Mutex<Vec<Weak<forebay_server::Up>>> = Mutex::new(Vec::new());
 
+/// Reads a number of bytes as users write it: `256MiB`.
+#[pyfunction]
+pub(crate) fn bytes_of(py: Python<'_>, text: &str) -> PyResult<u64> {
+    parse_bytes(text).map_err(|e| crate::errors::raise(py, &e))
+}
+
 /// Returns the service at this address, if this process started it, however it was come by.
 fn started(address: &str) -> Option<Arc<forebay_server::Up>> {
     let address = address.strip_prefix("forebay://").unwrap_or(address);

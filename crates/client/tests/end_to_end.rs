@@ -50,9 +50,9 @@ fn ids(deliveries: &[Delivery]) -> Vec<i64> {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let order = prop_oneof![
         Just(vec![]),
-        Just(vec![Op::Shuffle {}]),
+        Just(vec![Op::SHUFFLE]),
         (1u64..40).prop_map(|count| vec![Op::Skip { count }]),
-        Just(vec![Op::Repeat { count: Some(2) }, Op::Shuffle {}]),
+        Just(vec![Op::Repeat { count: Some(2) }, Op::SHUFFLE]),
     ];
     let row =
         prop_oneof![Just(vec![]), Just(vec![doubled()]), Just(vec![some_rows()]), Just(vec![some_rows(), doubled()])];
@@ -117,7 +117,7 @@ fn a_batch_may_need_more_splits_than_the_window_has() {
 /// Reads a job of many splits, doing something to the cluster on the way.
 fn read_while(workers: usize, disturb: impl Fn(usize, &mut Cluster)) {
     let mut cluster = Cluster::start(workers);
-    let pipeline = range(8000, vec![Op::Shuffle {}, doubled(), batch(16)]);
+    let pipeline = range(8000, vec![Op::SHUFFLE, doubled(), batch(16)]);
     let job = cluster.open("job", &pipeline, 2, 1).expect("a job");
     let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
     let mut stream = cluster.stream(&job, StreamOptions::default());
@@ -136,7 +136,7 @@ fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
     let scaling = Scaling { policy, ..Scaling::default() };
     let mut cluster = Cluster::decided(2, Arc::new(NoFunctions), scaling);
     let cast = |dtype| Op::Cast { columns: vec![("twice".to_owned(), dtype)] };
-    let ops = vec![Op::Shuffle {}, doubled(), cast(DType::Float32.into()), cast(DType::Float64.into()), batch(16)];
+    let ops = vec![Op::SHUFFLE, doubled(), cast(DType::Float32.into()), cast(DType::Float64.into()), batch(16)];
     let job = cluster.open("job", &range(16_000, ops), 1, 1).expect("a job");
     let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
     let mut stream = cluster.stream(&job, StreamOptions::default());
@@ -214,7 +214,7 @@ fn everything_dies_but_the_consumer() {
 #[test]
 fn consumers_share_a_job_without_gap_or_overlap() {
     let cluster = Cluster::start(2);
-    let job = cluster.open("shared", &range(5000, vec![Op::Shuffle {}, batch(32)]), 1, 3).expect("a job");
+    let job = cluster.open("shared", &range(5000, vec![Op::SHUFFLE, batch(32)]), 1, 3).expect("a job");
     let read = |consumer| {
         let options = StreamOptions { consumer: ConsumerIndex(consumer), ..StreamOptions::default() };
         ids(&drain(&mut cluster.stream(&job, options)).expect("deliveries"))
@@ -231,7 +231,7 @@ fn consumers_share_a_job_without_gap_or_overlap() {
 fn a_stream_goes_on_from_any_position() {
     let cluster = Cluster::start(2);
     for stop in [0, 1, 7, 39, 40, 41, 80] {
-        let pipeline = range(3000, vec![Op::Shuffle {}, some_rows(), batch(50)]);
+        let pipeline = range(3000, vec![Op::SHUFFLE, some_rows(), batch(50)]);
         let job = cluster.open(&format!("stopped after {stop}"), &pipeline, 2, 1).expect("a job");
         let wanted = reference(&job, Arc::new(NoFunctions), 0).expect("a reference");
         let mut stream = cluster.stream(&job, StreamOptions::default());
@@ -252,7 +252,7 @@ fn a_stream_goes_on_from_any_position() {
 #[test]
 fn a_stream_of_single_rows_goes_on_from_any_row() {
     let cluster = Cluster::start(2);
-    let job = cluster.open("rows", &range(3000, vec![Op::Shuffle {}, some_rows()]), 1, 1).expect("a job");
+    let job = cluster.open("rows", &range(3000, vec![Op::SHUFFLE, some_rows()]), 1, 1).expect("a job");
     let wanted = ids(&reference(&job, Arc::new(NoFunctions), 0).expect("a reference"));
     let (mut from, mut found, mut poll) = (None, Vec::<i64>::new(), patient());
     // Each stream uses some rows of its third delivery, and the next one goes on from there.

@@ -24,7 +24,7 @@ fn main() -> Result<()> {
         let expr = Expr::Binary { op: Binary::Add, left: id, right: Box::new(Expr::Int { value: n }) };
         Op::WithColumn { column: format!("x{}", n % 2), value: expr }
     };
-    let ops = [Op::Shuffle {}].into_iter().chain((0..OPS).map(plus));
+    let ops = [Op::SHUFFLE].into_iter().chain((0..OPS).map(plus));
     let ops = ops.chain([Op::Batch { size: 256, drop_remainder: false }]);
     let graph = ops.map(Node::new).try_fold(Graph::new(source.clone(), None)?, |graph, node| graph.then(node))?;
     let stages = Arc::new(Stages::new(&graph)?);

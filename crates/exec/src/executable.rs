@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Fault, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
-use forebay_io::{Blobs, Place, SourceIndex};
+use forebay_io::{Blobs, Place, ROWS_IN_BLOCK, SourceIndex};
 use forebay_plan::{Cut, EpochPlan, Morsel, OnError, Stages, usual_cut};
 
 use crate::auto::{Auto, Sample};
@@ -94,6 +94,13 @@ struct Told<'a> {
     known: &'a Known,
     /// The number of the cut.
     cut: usize,
+}
+
+/// Returns where the blocks of a source begin, for a shuffle over windows of them; of a Python object, runs of its items.
+fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> Vec<u64> {
+    let rows = plan.extent().rows.unwrap_or(0);
+    let runs = || (0..rows.div_ceil(ROWS_IN_BLOCK)).map(|run| run * ROWS_IN_BLOCK).chain([rows]).collect();
+    index.map_or_else(runs, SourceIndex::block_starts)
 }
 
 impl Executable {
@@ -188,7 +195,10 @@ impl Executable {
         let source = &stages.source;
         let bytes = index.as_ref().map_or(0, SourceIndex::bytes);
         let near = environment.keeping.as_ref().and_then(|keeping| Nearby::open(source, bytes, &keeping.cache));
-        let rows = Some(Rows::open(source, index.clone(), near.as_ref(), environment)?);
+        let plan =
+            if plan.knows_rows() { plan } else { Arc::new(plan.over(&stages, block_starts(index.as_ref(), &plan))?) };
+        let window_rows = plan.sizing().window_rows;
+        let rows = Some(Rows::open(source, index.clone(), near.as_ref(), window_rows, environment)?);
         let input = Arc::new(stages.source.schema()?);
         let meter = OpMeter::new(environment.watch.clone());
         let cuts: Vec<_> = stops.iter().map(|stop| stop.ops).collect();

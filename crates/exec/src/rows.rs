@@ -34,6 +34,7 @@ impl Rows {
         source: &Source,
         index: Option<SourceIndex>,
         near: Option<&Nearby>,
+        window_rows: u64,
         env: &Environment,
     ) -> Result<Self> {
         let schema = Arc::new(source.schema()?);
@@ -45,7 +46,7 @@ impl Rows {
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
                 let near = near.map(|near| Arc::new(near.clone()) as Arc<dyn ReadThrough>);
-                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), near)?, index))
+                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), near, window_rows)?, index))
             }
         }
     }

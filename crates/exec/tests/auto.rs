@@ -152,13 +152,13 @@ impl Job {
 }
 
 fn ops() -> [Op; 6] {
-    [Op::Shuffle {}, map("early"), MAY, map("late"), MAY, Op::Batch { size: 32, drop_remainder: false }]
+    [Op::SHUFFLE, map("early"), MAY, map("late"), MAY, Op::Batch { size: 32, drop_remainder: false }]
 }
 
 #[test]
 fn what_costs_most_is_kept_after_a_few_morsels_and_the_stream_is_the_same() {
     let plain =
-        Job::new(&[Op::Shuffle {}, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
     for (early, late, kept) in [(1_000_000, 0, "map"), (1_000_000, 500_000, "map -> map")] {
         let job = Job::new(&ops(), Some(1 << 30));
         job.set(early, late);
@@ -187,7 +187,7 @@ fn what_does_not_fit_or_costs_nothing_is_not_kept() {
 #[test]
 fn when_the_figures_move_another_place_is_kept_and_the_stream_goes_on() {
     let plain =
-        Job::new(&[Op::Shuffle {}, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
     let job = Job::new(&ops(), Some(1 << 30));
     job.set(1_000_000, 0);
     assert_eq!(job.epoch(0).2["kept"], "map");
@@ -214,7 +214,7 @@ fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
 #[test]
 fn a_job_of_one_epoch_keeps_nothing_that_nobody_is_known_to_read_again() {
     let plain =
-        Job::new(&[Op::Shuffle {}, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
+        Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
     let job = Job::new(&ops(), Some(1 << 30));
     job.set(1_000_000, 0);
     let (sum, _, said) = job.read(0, 1);

@@ -123,7 +123,7 @@ proptest! {
         let on_error = if bad.is_some() { OnError::Skip } else { OnError::Raise };
         let mut ops = vec![triple(false)];
         ops.extend(filter.map(not_multiple));
-        ops.splice(0..0, shuffle.then_some(Op::Shuffle {}));
+        ops.splice(0..0, shuffle.then_some(Op::SHUFFLE));
         ops.push(Op::Repeat { count: Some(repeat) });
         let case = |ops| Case { rows, ops, on_error, threads, epochs: 2 };
         let (plain, kept) = (case(ops.clone()), case([ops, vec![CACHE]].concat()));
@@ -152,7 +152,7 @@ fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
     // Some rows are computed twice, to compare.
     let calls = |counted: &Counted| counted.rows.lock().expect("whole").clone();
     assert_eq!(calls(&functions), calls(&alone));
-    let shuffled = Case { ops: vec![Op::Shuffle {}, triple(false), CACHE], ..case };
+    let shuffled = Case { ops: vec![Op::SHUFFLE, triple(false), CACHE], ..case };
     assert_eq!(shuffled.run(&functions, Some(&cache)).0.len(), 5_000);
     assert_eq!(calls(&functions), calls(&alone));
 }

@@ -99,7 +99,7 @@ proptest! {
     fn threads_change_nothing_and_any_position_resumes(
         rows in 1i64..700, shuffled: bool, ops in prop::collection::vec(op(), 0..3), size in 0usize..50, at: prop::sample::Index,
     ) {
-        let mut all: Vec<Op> = if shuffled { vec![Op::Shuffle {}] } else { vec![] };
+        let mut all: Vec<Op> = if shuffled { vec![Op::SHUFFLE] } else { vec![] };
         all.extend(ops);
         if size > 0 {
             all.push(Op::Batch { size, drop_remainder: false });
@@ -121,7 +121,7 @@ proptest! {
 #[test]
 fn an_endless_stream_ends_when_it_is_dropped() {
     let executable =
-        executable(10, &[Op::Shuffle {}, Op::Repeat { count: None }, Op::Batch { size: 4, drop_remainder: false }], 1);
+        executable(10, &[Op::SHUFFLE, Op::Repeat { count: None }, Op::Batch { size: 4, drop_remainder: false }], 1);
     let mut stream = LocalStream::start(executable, LocalOptions::default()).expect("starts");
     for _ in 0..1000 {
         assert_eq!(stream.next(&mut || Ok(())).expect("no error").expect("endless").chunk.num_rows(), 4);

@@ -240,7 +240,7 @@ fn what_is_told_while_it_runs_adds_up() {
 
 #[test]
 fn no_clock_is_seen_in_a_sample() {
-    let ops = [Op::Shuffle {}, even(), triple(true), Op::Batch { size: 7, drop_remainder: false }];
+    let ops = [Op::SHUFFLE, even(), triple(true), Op::Batch { size: 7, drop_remainder: false }];
     let want = run(&executable(&range(9000), &ops, None, Arc::new(SystemClock::default())), 1, 2);
     for threads in 1..4 {
         let got = run(&executable(&range(9000), &ops, None, Arc::new(Mad(AtomicU64::new(0)))), threads, 2);

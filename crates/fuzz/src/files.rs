@@ -57,11 +57,11 @@ fn read(draft: Draft) {
     let Ok(source) = forebay_io::infer(draft, None) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();
-        streamed(&*forebay_io::open(&source, index, &NoBlobs, None)?, blocks)
+        streamed(&*forebay_io::open(&source, index, &NoBlobs, None, 0)?, blocks)
     });
     let Ok(index) = indexed(&source, true) else { return };
     let rows = index.rows().expect("it was counted").min(ROWS_MAX);
-    let reader = forebay_io::open(&source, index, &NoBlobs, None).expect("its own index");
+    let reader = forebay_io::open(&source, index, &NoBlobs, None, 0).expect("its own index");
     let places: Vec<Place> = (0..rows).map(|row| Place { row, epoch: Epoch(0) }).collect();
     let gathered: Result<Vec<Chunk>> = places.chunks(STEP).map(|places| reader.gather(places)).collect();
     let _ = reader.gather(&places.iter().rev().copied().collect::<Vec<_>>());
@@ -159,7 +159,7 @@ pub(crate) fn index(data: &[u8]) {
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];
     for source in sources {
-        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs, None) else { continue };
+        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs, None, 0) else { continue };
         let _: &Arc<Schema> = reader.schema();
         let _ = reader.gather(&places);
         for block in [0, 1, u64::MAX] {

@@ -32,7 +32,7 @@ use forebay_plan::{BlobId, Source};
 
 pub use allowed::Allowed;
 pub use bring::bring;
-pub use index::{FileRef, SourceIndex};
+pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
 pub use infer::{Draft, Features, infer};
 pub use readers::{Chunks, Place, Reader};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
@@ -82,6 +82,7 @@ pub fn index(
 }
 
 /// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says. Remote files are read through `near`.
+/// `window_rows` is what the plan says ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows.
 ///
 /// # Errors
 /// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
@@ -91,6 +92,7 @@ pub fn open(
     index: SourceIndex,
     blobs: &dyn Blobs,
     near: Option<Arc<dyn ReadThrough>>,
+    window_rows: u64,
 ) -> Result<Arc<dyn Reader>> {
-    readers::open(source, index, blobs, near)
+    readers::open(source, index, blobs, near, window_rows)
 }

@@ -16,42 +16,94 @@ use crate::fail;
 pub(crate) fn take(kind: &Kind, column: &ArrayRef, rows: &[usize]) -> Result<ArrayRef> {
     if let Some(width) = kind.row_bytes().filter(|&w| w > 0 && column.null_count() == 0) {
         let values = tensor_values(kind, column)?;
-        return rebuild(column.data_type(), copy(&values, width, rows), rows.len());
+        return rebuild(column.data_type(), copy(&OfOne { values: &values, rows }, width, rows.len()), rows.len());
     }
     let places = UInt64Array::from_iter_values(rows.iter().map(|&r| r as u64));
     arrow_select::take::take(column, &places, None).map_err(fail::arrow)
 }
 
-fn copy(values: &[u8], width: usize, rows: &[usize]) -> Buffer {
-    let mut out = MutableBuffer::from_len_zeroed(rows.len() * width);
+/// Returns rows of several columns of `kind`: of each, which column it is in and its place there. Every row must be below its column's
+/// length.
+pub(crate) fn interleave(kind: &Kind, columns: &[&ArrayRef], rows: &[(usize, usize)]) -> Result<ArrayRef> {
+    let is_whole = columns.iter().all(|column| column.null_count() == 0);
+    if let (Some(width), Some(first)) = (kind.row_bytes().filter(|&w| w > 0 && is_whole), columns.first()) {
+        let values = columns.iter().map(|column| tensor_values(kind, column)).collect::<Result<Vec<_>>>()?;
+        let values: Vec<&[u8]> = values.iter().map(Buffer::as_slice).collect();
+        return rebuild(first.data_type(), copy(&OfMany { values: &values, rows }, width, rows.len()), rows.len());
+    }
+    let columns: Vec<&dyn Array> = columns.iter().map(|column| column.as_ref()).collect();
+    arrow_select::interleave::interleave(&columns, rows).map_err(fail::arrow)
+}
+
+/// Where the bytes of rows are.
+trait Rows {
+    /// Copies all, where the compiler knows how wide they are.
+    fn copy_known<const W: usize>(&self, to: &mut [u8]);
+    /// Copies all.
+    fn copy_bytes(&self, width: usize, to: &mut [u8]);
+}
+
+struct OfOne<'a> {
+    values: &'a [u8],
+    rows: &'a [usize],
+}
+
+impl Rows for OfOne<'_> {
+    fn copy_known<const W: usize>(&self, to: &mut [u8]) {
+        let (values, _) = self.values.as_chunks::<W>();
+        let (to, _) = to.as_chunks_mut::<W>();
+        for (slot, &row) in to.iter_mut().zip(self.rows) {
+            *slot = values[row];
+        }
+    }
+
+    fn copy_bytes(&self, width: usize, to: &mut [u8]) {
+        for (slot, &row) in to.chunks_exact_mut(width).zip(self.rows) {
+            slot.copy_from_slice(&self.values[row * width..(row + 1) * width]);
+        }
+    }
+}
+
+struct OfMany<'a> {
+    values: &'a [&'a [u8]],
+    rows: &'a [(usize, usize)],
+}
+
+impl Rows for OfMany<'_> {
+    fn copy_known<const W: usize>(&self, to: &mut [u8]) {
+        let values: Vec<_> = self.values.iter().map(|values| values.as_chunks::<W>().0).collect();
+        let (to, _) = to.as_chunks_mut::<W>();
+        for (slot, &(column, row)) in to.iter_mut().zip(self.rows) {
+            *slot = values[column][row];
+        }
+    }
+
+    fn copy_bytes(&self, width: usize, to: &mut [u8]) {
+        for (slot, &(column, row)) in to.chunks_exact_mut(width).zip(self.rows) {
+            slot.copy_from_slice(&self.values[column][row * width..(row + 1) * width]);
+        }
+    }
+}
+
+fn copy(from: &impl Rows, width: usize, count: usize) -> Buffer {
+    let mut out = MutableBuffer::from_len_zeroed(count * width);
     let to = out.as_slice_mut();
     match width {
-        1 => known::<1>(values, rows, to),
-        2 => known::<2>(values, rows, to),
-        4 => known::<4>(values, rows, to),
-        8 => known::<8>(values, rows, to),
-        12 => known::<12>(values, rows, to),
-        16 => known::<16>(values, rows, to),
-        32 => known::<32>(values, rows, to),
-        64 => known::<64>(values, rows, to),
-        _ => {
-            for (slot, &row) in to.chunks_exact_mut(width).zip(rows) {
-                slot.copy_from_slice(&values[row * width..(row + 1) * width]);
-            }
-        }
+        1 => from.copy_known::<1>(to),
+        2 => from.copy_known::<2>(to),
+        4 => from.copy_known::<4>(to),
+        8 => from.copy_known::<8>(to),
+        12 => from.copy_known::<12>(to),
+        16 => from.copy_known::<16>(to),
+        32 => from.copy_known::<32>(to),
+        64 => from.copy_known::<64>(to),
+        _ => from.copy_bytes(width, to),
     }
     out.into()
 }
 
-fn known<const W: usize>(values: &[u8], rows: &[usize], to: &mut [u8]) {
-    let (values, _) = values.as_chunks::<W>();
-    let (to, _) = to.as_chunks_mut::<W>();
-    for (slot, &row) in to.iter_mut().zip(rows) {
-        *slot = values[row];
-    }
-}
-
-fn rebuild(ty: &DataType, values: Buffer, rows: usize) -> Result<ArrayRef> {
+/// Makes a column of the bytes of its rows.
+pub(crate) fn rebuild(ty: &DataType, values: Buffer, rows: usize) -> Result<ArrayRef> {
     let primitive = |ty: &DataType, len: usize| -> Result<ArrayRef> {
         let data = ArrayDataBuilder::new(ty.clone()).len(len).add_buffer(values).align_buffers(true);
         Ok(make_array(data.build().map_err(fail::arrow)?))

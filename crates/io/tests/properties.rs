@@ -139,7 +139,7 @@ proptest! {
             forebay_data::write_ipc(&parts, false, &mut blob).expect("written");
             let blobs = support::Kept(vec![blob.into()]);
             let source = forebay_plan::Source::Memory { blob: forebay_plan::BlobId::of(&blobs.0[0]), rows: values.len() as u64, fields: fields.clone() };
-            let reader = forebay_io::open(&source, index(&source, true).expect("fits"), &blobs, None).expect("opens");
+            let reader = forebay_io::open(&source, index(&source, true).expect("fits"), &blobs, None, 0).expect("opens");
             let all = rows(std::slice::from_ref(&chunk));
             prop_assert_eq!(&rows(&stream_all(&*reader, 1, 7).expect("streams")), &all);
             let order: Vec<u64> = order.iter().map(|i| i.index(values.len()) as u64).collect();

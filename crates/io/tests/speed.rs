@@ -49,7 +49,7 @@ fn gather() {
         write_ipc(&[chunk], false, &mut blob).expect("written");
         let blobs = Kept(vec![blob.into()]);
         let source = Source::Memory { blob: BlobId::of(&blobs.0[0]), rows: rows as u64, fields };
-        let reader = forebay_io::open(&source, index(&source, true).expect("indexes"), &blobs, None).expect("opens");
+        let reader = forebay_io::open(&source, index(&source, true).expect("indexes"), &blobs, None, 0).expect("opens");
         let order = shuffled(rows as u64);
         for batch in [256, 8192, rows] {
             let rate = measure(&format!("memory {dtype}[{n}] + float32, {batch} at once"), &*reader, &order, batch);

@@ -111,7 +111,7 @@ impl Graph {
             return Ok(None);
         };
         // A shuffle stays: random ops that are frozen draw by their number among all random ops.
-        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle {});
+        let stays = |op: &Op| matches!(op.class(), Class::RowWise | Class::Filter) || matches!(op, Op::Shuffle { .. });
         let mut nodes = self.nodes()[..=place].iter().filter(|node| stays(&node.op));
         let all = Self::new(self.source().clone(), None)?.with_on_error(self.on_error());
         nodes.try_fold(all, |graph, node| graph.then((**node).clone())).map(Some)
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn images_are_fused_on_both_sides_of_a_cache_and_random_streams_keep_their_numbers() {
-        let ops = [Op::Shuffle {}, decode(), crop(8), CACHE, flip(), crop(4), normalize()];
+        let ops = [Op::SHUFFLE, decode(), crop(8), CACHE, flip(), crop(4), normalize()];
         let stages = stages(files(&["a"]), &ops).expect("legal");
         let names = |works: &[Work]| -> Vec<Vec<_>> {
             works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
@@ -269,7 +269,7 @@ mod tests {
     fn a_prefix_is_named_by_what_it_computes_and_by_nothing_else() {
         let same = key(files(&["a"]), &[decode(), crop(8), CACHE]);
         assert_eq!(key(files(&["b", "c"]), &[decode(), crop(8), CACHE]), same, "files are named by themselves");
-        assert_eq!(key(files(&["a"]), &[Op::Shuffle {}, decode(), Op::Take { count: 3 }, crop(8), CACHE]), same);
+        assert_eq!(key(files(&["a"]), &[Op::SHUFFLE, decode(), Op::Take { count: 3 }, crop(8), CACHE]), same);
         assert_eq!(key(files(&["a"]), &[decode(), crop(8), Op::Batch { size: 2, drop_remainder: false }, CACHE]), same);
         assert_eq!(key(files(&["a"]), &[decode(), crop(8), FREEZE, flip()]), same, "there is nothing to freeze");
         assert_ne!(key(files(&["a"]), &[decode(), crop(9), CACHE]), same);
@@ -286,15 +286,15 @@ mod tests {
         let frozen = [decode(), flip(), FREEZE];
         assert_eq!(stages(files(&["a"]), &frozen).expect("legal").frozen(), ["random_flip"]);
         assert_eq!(stages(files(&["a"]), &[decode(), CACHE, flip()]).expect("legal").frozen(), [""; 0]);
-        let later = [Op::Shuffle {}, decode(), flip(), FREEZE];
+        let later = [Op::SHUFFLE, decode(), flip(), FREEZE];
         assert_ne!(key(files(&["a"]), &later), key(files(&["a"]), &frozen), "the flip draws from another stream");
     }
 
     #[test]
     fn a_place_that_may_be_kept_is_a_cache_there_when_it_is_chosen_and_nothing_before() {
         const MAY: Op = Op::Autocache {};
-        let plain = [Op::Shuffle {}, decode(), crop(8), flip(), crop(4)];
-        let marked = [Op::Shuffle {}, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
+        let plain = [Op::SHUFFLE, decode(), crop(8), flip(), crop(4)];
+        let marked = [Op::SHUFFLE, MAY, decode(), MAY, Op::Take { count: 9 }, crop(8), MAY, MAY, flip(), crop(4)];
         let names = |works: &[Work]| -> Vec<Vec<_>> {
             works.iter().map(|w| w.steps().iter().map(|s| s.node.op.name()).collect()).collect()
         };
@@ -320,7 +320,7 @@ mod tests {
     fn what_is_kept_alone_is_the_same_rows_under_the_same_name() {
         let of = |ops: &[Op]| stages(files(&["a"]), ops).expect("legal");
         let written =
-            [Op::Shuffle {}, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
+            [Op::SHUFFLE, Op::Take { count: 3 }, decode(), flip(), Op::Repeat { count: Some(2) }, FREEZE, crop(4)];
         let alone = of(&written).graph.kept().expect("legal").expect("there is a cache");
         let names: Vec<_> = alone.nodes().iter().map(|node| node.op.name()).collect();
         assert_eq!(names, ["shuffle", "decode_image", "random_flip", "cache"]);
@@ -376,6 +376,6 @@ mod tests {
         let packing = Packing::Concat { segments: false, drop_remainder: false };
         let pack = Op::Pack(Pack { column: "ids".to_owned(), length: 8, packing, eos_id: None, pad_id: 0 });
         assert!(refused(ids, &[pack, CACHE]).contains("after pack (train.py:1)"));
-        stages(files(&["a"]), &[Op::Shuffle {}, keep_some(), decode(), CACHE]).expect("a filter is part of the prefix");
+        stages(files(&["a"]), &[Op::SHUFFLE, keep_some(), decode(), CACHE]).expect("a filter is part of the prefix");
     }
 }

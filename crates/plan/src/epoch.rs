@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::deal::Deal;
 use crate::op::Op;
-use crate::order::Order;
+use crate::order::{Blocks, Order};
 use crate::source::Source;
 use crate::stages::{Stages, Work};
+use crate::window;
 
 /// What is known of a source when a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,13 @@ pub struct Sizing {
     pub morsel_units: u64,
     /// Units in a split; at least 1.
     pub split_units: u64,
+    /// Rows in a window of the first shuffle; 0 where it permutes all at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window_rows: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a morsel should give at most, unless one unit is more.
@@ -83,8 +91,12 @@ impl Sizing {
 
     /// Chooses sizes for a pipeline over a source.
     pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
-        let Some(rows) = extent.rows else { return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1 }) };
+        let Some(rows) = extent.rows else {
+            return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0 });
+        };
         let source_row = (extent.bytes / rows.max(1)).max(1);
+        let read_row = row_bytes(&stages.source.schema()?, source_row).max(1);
+        let window_rows = window::rows(&stages.order, &stages.source, rows, read_row)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
         let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);
         let units = |bytes: u64| (bytes / row / unit_rows).max(1);
@@ -96,7 +108,7 @@ impl Sizing {
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
         // A split that is cut short for the sake of sharing need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
-        Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units })
+        Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows })
     }
 }
 
@@ -125,6 +137,12 @@ fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
         None => source_row,
     };
     schema.fields().iter().map(|f| column(&f.kind)).sum()
+}
+
+/// Returns the order of a source whose rows are counted.
+fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order>> {
+    let ops = stages.order.iter().map(|s| (&s.node.op, s.random));
+    extent.rows.map(|rows| Order::new(rows, blocks, ops)).transpose()
 }
 
 /// Consumers that take turns at the batches of one stream have to see the same rows.
@@ -217,10 +235,7 @@ impl EpochPlan {
     ) -> Result<Self> {
         let deal = deal.into();
         let deal = Deal { consumers: deal.consumers.max(1), ..deal };
-        let order = match extent.rows {
-            Some(rows) => Some(Order::new(rows, stages.order.iter().map(|s| (&s.node.op, s.random)))?),
-            None => None,
-        };
+        let order = order(stages, extent, Blocks::default())?;
         let places = order.as_ref().and_then(Order::len).map(|len| match stages.aligned {
             Some(b) if b.drop_remainder => len - len % b.size as u64,
             _ => len,
@@ -228,6 +243,10 @@ impl EpochPlan {
         let sizing = match sizing {
             Some(sizing) => sizing.check(stages, order.is_some())?,
             None => Sizing::choose(stages, extent, places, deal.parts() as u32)?,
+        };
+        let order = match sizing.window_rows {
+            0 => order,
+            window_rows => self::order(stages, extent, Blocks { window_rows, starts: None })?,
         };
         let dealt = stages.dealt && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
@@ -264,6 +283,20 @@ impl EpochPlan {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the plan for whoever reads rows, which has to know where the blocks of the source begin (and where the last ends).
+    ///
+    /// # Errors
+    /// As [`EpochPlan::new`].
+    pub fn over(&self, stages: &Stages, starts: Vec<u64>) -> Result<Self> {
+        let blocks = Blocks { window_rows: self.sizing.window_rows, starts: Some(starts) };
+        Ok(Self { order: order(stages, self.extent, blocks)?, ..self.clone() })
+    }
+
+    /// Says whether it knows which rows come; if not, [`EpochPlan::over`] does.
+    pub fn knows_rows(&self) -> bool {
+        self.order.as_ref().is_none_or(Order::knows_rows)
     }
 
     /// Returns the sizes, to be recorded with the job.
@@ -362,9 +395,12 @@ impl EpochPlan {
         })
     }
 
-    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order.
+    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; with none where it does not know them.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
+        if !order.knows_rows() {
+            return;
+        }
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
         for unit in first..first + count {

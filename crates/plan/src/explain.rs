@@ -93,7 +93,8 @@ pub fn describe(op: &Op) -> String {
             let drop = if b.drop_remainder { ", drop_remainder=True" } else { "" };
             format!("{}, {:?}, {:?}{pad}{drop}", b.column, b.boundaries, b.batch_sizes)
         }
-        Op::Shuffle {} | Op::Autocache {} => String::new(),
+        Op::Shuffle { window } => window.describe(),
+        Op::Autocache {} => String::new(),
         Op::Repeat { count } => count.map_or("for ever".to_owned(), |n| n.to_string()),
         Op::Take { count } | Op::Skip { count } => count.to_string(),
         Op::Shard { count, index } => format!("{count}, {index}"),
@@ -280,6 +281,13 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
         sizing.unit_rows,
         sizing.morsel_units
     );
+    if sizing.window_rows > 0 {
+        let (rows, blocks) = (sizing.window_rows, plan.extent().blocks);
+        let _ = writeln!(
+            out,
+            "  shuffled over windows of at most {rows} rows (or one block), of {blocks} blocks in random order"
+        );
+    }
     if plan.consumers() > 1 {
         dealt(out, unit, plan);
     }

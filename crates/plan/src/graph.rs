@@ -391,7 +391,7 @@ impl Graph {
 /// What comes after an op that makes other rows can only take them as they come.
 fn check_after_global(op: &Op) -> Result<()> {
     match op {
-        Op::Shuffle {} | Op::Repeat { .. } => {
+        Op::Shuffle { .. } | Op::Repeat { .. } => {
             Err(Error::invalid(format!("{} comes after pack, whose rows are made as they come", op.name()))
                 .hint(format!("put {} before pack, where it works on documents", op.name())))
         }

@@ -88,7 +88,7 @@ fn before(op: &Op, input: &Schema, after: BTreeSet<String>) -> BTreeSet<String> 
         Op::Pack(pack) => [pack.column.clone()].into(),
         Op::BucketByLength(bucket) => with(std::slice::from_ref(&bucket.column)),
         Op::CheckFinite { columns } => with(columns),
-        Op::Shuffle {}
+        Op::Shuffle { .. }
         | Op::Repeat { .. }
         | Op::Take { .. }
         | Op::Skip { .. }

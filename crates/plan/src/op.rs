@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::Bucket;
 use crate::expr::{CastType, Expr};
 use crate::text::{Pack, Tokenize};
+use crate::window::ShuffleWindow;
 
 pub use arguments::{Direction, Function, ImageMode, Interpolation, Layout, Mixing};
 
@@ -250,8 +251,12 @@ pub enum Op {
     Pack(Pack),
     /// Rows of about the same length together.
     BucketByLength(Bucket),
-    /// A global permutation, another one each epoch.
-    Shuffle {},
+    /// A permutation, another one each epoch.
+    Shuffle {
+        /// Of how many rows at a time.
+        #[serde(default, skip_serializing_if = "ShuffleWindow::is_auto")]
+        window: ShuffleWindow,
+    },
     /// The epoch's samples over again.
     Repeat {
         /// How often; `None` for ever.

@@ -5,11 +5,13 @@
 //! from one repetition to the next exactly as they do between epochs.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, Seed, rng::op_key};
 
 use crate::op::Op;
 use crate::permute::Permutation;
+use crate::window::Windows;
 
 /// How an infinite repeat counts in the numbering of repetitions.
 const FOREVER: u64 = 1 << 32;
@@ -18,10 +20,35 @@ const BLOCK: usize = 256;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Shuffle { random: u64, len: u64 },
-    Repeat { count: u64, len: u64 },
-    Skip { count: u64 },
-    Shard { count: u64, index: u64 },
+    Shuffle {
+        random: u64,
+        len: u64,
+    },
+    /// As many windows as the blocks make; without them nobody asks for rows.
+    Windows {
+        random: u64,
+        windows: Option<Arc<Windows>>,
+    },
+    Repeat {
+        count: u64,
+        len: u64,
+    },
+    Skip {
+        count: u64,
+    },
+    Shard {
+        count: u64,
+        index: u64,
+    },
+}
+
+/// How the first shuffle permutes rows within windows of whole blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Blocks {
+    /// The rows of a window; 0 where it permutes all at once.
+    pub window_rows: u64,
+    /// Where each block of the source begins, in rows, and where the last ends. `None` where no row is read.
+    pub starts: Option<Vec<u64>>,
 }
 
 /// The order ops of a pipeline over a source of known length.
@@ -32,12 +59,19 @@ pub struct Order {
     repetitions: u64,
 }
 
+impl Blocks {
+    /// Takes the beginnings of blocks through an op that leaves rows in their order.
+    fn each(&mut self, of: impl Fn(u64) -> u64) {
+        self.starts.iter_mut().flatten().for_each(|start| *start = of(*start));
+    }
+}
+
 impl Order {
     /// Builds the map for a source of `rows`; each op comes with its number among the random ops.
     ///
     /// # Errors
     /// Invalid when an op is no order op that the plan does, or comes after an endless repeat.
-    pub fn new<'a>(rows: u64, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
+    pub fn new<'a>(rows: u64, mut blocks: Blocks, ops: impl IntoIterator<Item = (&'a Op, u64)>) -> Result<Self> {
         let mut order = Self { steps: Vec::new(), len: Some(rows), repetitions: 1 };
         for (op, random) in ops {
             let endless = || {
@@ -45,9 +79,16 @@ impl Order {
                     .hint("put it before repeat, or give repeat a count")
             };
             match op {
-                Op::Shuffle {} => {
+                Op::Shuffle { .. } => {
                     let len = order.len.ok_or_else(endless)?;
-                    order.steps.push(Step::Shuffle { random, len });
+                    let rows_max = std::mem::take(&mut blocks.window_rows);
+                    order.steps.push(match rows_max {
+                        0 => Step::Shuffle { random, len },
+                        _ => {
+                            let starts = blocks.starts.take();
+                            Step::Windows { random, windows: starts.map(|s| Arc::new(Windows::new(s, rows_max))) }
+                        }
+                    });
                 }
                 Op::Repeat { count } => {
                     let len = order.len.ok_or_else(endless)?;
@@ -62,12 +103,17 @@ impl Order {
                         None => None,
                     };
                 }
-                Op::Take { count } => order.len = Some(order.len.map_or(*count, |len| len.min(*count))),
+                Op::Take { count } => {
+                    order.len = Some(order.len.map_or(*count, |len| len.min(*count)));
+                    blocks.each(|start| start.min(*count));
+                }
                 Op::Skip { count } => {
+                    blocks.each(|start| start.saturating_sub(*count));
                     order.len = order.len.map(|len| len.saturating_sub(*count));
                     order.steps.push(Step::Skip { count: *count });
                 }
                 Op::Shard { count, index } => {
+                    blocks.each(|start| start.saturating_sub(*index).div_ceil(*count));
                     order.len = order.len.map(|len| (len + count - 1 - index) / count);
                     order.steps.push(Step::Shard { count: *count, index: *index });
                 }
@@ -75,6 +121,11 @@ impl Order {
             }
         }
         Ok(order)
+    }
+
+    /// Says whether it knows which rows come: not so where it permutes blocks and was not told where they are.
+    pub fn knows_rows(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Windows { windows: None, .. }))
     }
 
     /// Returns the places of an epoch; `None` is endless.
@@ -120,7 +171,7 @@ impl EpochOrder<'_> {
     /// Takes places and the repetitions that they are in back through all steps.
     fn map(&mut self, base: u64, places: &mut [u64], repetitions: &mut [u64]) {
         for (step, kept) in self.order.steps.iter().zip(&mut self.permutations).rev() {
-            match *step {
+            match step {
                 Step::Shuffle { random, len } => {
                     let mut rest = &mut *places;
                     for run in repetitions.chunk_by(|a, b| a == b) {
@@ -128,23 +179,34 @@ impl EpochOrder<'_> {
                         rest = after;
                         let epoch = Epoch(base.wrapping_add(run[0]));
                         if kept.as_ref().is_none_or(|(e, _)| *e != epoch) {
-                            *kept = Some((epoch, Permutation::new(len, op_key(self.seed, epoch, random))));
+                            *kept = Some((epoch, Permutation::new(*len, op_key(self.seed, epoch, *random))));
                         }
                         if let Some((_, permutation)) = kept {
                             permutation.map(of_run);
                         }
                     }
                 }
+                Step::Windows { random, windows } => {
+                    let mut rest = &mut *places;
+                    for run in repetitions.chunk_by(|a, b| a == b) {
+                        let (of_run, after) = rest.split_at_mut(run.len());
+                        rest = after;
+                        let epoch = Epoch(base.wrapping_add(run[0]));
+                        if let Some(windows) = windows {
+                            windows.of_epoch(op_key(self.seed, epoch, *random)).map(of_run);
+                        }
+                    }
+                }
                 Step::Repeat { count, len } => {
-                    let mut time = Time { number: 0, first: 0, len };
+                    let mut time = Time { number: 0, first: 0, len: *len };
                     for (place, repetition) in places.iter_mut().zip(&mut *repetitions) {
                         time.find(*place);
                         *place -= time.first;
-                        *repetition = repetition.wrapping_mul(count).wrapping_add(time.number);
+                        *repetition = repetition.wrapping_mul(*count).wrapping_add(time.number);
                     }
                 }
-                Step::Skip { count } => places.iter_mut().for_each(|place| *place += count),
-                Step::Shard { count, index } => places.iter_mut().for_each(|place| *place = *place * count + index),
+                Step::Skip { count } => places.iter_mut().for_each(|place| *place += *count),
+                Step::Shard { count, index } => places.iter_mut().for_each(|place| *place = *place * *count + *index),
             }
         }
     }
@@ -173,7 +235,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rows(n: u64, ops: &[Op], seed: u64, epoch: u64) -> Vec<u64> {
-        let order = Order::new(n, ops.iter().zip(0..)).expect("legal");
+        let order = Order::new(n, Blocks::default(), ops.iter().zip(0..)).expect("legal");
         let mut rows = Vec::new();
         order.of_epoch(Seed(seed), Epoch(epoch)).for_each(0..order.len().expect("finite"), |row, _| rows.push(row));
         rows
@@ -182,7 +244,7 @@ mod tests {
     /// What the ops mean, on lists.
     fn model(n: u64, ops: &[Op], shuffled: impl Fn(usize, Vec<u64>) -> Vec<u64>) -> Vec<u64> {
         ops.iter().enumerate().fold((0..n).collect(), |list: Vec<u64>, (i, op)| match op {
-            Op::Shuffle {} => shuffled(i, list),
+            Op::Shuffle { .. } => shuffled(i, list),
             Op::Repeat { count } => list.repeat(count.unwrap_or(1) as usize),
             Op::Take { count } => list.into_iter().take(*count as usize).collect(),
             Op::Skip { count } => list.into_iter().skip(*count as usize).collect(),
@@ -208,7 +270,7 @@ mod tests {
 
         #[test]
         fn a_shuffle_only_permutes(n in 0u64..200, after in prop::collection::vec(op(), 0..2), seed: u64, epoch in 0u64..1 << 40) {
-            let mut got = rows(n, &[&after[..], &[Op::Shuffle {}]].concat(), seed, epoch);
+            let mut got = rows(n, &[&after[..], &[Op::SHUFFLE]].concat(), seed, epoch);
             let mut want = model(n, &after, |_, l| l);
             got.sort_unstable();
             want.sort_unstable();
@@ -219,9 +281,9 @@ mod tests {
     proptest! {
         #[test]
         fn it_does_not_matter_which_places_are_asked_for_together(
-            n in 1u64..300, ops in prop::collection::vec(prop_oneof![op(), Just(Op::Shuffle {})], 0..5), cuts in prop::collection::vec(0u64..2000, 0..5),
+            n in 1u64..300, ops in prop::collection::vec(prop_oneof![op(), Just(Op::SHUFFLE)], 0..5), cuts in prop::collection::vec(0u64..2000, 0..5),
         ) {
-            let order = Order::new(n, ops.iter().zip(0..)).expect("legal");
+            let order = Order::new(n, Blocks::default(), ops.iter().zip(0..)).expect("legal");
             let end = order.len().expect("finite");
             let seen = |mut cuts: Vec<u64>| {
                 cuts.extend([0, end]);
@@ -238,18 +300,18 @@ mod tests {
 
     #[test]
     fn epochs_and_repetitions_are_shuffled_differently() {
-        let once = |epoch| rows(50, &[Op::Shuffle {}], 3, epoch);
+        let once = |epoch| rows(50, &[Op::SHUFFLE], 3, epoch);
         assert_ne!(once(0), once(1));
-        let twice = rows(50, &[Op::Shuffle {}, Op::Repeat { count: Some(2) }], 3, 0);
+        let twice = rows(50, &[Op::SHUFFLE, Op::Repeat { count: Some(2) }], 3, 0);
         assert_ne!(twice[..50], twice[50..]);
     }
 
     #[test]
     fn an_endless_repeat_takes_no_order_op_but_take() {
         let endless = Op::Repeat { count: None };
-        assert!(Order::new(3, [(&endless, 0), (&Op::Shuffle {}, 1)]).is_err());
-        let taken = Order::new(3, [(&endless, 0), (&Op::Take { count: 7 }, 0)]).expect("legal");
+        assert!(Order::new(3, Blocks::default(), [(&endless, 0), (&Op::SHUFFLE, 1)]).is_err());
+        let taken = Order::new(3, Blocks::default(), [(&endless, 0), (&Op::Take { count: 7 }, 0)]).expect("legal");
         assert_eq!(taken.len(), Some(7));
-        assert_eq!(Order::new(0, [(&endless, 0)]).expect("legal").len(), Some(0));
+        assert_eq!(Order::new(0, Blocks::default(), [(&endless, 0)]).expect("legal").len(), Some(0));
     }
 }

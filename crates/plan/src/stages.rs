@@ -220,7 +220,7 @@ impl Stages {
                     closed = works;
                     stages.cached = Some(Cached { works, freeze: *freeze, schema });
                 }
-                Op::Shuffle {} | Op::Repeat { .. } => stages.order.push(step),
+                Op::Shuffle { .. } | Op::Repeat { .. } => stages.order.push(step),
                 Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } if in_plan => stages.order.push(step),
                 Op::Take { count } => stages.tail.push(TailStep::Take(*count)),
                 Op::Skip { count } => stages.tail.push(TailStep::Skip(*count)),
@@ -331,7 +331,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
-                Op::Shuffle {} | Op::Repeat { .. } => true,
+                Op::Shuffle { .. } | Op::Repeat { .. } => true,
                 Op::Tokenize(_) => matches!(source, Source::Text { .. } | Source::Jsonl { .. }),
                 op @ Op::Shard { .. } => in_plan(op),
                 _ => false,

@@ -43,7 +43,7 @@ proptest! {
     fn every_row_is_in_exactly_one_split_of_one_consumer(
         n in 0u64..3000, consumers in 1u32..5, size in 1usize..90, batched: bool, seed: u64, epoch in 0u64..9,
     ) {
-        let mut ops = vec![Op::Shuffle {}];
+        let mut ops = vec![Op::SHUFFLE];
         if batched {
             ops.push(batch(size, false));
         }
@@ -58,7 +58,7 @@ proptest! {
     fn the_global_sequence_of_batches_is_the_same_for_any_number_of_consumers(
         n in 0u64..2000, consumers in 2u32..5, size in 1usize..70, seed: u64,
     ) {
-        let ops = || vec![Op::Shuffle {}, batch(size, false)];
+        let ops = || vec![Op::SHUFFLE, batch(size, false)];
         let alone = rows(&plan(n, ops(), 1, seed), 3, 0);
         let shared = plan(n, ops(), consumers, seed);
         let each: Vec<Vec<u64>> = (0..consumers).map(|c| rows(&shared, 3, c)).collect();
@@ -80,7 +80,7 @@ proptest! {
 
 #[test]
 fn epochs_differ_and_repeat_exactly() {
-    let plan = plan(1000, vec![Op::Shuffle {}, batch(10, false)], 1, 5);
+    let plan = plan(1000, vec![Op::SHUFFLE, batch(10, false)], 1, 5);
     assert_ne!(rows(&plan, 0, 0), rows(&plan, 1, 0));
     assert_eq!(rows(&plan, 1, 0), rows(&plan, 1, 0));
 }
@@ -89,7 +89,7 @@ fn epochs_differ_and_repeat_exactly() {
 #[test]
 fn a_split_of_a_trillion_rows_is_computed_alone() {
     let n = 1_000_000_000_000;
-    let plan = plan(n, vec![Op::Shuffle {}, batch(256, false)], 1, 1);
+    let plan = plan(n, vec![Op::SHUFFLE, batch(256, false)], 1, 1);
     let split = Ordinal(plan.num_splits(ConsumerIndex(0)).expect("finite") / 2);
     let morsel = plan.morsels(ConsumerIndex(0), split).next().expect("a morsel");
     let mut seen = Vec::new();
@@ -100,7 +100,7 @@ fn a_split_of_a_trillion_rows_is_computed_alone() {
 /// The order that users' jobs see is fixed for ever: these rows were written down once.
 #[test]
 fn the_order_of_a_seed_is_what_it_was() {
-    let got = rows(&plan(20, vec![Op::Shuffle {}, batch(7, false)], 1, 42), 3, 0);
+    let got = rows(&plan(20, vec![Op::SHUFFLE, batch(7, false)], 1, 42), 3, 0);
     assert_eq!(got, GOLDEN);
 }
 
@@ -117,20 +117,20 @@ fn order_ops_move_to_the_plan_only_where_counts_are_known() {
     };
     let before = stages(10, vec![Op::Take { count: 3 }, filter(), batch(2, false)]);
     assert_eq!((before.order.len(), before.tail.len(), before.aligned), (1, 1, None));
-    let after = stages(10, vec![filter(), Op::Shuffle {}, Op::Take { count: 3 }]);
+    let after = stages(10, vec![filter(), Op::SHUFFLE, Op::Take { count: 3 }]);
     assert_eq!((after.order.len(), after.tail.len()), (1, 1));
     let graph = Graph::new(memory(10), None).expect("a source").then(Node::new(filter())).expect("legal");
     let graph = graph.then(Node::new(Op::Take { count: 3 })).expect("legal");
-    let error = graph.then(Node::new(Op::Shuffle {})).expect_err("the count is not known");
+    let error = graph.then(Node::new(Op::SHUFFLE)).expect_err("the count is not known");
     assert!(error.message().starts_with("shuffle after take"), "{error}");
 }
 
 #[test]
 fn where_an_op_was_written_is_not_part_of_its_name() {
     let site = Some(forebay_plan::Site { file: "a.py".into(), line: 3 });
-    let plain = Graph::new(memory(10), None).expect("a source").then(Node::new(Op::Shuffle {})).expect("legal");
+    let plain = Graph::new(memory(10), None).expect("a source").then(Node::new(Op::SHUFFLE)).expect("legal");
     let there = Graph::new(memory(10), site.clone()).expect("a source");
-    let there = there.then(Node { site, label: Some("mix".into()), ..Node::new(Op::Shuffle {}) }).expect("legal");
+    let there = there.then(Node { site, label: Some("mix".into()), ..Node::new(Op::SHUFFLE) }).expect("legal");
     assert_eq!(plain.dataset_id(), there.dataset_id());
     let read = Graph::from_json(&there.to_json()).expect("reads back");
     assert_eq!(read.to_json(), there.to_json());

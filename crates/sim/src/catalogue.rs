@@ -68,7 +68,7 @@ pub(crate) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
     let (graph, rows, budget) = (Graph::new(source, None)?, rows as u64, Budget::default());
     let mut drawn = Drawn { graph, ops: Vec::new(), rows, blobs, budget, fails: false, coordinated: None };
     if dice.percent(60) {
-        drawn.then(Op::Shuffle {})?;
+        drawn.then(Op::SHUFFLE)?;
     }
     if dice.percent(30) || number >= CUT {
         let value = column("id", Binary::Mul, 3);

@@ -16,6 +16,8 @@ from forebay.errors import InvalidPipelineError
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Iterable[PathLike]
 Size: TypeAlias = int | tuple[int, int]
+#: Over how many rows a shuffle permutes: rows, a size like `"256MiB"`, None for all, or `"auto"`.
+Window: TypeAlias = int | str | None
 
 
 #: The most characters of a path.
@@ -103,6 +105,26 @@ def whole(value: Any, op: str, name: str, least: int, most: int = 2**63 - 1) -> 
 def amount(value: int | str | None, op: str, name: str) -> str | None:
     """Returns a number of bytes, or a text like `"4GiB"`, as a text."""
     return value if value is None or isinstance(value, str) else str(whole(value, op, name, 0))
+
+
+def window(value: Window, op: str) -> str | dict[str, int]:
+    """Returns over how many rows, or bytes, a shuffle permutes, as the graph has it.
+
+    >>> window("auto", "shuffle"), window(None, "shuffle"), window(1000, "shuffle"), window("64KiB", "shuffle")
+    ('auto', 'global', {'rows': 1000}, {'bytes': 65536})
+    """
+    if value is None:
+        return "global"
+    if not isinstance(value, str):
+        return {"rows": whole(value, op, "window", 1)}
+    if value == "auto":
+        return value
+    try:
+        size = _native.bytes_of(value)
+    except InvalidPipelineError as error:
+        hint = "use a number of rows, a size like '256MiB', None for all rows, or 'auto'"
+        raise InvalidPipelineError(f"{op}: window={shown(value)} is no size", {"hint": hint}) from error
+    return {"bytes": whole(size, op, "window", 1)}
 
 
 def prices(value: dict[str, float], op: str, name: str) -> str:

@@ -19,9 +19,23 @@ class OrderOps(Base):
 
     __slots__ = ()
 
-    @explained("shuffle() is of all samples, without a buffer; its seed is that of the iteration, as in iter(seed=1)")
-    def shuffle(self, *, keep_position: bool = False, name: str | None = None) -> Dataset:
-        """Puts all samples into a random order, another one each epoch. It needs no memory.
+    @explained(
+        "shuffle() needs no buffer; for window see its documentation; its seed is that of the iteration: iter(seed=1)"
+    )
+    def shuffle(
+        self, *, window: arguments.Window = "auto", keep_position: bool = False, name: str | None = None
+    ) -> Dataset:
+        """Puts the samples into a random order, another one each epoch.
+
+        Args:
+            window: Over how many samples it permutes. None: over all, which needs no memory, and reads samples in
+                an order that storage may not like. A number of samples, or a size in memory like `"256MiB"`: the
+                blocks of the source (row groups, shards) come in a random order, and samples are permuted within
+                windows of whole blocks, each of at most so much (or of one block that has more), so that each block
+                is read once. `"auto"`: over windows of 256 MiB where the source is Parquet or Arrow files of more
+                than 512 MiB in memory; else over all. `explain()` says which.
+            keep_position: Whether the optimiser leaves the op where it is.
+            name: What it is called in errors and reports.
 
         >>> import forebay as fb
         >>> ds = fb.range(5).shuffle()
@@ -29,7 +43,10 @@ class OrderOps(Base):
         >>> order[0] != order[1] and sorted(order[0]) == sorted(order[1])
         True
         """
-        return self._then({"op": "shuffle"}, keep_position, name)
+        op: dict[str, Any] = {"op": "shuffle"}
+        if window != "auto":
+            op["window"] = arguments.window(window, "shuffle")
+        return self._then(op, keep_position, name)
 
     def repeat(self, count: int | None = None, *, keep_position: bool = False, name: str | None = None) -> Dataset:
         """Gives the samples `count` times over (for ever by default), within one epoch."""

@@ -34,7 +34,7 @@ pub(super) struct Homes {
 impl Homes {
     pub(super) fn new(record: &JobRecord) -> Self {
         let graph = Graph::from_json(&record.graph);
-        let is_fixed = graph.is_ok_and(|graph| !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle {})));
+        let is_fixed = graph.is_ok_and(|graph| !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })));
         // What the second epoch would find, of a job that has one.
         Self { is_fixed: is_fixed && record.epochs != 1, of: BTreeMap::new() }
     }

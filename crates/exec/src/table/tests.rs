@@ -277,7 +277,7 @@ fn ops_give_the_planned_schema_and_share_what_they_do_not_compute() {
     let nulls = scalars::<Int8Type>("n", vec![None, Some(1)]);
     let nullable = join(Binary::Add, col("n"), int(1));
     assert!(nullable.is_nullable(chunk(vec![nulls]).schema()) && !nullable.is_nullable(c.schema()));
-    assert!(apply(&Op::Shuffle {}, &c, c.schema()).is_err());
+    assert!(apply(&Op::SHUFFLE, &c, c.schema()).is_err());
     let mask = BooleanArray::from(vec![false, true]);
     assert!(kept.same_bits(&c.filter(&mask).expect("valid")));
 }

@@ -172,7 +172,7 @@ pub(crate) fn table_op(draw: &mut Draw) -> Op {
             1 => Op::Drop { columns: vec![name(draw)] },
             _ => Op::Select { columns: ["png", "sized", "b", "a"].map(str::to_owned).to_vec() },
         },
-        _ => [Op::Shuffle {}, Op::Cache { freeze: true }, Op::CheckFinite { columns: vec![name(draw)] }][draw.below(3)]
+        _ => [Op::SHUFFLE, Op::Cache { freeze: true }, Op::CheckFinite { columns: vec![name(draw)] }][draw.below(3)]
             .clone(),
     }
 }

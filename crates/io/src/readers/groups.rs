@@ -4,21 +4,22 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, Loss, RowId, Schema};
 
 use super::lru::Lru;
+use super::packed::{Layout, Packed};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::{fail, rows};
 
-/// The most bytes of decoded groups that a reader keeps; a larger single one is kept while it is in use.
+/// The most bytes of decoded groups that a reader keeps where no shuffle is over windows; a larger single one is kept while it is in use.
 const DECODED_BYTES_MAX: usize = 512 << 20;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
@@ -39,38 +40,64 @@ struct Group {
 #[derive(Default)]
 struct Decoding {
     parts: Vec<(usize, Result<Vec<Column>>)>,
-    all: Option<Result<Arc<Vec<Column>>>>,
+    all: Option<Result<Arc<Decoded>>>,
+}
+
+/// The rows of a group. Columns that are packed are empty.
+#[derive(Default)]
+struct Decoded {
+    columns: Vec<Column>,
+    packed: Option<Packed>,
+}
+
+/// Makes an error of a panic: others wait for what comes of it.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")))
 }
 
 impl Group {
-    /// Decodes parts, one column or several each, until none is left, and returns all columns, or the error of the first
-    /// bad part; and whether this thread was the one that had the last.
-    fn share(&self, count: usize, decode: impl Fn(usize) -> Result<Vec<Column>>) -> (Result<Arc<Vec<Column>>>, bool) {
-        let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut last = false;
+    fn lock(&self) -> MutexGuard<'_, Decoding> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decodes parts, one column or several each, until none is left that nobody has begun. Returns whether this thread had the last one;
+    /// that one packs them.
+    fn help(
+        &self,
+        count: usize,
+        decode: impl Fn(usize) -> Result<Vec<Column>>,
+        pack: impl Fn(Vec<Column>) -> Result<Decoded>,
+    ) -> bool {
         loop {
             let part = self.next.fetch_add(1, Relaxed);
             if part >= count {
-                break;
+                return false;
             }
             // Others wait for every part that was begun.
-            let decoded = catch_unwind(AssertUnwindSafe(|| decode(part)));
-            let decoded = decoded.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")));
-            let mut state = lock();
+            let decoded = guarded(|| decode(part));
+            let mut state = self.lock();
             state.parts.push((part, decoded));
-            if state.parts.len() == count {
-                let mut parts = std::mem::take(&mut state.parts);
-                parts.sort_by_key(|(part, _)| *part);
-                let parts = parts.into_iter().map(|(_, columns)| columns).collect::<Result<Vec<_>>>();
-                state.all = Some(parts.map(|parts| Arc::new(parts.concat())));
-                self.done.notify_all();
-                last = true;
+            if state.parts.len() < count {
+                continue;
             }
+            let mut parts = std::mem::take(&mut state.parts);
+            drop(state);
+            parts.sort_by_key(|(part, _)| *part);
+            let parts = parts.into_iter().map(|(_, columns)| columns).collect::<Result<Vec<_>>>();
+            let decoded = parts.and_then(|parts| guarded(|| pack(parts.concat())));
+            self.lock().all = Some(decoded.map(Arc::new));
+            self.done.notify_all();
+            return true;
         }
-        let mut state = lock();
+    }
+
+    /// Waits for all parts; the error is that of the first bad one.
+    fn wait(&self) -> Result<Arc<Decoded>> {
+        let mut state = self.lock();
         loop {
             if let Some(all) = &state.all {
-                return (all.clone(), last);
+                return all.clone();
             }
             state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -82,12 +109,19 @@ pub(super) struct Groups<F> {
     pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group>>>,
+    /// How groups are packed where a shuffle is over windows. Then they are kept by their rows, not by their bytes.
+    layout: Option<Layout>,
 }
 
 impl<F: Grouped> Groups<F> {
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool) -> Self {
-        let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(DECODED_BYTES_MAX)));
-        Self { schema, pool, footers, groups }
+    /// A shuffle over windows decodes each group once only if the groups of a window, and of the one that threads begin with, are kept,
+    /// whatever they take.
+    pub(super) fn new(schema: Arc<Schema>, pool: Pool, window_rows: u64) -> Self {
+        let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
+        let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let kept = if layout.is_some() { 2 * window_rows.max(largest()) as usize } else { DECODED_BYTES_MAX };
+        let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
+        Self { schema, pool, footers, groups, layout }
     }
 
     fn file(&self, file: usize) -> Result<Arc<F>> {
@@ -113,33 +147,46 @@ impl<F: Grouped> Groups<F> {
         Ok((rows.end - rows.start) as usize)
     }
 
-    /// Returns the columns of a block, decoded.
-    fn group(&self, block: u64) -> Result<Arc<Vec<Column>>> {
+    /// Returns blocks, decoded. Threads that want the same ones begin with others of them while one is nearly done.
+    fn groups(&self, blocks: &[u64]) -> Result<Vec<Arc<Decoded>>> {
         if self.schema.fields().is_empty() {
-            return Ok(Arc::default());
+            return Ok(vec![Arc::default(); blocks.len()]);
         }
-        let group = {
-            let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-            groups.get(block).unwrap_or_else(|| {
-                let group = Arc::<Group>::default();
-                groups.put(block, 0, group.clone());
-                group
-            })
-        };
-        let fields = self.schema.fields();
-        let (decoded, last) = match F::BY_COLUMN {
-            true => group.share(fields.len(), |column| self.decode(block, &fields[column..=column])),
-            false => group.share(1, |_| self.decode(block, fields)),
-        };
-        if last {
-            // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
-            let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-            match &decoded {
-                Ok(columns) => groups.put(block, memory_of(columns), group),
-                Err(_) => groups.remove(block),
-            }
+        let groups: Vec<_> = blocks.iter().map(|&block| self.group(block)).collect();
+        for (&block, group) in blocks.iter().zip(&groups) {
+            self.help(block, group);
         }
-        decoded
+        groups.iter().map(|group| group.wait()).collect()
+    }
+
+    fn group(&self, block: u64) -> Arc<Group> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.get(block).unwrap_or_else(|| {
+            let group = Arc::<Group>::default();
+            groups.put(block, 0, group.clone());
+            group
+        })
+    }
+
+    fn help(&self, block: u64, group: &Arc<Group>) {
+        let (fields, pack) = (self.schema.fields(), |columns| self.pack(block, columns));
+        let last = match F::BY_COLUMN {
+            true => group.help(fields.len(), |column| self.decode(block, &fields[column..=column]), pack),
+            false => group.help(1, |_| self.decode(block, fields), pack),
+        };
+        if !last {
+            return;
+        }
+        // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let weight = |decoded: Arc<Decoded>| match &self.layout {
+            Some(_) => self.block_len(block),
+            None => Ok(memory_of(&decoded.columns)),
+        };
+        match group.wait().and_then(weight) {
+            Ok(weight) => groups.put(block, weight, group.clone()),
+            Err(_) => groups.remove(block),
+        }
     }
 
     /// Decodes columns of a block.
@@ -152,6 +199,31 @@ impl<F: Grouped> Groups<F> {
         let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
         let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
         located::<F>(&schema, uri, group, &batch)
+    }
+
+    fn pack(&self, block: u64, mut columns: Vec<Column>) -> Result<Decoded> {
+        let rows = self.block_len(block)?;
+        let pack = |layout: &Layout| layout.pack(self.schema.fields(), &mut columns, rows);
+        let packed = self.layout.as_ref().map(pack).transpose()?;
+        Ok(Decoded { columns, packed })
+    }
+
+    /// Takes rows of groups: of each, which group it is in and its place there.
+    fn take(&self, groups: &[Arc<Decoded>], rows: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
+        let fields = self.schema.fields();
+        let packed: Vec<_> = groups.iter().filter_map(|group| group.packed.as_ref()).collect();
+        let packed = match &self.layout {
+            Some(layout) => layout.take(fields, &packed, rows)?,
+            None => vec![None; fields.len()],
+        };
+        let column = |((i, field), packed): ((usize, &Field), Option<ArrayRef>)| match packed {
+            Some(column) => Ok(column),
+            None => {
+                let parts: Vec<_> = groups.iter().map(|group| &group.columns[i].values).collect();
+                rows::interleave(&field.kind, &parts, rows)
+            }
+        };
+        fields.iter().enumerate().zip(packed).map(column).collect()
     }
 
     /// Says what is wrong with a row of columns, if one of them lacks it; `id` is its name.
@@ -226,11 +298,11 @@ impl<F: Grouped> Reader for Groups<F> {
         let mut blocks: Vec<u64> = ids.iter().map(|id| id.sample.block()).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        let groups = blocks.iter().map(|&b| self.group(b)).collect::<Result<Vec<_>>>()?;
+        let groups = self.groups(&blocks)?;
         let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
-        if !groups.iter().all(|columns| is_complete(columns))
-            && let Some(error) =
-                ids.iter().find_map(|id| self.lack(&groups[place(id.sample.block())], id.sample.row() as usize, *id))
+        let lack = |id: &RowId| self.lack(&groups[place(id.sample.block())].columns, id.sample.row() as usize, *id);
+        if !groups.iter().all(|group| is_complete(&group.columns))
+            && let Some(error) = ids.iter().find_map(lack)
         {
             return Err(error);
         }
@@ -243,7 +315,8 @@ impl<F: Grouped> Reader for Groups<F> {
                     ids,
                 );
             }
-            [one] => {
+            [one] if one.packed.is_none() => {
+                let one = &one.columns;
                 let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
                 let first = rows[0];
                 let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
@@ -253,13 +326,9 @@ impl<F: Grouped> Reader for Groups<F> {
                 };
                 fields.enumerate().map(take).collect::<Result<_>>()?
             }
-            many => {
-                let rows: Vec<_> = ids.iter().map(|id| (place(id.sample.block()), id.sample.row() as usize)).collect();
-                let join = |(i, _): (usize, &Field)| {
-                    let parts: Vec<&dyn Array> = many.iter().map(|g| g[i].values.as_ref()).collect();
-                    arrow_select::interleave::interleave(&parts, &rows).map_err(fail::arrow)
-                };
-                fields.enumerate().map(join).collect::<Result<_>>()?
+            groups => {
+                let at = |id: &RowId| (place(id.sample.block()), id.sample.row() as usize);
+                self.take(groups, &ids.iter().map(at).collect::<Vec<_>>())?
             }
         };
         Chunk::new(self.schema.clone(), columns, ids)

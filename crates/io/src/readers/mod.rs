@@ -7,6 +7,7 @@ mod frames;
 mod groups;
 mod lru;
 mod memory;
+mod packed;
 mod pieces;
 mod pool;
 mod range;
@@ -61,6 +62,7 @@ pub(crate) fn open(
     index: SourceIndex,
     blobs: &dyn Blobs,
     near: Option<Arc<dyn ReadThrough>>,
+    window_rows: u64,
 ) -> Result<Arc<dyn Reader>> {
     use crate::index::Layout as L;
     let fits = match source {
@@ -85,8 +87,8 @@ pub(crate) fn open(
         Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),
         Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, pool(index))),
         Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, pool(index), extensions.clone())),
-        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, pool(index))),
-        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, pool(index))),
+        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, pool(index), window_rows)),
+        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, pool(index), window_rows)),
         other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),
     })
 }

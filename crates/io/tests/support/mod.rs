@@ -43,7 +43,7 @@ pub(crate) fn opened(draft: Draft, counted: bool) -> Result<Arc<dyn Reader>> {
 pub(crate) fn open(source: &Source, index: &SourceIndex) -> Result<Arc<dyn Reader>> {
     let crossed = SourceIndex::from_bytes(&index.to_bytes())?;
     assert_eq!(&crossed, index);
-    forebay_io::open(source, crossed, &Kept::default(), None)
+    forebay_io::open(source, crossed, &Kept::default(), None, 0)
 }
 
 pub(crate) fn places(rows: impl IntoIterator<Item = u64>) -> Vec<Place> {

@@ -2,8 +2,12 @@
 
 use super::{Class, Function, Mixing, Op};
 use crate::source::BlobId;
+use crate::window::ShuffleWindow;
 
 impl Op {
+    /// A shuffle that says nothing of its window.
+    pub const SHUFFLE: Self = Op::Shuffle { window: ShuffleWindow::Auto };
+
     /// Says whether the number of rows after it is known only when it has run.
     pub fn is_uncounted(&self) -> bool {
         matches!(self.class(), Class::Filter | Class::Global) || matches!(self, Op::BucketByLength(_))
@@ -39,7 +43,7 @@ impl Op {
             Op::Tokenize(_) => "tokenize",
             Op::Pack(_) => "pack",
             Op::BucketByLength(_) => "bucket_by_length",
-            Op::Shuffle {} => "shuffle",
+            Op::Shuffle { .. } => "shuffle",
             Op::Repeat { .. } => "repeat",
             Op::Take { .. } => "take",
             Op::Skip { .. } => "skip",
@@ -58,7 +62,9 @@ impl Op {
     pub fn class(&self) -> Class {
         match self {
             Op::FilterFunction { .. } | Op::FilterExpr { .. } => Class::Filter,
-            Op::Shuffle {} | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => Class::Order,
+            Op::Shuffle { .. } | Op::Repeat { .. } | Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } => {
+                Class::Order
+            }
             Op::Pack(_) => Class::Global,
             Op::Batch { .. } | Op::BucketByLength(_) => Class::Group,
             Op::Prefetch { .. } => Class::Hint,
@@ -69,7 +75,7 @@ impl Op {
     /// Says whether it draws random numbers.
     pub fn is_random(&self) -> bool {
         match self {
-            Op::Shuffle {}
+            Op::Shuffle { .. }
             | Op::RandomResizedCrop { .. }
             | Op::RandomFlip { .. }
             | Op::ColorJitter { .. }

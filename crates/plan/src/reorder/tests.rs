@@ -113,7 +113,7 @@ fn what_is_not_understood_stays_and_is_not_passed() {
     let float = Op::Cast { columns: vec![("label".to_owned(), DType::Float32.into())] };
     let check = Op::CheckFinite { columns: vec!["label".to_owned()] };
     assert_eq!(exact(&[float, decode(), check, above("label", 3)]), [0, 1, 2, 3], "it is there to fail");
-    for between in [Op::Shuffle {}, Op::Take { count: 9 }, Op::Cache { freeze: false }, Op::Prefetch { count: 2 }] {
+    for between in [Op::SHUFFLE, Op::Take { count: 9 }, Op::Cache { freeze: false }, Op::Prefetch { count: 2 }] {
         assert_eq!(exact(&[decode(), between, above("label", 3)]), [0, 1, 2]);
     }
     for kept in 0..2 {
@@ -232,7 +232,7 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
     assert!(refused(&[0, 1, 2, 3, 4]).contains("once"));
     let forged = graph.to_json().replace("[2,0,1]", "[1,0,2]");
     assert!(Graph::from_json(&forged).is_err(), "it is checked where it is read");
-    let shuffled = super::tests::graph(&[decode(), Op::Shuffle {}, above("label", 3)]);
+    let shuffled = super::tests::graph(&[decode(), Op::SHUFFLE, above("label", 3)]);
     let places = vec![2, 0, 1];
     assert!(
         shuffled.with_chosen(Chosen { mode: Reorder::Exact, places, speedup: 1.0 }).is_err(),
@@ -397,6 +397,6 @@ fn what_moved_is_told_with_its_reason() {
     let still = explain(&Stages::new(&graph(&ops).with_reorder(Reorder::Off)).expect("stages"), None);
     assert!(!still.contains("reordered"));
     let mixed = graph(&ops).with_reorder(Reorder::Relaxed);
-    let mixed = mixed.then(Node::new(Op::Shuffle {})).expect("legal");
+    let mixed = mixed.then(Node::new(Op::SHUFFLE)).expect("legal");
     assert!(explain(&Stages::new(&mixed).expect("stages"), None).contains("reordered (relaxed: the same bytes)"));
 }

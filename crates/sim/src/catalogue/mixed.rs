@@ -62,7 +62,7 @@ pub(super) fn draw(number: usize, dice: &mut Dice) -> Result<Drawn> {
     let mut drawn =
         Drawn { ops: Vec::new(), rows: rows as u64, blobs: Arc::new(NoBlobs), budget, fails, coordinated: None, graph };
     if dice.percent(60) {
-        drawn.then(Op::Shuffle {})?;
+        drawn.then(Op::SHUFFLE)?;
     }
     if fails && dice.percent(85) {
         let value = powers(dice.within(7..40) as i64, dice.within(1..4) as i64);

@@ -66,7 +66,7 @@ fn each_worker_gets_what_it_had_in_the_epoch_before() {
 
 #[test]
 fn with_a_shuffle_and_after_a_worker_is_gone_the_first_goes_first() {
-    let mut shuffled = Epochs::new(&[Op::Shuffle {}], 4);
+    let mut shuffled = Epochs::new(&[Op::SHUFFLE], 4);
     shuffled.first();
     assert_eq!(shuffled.want(1, 2, 1), [0, 1]);
     let mut epochs = Epochs::new(&[], 4);

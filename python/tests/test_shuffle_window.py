@@ -1,0 +1,150 @@
+"""A shuffle over windows: the same stream everywhere, each block read once, rows far from where they were."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import forebay as fb
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from pipelines import fingerprint
+
+ROWS = 6000
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Row groups of uneven lengths, an empty file, columns of every kind that rows are gathered by."""
+    root = tmp_path_factory.mktemp("groups")
+    rng = np.random.default_rng(4)
+    start = 0
+    for number, rows in enumerate((1000, 0, 1, 2499, 2500)):
+        ids = np.arange(start, start + rows)
+        small = pa.FixedSizeListArray.from_arrays(rng.random(rows * 3, np.float32), 3)
+        wide = pa.FixedSizeListArray.from_arrays(rng.integers(0, 255, rows * 200).astype(np.uint8), 200)
+        table = pa.table(
+            {
+                "id": ids,
+                "byte": (ids % 251).astype(np.uint8),
+                "half": (ids * 0.5).astype(np.float32),
+                "flag": ids % 3 == 0,
+                "text": [f"row {i}" for i in ids],
+                "small": small,
+                "wide": wide,
+                "gaps": pa.array([None if i % 7 == 0 else int(i) for i in ids], pa.int64()),
+            }
+        )
+        pq.write_table(table, root / f"{number}.parquet", row_group_size=300 + 150 * number)
+        pyarrow.feather.write_feather(table, root / f"{number}.arrow", chunksize=300 + 150 * number)
+        start += rows
+    assert start == ROWS
+    return root
+
+
+def order(it) -> list[int]:
+    return [int(i) for batch in it for i in np.atleast_1d(batch["id"])]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("window", [1, 700, 3000, "20KiB"])
+def test_it_gives_each_row_once_and_whole(files, suffix, window):
+    load = fb.from_parquet if suffix == "parquet" else fb.from_arrow
+    plain = list(load(f"{files}/*.{suffix}").iter())
+    ds = load(f"{files}/*.{suffix}").shuffle(window=window)
+    first, second = list(ds.iter(seed=2)), list(ds.iter(seed=2, epoch=1))
+    assert order(first) != order(second)
+    assert sorted(order(first)) == sorted(order(second)) == list(range(ROWS))
+    for row in first[::37]:
+        assert fingerprint(row) == fingerprint(plain[int(row["id"])])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_threads_resume_and_a_service_change_nothing(files, seed, service):
+    rng = np.random.default_rng(seed)
+    ds = fb.from_parquet(f"{files}/*.parquet")
+    if seed % 3 == 1:
+        ds = ds.skip(int(rng.integers(0, 500))).take(int(rng.integers(3000, 5000)))
+    if seed % 3 == 2:
+        ds = ds.shard(3, int(rng.integers(0, 3)))
+    ds = ds.shuffle(window=int(rng.integers(1, 3500))).repeat(1 + seed % 2)
+    if seed % 2:
+        ds = ds.filter(fb.col("id") % 5 != 0)
+    ds = ds.batch(int(rng.integers(1, 90)))
+    options = {"seed": seed, "epochs": 2}
+    want = [fingerprint(b) for b in ds.iter(**options, threads=1)]
+    assert [fingerprint(b) for b in ds.iter(**options, threads=3)] == want
+    it = ds.iter(**options)
+    for _ in range(len(want) // 2):
+        next(it)
+    state = json.loads(json.dumps(it.state_dict()))
+    there = ds.distribute(service, job=f"job-{uuid.uuid4().hex[:8]}", **options).iter()
+    there.load_state_dict(state)
+    assert [fingerprint(b) for b in there] == want[len(want) // 2 :]
+
+
+@pytest.mark.filterwarnings("ignore::forebay.RanksWarning")
+def test_consumers_share_the_same_batches(files):
+    ds = fb.from_parquet(f"{files}/*.parquet").shuffle(window=900).batch(50)
+    alone = [fingerprint(b) for b in ds.iter(seed=1)]
+    shares = [[fingerprint(b) for b in ds.iter(seed=1, consumers=(i, 3))] for i in range(3)]
+    assert [batch for step in zip(*shares, strict=True) for batch in step] == alone
+
+
+def test_blocks_come_in_random_order_and_stay_within_their_window(files):
+    """Rows of one row group lie within one window of the epoch, so that it is read once."""
+    starts = np.cumsum([0] + [g for f in range(5) for g in groups(files / f"{f}.parquet")])
+    ids = order(fb.from_parquet(f"{files}/*.parquet").shuffle(window=1200).iter(seed=3))
+    block = np.searchsorted(starts, ids, side="right") - 1
+    spans = [np.flatnonzero(block == b) for b in np.unique(block)]
+    assert all(span[-1] - span[0] < 1200 for span in spans)
+    assert [int(block[i]) for i in range(0, ROWS, 1200)] != sorted(int(block[i]) for i in range(0, ROWS, 1200))
+    assert np.abs(np.diff(ids)[np.diff(block) == 0]).mean() > 50, "rows of a group are shuffled"
+    assert np.abs(np.array(ids) - np.arange(ROWS)).mean() / ROWS > 0.2, "a full shuffle moves rows by a third"
+
+
+def groups(path: Path) -> list[int]:
+    meta = pq.ParquetFile(path).metadata
+    return [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+
+
+def test_explain_says_which_window_it_is(files):
+    ds = fb.from_parquet(f"{files}/*.parquet")
+    assert "windows of at most 500 rows" in ds.shuffle(window=500).explain()
+    assert "windows" not in ds.shuffle().explain(), "it fits into memory"
+    assert "windows" not in ds.shuffle(window=ROWS).explain(), "a window of all is no window"
+    everything = order(ds.shuffle(window=None).iter(seed=1))
+    assert everything == order(ds.shuffle().iter(seed=1)) == order(ds.shuffle(window=ROWS).iter(seed=1))
+
+
+def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
+    """By what its schema and rows say: 513 MiB in memory, a few kilobytes of files."""
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(27 << 18, np.uint8)), 1 << 18)
+    for number in range(76):
+        pq.write_table(pa.table({"x": zeros}), tmp_path / f"{number}.parquet", compression="zstd")
+    ds = fb.from_parquet(f"{tmp_path}/*.parquet")
+    assert "windows of at most 1024 rows (or one block), of 76 blocks" in ds.shuffle().explain()
+    assert "windows" not in ds.repeat(2).shuffle().explain(), "blocks come twice there"
+    assert "windows" not in ds.shuffle(window=None).explain()
+
+
+def test_what_cannot_be_is_refused():
+    ds = fb.range(10)
+    with pytest.raises(fb.errors.InvalidPipelineError, match="repeat comes before this shuffle"):
+        ds.repeat(2).shuffle(window=3).explain()
+    with pytest.raises(fb.errors.InvalidPipelineError, match="shuffle comes before this shuffle"):
+        ds.shuffle().shuffle(window=3).explain()
+    for window in (0, -1, "", "many", 1.5, "0B"):
+        with pytest.raises(fb.errors.InvalidPipelineError, match="window"):
+            ds.shuffle(window=window)
+
+
+@pytest.mark.parametrize("make", [lambda: fb.range(200_000), lambda: fb.from_numpy({"id": np.arange(200_000)})])
+def test_sources_in_memory_have_windows_too(make):
+    ids = order(make().shuffle(window=70_000).batch(1000).iter(seed=1))
+    assert sorted(ids) == list(range(200_000))
+    assert len({i // 65_536 for i in ids[:65_000]}) == 1
