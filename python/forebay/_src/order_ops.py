@@ -20,7 +20,8 @@ class OrderOps(Base):
     __slots__ = ()
 
     @explained(
-        "shuffle() needs no buffer; for window see its documentation; its seed is that of the iteration: iter(seed=1)"
+        "shuffle() is of all samples, without a buffer; shuffle(window=1000) is over windows; its seed is that of the "
+        "iteration, as in iter(seed=1)"
     )
     def shuffle(
         self, *, window: arguments.Window = "auto", keep_position: bool = False, name: str | None = None
