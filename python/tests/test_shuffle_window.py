@@ -121,6 +121,20 @@ def test_explain_says_which_window_it_is(files):
     assert everything == order(ds.shuffle().iter(seed=1)) == order(ds.shuffle(window=ROWS).iter(seed=1))
 
 
+def test_a_row_that_its_column_lacks_is_an_error_of_that_row_alone(tmp_path):
+    """A value that is missing, of a column whose footers said that it never is."""
+    for number in range(40):
+        values = [None if number == 37 and i == 7 else float(i) for i in range(50)]
+        ids = np.arange(number * 50, number * 50 + 50)
+        pq.write_table(pa.table({"id": ids, "x": pa.array(values, pa.float32())}), tmp_path / f"{number:02}.parquet")
+    ds = fb.from_parquet(f"{tmp_path}/*.parquet").shuffle(window=300).batch(64)
+    with pytest.raises(fb.errors.DataError, match="missing in this row") as caught:
+        list(ds.iter(seed=1))
+    assert caught.value.context["file"].endswith("37.parquet")
+    it = ds.iter(seed=1, on_error="skip", error_budget=1)
+    assert sorted(order(it)) == [i for i in range(2000) if i != 1857]
+
+
 def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
     """By what its schema and rows say: 513 MiB in memory, a few kilobytes of files."""
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(27 << 18, np.uint8)), 1 << 18)

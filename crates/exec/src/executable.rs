@@ -96,7 +96,7 @@ struct Told<'a> {
     cut: usize,
 }
 
-/// Returns where the blocks of a source begin, for a shuffle over windows of them; of a Python object, runs of its items.
+/// Returns the first row of each block of a source, and the number of rows. The blocks of a Python object are runs of its items.
 fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> Vec<u64> {
     let rows = plan.extent().rows.unwrap_or(0);
     let runs = || (0..rows.div_ceil(ROWS_IN_BLOCK)).map(|run| run * ROWS_IN_BLOCK).chain([rows]).collect();

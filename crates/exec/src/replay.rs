@@ -1,8 +1,8 @@
-//! The rows of a resumed stream that were given out before it was saved: they are computed again, counted and not given out.
+//! The start of a resumed stream: the rows that the saved run gave out from the same chunk are computed again, counted and dropped.
 //!
-//! A position counts rows, so the same rows must come again. A row that fails each time is left out each time, and one that the saved
-//! run left out by accident (its process died, it took too long) is known. Where another one is left out by accident now, the count
-//! would take a row that nobody got: the stream is refused there.
+//! A position counts rows, so the same rows must come again. A row that fails each time is left out each time. A row that the saved run
+//! left out by accident (its process died, it took too long) is in the saved state. If another row is left out by accident now, the
+//! count would drop a row that nobody got. The stream ends with an error instead.
 
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::Loss;
@@ -10,7 +10,7 @@ use forebay_data::Loss;
 use crate::delivery::Position;
 use crate::isolate::Known;
 
-/// See the module's documentation.
+/// Checks the rows that a resumed stream computes again.
 #[derive(Debug)]
 pub(crate) struct Replay {
     is_under_way: bool,
@@ -47,7 +47,7 @@ impl Replay {
             .hint("load the state again, so that the sample is tried again: without it another one would be skipped"))
     }
 
-    /// A chunk was taken; says whether rows that were given out before are still to come.
+    /// Ends the replay after a chunk, unless rows that the saved run gave out are still to come (`is_behind`).
     pub(crate) fn go_on(&mut self, is_behind: bool) {
         self.is_under_way &= is_behind;
     }

@@ -41,7 +41,7 @@ pub struct Sizing {
     pub morsel_units: u64,
     /// Units in a split; at least 1.
     pub split_units: u64,
-    /// Rows in a window of the first shuffle; 0 where it permutes all at once.
+    /// Rows in a window of the first shuffle; 0 if it permutes all rows at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub window_rows: u64,
 }
@@ -139,7 +139,7 @@ fn row_bytes(schema: &Schema, source_row: u64) -> u64 {
     schema.fields().iter().map(|f| column(&f.kind)).sum()
 }
 
-/// Returns the order of a source whose rows are counted.
+/// Returns the order of the rows; `None` if the source is not counted.
 fn order(stages: &Stages, extent: Extent, blocks: Blocks) -> Result<Option<Order>> {
     let ops = stages.order.iter().map(|s| (&s.node.op, s.random));
     extent.rows.map(|rows| Order::new(rows, blocks, ops)).transpose()
@@ -285,7 +285,7 @@ impl EpochPlan {
         }
     }
 
-    /// Returns the plan for whoever reads rows, which has to know where the blocks of the source begin (and where the last ends).
+    /// Returns the same plan for a process that reads rows. `starts` has the first row of each block of the source, and the number of rows.
     ///
     /// # Errors
     /// As [`EpochPlan::new`].
@@ -294,7 +294,7 @@ impl EpochPlan {
         Ok(Self { order: order(stages, self.extent, blocks)?, ..self.clone() })
     }
 
-    /// Says whether it knows which rows come; if not, [`EpochPlan::over`] does.
+    /// Says whether it knows which rows come. If not, the plan that [`EpochPlan::over`] returns does.
     pub fn knows_rows(&self) -> bool {
         self.order.as_ref().is_none_or(Order::knows_rows)
     }
@@ -395,7 +395,7 @@ impl EpochPlan {
         })
     }
 
-    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; with none where it does not know them.
+    /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };
         if !order.knows_rows() {

@@ -253,7 +253,7 @@ pub enum Op {
     BucketByLength(Bucket),
     /// A permutation, another one each epoch.
     Shuffle {
-        /// Of how many rows at a time.
+        /// How many rows it permutes together.
         #[serde(default, skip_serializing_if = "ShuffleWindow::is_auto")]
         window: ShuffleWindow,
     },

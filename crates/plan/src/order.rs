@@ -24,7 +24,7 @@ enum Step {
         random: u64,
         len: u64,
     },
-    /// As many windows as the blocks make; without them nobody asks for rows.
+    /// A shuffle over windows; `None` if nobody said where blocks begin, in a plan that is asked for no rows.
     Windows {
         random: u64,
         windows: Option<Arc<Windows>>,
@@ -42,12 +42,12 @@ enum Step {
     },
 }
 
-/// How the first shuffle permutes rows within windows of whole blocks.
+/// What the first shuffle needs to permute rows within windows of whole blocks.
 #[derive(Debug, Clone, Default)]
 pub struct Blocks {
-    /// The rows of a window; 0 where it permutes all at once.
+    /// The rows of a window; 0 if the shuffle permutes all rows at once.
     pub window_rows: u64,
-    /// Where each block of the source begins, in rows, and where the last ends. `None` where no row is read.
+    /// The first row of each block of the source, and the number of rows. `None` in a plan that is asked for no rows.
     pub starts: Option<Vec<u64>>,
 }
 
@@ -60,7 +60,7 @@ pub struct Order {
 }
 
 impl Blocks {
-    /// Takes the beginnings of blocks through an op that leaves rows in their order.
+    /// Applies an op that keeps the order of rows: `of` maps the first row of a block to its first place after the op.
     fn each(&mut self, of: impl Fn(u64) -> u64) {
         self.starts.iter_mut().flatten().for_each(|start| *start = of(*start));
     }
@@ -123,7 +123,7 @@ impl Order {
         Ok(order)
     }
 
-    /// Says whether it knows which rows come: not so where it permutes blocks and was not told where they are.
+    /// Says whether it knows which rows come. It does not if a shuffle is over windows and `starts` was `None`.
     pub fn knows_rows(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, Step::Windows { windows: None, .. }))
     }

@@ -1,8 +1,9 @@
-//! A shuffle in two levels, for rows that are read in blocks: the blocks come in a random order of the epoch, and rows are permuted
-//! within windows of whole blocks. Each block is read for one window of an epoch alone.
+//! The two-level shuffle, for sources whose rows are decoded in blocks. A permutation of the epoch orders the blocks. Consecutive blocks
+//! in that order form a window until it is full. A second permutation orders the rows of each window.
 //!
-//! It trains as a shuffle of all rows does while a window holds many blocks: CorgiPile (Xu et al., "In-Database Machine Learning with
-//! CorgiPile", SIGMOD 2022). Invariants: it is a permutation; it depends on the lengths of the blocks, the rows of a window and a key alone.
+//! Source: CorgiPile (Xu et al., "In-Database Machine Learning with CorgiPile", SIGMOD 2022), which shows that it trains as a full shuffle
+//! does if a window holds many blocks. Invariants: the result is a permutation of all rows; each block belongs to one window of an epoch;
+//! the result depends on the lengths of the blocks, the rows of a window and a key alone.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +16,18 @@ use crate::permute::Permutation;
 use crate::source::Source;
 use crate::stages::Step;
 
-/// Over how many rows a shuffle permutes.
+/// How many rows a shuffle permutes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleWindow {
-    /// Over all, or over a window where a row cannot be read by itself cheaply: what the source and its sizes say.
+    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB.
     #[default]
     Auto,
-    /// Over all.
+    /// All rows.
     Global,
-    /// Over so many.
+    /// At most so many rows.
     Rows(u64),
-    /// Over as many as take so many bytes.
+    /// The rows that take so many bytes in memory.
     Bytes(u64),
 }
 
@@ -45,16 +46,16 @@ impl ShuffleWindow {
     }
 }
 
-/// What a source that is decoded in blocks may take in memory, decoded, before a shuffle is over a window.
+/// A source that is decoded in blocks and takes more bytes than this in memory is shuffled over windows.
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
-/// What such a window takes.
+/// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
 
-/// Returns the rows of a window of a pipeline's first shuffle, over a source of `rows` rows of about `row_bytes` bytes in memory; 0 where it
-/// permutes all at once.
+/// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows` rows, each of
+/// about `row_bytes` bytes in memory.
 ///
 /// # Errors
-/// Invalid when a window is asked for where blocks are no longer in one piece.
+/// Invalid when the user asks for a window behind a repeat or another shuffle, where a block's rows are not together any more.
 pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -> Result<u64> {
     let (mut resolved, mut before) = (None, None);
     for Step { node, .. } in order {
@@ -80,12 +81,12 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
         resolved = resolved.or(Some(wanted));
         before = before.or(Some(node.op.name()));
     }
-    // A window of all is no window.
+    // A window of all rows is the shuffle of all rows.
     Ok(resolved.filter(|window| *window < rows).unwrap_or(0))
 }
 
-/// What a shuffle does that says nothing of its window. Rows of a group are decoded together, so a shuffle over more groups than are
-/// kept decoded would decode one for each row.
+/// Returns the rows of a window of a shuffle whose window is [`ShuffleWindow::Auto`]. Readers decode a row group as a whole. A shuffle of all
+/// rows of more groups than a reader keeps would decode a group for each row.
 fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
     let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. });
     if !is_grouped || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {
@@ -95,25 +96,25 @@ fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
     }
 }
 
-/// Epochs whose order of blocks is kept: neighbours, where one ends and the next begins.
+/// Epochs whose windows are kept: around the end of an epoch, threads need those of two.
 const EPOCHS_MAX: usize = 2;
 
 /// The windows of a source's epochs.
 #[derive(Debug)]
 pub(crate) struct Windows {
-    /// Where each block begins, and where the last ends.
+    /// The first row of each block, and the number of rows.
     starts: Vec<u64>,
     rows_max: u64,
     made: Mutex<Vec<Arc<EpochWindows>>>,
 }
 
 impl Windows {
-    /// Makes windows of at most `rows_max` rows, or of one block that has more.
+    /// Plans windows of at most `rows_max` rows. A block with more rows is a window by itself.
     pub(crate) fn new(starts: Vec<u64>, rows_max: u64) -> Self {
         Self { starts, rows_max, made: Mutex::default() }
     }
 
-    /// Returns those of an epoch, which `key` names.
+    /// Returns the windows of the epoch that `key` names.
     pub(crate) fn of_epoch(&self, key: u64) -> Arc<EpochWindows> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = made.iter().position(|windows| windows.key == key) {
@@ -130,15 +131,15 @@ impl Windows {
 #[derive(Debug)]
 pub(crate) struct EpochWindows {
     key: u64,
-    /// In the epoch's order: the place of each block's first row, and how many rows there are.
+    /// For each block in the epoch's order, the place of its first row; and the number of rows.
     places: Vec<u64>,
-    /// In the same order: each block's first row.
+    /// For each block in the epoch's order, its first row in the source.
     rows: Vec<u64>,
-    /// The first block of each window in that order, and the number of blocks.
+    /// For each window, its first block in the epoch's order; and the number of blocks.
     firsts: Vec<usize>,
 }
 
-/// A window, and how its rows are permuted.
+/// A window and the permutation of its rows.
 struct Window {
     places: Range<u64>,
     blocks: Range<usize>,
@@ -166,7 +167,7 @@ impl EpochWindows {
         Self { key, places, rows, firsts }
     }
 
-    /// Replaces each of these places by the row that comes there. Places must be below the number of rows.
+    /// Replaces each place of the epoch by the row that comes there. Places must be below the number of rows.
     pub(crate) fn map(&self, places: &mut [u64]) {
         let mut rest = places;
         while let Some(&place) = rest.first() {

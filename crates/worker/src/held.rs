@@ -351,7 +351,7 @@ impl Held {
         self.advance(&mut state, index);
         let place = index.saturating_sub(state.base) as usize;
         match state.slots.get(place) {
-            // Nobody may have it: what was left out by accident is tried again.
+            // A reader asks a second time, so nobody has the chunk: the sample that failed by accident is tried again.
             Some(Slot::Ready(made)) if index < state.unsent && self.lacks_by_accident(&made.chunk) => Seen::Dropped,
             Some(Slot::Ready(made)) => {
                 let made = made.clone();
@@ -367,7 +367,7 @@ impl Held {
         }
     }
 
-    /// Says whether a chunk lacks a sample that might not fail again, and that the ledger did not have when the lease was granted.
+    /// Says whether a chunk lacks a sample that failed by accident and that the ledger did not have when the lease was granted.
     fn lacks_by_accident(&self, chunk: &Chunk) -> bool {
         lock(&self.known).first_unknown(Epoch(self.key.epoch), chunk.losses()).is_some()
     }

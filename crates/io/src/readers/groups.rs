@@ -19,7 +19,7 @@ use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::{fail, rows};
 
-/// The most bytes of decoded groups that a reader keeps where no shuffle is over windows; a larger single one is kept while it is in use.
+/// The most bytes of decoded groups that a reader keeps, unless a shuffle is over windows. A single larger group is kept while it is in use.
 const DECODED_BYTES_MAX: usize = 512 << 20;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
@@ -43,14 +43,14 @@ struct Decoding {
     all: Option<Result<Arc<Decoded>>>,
 }
 
-/// The rows of a group. Columns that are packed are empty.
+/// A decoded group. The columns that are in `packed` are empty.
 #[derive(Default)]
 struct Decoded {
     columns: Vec<Column>,
     packed: Option<Packed>,
 }
 
-/// Makes an error of a panic: others wait for what comes of it.
+/// Turns a panic into an error, because other threads wait for the result.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let done = catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")))
@@ -61,8 +61,8 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decodes parts, one column or several each, until none is left that nobody has begun. Returns whether this thread had the last one;
-    /// that one packs them.
+    /// Decodes parts (a part is one column, or all) until every part has a thread. The thread that finishes the last part packs the group
+    /// and gets `true`.
     fn help(
         &self,
         count: usize,
@@ -92,7 +92,7 @@ impl Group {
         }
     }
 
-    /// Waits for all parts; the error is that of the first bad one.
+    /// Waits until the group is decoded. Returns the error of the first part that failed.
     fn wait(&self) -> Result<Arc<Decoded>> {
         let mut state = self.lock();
         loop {
@@ -109,17 +109,20 @@ pub(super) struct Groups<F> {
     pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group>>>,
-    /// How groups are packed where a shuffle is over windows. Then they are kept by their rows, not by their bytes.
+    /// How groups are packed, if a shuffle is over windows. Then the weight of a kept group is its rows, else its bytes.
     layout: Option<Layout>,
 }
 
 impl<F: Grouped> Groups<F> {
-    /// A shuffle over windows decodes each group once only if the groups of a window, and of the one that threads begin with, are kept,
-    /// whatever they take.
+    /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: of the one that threads finish,
+    /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes.
     pub(super) fn new(schema: Arc<Schema>, pool: Pool, window_rows: u64) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-        let kept = if layout.is_some() { 2 * window_rows.max(largest()) as usize } else { DECODED_BYTES_MAX };
+        let kept = match &layout {
+            Some(_) => window_rows.max(largest()).saturating_mul(2) as usize,
+            None => DECODED_BYTES_MAX,
+        };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
         Self { schema, pool, footers, groups, layout }
     }
@@ -147,7 +150,7 @@ impl<F: Grouped> Groups<F> {
         Ok((rows.end - rows.start) as usize)
     }
 
-    /// Returns blocks, decoded. Threads that want the same ones begin with others of them while one is nearly done.
+    /// Returns blocks, decoded. A thread begins the next block before other threads have finished this one.
     fn groups(&self, blocks: &[u64]) -> Result<Vec<Arc<Decoded>>> {
         if self.schema.fields().is_empty() {
             return Ok(vec![Arc::default(); blocks.len()]);
@@ -177,7 +180,7 @@ impl<F: Grouped> Groups<F> {
         if !last {
             return;
         }
-        // What failed is tried anew by whoever asks next; what is kept counts with its size from now on.
+        // The next thread that asks for a group that failed decodes it again.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let weight = |decoded: Arc<Decoded>| match &self.layout {
             Some(_) => self.block_len(block),
@@ -208,7 +211,7 @@ impl<F: Grouped> Groups<F> {
         Ok(Decoded { columns, packed })
     }
 
-    /// Takes rows of groups: of each, which group it is in and its place there.
+    /// Returns the columns of some rows. Each row is a pair: its group's index in `groups`, and its place in that group.
     fn take(&self, groups: &[Arc<Decoded>], rows: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
         let fields = self.schema.fields();
         let packed: Vec<_> = groups.iter().filter_map(|group| group.packed.as_ref()).collect();

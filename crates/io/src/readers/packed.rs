@@ -1,7 +1,7 @@
-//! The numbers of a group's rows, one row after the other.
+//! Row-major copies of the numeric columns of a decoded group.
 //!
-//! A shuffle over a window takes each row of a batch from somewhere else in memory that no cache holds. Column by column that is one
-//! access to memory for each number; row by row it is a few for each row.
+//! A shuffle over a window takes the rows of a batch from random places of memory that no cache holds. In columns, each number is a cache
+//! miss of its own. In rows, a row of forty numbers is five.
 
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -11,15 +11,15 @@ use forebay_data::{Field, tensor_values};
 use crate::formats::arrow::Column;
 use crate::rows::rebuild;
 
-/// The widest number (or tensor) that is packed, in bytes: a wider one is an access of its own anyway.
+/// The widest value that is packed, in bytes. A wider one (a tensor) is several cache misses anyway.
 const WIDTH_MAX: usize = 128;
-/// Rows that are copied column by column while a cache holds them.
+/// Rows that are copied at once, so that the first-level cache holds them.
 const TILE: usize = 32;
 
-/// Where the packed columns of a schema are in a row.
+/// Where the columns of a schema are in a packed row.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Of each field, where it begins and how wide it is; `None` where it stays a column.
+    /// For each field, its offset and width in bytes; `None` if it is not packed.
     places: Vec<Option<(usize, usize)>>,
     stride: usize,
 }
@@ -29,7 +29,7 @@ pub(super) struct Layout {
 pub(super) struct Packed(Vec<u8>);
 
 impl Layout {
-    /// Packs numbers that are never missing.
+    /// Packs every field of a fixed width that is not nullable.
     pub(super) fn new(fields: &[Field]) -> Self {
         let mut stride = 0;
         let mut place = |field: &Field| {
@@ -41,7 +41,7 @@ impl Layout {
         Self { places: fields.iter().map(&mut place).collect(), stride }
     }
 
-    /// Packs the columns of a group of `rows` rows. The packed ones are empty then.
+    /// Packs the columns of a group of `rows` rows, and empties those columns.
     ///
     /// # Errors
     /// Internal when a column is not of its field.
@@ -66,7 +66,7 @@ impl Layout {
         Ok(Packed(packed))
     }
 
-    /// Returns a packed field of some rows of some groups: of each row, which group it is in and its place there.
+    /// Returns the column of some rows for each packed field. Each row is a pair: its group's index in `groups`, and its place there.
     ///
     /// # Errors
     /// Internal when Arrow refuses.
@@ -96,7 +96,7 @@ impl Layout {
     }
 }
 
-/// Copies `count` numbers of this width; `places` says from where, and to where.
+/// Copies `count` values of this width. `places` returns the offsets of a value in `from` and in `to`.
 fn copy(width: usize, places: impl Fn(usize) -> (usize, usize), count: usize, from: &[u8], to: &mut [u8]) {
     fn known<const W: usize>(places: impl Fn(usize) -> (usize, usize), count: usize, from: &[u8], to: &mut [u8]) {
         for i in 0..count {

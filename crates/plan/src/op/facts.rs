@@ -5,7 +5,7 @@ use crate::source::BlobId;
 use crate::window::ShuffleWindow;
 
 impl Op {
-    /// A shuffle that says nothing of its window.
+    /// A shuffle whose window is chosen by the source's sizes.
     pub const SHUFFLE: Self = Op::Shuffle { window: ShuffleWindow::Auto };
 
     /// Says whether the number of rows after it is known only when it has run.
