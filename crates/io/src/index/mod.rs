@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     starts: Vec<u64>,
     /// The first row of each file, where files have several blocks.
     firsts: Vec<u64>,
+    /// The first block of each file there, and the number of blocks.
+    first_blocks: Vec<u64>,
     /// Which of them may be opened: not part of what is written.
     pub(crate) allowed: Allowed,
 }
@@ -85,6 +87,7 @@ impl SourceIndex {
             _ => Vec::new(),
         };
         if inner.layout == Layout::Groups {
+            inner.first_blocks = sums(inner.tables.iter().map(|t| t.groups()))?;
             inner.firsts = sums(inner.tables.iter().map(|t| t.rows()))?;
         }
         let index = Self(Arc::new(inner));
@@ -219,15 +222,12 @@ impl SourceIndex {
         if self.0.layout != Layout::Groups {
             return (block as usize, 0);
         }
-        let mut group = block as usize;
-        for (file, table) in self.0.tables.iter().enumerate() {
-            let Table::Groups(rows) = &**table else { continue };
-            if group < rows.len() {
-                return (file, group);
-            }
-            group -= rows.len();
+        let firsts = &self.0.first_blocks;
+        let after = firsts.partition_point(|&first| first <= block);
+        if after == 0 || after == firsts.len() {
+            return (0, 0);
         }
-        (0, 0)
+        (after - 1, (block - firsts[after - 1]) as usize)
     }
 
     /// Says where a sample is, for people: `shards/train-000.tar#17 (key 00017)`.
@@ -412,6 +412,7 @@ mod tests {
             .expect("valid")
         };
         let index = parquet(&[&[2, 1], &[], &[3, 3]]);
+        assert_eq!([0, 1, 2, 3, 4].map(|block| index.file_of(block)), [(0, 0), (0, 1), (2, 0), (2, 1), (0, 0)]);
         let origins: Vec<_> = [0, 2, 3, 6, 8, 9].map(|row| index.origin(row)).into();
         assert_eq!(origins, [Some((0, 0)), Some((0, 2)), Some((2, 0)), Some((2, 3)), Some((2, 5)), None]);
         assert_ne!(index.identity(0), index.identity(2));

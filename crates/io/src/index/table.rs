@@ -71,6 +71,11 @@ impl Table {
         }
     }
 
+    /// Returns the number of row groups.
+    pub(crate) fn groups(&self) -> u64 {
+        if let Table::Groups(rows) = self { rows.len() as u64 } else { 0 }
+    }
+
     /// Says whether all of it is within a file of this size.
     pub(crate) fn is_within(&self, size: u64) -> bool {
         match self {
