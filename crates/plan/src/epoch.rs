@@ -95,7 +95,8 @@ impl Sizing {
             return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0 });
         };
         let source_row = (extent.bytes / rows.max(1)).max(1);
-        let read_row = row_bytes(&stages.source.schema()?, source_row).max(1);
+        let decoded_row = source_row.saturating_mul(window::expansion(&stages.source));
+        let read_row = row_bytes(&stages.source.schema()?, decoded_row).max(1);
         let window_rows = window::rows(&stages.order, &stages.source, rows, read_row)?;
         let row = row_bytes(&*stages.split_schema()?, source_row).max(1);
         let unit_rows = stages.unit.map_or_else(|| unit_rows(places), |size| size as u64);

@@ -51,6 +51,11 @@ const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 /// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
 
+/// Returns how many bytes of memory a stored byte of text takes, at most for most files: Parquet is compressed.
+pub(crate) fn expansion(source: &Source) -> u64 {
+    if matches!(source, Source::Parquet { .. }) { 4 } else { 1 }
+}
+
 /// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows` rows, each of
 /// about `row_bytes` bytes in memory.
 ///
