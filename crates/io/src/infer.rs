@@ -255,7 +255,8 @@ fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     while line < LINES
         && let Some(len) = lines::next(&mut forward, at, Some(line))?
     {
-        if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, Some(line))?.is_none() {
+        if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, Some(line))?.is_none()
+        {
             break;
         }
         let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("file_line", line + 1);

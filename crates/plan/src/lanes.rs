@@ -26,11 +26,11 @@ const GROUPS_MAX: u64 = 4;
 /// A file that can be divided is divided into blocks of a 256th of the source, within these bounds.
 const BLOCKS_WANTED: u64 = 256;
 const BLOCK_BYTES: Range<u64> = 1 << 20..64 << 20;
-/// Pieces of each lane in a window. The first windows of a group have 1, 2 and 4, so that the first batch needs an eighth of a window.
-const PIECES: u64 = 8;
-/// The pieces of a lane in the windows before the first full one.
-const PIECES_BEFORE: u64 = 7;
-const WINDOWS_BEFORE: u64 = 3;
+/// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter of a window.
+const PIECES: u64 = 4;
+/// The windows before the first full one, and their pieces of a lane.
+const WINDOWS_BEFORE: u64 = 2;
+const PIECES_BEFORE: u64 = 3;
 /// The smallest piece.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 
@@ -51,13 +51,13 @@ impl Layout {
     /// row in the middle of a file.
     pub fn new(files: u64, bytes: u64, window_bytes: u64, divides: bool) -> Self {
         let block_bytes = divides.then(|| (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES.start, BLOCK_BYTES.end));
-        let blocks = (files + block_bytes.map_or(0, |size| bytes / size)).max(1);
+        let blocks = files.saturating_add(block_bytes.map_or(0, |size| bytes / size)).max(1);
         let groups = (blocks / GROUP_BLOCKS).clamp(1, GROUPS_MAX);
         let rounds = blocks.div_ceil(groups * LANES_MAX);
         let lanes = blocks.div_ceil(groups * rounds);
         let piece_bytes = (window_bytes / lanes / PIECES).max(PIECE_BYTES_MIN);
         // At most: each block ends in a piece that is not full.
-        let pieces = (bytes / piece_bytes + blocks).div_ceil(groups * lanes);
+        let pieces = (bytes / piece_bytes).saturating_add(blocks).div_ceil(groups * lanes);
         let windows = WINDOWS_BEFORE + pieces.saturating_sub(PIECES_BEFORE).div_ceil(PIECES);
         Self { block_bytes, piece_bytes, groups, lanes, windows }
     }
@@ -281,20 +281,21 @@ mod tests {
 
     #[test]
     fn every_window_takes_of_every_lane_when_files_are_alike() {
-        let (layout, windows) = windows(&[100 << 20; 100], 64 << 20, false, 7);
+        let (layout, windows) = windows(&[100 << 20; 100], 32 << 20, false, 7);
         assert_eq!((layout.groups(), layout.lanes()), (1, 34));
         let bytes = |window: &[Piece]| window.iter().map(|piece| piece.bytes.end - piece.bytes.start).sum::<u64>();
-        assert!(bytes(&windows[0]) <= 9 << 20, "{}", bytes(&windows[0]));
-        for window in &windows[3..] {
+        assert!(bytes(&windows[0]) <= 10 << 20, "{}", bytes(&windows[0]));
+        for window in &windows[2..] {
             let lanes: std::collections::BTreeSet<_> = window.iter().map(|piece| piece.lane).collect();
             let bytes = bytes(window);
-            assert!(lanes.len() > 30 && bytes <= 72 << 20, "{} lanes, {bytes} bytes", lanes.len());
+            assert!(lanes.len() > 30 && bytes <= 36 << 20, "{} lanes, {bytes} bytes", lanes.len());
         }
     }
 
     #[test]
     fn blocks_come_in_another_order_under_another_key() {
-        let first = |key| windows(&[100 << 20; 100], 64 << 20, false, key).1[0].iter().map(|p| p.file).collect::<Vec<_>>();
+        let first =
+            |key| windows(&[100 << 20; 100], 64 << 20, false, key).1[0].iter().map(|p| p.file).collect::<Vec<_>>();
         assert_ne!(first(1), first(2));
     }
 

@@ -133,9 +133,8 @@ pub enum Source {
 impl Source {
     /// Says whether one of its files is in a store or on a server.
     pub fn is_remote(&self) -> bool {
-        let is_remote = |path: &String| {
-            path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'))
-        };
+        let is_remote =
+            |path: &String| path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'));
         self.paths().iter().any(is_remote)
     }
 

@@ -147,8 +147,8 @@ impl State {
 fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
     let plan = record.plan()?;
     let consumer = ConsumerIndex(key.1);
-    if !plan.knows_rows() {
-        return Ok("those of the split, which a shuffle over windows of blocks chose".to_owned());
+    if !plan.knows_rows() || plan.lane_layout().is_some() {
+        return Ok("those of the split, which a shuffle over windows chose".to_owned());
     }
     let mut rows = Vec::new();
     for morsel in plan.morsels(consumer, Ordinal(at.ordinal)) {

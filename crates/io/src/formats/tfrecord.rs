@@ -64,7 +64,13 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, veri
 }
 
 /// Checks a whole frame and returns its payload.
-pub(crate) fn payload<'f>(frame: &'f [u8], uri: &str, offset: u64, record: Option<u64>, verify: bool) -> Result<&'f [u8]> {
+pub(crate) fn payload<'f>(
+    frame: &'f [u8],
+    uri: &str,
+    offset: u64,
+    record: Option<u64>,
+    verify: bool,
+) -> Result<&'f [u8]> {
     let len = frame.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     if frame.len() < HEADER + FOOTER || len != Some((frame.len() - HEADER - FOOTER) as u64) {
         return Err(bad(uri, offset, record, "a record is not as long as it was"));

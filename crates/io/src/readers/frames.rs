@@ -385,6 +385,10 @@ impl Sequential for Frames {
     type Cursor = Walk;
     type Rows = WindowFrames;
 
+    fn divides(&self) -> bool {
+        self.format.has_lines()
+    }
+
     fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Walk> {
         let forward = Forward::beside_others(self.pool.get(file)?, offset, ahead)?;
         Ok(Walk { forward, at: offset, solid: 0 })

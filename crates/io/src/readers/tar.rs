@@ -148,9 +148,8 @@ impl<'a> Columns<'a> {
                 lack = lack.or(is_required.then_some(place));
             }
         }
-        let error = |place: usize| {
-            lacks(self.reader.uri(file), key, &self.reader.extensions[place]).with("offset", header)
-        };
+        let error =
+            |place: usize| lacks(self.reader.uri(file), key, &self.reader.extensions[place]).with("offset", header);
         self.lost.push(lack.map(error));
         self.keys.push(key.as_bytes());
     }
@@ -225,6 +224,10 @@ pub(super) struct WindowSamples {
 impl Sequential for Tar {
     type Cursor = Samples;
     type Rows = WindowSamples;
+
+    fn divides(&self) -> bool {
+        false
+    }
 
     fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Samples> {
         Ok(Samples::new(Forward::beside_others(self.pool.get(file)?, offset, ahead)?, offset))

@@ -4,7 +4,8 @@
 //! a piece begins is known once the piece before it was read; that is kept for later epochs. A window that nobody's cursors are at (after a
 //! resume, or where another process reads the windows before it) walks there from the nearest place that is known.
 //! What is known changes what is read, never which rows a piece has.
-//! Bounds: [`GROUPS_MAX`] groups keep cursors, and of each [`READY_MAX`] windows wait that were read for another thread.
+//! Bounds: [`GROUPS_MAX`] groups keep cursors, of each [`READY_MAX`] windows wait that were read for another thread, and [`KNOWN_MAX`] places
+//! are known.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ const GROUPS_MAX: usize = 8;
 const READY_MAX: usize = 4;
 /// How many windows before the one that is asked for may be read for other threads, which are about to ask for them.
 const BEHIND_MAX: u64 = 4;
+/// Places where pieces begin that are kept.
+const KNOWN_MAX: usize = 1 << 20;
 /// The bytes that wait for the reader of a lane.
 const AHEAD: std::ops::Range<u64> = 256 << 10..8 << 20;
 
@@ -52,6 +55,9 @@ pub(super) trait Sequential: Send + Sync {
     /// Rows in memory.
     type Rows: Send + Sync + Default;
 
+    /// Says whether a reader finds the next row in the middle of a file: then every offset begins a block.
+    fn divides(&self) -> bool;
+
     /// Opens a file at a row that begins at `offset`; at most `ahead` bytes of it wait for the reader.
     fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Self::Cursor>;
 
@@ -75,10 +81,18 @@ pub(super) trait Sequential: Send + Sync {
 struct Group<F: Sequential> {
     /// The window that the cursors are at; `None` if there are none.
     next: Option<u64>,
-    /// By lane: the file, and the cursor in it.
-    cursors: HashMap<usize, (usize, F::Cursor)>,
+    /// By lane.
+    cursors: HashMap<usize, Open<F>>,
     /// Windows that were read for other threads.
     ready: VecDeque<(u64, Arc<F::Rows>)>,
+}
+
+/// A file that a lane is in.
+struct Open<F: Sequential> {
+    file: usize,
+    /// Where the piece ends that was read last: the cursor is at the first row that begins there or behind.
+    byte: u64,
+    cursor: F::Cursor,
 }
 
 impl<F: Sequential> Default for Group<F> {
@@ -88,14 +102,38 @@ impl<F: Sequential> Default for Group<F> {
 }
 
 /// Where pieces begin: by file and the first byte that is a piece's, the first row at or behind it.
-type Known = HashMap<usize, BTreeMap<u64, u64>>;
+#[derive(Default)]
+struct Known {
+    of: HashMap<usize, BTreeMap<u64, u64>>,
+    count: usize,
+}
+
+impl Known {
+    fn first_row(&self, file: usize, byte: u64) -> Option<u64> {
+        self.of.get(&file)?.get(&byte).copied()
+    }
+
+    /// Returns the last row that is known to begin a piece that does not begin behind `byte`.
+    fn nearest(&self, file: usize, byte: u64) -> Option<u64> {
+        self.of.get(&file)?.range(..=byte).next_back().map(|(_, row)| *row)
+    }
+
+    fn learn(&mut self, file: usize, byte: u64, row: u64) {
+        if self.count < KNOWN_MAX && self.of.entry(file).or_default().insert(byte, row).is_none() {
+            self.count += 1;
+        }
+    }
+}
+
 /// Names a group of lanes of an epoch.
 type GroupKey = (u64, u64);
+/// The groups that were read last, the latest at the end.
+type Recent<F> = VecDeque<(GroupKey, Arc<Mutex<Group<F>>>)>;
 
 /// Reads windows of one source.
 pub(super) struct Windows<F: Sequential> {
     known: Mutex<Known>,
-    groups: Mutex<VecDeque<(GroupKey, Arc<Mutex<Group<F>>>)>>,
+    groups: Mutex<Recent<F>>,
 }
 
 impl<F: Sequential> Default for Windows<F> {
@@ -169,8 +207,7 @@ impl<F: Sequential> Windows<F> {
     fn first_known(&self, lanes: &EpochLanes, group: u64, index: u64) -> u64 {
         let known = lock(&self.known);
         let is_known = |piece: &Piece| {
-            let begins = |of: &BTreeMap<u64, u64>| of.contains_key(&piece.bytes.start);
-            piece.bytes.start == piece.block_start || known.get(&piece.file).is_some_and(begins)
+            piece.bytes.start == piece.block_start || known.first_row(piece.file, piece.bytes.start).is_some()
         };
         let mut before = (index.saturating_sub(BEHIND_MAX)..=index).rev();
         before.find(|window| lanes.pieces(group, *window).iter().all(is_known)).unwrap_or(index)
@@ -192,24 +229,23 @@ impl<F: Sequential> Windows<F> {
         // Every file is asked for before the first one is read.
         let mut open = Vec::with_capacity(pieces.len());
         for piece in &pieces {
-            let at_hand = cursors.remove(&piece.lane).filter(|(file, _)| *file == piece.file).map(|(_, cursor)| cursor);
-            let at_hand = at_hand.filter(|cursor| self.is_at(piece, format.offset(cursor)));
-            open.push(at_hand.map_or_else(|| self.open(format, piece, ahead), Ok)?);
+            let at_hand = cursors.remove(&piece.lane).filter(|open| self.is_at(format, piece, open));
+            open.push(at_hand.map_or_else(|| self.open(format, piece, ahead), |open| Ok(open.cursor))?);
         }
         let mut rows = F::Rows::default();
         for (piece, cursor) in pieces.iter().zip(open) {
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
-            cursors.insert(piece.lane, (piece.file, cursor));
+            cursors.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
         }
         (of.next, of.cursors) = (Some(index + 1), cursors);
         Ok(Arc::new(rows))
     }
 
-    /// Says whether a cursor that is at `offset` is where a piece begins; or before that, if nothing nearer is known.
-    fn is_at(&self, piece: &Piece, offset: u64) -> bool {
-        let known = lock(&self.known);
-        let begins = known.get(&piece.file).and_then(|of| of.get(&piece.bytes.start));
-        begins.map_or(offset <= piece.bytes.start, |begins| *begins == offset)
+    /// Says whether a file is open where a piece begins; or before that, if nothing nearer is known.
+    fn is_at(&self, format: &F, piece: &Piece, open: &Open<F>) -> bool {
+        let known = || lock(&self.known).first_row(piece.file, piece.bytes.start).is_some();
+        let is_before = || !format.divides() && format.offset(&open.cursor) <= piece.bytes.start && !known();
+        open.file == piece.file && (open.byte == piece.bytes.start || is_before())
     }
 
     fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
@@ -224,18 +260,17 @@ impl<F: Sequential> Windows<F> {
 
     /// Opens a piece's file at the last row that is known not to be behind the piece's first.
     fn open(&self, format: &F, piece: &Piece, ahead: usize) -> Result<F::Cursor> {
-        let nearest = {
-            let known = lock(&self.known);
-            let before = |of: &BTreeMap<u64, u64>| of.range(..=piece.bytes.start).next_back().map(|(_, row)| *row);
-            known.get(&piece.file).and_then(before).filter(|row| *row >= piece.block_start)
-        };
-        match nearest {
+        if format.divides() {
+            return format.open_block(piece.file, piece.bytes.start, ahead);
+        }
+        let nearest = lock(&self.known).nearest(piece.file, piece.bytes.start);
+        match nearest.filter(|row| *row >= piece.block_start) {
             Some(row) => format.open(piece.file, row, ahead),
             None => format.open_block(piece.file, piece.block_start, ahead),
         }
     }
 
     fn learn(&self, file: usize, byte: u64, row: u64) {
-        lock(&self.known).entry(file).or_default().insert(byte, row);
+        lock(&self.known).learn(file, byte, row);
     }
 }

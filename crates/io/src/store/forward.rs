@@ -64,7 +64,18 @@ impl Forward {
 
     fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
         let (buffer, ahead, body) = (Vec::new(), None, None);
-        Self { object, buffer, start: 0, step: step_min, step_min, step_max, ahead, reads_ahead, body, body_ahead: AHEAD }
+        Self {
+            object,
+            buffer,
+            start: 0,
+            step: step_min,
+            step_min,
+            step_max,
+            ahead,
+            reads_ahead,
+            body,
+            body_ahead: AHEAD,
+        }
     }
 
     pub(crate) fn object(&self) -> Arc<Object> {

@@ -69,7 +69,8 @@ fn check(status: u16, reason: &str, header: impl Fn(&str) -> Option<String>, ran
             let other = || Wrong::OtherRange(Failure::odd(format!("asked for bytes {first}-{last}, got {sent:?}")));
             // A body of another length may begin anywhere: its bytes are used as they come, so that is found out before.
             let length = header("content-length").and_then(|length| length.parse::<u64>().ok());
-            let said = from.parse::<u64>().ok().zip(to.parse::<u64>().ok()).map(|(from, to)| (to + 1).saturating_sub(from));
+            let said =
+                from.parse::<u64>().ok().zip(to.parse::<u64>().ok()).map(|(from, to)| (to + 1).saturating_sub(from));
             let is_long = length.zip(said).is_some_and(|(length, said)| length != said);
             let long = || Wrong::OtherRange(Failure::odd(format!("{sent:?} came as {} bytes", length.unwrap_or(0))));
             if right { is_long.then(long) } else { Some(other()) }
