@@ -38,6 +38,7 @@ from forebay._src.sources import (
     load,
     range,
 )
+from forebay._src.stored_sources import from_mds, from_megatron, from_tokens
 from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.user_errors import SkipSample
 
@@ -69,11 +70,14 @@ __all__ = [
     "from_image_folder",
     "from_jsonl",
     "from_map_dataset",
+    "from_mds",
+    "from_megatron",
     "from_numpy",
     "from_parquet",
     "from_tar",
     "from_text",
     "from_tfrecord",
+    "from_tokens",
     "lit",
     "load",
     "range",

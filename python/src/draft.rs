@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Chunk, Field, Schema, write_ipc};
+use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
 use forebay_exec::Nearby;
 use forebay_io::{Draft, Features, ReadThrough};
 use forebay_plan::{BlobId, Source};
@@ -49,11 +49,28 @@ pub(crate) enum Files {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
     },
+    Tokens {
+        paths: Vec<String>,
+        dtype: String,
+        length: u64,
+        stride: Option<u64>,
+        column: String,
+    },
+    Megatron {
+        paths: Vec<String>,
+        column: String,
+    },
+    Mds {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
 }
 
-impl From<Files> for Draft {
-    fn from(files: Files) -> Self {
-        match files {
+impl TryFrom<Files> for Draft {
+    type Error = Error;
+
+    fn try_from(files: Files) -> Result<Self> {
+        Ok(match files {
             Files::Whole { paths } => Draft::Files { paths },
             Files::ImageFolder { root } => Draft::ImageFolder { root },
             Files::Tar { paths, extensions } => Draft::Tar { paths, extensions },
@@ -69,14 +86,19 @@ impl From<Files> for Draft {
             Files::Arrow { paths, columns, nullable } => Draft::Arrow { paths, columns, nullable },
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
-        }
+            Files::Tokens { paths, dtype, length, stride, column } => {
+                Draft::Tokens { paths, dtype: DType::parse(&dtype)?, length, stride, column }
+            }
+            Files::Megatron { paths, column } => Draft::Megatron { paths, column },
+            Files::Mds { paths, columns } => Draft::Mds { paths, columns },
+        })
     }
 }
 
 /// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
 pub(crate) fn infer(json: &str) -> Result<Source> {
     let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
-    let draft = Draft::from(files);
+    let draft = Draft::try_from(files)?;
     let files = Source::Files { paths: draft.paths().to_vec() };
     let kept = crate::cache::keeping_bytes(&files)?;
     let near = kept.and_then(|kept| Nearby::open(&files, 0, &kept.cache));

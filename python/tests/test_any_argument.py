@@ -51,6 +51,7 @@ PLAUSIBLE: dict[str, Any] = {
     "path": "saved",
     "paths": "nothing-*.txt",
     "predicate": fb.col("id") > 1,
+    "prefix": "nothing",
     "root": ".",
     "service": "forebay://127.0.0.1:9",
     "size": 4,

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_data::{Field, Kind, Schema};
+use forebay_data::{DType, Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::Allowed;
-use crate::formats::{arrow, example, image_folder, json, lines, parquet, tar, tfrecord};
+use crate::formats::{arrow, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens};
 use crate::missing;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
 
@@ -59,6 +59,22 @@ pub enum Draft {
         paths: Vec<String>,
         fields: Option<Vec<Field>>,
     },
+    Tokens {
+        paths: Vec<String>,
+        dtype: DType,
+        length: u64,
+        stride: Option<u64>,
+        column: String,
+    },
+    Mds {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
+    /// With or without the ending of either file.
+    Megatron {
+        paths: Vec<String>,
+        column: String,
+    },
 }
 
 /// What to read of a TFRecord.
@@ -83,6 +99,9 @@ impl Draft {
             | Self::Parquet { paths, .. }
             | Self::Arrow { paths, .. }
             | Self::Text { paths }
+            | Self::Tokens { paths, .. }
+            | Self::Megatron { paths, .. }
+            | Self::Mds { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
     }
@@ -159,7 +178,50 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             Schema::new(fields.clone()).map_err(|e| e.with("file", &files[0].uri))?;
             Source::Jsonl { paths, fields }
         }
+        Draft::Tokens { paths, dtype, length, stride, column } => {
+            let stride = stride.unwrap_or(length);
+            Source::Tokens { paths: Vec::new(), dtype, length, stride, column: column.clone() }.schema()?;
+            let (paths, files) = looked_up(paths)?;
+            let rows = tokens::Rows { dtype, length, stride };
+            first(&files, near, |object| Ok((tokens::rows(&object, rows)?.rows > 0).then_some(())))?
+                .ok_or_else(|| no_row(&files, length))?;
+            Source::Tokens { paths, dtype, length, stride, column }
+        }
+        Draft::Mds { paths, columns } => {
+            let (indexes, files) = looked_up(paths.iter().map(|folder| mds::index_of(folder)).collect()).map_err(|e| {
+                told(e, "name a folder that has an index.json, which MDSWriter writes when it is closed; of several splits name one's folder")
+            })?;
+            let folder = |index: &String| index.strip_suffix("/index.json").unwrap_or(index).to_owned();
+            let mds::Stored { columns, fields, packed } = mds::look(&files, columns.as_deref(), near)?;
+            Source::Mds { paths: indexes.iter().map(folder).collect(), columns, fields, packed }
+        }
+        Draft::Megatron { paths, column } => {
+            let prefixes: Vec<String> = paths.iter().map(|path| megatron::prefix(path).to_owned()).collect();
+            let indexes = prefixes.iter().map(|prefix| megatron::file(prefix, "idx")).collect();
+            let hint = "name the .bin and .idx files without their endings, as --data-path of Megatron does";
+            let (indexes, files) = looked_up(indexes).map_err(|e| told(e, hint))?;
+            files.iter().take(FILES).try_for_each(|file| has_ids(&file.uri))?;
+            Source::Megatron { paths: indexes.iter().map(|path| megatron::prefix(path).to_owned()).collect(), column }
+        }
     })
+}
+
+/// Says what to name where there is no such file.
+fn told(error: Error, hint: &str) -> Error {
+    let is_missing = error.kind() == ErrorKind::NotFound && error.get("hint") == Some("check the path");
+    if is_missing { error.replace("hint", hint) } else { error }
+}
+
+/// No file is as long as a row of token ids.
+fn no_row(files: &[Found], length: u64) -> Error {
+    Error::data(format!("there is no row of {length} ids in the first files"))
+        .with("file", files.first().map_or("", |f| &f.uri))
+        .hint("what is behind the last whole row of a file is left out: use a smaller length, or join the files")
+}
+
+/// Says that the file of ids is missing where its index is there.
+fn has_ids(index: &str) -> Result<()> {
+    store::stat(&megatron::file(megatron::prefix(index), "bin"), &Allowed::everything()).map(drop)
 }
 
 /// Makes patterns absolute and lists what they stand for, each first file's existence included.

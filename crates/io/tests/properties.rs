@@ -113,6 +113,30 @@ proptest! {
     }
 
     #[test]
+    fn tokens(files in vec(vec(any::<u16>(), 0..60), 1..4), length in 1usize..9, stride in 1usize..9, order in order(), step in 1usize..5) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = |i: usize, ids: &Vec<u16>| {
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            write(folder.path(), &format!("{i}.bin"), &bytes)
+        };
+        let paths: Vec<String> = files.iter().enumerate().map(|(i, ids)| written(i, ids)).collect();
+        let want: Vec<Vec<u16>> = files.iter().flat_map(|ids| ids.windows(length).step_by(stride).map(<[u16]>::to_vec)).collect();
+        let draft = Draft::Tokens {
+            paths,
+            dtype: forebay_data::DType::Uint16,
+            length: length as u64,
+            stride: Some(stride as u64),
+            column: "ids".to_owned(),
+        };
+        if want.is_empty() {
+            prop_assert!(infer(draft, None).expect_err("no row").message().contains("there is no row"));
+        } else {
+            let got: Vec<_> = same_either_way(draft, &order, step).iter().map(|row| row["ids"].clone()).collect();
+            prop_assert_eq!(serde_json::json!(got), serde_json::json!(want));
+        }
+    }
+
+    #[test]
     fn arrays(values in vec((any::<i64>(), vec(any::<u8>(), 17), proptest::option::of("[a-zé]{0,5}")), 1..300), order in order()) {
         use forebay_data::{DType, Field, Kind};
         let floats = |n: usize| Kind::fixed(DType::Uint8, &[n]);

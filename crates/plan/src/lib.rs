@@ -53,7 +53,7 @@ pub use order::{Blocks, Order};
 pub use permute::Permutation;
 pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
 pub use seam::Seam;
-pub use source::{BlobId, Source};
+pub use source::{BlobId, MdsColumn, Source};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
 pub use sums::{OpReport, OpSums};
 pub use text::{Pack, Packing, Tokenize};

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use forebay_data::{Field, Schema};
+use forebay_core::Error;
+use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
@@ -26,6 +27,21 @@ impl BlobId {
         }
     }
 }
+
+/// A column of MosaicML's shards, as their index has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MdsColumn {
+    /// Its name.
+    pub name: String,
+    /// What its values are stored as: `str`, `ndarray:float32:3,4`.
+    pub encoding: String,
+    /// The bytes of each value, where all have as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+/// The most ids of a row of [`Source::Tokens`]: a row is a gigabyte then.
+const TOKENS_MAX: u64 = 1 << 27;
 
 /// Where samples come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +103,38 @@ pub enum Source {
         paths: Vec<String>,
         /// The fields to read.
         fields: Vec<Field>,
+    },
+    /// Flat files of token ids, one after another without a mark between documents: `length` of them are a row.
+    Tokens {
+        /// Paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// What an id is stored as: an integer type.
+        dtype: DType,
+        /// The ids of a row.
+        length: u64,
+        /// The ids from the beginning of a row to that of the next one.
+        stride: u64,
+        /// The column: `int64[length]`.
+        column: String,
+    },
+    /// Megatron's indexed datasets: documents of token ids in `.bin` files, found by the `.idx` files beside them.
+    Megatron {
+        /// Paths, urls, globs and braces, without the ending.
+        paths: Vec<String>,
+        /// The column: `int32[?]`.
+        column: String,
+    },
+    /// Folders of MosaicML's shards, each with an `index.json`.
+    Mds {
+        /// Folders: paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// What a sample is stored as, column by column.
+        columns: Vec<MdsColumn>,
+        /// The columns to read.
+        fields: Vec<Field>,
+        /// Whether shards are compressed, and decompressed as a whole.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        packed: bool,
     },
     /// Arrays that travel with the graph, as an Arrow IPC stream.
     Memory {
@@ -154,6 +202,9 @@ impl Source {
             Source::Arrow { .. } => "from_arrow",
             Source::Text { .. } => "from_text",
             Source::Jsonl { .. } => "from_jsonl",
+            Source::Tokens { .. } => "from_tokens",
+            Source::Megatron { .. } => "from_megatron",
+            Source::Mds { .. } => "from_mds",
             Source::Memory { .. } => "from_numpy",
             Source::MapDataset { .. } => "from_map_dataset",
             Source::Generator { .. } => "from_generator",
@@ -164,9 +215,8 @@ impl Source {
     /// Returns the columns that it gives.
     ///
     /// # Errors
-    /// Invalid when two have the same name.
+    /// Invalid when two have the same name, or rows of token ids are of a type or length that none can be.
     pub fn schema(&self) -> forebay_core::Result<Schema> {
-        use forebay_data::{DType, Kind};
         let bytes = |name: &str| Field::new(name, Kind::Bytes);
         let text = |name: &str| Field::new(name, Kind::Utf8);
         Schema::new(match self {
@@ -188,7 +238,14 @@ impl Source {
                 let field = |f: &Field| Field { nullable: f.nullable && f.kind.can_be_missing(), ..f.clone() };
                 fields.iter().map(field).collect()
             }
-            Source::Memory { fields, .. } | Source::MapDataset { fields, .. } | Source::Generator { fields, .. } => {
+            Source::Tokens { dtype, length, stride, column, .. } => vec![tokens(*dtype, *length, *stride, column)?],
+            Source::Megatron { column, .. } => {
+                vec![Field::new(column, Kind::Tensor { dtype: DType::Int32, shape: vec![None] })]
+            }
+            Source::Memory { fields, .. }
+            | Source::MapDataset { fields, .. }
+            | Source::Generator { fields, .. }
+            | Source::Mds { fields, .. } => {
                 fields.iter().try_for_each(Field::check)?;
                 fields.clone()
             }
@@ -204,6 +261,7 @@ impl Source {
             | Source::Parquet { fields, .. }
             | Source::Arrow { fields, .. }
             | Source::Jsonl { fields, .. }
+            | Source::Mds { fields, .. }
             | Source::Memory { fields, .. } => fields.retain(|field| needed.contains(&field.name)),
             _ => {}
         }
@@ -241,6 +299,9 @@ impl Source {
             | Source::Parquet { paths, .. }
             | Source::Arrow { paths, .. }
             | Source::Text { paths }
+            | Source::Tokens { paths, .. }
+            | Source::Megatron { paths, .. }
+            | Source::Mds { paths, .. }
             | Source::Jsonl { paths, .. } => paths,
             Source::ImageFolder { root } => std::slice::from_ref(root),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
@@ -266,6 +327,9 @@ impl Source {
             | Source::Parquet { paths, .. }
             | Source::Arrow { paths, .. }
             | Source::Text { paths }
+            | Source::Tokens { paths, .. }
+            | Source::Megatron { paths, .. }
+            | Source::Mds { paths, .. }
             | Source::Jsonl { paths, .. } => paths.clear(),
             Source::ImageFolder { root } => root.clear(),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => {}
@@ -286,6 +350,21 @@ impl Source {
             },
         }
     }
+}
+
+/// Returns the column of rows of token ids.
+fn tokens(dtype: DType, length: u64, stride: u64, column: &str) -> forebay_core::Result<Field> {
+    if dtype.is_float() || dtype == DType::Bool {
+        return Err(Error::invalid(format!("dtype={dtype}: token ids are whole numbers"))
+            .hint("use what the files were written as, for example \"uint16\" or \"int32\""));
+    }
+    for (name, value) in [("length", length), ("stride", stride)] {
+        if !(1..=TOKENS_MAX).contains(&value) {
+            let message = format!("{name}={value} is out of range");
+            return Err(Error::invalid(message).hint(format!("use 1 to {TOKENS_MAX}")));
+        }
+    }
+    Ok(Field::new(column, Kind::fixed(DType::Int64, &[length as usize])))
 }
 
 #[cfg(test)]

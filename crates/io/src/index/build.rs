@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_plan::Source;
+use forebay_plan::{MdsColumn, Source};
 
 use super::table::Table;
 use super::{Inner, Layout, SourceIndex, cache};
-use crate::formats::{arrow, lines, parquet, tar, tfrecord};
+use crate::formats::{arrow, lines, mds, megatron, parquet, tar, tfrecord, tokens};
 use crate::store::{self, Found, Object, Stat};
 use crate::{Allowed, Progress, ReadThrough};
 
@@ -32,19 +32,34 @@ pub(crate) fn build(
     progress: Progress<'_>,
 ) -> Result<SourceIndex> {
     source.paths().iter().try_for_each(|path| allowed.check_pattern(path))?;
-    let (found, labels, layout) = list(source, counted)?;
+    let Listed { found, labels, layout, tables } = list(source, counted, allowed, near)?;
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
-    let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups);
+    let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) && tables.is_empty();
     let format = format_of(source);
     let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Arc<Table>>)> {
         let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
             return Ok((stat, None));
         }
+        let (teller, format) = match source {
+            Source::Megatron { .. } => {
+                let teller = beside(&found.uri, allowed)?;
+                let format = format!("{format}:{}", teller.stat);
+                (Some(teller), format)
+            }
+            _ => (None, format.clone()),
+        };
         if let Some(table) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
             return Ok((stat, Some(table)));
         }
-        let table = Arc::new(scan(source, Object::open(&found.uri, &stat, near, allowed)?.into(), stop)?);
+        let open = |uri: &str, stat: &Stat| Object::open(uri, stat, near, allowed).map(Arc::new);
+        let table = Arc::new(match teller {
+            Some(Teller { uri, stat: its }) => {
+                let index = open(&uri, &its)?;
+                Table::Documents(megatron::documents(index, its.to_string(), stat.size, stop)?)
+            }
+            None => scan(source, open(&found.uri, &stat)?, stop)?,
+        });
         if let Some(folder) = cache {
             cache::keep(folder, &found.uri, &format, &stat, &table);
         }
@@ -53,8 +68,11 @@ pub(crate) fn build(
     let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
     let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
     let done = for_each(&found, threads, progress, one)?;
-    let mut inner = Inner { layout, labels, ..Inner::default() };
-    for (found, (stat, table)) in found.into_iter().zip(done) {
+    let mut inner = Inner { layout, labels, tables, ..Inner::default() };
+    for (place, (found, (stat, table))) in found.into_iter().zip(done).enumerate() {
+        if let Some(Table::Shard { bytes, .. }) = inner.tables.get(place).map(|table| &**table) {
+            mds::check_size(&found.uri, stat.size, *bytes)?;
+        }
         inner.uris.push(found.uri.into());
         inner.stats.push(stat);
         inner.tables.extend(table);
@@ -62,32 +80,102 @@ pub(crate) fn build(
     SourceIndex::new(inner)
 }
 
-/// Lists a source's files, their labels, and says how rows lie in blocks.
-fn list(source: &Source, counted: bool) -> Result<(Vec<Found>, Vec<u64>, Layout)> {
+/// A file that tells where the rows of another are.
+struct Teller {
+    uri: String,
+    stat: Stat,
+}
+
+/// Looks up the index of a file of Megatron.
+fn beside(uri: &str, allowed: &Allowed) -> Result<Teller> {
+    let uri = megatron::file(megatron::prefix(uri), "idx");
+    allowed.check(&uri)?;
+    let stat = store::stat(&uri, allowed)?;
+    Ok(Teller { uri, stat })
+}
+
+/// The files of a source.
+struct Listed {
+    found: Vec<Found>,
+    labels: Vec<u64>,
+    /// How rows lie in blocks.
+    layout: Layout,
+    /// Where the rows of each file are, if the listing says it already.
+    tables: Vec<Arc<Table>>,
+}
+
+impl Listed {
+    fn of(found: Vec<Found>, layout: Layout) -> Self {
+        Self { found, labels: Vec::new(), layout, tables: Vec::new() }
+    }
+}
+
+/// Lists a source's files.
+fn list(source: &Source, counted: bool, allowed: &Allowed, near: Option<&dyn ReadThrough>) -> Result<Listed> {
     if let Some(rows) = source.rows() {
         let row_bytes = source.schema()?.row_bytes(64) as u64;
-        return Ok((Vec::new(), Vec::new(), Layout::Computed { rows, row_bytes }));
+        return Ok(Listed::of(Vec::new(), Layout::Computed { rows, row_bytes }));
     }
+    let all = Layout::PerFile { counted: true };
     Ok(match source {
-        Source::Files { paths } => (store::list(paths)?, Vec::new(), Layout::Files),
+        Source::Files { paths } => Listed::of(store::list(paths)?, Layout::Files),
         Source::ImageFolder { root } => {
             let (found, labels) = crate::formats::image_folder::list(root)?;
-            (found, labels, Layout::Files)
+            Listed { labels, ..Listed::of(found, Layout::Files) }
         }
-        Source::Parquet { paths, .. } | Source::Arrow { paths, .. } => {
-            (store::list(paths)?, Vec::new(), Layout::Groups)
+        Source::Parquet { paths, .. } | Source::Arrow { paths, .. } => Listed::of(store::list(paths)?, Layout::Groups),
+        Source::Tokens { paths, .. } => Listed::of(store::list(paths)?, all),
+        Source::Megatron { paths, .. } => Listed::of(list_megatron(paths)?, all),
+        Source::Mds { paths, columns, .. } => {
+            let (found, tables) = list_mds(paths, columns, allowed, near)?;
+            Listed { tables, ..Listed::of(found, all) }
         }
         Source::Tar { paths, .. }
         | Source::Tfrecord { paths, .. }
         | Source::Text { paths }
-        | Source::Jsonl { paths, .. } => (store::list(paths)?, Vec::new(), Layout::PerFile { counted }),
+        | Source::Jsonl { paths, .. } => Listed::of(store::list(paths)?, Layout::PerFile { counted }),
         Source::Generator { .. } if counted => {
             return Err(
                 Error::invalid("a generator cannot be counted").hint("use from_map_dataset, or write it to files")
             );
         }
-        _ => (Vec::new(), Vec::new(), Layout::Unknown),
+        _ => Listed::of(Vec::new(), Layout::Unknown),
     })
+}
+
+/// Lists the shards of folders, and how many samples each has, by the index of each folder.
+fn list_mds(
+    folders: &[String],
+    columns: &[MdsColumn],
+    allowed: &Allowed,
+    near: Option<&dyn ReadThrough>,
+) -> Result<(Vec<Found>, Vec<Arc<Table>>)> {
+    let indexes: Vec<String> = folders.iter().map(|folder| mds::index_of(folder)).collect();
+    let (mut found, mut tables) = (Vec::new(), Vec::new());
+    for Found { uri, stat } in store::list(&indexes)? {
+        allowed.check(&uri)?;
+        let stat = stat.map_or_else(|| store::stat(&uri, allowed), Ok)?;
+        let index = mds::Index::read(&Object::open(&uri, &stat, near, allowed)?.into())?;
+        if index.columns != columns && !index.shards.is_empty() {
+            return Err(Error::data("the samples of this folder have other columns than those of the first one")
+                .with("fault", "file")
+                .with("file", uri)
+                .hint("read folders whose samples are alike together, and others by themselves"));
+        }
+        for shard in index.shards {
+            found.push(Found { uri: shard.uri, stat: None });
+            tables.push(Arc::new(Table::Shard { rows: shard.rows, bytes: shard.bytes }));
+        }
+    }
+    Ok((found, tables))
+}
+
+/// Lists the files of ids of Megatron's datasets. A pattern is compared with the names of their indexes: who copies a dataset copies
+/// the small file last.
+fn list_megatron(paths: &[String]) -> Result<Vec<Found>> {
+    let indexes: Vec<String> = paths.iter().map(|path| megatron::file(path, "idx")).collect();
+    let ids = |found: Found| Found { uri: megatron::file(megatron::prefix(&found.uri), "bin"), stat: None };
+    Ok(store::list(&indexes)?.into_iter().map(ids).collect())
 }
 
 /// Names what a table depends on besides the file.
@@ -98,6 +186,8 @@ fn format_of(source: &Source) -> String {
         Source::Parquet { .. } => "parquet".to_owned(),
         Source::Arrow { .. } => "arrow".to_owned(),
         Source::Jsonl { .. } => "jsonl".to_owned(),
+        Source::Tokens { dtype, length, stride, .. } => format!("tokens:{dtype}:{length}:{stride}"),
+        Source::Megatron { .. } => "megatron".to_owned(),
         _ => "lines".to_owned(),
     }
 }
@@ -110,6 +200,10 @@ fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Table
         Source::Parquet { .. } => parquet::group_rows(object).map(Table::Groups),
         Source::Arrow { .. } => arrow::group_rows(object).map(Table::Groups),
         Source::Jsonl { .. } => lines::starts(object, false, stop).map(Table::Frames),
+        Source::Tokens { dtype, length, stride, .. } => {
+            let rows = tokens::Rows { dtype: *dtype, length: *length, stride: *stride };
+            tokens::rows(&object, rows).map(Table::Even)
+        }
         _ => lines::starts(object, true, stop).map(Table::Frames),
     }
 }

@@ -209,12 +209,18 @@ impl SourceIndex {
     }
 
     /// Returns what, with its uri, tells the content of a file from any other that was read from there, and from what the
-    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes.
+    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes, or what
+    /// tells its rows, if that is a file of its own.
     pub fn identity(&self, file: usize) -> Option<String> {
         let stat = self.0.stats.get(file)?;
-        Some(match self.0.labels.get(file) {
-            Some(label) => format!("{stat}, class {label}"),
-            None => stat.to_string(),
+        let told_by = match self.0.tables.get(file).map(|table| &**table) {
+            Some(Table::Documents(documents)) => Some(&documents.told_by),
+            _ => None,
+        };
+        Some(match (self.0.labels.get(file), told_by) {
+            (Some(label), _) => format!("{stat}, class {label}"),
+            (None, Some(told_by)) => format!("{stat}, documents {told_by}"),
+            (None, None) => stat.to_string(),
         })
     }
 
@@ -337,7 +343,8 @@ fn sums(counts: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
 mod tests {
     use super::*;
     use crate::store::Mark;
-    use table::{Span, TarTable};
+    use forebay_data::DType;
+    use table::{Documents, Even, Span, TarTable};
 
     fn tars() -> SourceIndex {
         let mut tar = TarTable::default();
@@ -371,12 +378,54 @@ mod tests {
         }
     }
 
+    fn documents(told_by: &str, starts: &[u64]) -> Documents {
+        Documents { dtype: DType::Uint16, told_by: told_by.to_owned(), starts: starts.to_vec() }
+    }
+
+    fn of_tables(tables: Vec<Table>) -> SourceIndex {
+        SourceIndex::new(Inner {
+            layout: Layout::PerFile { counted: true },
+            uris: (0..tables.len()).map(|i| format!("/d/{i}").into()).collect(),
+            stats: tables.iter().map(|_| Stat { size: 4096, mark: Mark::Mtime(0) }).collect(),
+            tables: tables.into_iter().map(Arc::new).collect(),
+            ..Inner::default()
+        })
+        .expect("valid")
+    }
+
+    #[test]
+    fn rows_that_other_files_tell_read_back_and_are_named_by_what_told_them() {
+        let even = Even { start: 16, step: 8, len: 16, rows: 509 };
+        let tables = |told_by| {
+            vec![
+                Table::Even(even),
+                Table::Documents(documents(told_by, &[0, 0, 4096])),
+                Table::Shard { rows: 7, bytes: 1 << 40 },
+            ]
+        };
+        let index = of_tables(tables("one"));
+        assert_eq!(SourceIndex::from_bytes(&index.to_bytes()), Ok(index.clone()));
+        assert_eq!((index.rows(), index.locate(510).to_string()), (Some(509 + 2 + 7), "1:1".to_owned()));
+        assert_eq!((even.span(508).map(|span| span.offset), even.span(509)), (Some(16 + 508 * 8), None));
+        let other = of_tables(tables("another"));
+        let differ: Vec<bool> = (0..3).map(|file| index.identity(file) != other.identity(file)).collect();
+        assert_eq!(differ, [false, true, false]);
+    }
+
     /// A row of such a length would be asked for as memory.
     #[test]
     fn an_index_with_rows_behind_the_end_of_a_file_is_refused() {
         let mut tar = TarTable::default();
         tar.push("a", &[Some(Span { offset: 512, len: 1 << 40 })]);
-        for table in [Table::Tar(tar), Table::Frames(vec![0, 4097])] {
+        let even = |step, len, rows| Table::Even(Even { start: 16, step, len, rows });
+        for table in [
+            Table::Tar(tar),
+            Table::Frames(vec![0, 4097]),
+            Table::Documents(documents("x", &[0, 4097])),
+            even(8, 8, 511),
+            even(8, u64::MAX, 1),
+            even(u64::MAX, 8, 3),
+        ] {
             let inner = Inner {
                 layout: Layout::PerFile { counted: true },
                 uris: ["/d/t.tar".into()].into(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_core::{Error, Result};
+use forebay_data::DType;
 
 use super::codec::{Decoder, Encoder};
 
@@ -15,6 +16,53 @@ pub(crate) enum Table {
     Tar(TarTable),
     /// The rows of each row group of a Parquet file, or record batch of an Arrow file.
     Groups(Vec<u64>),
+    /// Rows of one length, at places of one distance.
+    Even(Even),
+    /// Documents of token ids that follow each other.
+    Documents(Documents),
+    /// So many samples of a file that says itself where they are, stored in so many bytes before they were compressed.
+    Shard { rows: u64, bytes: u64 },
+}
+
+/// Rows that need no table: where the first is, and how far apart they are, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Even {
+    pub(crate) start: u64,
+    pub(crate) step: u64,
+    pub(crate) len: u64,
+    pub(crate) rows: u64,
+}
+
+/// Documents of a file, as another file beside it tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Documents {
+    /// What an id is stored as.
+    pub(crate) dtype: DType,
+    /// What tells that other file from any that was there at another time.
+    pub(crate) told_by: String,
+    /// Where each begins, and where the last ends, in bytes.
+    pub(crate) starts: Vec<u64>,
+}
+
+impl Even {
+    /// Returns where a row is.
+    pub(crate) fn span(&self, row: u64) -> Option<Span> {
+        let offset = self.start.checked_add(self.step.checked_mul(row)?)?;
+        (row < self.rows).then_some(Span { offset, len: self.len })
+    }
+
+    fn is_within(&self, size: u64) -> bool {
+        let Some(last) = self.rows.checked_sub(1) else { return true };
+        self.span(last).and_then(|span| span.offset.checked_add(span.len)).is_some_and(|end| end <= size)
+    }
+}
+
+impl Documents {
+    /// Returns where a document is.
+    pub(crate) fn span(&self, row: usize) -> Option<Span> {
+        let [start, end] = *self.starts.get(row..)?.first_chunk::<2>()?;
+        Some(Span { offset: start, len: end.checked_sub(start)? })
+    }
 }
 
 /// The samples of a tar shard: their keys, and for each extension of the source where its bytes are.
@@ -68,6 +116,9 @@ impl Table {
             Table::Frames(starts) => starts.len().saturating_sub(1) as u64,
             Table::Tar(tar) => tar.rows() as u64,
             Table::Groups(rows) => rows.iter().fold(0, |sum, &n| sum.saturating_add(n)),
+            Table::Even(even) => even.rows,
+            Table::Documents(documents) => documents.starts.len().saturating_sub(1) as u64,
+            Table::Shard { rows, .. } => *rows,
         }
     }
 
@@ -85,7 +136,9 @@ impl Table {
                 .iter()
                 .zip(&tar.lens)
                 .all(|(offset, len)| *offset == u64::MAX || offset.checked_add(*len).is_some_and(|end| end <= size)),
-            Table::Groups(_) => true,
+            Table::Even(even) => even.is_within(size),
+            Table::Documents(documents) => documents.starts.iter().all(|start| *start <= size),
+            Table::Groups(_) | Table::Shard { .. } => true,
         }
     }
 
@@ -105,6 +158,16 @@ impl Table {
                 to.int(2);
                 to.rising(rows);
             }
+            Table::Even(Even { start, step, len, rows }) => {
+                [3, *start, *step, *len, *rows].into_iter().for_each(|n| to.int(n));
+            }
+            Table::Documents(documents) => {
+                to.int(4);
+                to.text(documents.dtype.name());
+                to.text(&documents.told_by);
+                to.rising(&documents.starts);
+            }
+            Table::Shard { rows, bytes } => [5, *rows, *bytes].into_iter().for_each(|n| to.int(n)),
         }
     }
 
@@ -118,6 +181,13 @@ impl Table {
                 lens: from.rising()?,
             }),
             2 => Table::Groups(from.rising()?),
+            3 => Table::Even(Even { start: from.int()?, step: from.int()?, len: from.int()?, rows: from.int()? }),
+            4 => Table::Documents(Documents {
+                dtype: DType::parse(from.text()?)?,
+                told_by: from.text()?.to_owned(),
+                starts: from.rising()?,
+            }),
+            5 => Table::Shard { rows: from.int()?, bytes: from.int()? },
             other => return Err(Error::data(format!("an index holds an unknown table {other}"))),
         };
         Ok(Arc::new(table))

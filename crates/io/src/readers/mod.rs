@@ -6,12 +6,14 @@ mod files;
 mod frames;
 mod groups;
 mod lru;
+mod mds;
 mod memory;
 mod packed;
 mod pieces;
 mod pool;
 mod range;
 mod tar;
+mod tokens;
 pub(crate) mod windows;
 
 use std::sync::Arc;
@@ -97,6 +99,10 @@ pub(crate) fn open(
         Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),
         Source::Files { .. } | Source::ImageFolder { .. } => Arc::new(files::Files::new(schema, pool(index))),
         Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, pool(index), extensions.clone())),
+        Source::Tokens { .. } | Source::Megatron { .. } => Arc::new(tokens::Tokens::new(schema, pool(index), source)),
+        Source::Mds { columns, fields, .. } => {
+            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), window_rows)?)
+        }
         Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, pool(index), window_rows)),
         Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, pool(index), window_rows)),
         other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),

@@ -124,6 +124,11 @@ pub(crate) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
     if is_remote(root) { remote::walk(root, wanted) } else { local::walk(local_path(root), wanted) }
 }
 
+/// Says whether there is a file of this machine.
+pub(crate) fn is_file(uri: &str) -> bool {
+    !is_remote(uri) && local::is_file(local_path(uri))
+}
+
 fn is_glob(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }

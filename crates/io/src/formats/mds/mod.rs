@@ -1,0 +1,75 @@
+//! MosaicML's shards (MDS, version 2): a folder with an `index.json`, which says how many samples each shard has and what their columns
+//! are stored as.
+//!
+//! ```text
+//! shard:  samples (u32), where each sample begins and the last ends (u32 each), the columns again as JSON, the samples
+//! sample: the length of each value whose column has none of its own (u32 each), the values
+//! ```
+//!
+//! A shard may be compressed as a whole, and is decompressed as a whole then.
+
+mod encoding;
+mod fields;
+mod index;
+mod packed;
+mod sample;
+
+pub(crate) use fields::{Stored, look};
+pub(crate) use index::{Index, index_of};
+pub(crate) use packed::{is_packed, unpacked};
+pub(crate) use sample::Parser;
+
+use forebay_core::{Error, Result};
+
+use crate::fail;
+
+/// The bytes of a shard before the places of its samples.
+const COUNT: u64 = 4;
+
+/// Returns where the samples of a shard begin, and where the last ends: `read` fills a place from an offset of the shard, which has `size`
+/// bytes.
+///
+/// # Errors
+/// Data when the shard has another number of samples than its index says, or they are not within it; of `read`.
+pub(crate) fn starts(uri: &str, rows: u64, size: u64, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<u32>> {
+    let table = rows.checked_add(1).and_then(|n| n.checked_mul(4)?.checked_add(COUNT)).filter(|&end| end <= size);
+    let Some(table) = table else {
+        let what = format!("the shard is too short for the {rows} samples that its index counts");
+        return Err(fail::truncated(uri, &what).with("fault", "file"));
+    };
+    let mut bytes = vec![0; table as usize];
+    read(&mut bytes)?;
+    let (words, _) = bytes.as_chunks::<4>();
+    let words: Vec<u32> = words.iter().map(|b| u32::from_le_bytes(*b)).collect();
+    let (counted, starts) = (words[0], words[1..].to_vec());
+    if u64::from(counted) != rows {
+        return Err(wrong(uri, 0, format!("the shard has {counted} samples, and its index counts {rows}")));
+    }
+    let begins_within = starts.first().is_some_and(|&start| u64::from(start) >= table);
+    if !begins_within || !starts.is_sorted() || starts.last().is_some_and(|&end| u64::from(end) > size) {
+        return Err(wrong(
+            uri,
+            COUNT,
+            "the places of the samples are not in order, or not within the shard".to_owned(),
+        ));
+    }
+    Ok(starts)
+}
+
+/// Compares the size of a shard's file with what its index says.
+///
+/// # Errors
+/// Data when they differ.
+pub(crate) fn check_size(uri: &str, size: u64, bytes: u64) -> Result<()> {
+    if size == bytes || is_packed(uri) {
+        return Ok(());
+    }
+    Err(wrong(uri, size.min(bytes), format!("the shard has {size} bytes, and its index says {bytes}")))
+}
+
+/// A shard that is not what it should be.
+fn wrong(uri: &str, offset: u64, what: String) -> Error {
+    fail::corrupt(uri, offset, what)
+        .with("fault", "file")
+        .hint("the shard is corrupt, or not the one of this index.json: write or fetch the folder again")
+}

@@ -1,0 +1,197 @@
+//! `Mds`: samples of MosaicML's shards.
+//!
+//! Where the samples of a shard are is at its beginning: that is read once, and kept. A compressed shard is decompressed as a whole, and kept
+//! up to a bound of bytes, as groups of rows are.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_core::{Epoch, Error, Result};
+use forebay_data::{Chunk, Field, RowId, Schema};
+use forebay_plan::MdsColumn;
+
+use super::lru::Lru;
+use super::pieces::{self, Layout, Piece};
+use super::pool::Pool;
+use super::{Chunks, Place, Reader, check, ids, stream_counted};
+use crate::SourceIndex;
+use crate::formats::mds;
+use crate::index::table::Table;
+
+/// The bytes of the places of samples that are kept.
+const STARTS_BYTES_MAX: usize = 64 << 20;
+/// The bytes of decompressed shards that are kept, or those of two windows where these are more.
+const SHARDS_BYTES_MAX: u64 = 512 << 20;
+/// Shards that are decompressed at once.
+const UNPACKING: usize = 16;
+
+pub(super) struct Mds {
+    schema: Arc<Schema>,
+    pool: Pool,
+    stored: Vec<MdsColumn>,
+    fields: Vec<Field>,
+    starts: Mutex<Lru<Arc<Vec<u32>>>>,
+    shards: Mutex<Lru<Arc<Vec<u8>>>>,
+    /// A thread that wants a shard which another one decompresses waits for that one.
+    unpacking: [Mutex<()>; UNPACKING],
+}
+
+/// Where the bytes of a sample are, once they are read.
+enum Bytes {
+    /// In the common buffer, up to the end that the layout has.
+    Read { at: usize, len: usize },
+    /// Of a compressed shard.
+    Unpacked(Vec<u8>),
+}
+
+impl Mds {
+    pub(super) fn new(
+        schema: Arc<Schema>,
+        pool: Pool,
+        stored: Vec<MdsColumn>,
+        fields: Vec<Field>,
+        window_rows: u64,
+    ) -> Result<Self> {
+        mds::Parser::new(&stored, &fields, 0)?;
+        let kept = usize::try_from(kept_bytes(&pool.index, window_rows)).unwrap_or(usize::MAX);
+        Ok(Self {
+            schema,
+            pool,
+            stored,
+            fields,
+            starts: Mutex::new(Lru::new(STARTS_BYTES_MAX)),
+            shards: Mutex::new(Lru::new(kept)),
+            unpacking: Default::default(),
+        })
+    }
+
+    fn uri(&self, file: usize) -> &str {
+        self.pool.index.inner().uris.get(file).map_or("", |uri| uri)
+    }
+
+    /// Returns the samples of a shard and its bytes, decompressed.
+    fn table(&self, file: usize) -> Result<(u64, u64)> {
+        match self.pool.index.inner().tables.get(file).map(|table| &**table) {
+            Some(Table::Shard { rows, bytes }) => Ok((*rows, *bytes)),
+            _ => Err(Error::internal("the index has no shards")),
+        }
+    }
+
+    /// Returns a compressed shard.
+    fn shard(&self, file: usize) -> Result<Arc<Vec<u8>>> {
+        let kept = || self.shards.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64);
+        if let Some(shard) = kept() {
+            return Ok(shard);
+        }
+        let _turn = self.unpacking[file % UNPACKING].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shard) = kept() {
+            return Ok(shard);
+        }
+        let (_, bytes) = self.table(file)?;
+        let shard = Arc::new(mds::unpacked(&*self.pool.get(file)?, bytes)?);
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, shard.len(), shard.clone());
+        Ok(shard)
+    }
+
+    /// Returns where the samples of a shard are.
+    fn starts(&self, file: usize) -> Result<Arc<Vec<u32>>> {
+        if let Some(starts) = self.starts.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
+            return Ok(starts);
+        }
+        let (uri, (rows, bytes)) = (self.uri(file), self.table(file)?);
+        let starts = Arc::new(if mds::is_packed(uri) {
+            let shard = self.shard(file)?;
+            mds::starts(uri, rows, shard.len() as u64, |to| copy(&shard, to))?
+        } else {
+            let object = self.pool.get(file)?;
+            mds::starts(uri, rows, bytes.min(object.size()), |to| object.read_at(0, to))?
+        });
+        let weight = starts.len() * size_of::<u32>();
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, weight, starts.clone());
+        Ok(starts)
+    }
+
+    /// Returns where a sample is in its shard.
+    fn span(&self, id: &RowId) -> Result<(usize, u64, usize)> {
+        let file = id.sample.block() as usize;
+        let starts = self.starts(file)?;
+        match starts.get(id.sample.row() as usize..) {
+            Some([start, end, ..]) => Ok((file, u64::from(*start), (end - start) as usize)),
+            _ => Err(Error::internal(format!("the index has no row {}", id.sample))),
+        }
+    }
+
+    /// Reads the samples: those of one shard after those of another, so that a compressed one is needed once.
+    fn fetch(&self, ids: &[RowId]) -> Result<(Vec<Bytes>, Vec<u8>)> {
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        order.sort_by_key(|&row| ids[row].sample);
+        let mut found: Vec<Bytes> = ids.iter().map(|_| Bytes::Read { at: 0, len: 0 }).collect();
+        let mut layout = Layout::new(ids.len());
+        let mut wanted = Vec::new();
+        for row in order {
+            let (file, offset, len) = self.span(&ids[row])?;
+            found[row] = if mds::is_packed(self.uri(file)) {
+                let shard = self.shard(file)?;
+                let sample = shard.get(offset as usize..offset as usize + len);
+                Bytes::Unpacked(sample.ok_or_else(|| Error::internal("a sample behind its shard"))?.to_vec())
+            } else {
+                let at = layout.push(len);
+                wanted.push(Piece { file, offset, len, buffer: 0, at });
+                Bytes::Read { at, len }
+            };
+        }
+        let mut buffers = [layout.buffer()?];
+        pieces::read(&self.pool, wanted, &mut buffers)?;
+        let [buffer] = buffers;
+        Ok((found, buffer))
+    }
+
+    fn blame(&self, error: Error, id: &RowId) -> Error {
+        let error = error.with("file", self.uri(id.sample.block() as usize));
+        let error = match self.span(id) {
+            Ok((_, offset, _)) => error.with("offset", offset),
+            Err(_) => error,
+        };
+        error.with("sample", self.pool.index.describe_sample(id.sample))
+    }
+}
+
+impl Reader for Mds {
+    fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        check(&self.pool.index, places)?;
+        let ids = ids(&self.pool.index, places);
+        let (found, buffer) = self.fetch(&ids)?;
+        let mut parser = mds::Parser::new(&self.stored, &self.fields, ids.len())?;
+        for (bytes, id) in found.iter().zip(ids.iter()) {
+            let sample = match bytes {
+                Bytes::Read { at, len } => &buffer[*at..at + len],
+                Bytes::Unpacked(sample) => sample,
+            };
+            parser.push(sample).map_err(|e| self.blame(e, id))?;
+        }
+        Chunk::new(self.schema.clone(), parser.finish()?, ids)
+    }
+
+    fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
+        stream_counted(self, &self.pool.index, block, epoch, rows)
+    }
+}
+
+fn copy(from: &[u8], to: &mut [u8]) -> Result<()> {
+    let from = from.get(..to.len()).ok_or_else(|| Error::internal("more than a shard"))?;
+    to.copy_from_slice(from);
+    Ok(())
+}
+
+/// Returns how many bytes of decompressed shards are kept: a shuffle over windows asks for the rows of two of them in any order.
+fn kept_bytes(index: &SourceIndex, window_rows: u64) -> u64 {
+    let bytes = index.inner().tables.iter().fold(0u64, |sum, table| match &**table {
+        Table::Shard { bytes, .. } => sum.saturating_add(*bytes),
+        _ => sum,
+    });
+    let row_bytes = bytes / index.rows().unwrap_or(0).max(1) + 1;
+    window_rows.saturating_mul(row_bytes).saturating_mul(2).clamp(SHARDS_BYTES_MAX, bytes.max(SHARDS_BYTES_MAX))
+}

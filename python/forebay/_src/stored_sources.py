@@ -1,0 +1,102 @@
+"""Datasets as other libraries lay them out: token files, Megatron's indexed datasets, MosaicML's shards.
+
+All are counted without reading a sample, by sizes and indexes, so that `shuffle` is over all rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from forebay._src import arguments
+from forebay._src.arguments import Paths
+from forebay._src.dataset import Dataset
+from forebay._src.schema import dtype_name
+from forebay._src.sources import _files
+
+#: The most ids of a row: of int64 they are a gigabyte.
+_LENGTH_MAX = 2**27
+
+
+def from_tokens(
+    paths: Paths, dtype: Any = "uint16", length: int = 1024, stride: int | None = None, column: str = "tokens"
+) -> Dataset:
+    """Flat files of token ids: each row is `length` ids that follow each other.
+
+    Ids become int64, as `torch.nn.Embedding` and `cross_entropy` take them.
+
+    Files are those that nanoGPT writes (`ids.tofile`), llm.c's `.bin` with their header, and `.npy` of one dimension.
+    Nothing of them travels with the pipeline, and no file is read but for its first bytes until rows are: rows are
+    counted by sizes. A row never spans two files. The ids behind the last whole row of a file, fewer than a row, are
+    left out.
+
+    Args:
+        paths: The files.
+        dtype: What an id is stored as: an integer type. A file with a header that says another one is an error.
+        length: The ids of a row.
+        stride: The ids from the beginning of a row to that of the next one. Default: `length`. With
+            `length=1025, stride=1024` a row has the target of its last input.
+        column: The name of the column.
+
+    >>> import numpy as np, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.arange(10, dtype=np.uint16).tofile(pathlib.Path(folder, "train.bin"))
+    ...     ds = from_tokens(folder + "/*.bin", length=5, stride=4)
+    ...     ds.schema, [row["tokens"].tolist() for row in ds]
+    (Schema(tokens: int64[5]), [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]])
+    """
+    op = "from_tokens"
+    step = None if stride is None else arguments.whole(stride, op, "stride", 1, _LENGTH_MAX)
+    return _files(
+        op,
+        source="tokens",
+        paths=arguments.paths(paths, op),
+        dtype=dtype_name(dtype),
+        length=arguments.whole(length, op, "length", 1, _LENGTH_MAX),
+        stride=step,
+        column=arguments.text(column, op, "column"),
+    )
+
+
+def from_megatron(prefix: Paths, column: str = "tokens") -> Dataset:
+    r"""Megatron's indexed datasets, a `.bin` and an `.idx` file each: documents as int32 lists, which `pack` takes.
+
+    Rows are documents; the sequences of one, where it has several, are joined. An `.idx` that does not describe all of
+    its `.bin` is an error.
+
+    Args:
+        prefix: The path of a dataset without the ending (as `--data-path` has it), or with either of them; or several.
+        column: The name of the column.
+
+    >>> import numpy as np, pathlib, struct, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.array([7, 8, 9], dtype=np.uint16).tofile(pathlib.Path(folder, "my_text_document.bin"))
+    ...     index = b"MMIDIDX\0\0" + struct.pack("<QBQQ2i2q3q", 1, 8, 2, 3, 2, 1, 0, 4, 0, 1, 2)
+    ...     _ = pathlib.Path(folder, "my_text_document.idx").write_bytes(index)
+    ...     ds = from_megatron(folder + "/my_text_document")
+    ...     ds.schema, [row["tokens"].tolist() for row in ds]
+    (Schema(tokens: int32[?]), [[7, 8], [9]])
+    """
+    op = "from_megatron"
+    column = arguments.text(column, op, "column")
+    return _files(op, source="megatron", paths=arguments.paths(prefix, op), column=column)
+
+
+def from_mds(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+    """Folders of MosaicML's shards (MDS, version 2), as `MDSWriter` of mosaicml-streaming writes them.
+
+    Columns are numbers, arrays, texts (also `json` and `str_int`, as their text) and bytes (also `jpeg` and `png`, for
+    `decode_image`, and `pil` and `pkl`, as they are stored: nothing is unpickled). Arrays whose encoding leaves type
+    or shape open are what the first sample says, with dimensions that may differ from row to row; a row of another
+    type or number of dimensions is a `DataError`. Checksums of the index are not verified.
+
+    Shards may be compressed with zstd or gzip, which are decompressed as a whole: shuffle these over windows, which
+    is the default of `shuffle` where they are large. Others (`br`, `bz2`, `snappy`) are refused.
+
+    Args:
+        paths: The folders that have an `index.json`: one of several splits is named with its split, `"data/train"`.
+        columns: The columns to read. Default: all.
+    """
+    op = "from_mds"
+    names = arguments.columns(columns, op, "columns")
+    return _files(op, source="mds", paths=arguments.paths(paths, op), columns=names)
