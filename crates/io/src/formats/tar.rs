@@ -61,12 +61,12 @@ impl Walk {
             let at = self.at;
             let object = self.forward.object();
             let uri = object.uri();
-            if at == 0 {
-                compressed::refuse(uri, self.forward.at(0, compressed::HEAD)?)?;
-            }
             let cut = |what: &str| fail::truncated(uri, what).with("offset", at);
-            if at > object.size() {
-                return Err(cut("the archive ends within the padding of a member"));
+            // Of a compressed file the size is known once its end was read.
+            let is_over = self.forward.at(at, BLOCK as usize)?.is_empty();
+            let size_max = self.forward.size().unwrap_or(i64::MAX as u64);
+            if is_over && at > size_max {
+                return Err(cut("the archive ends within a member, or its padding"));
             }
             let header = match self.forward.at(at, BLOCK as usize)? {
                 [] => None,
@@ -100,7 +100,7 @@ impl Walk {
             }
             let name = || ahead.name.clone().unwrap_or_else(|| name_of(&header));
             let data = at + BLOCK;
-            if data.checked_add(size).is_none_or(|end| end > object.size()) {
+            if data.checked_add(size).is_none_or(|end| end > size_max) {
                 return Err(fail::truncated(uri, "the archive ends within a member")
                     .with("offset", at)
                     .with("member", String::from_utf8_lossy(&name())));
@@ -300,15 +300,15 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Finds every sample of an archive.
-pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBool) -> Result<TarTable> {
-    let mut samples = Samples::new(Forward::skipping(object), extensions);
+/// Finds every sample of an archive, and gives back what it was read with.
+pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) -> Result<(TarTable, Forward)> {
+    let mut samples = Samples::new(forward, extensions);
     let mut table = TarTable::default();
     while let Some(sample) = samples.next(|_, _, _| Ok(()))? {
         crate::index::check(stop)?;
         table.push(&sample.key, &sample.spans);
     }
-    Ok(table)
+    Ok((table, samples.walk.forward))
 }
 
 /// Samples that are looked at to find the extensions.
@@ -327,8 +327,8 @@ pub(crate) struct Extension {
 /// Returns the extensions of the first samples, sorted; none in an archive without samples.
 pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
     // Many small requests would take longer than all that is looked at.
-    let forward = if object.is_remote() { Forward::reading } else { Forward::skipping };
-    let mut walk = Walk::new(forward(object.clone()));
+    let forward = if object.is_remote() { compressed::reading } else { compressed::skipping };
+    let mut walk = Walk::new(forward(object.clone())?);
     let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
     loop {
         let member = match walk.next() {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use forebay_plan::Source;
 
-use super::table::Table;
+use super::table::{Counted, Table};
 use super::{Inner, Layout, SourceIndex, cache};
-use crate::formats::{arrow, lines, parquet, tar, tfrecord};
-use crate::store::{self, Found, Object, Stat};
+use crate::formats::{arrow, compressed, lines, parquet, tar, tfrecord};
+use crate::store::{self, Forward, Found, Object, Stat};
 use crate::{Allowed, Progress, ReadThrough};
 
 /// How often the caller hears of progress while nothing is done.
@@ -36,28 +36,31 @@ pub(crate) fn build(
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
     let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups);
     let format = format_of(source);
-    let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Arc<Table>>)> {
+    let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
         let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
             return Ok((stat, None));
         }
-        if let Some(table) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
-            return Ok((stat, Some(table)));
+        if let Some(counted) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
+            return Ok((stat, Some(counted)));
         }
-        let table = Arc::new(scan(source, Object::open(&found.uri, &stat, near, allowed)?.into(), stop)?);
+        let counted = scan(source, Object::open(&found.uri, &stat, near, allowed)?.into(), stop)?;
         if let Some(folder) = cache {
-            cache::keep(folder, &found.uri, &format, &stat, &table);
+            cache::keep(folder, &found.uri, &format, &stat, &counted);
         }
-        Ok((stat, Some(table)))
+        Ok((stat, Some(counted)))
     };
     let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
     let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
     let done = for_each(&found, threads, progress, one)?;
     let mut inner = Inner { layout, labels, ..Inner::default() };
-    for (found, (stat, table)) in found.into_iter().zip(done) {
+    for (found, (stat, counted)) in found.into_iter().zip(done) {
         inner.uris.push(found.uri.into());
         inner.stats.push(stat);
-        inner.tables.extend(table);
+        if let Some(Counted { table, points }) = counted {
+            inner.tables.push(table);
+            inner.points.push(points);
+        }
     }
     SourceIndex::new(inner)
 }
@@ -103,15 +106,35 @@ fn format_of(source: &Source) -> String {
 }
 
 /// Finds the rows of one file. Long scans look at `stop` now and then.
-fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
-    match source {
-        Source::Tar { extensions, .. } => tar::table(object, extensions, stop).map(Table::Tar),
-        Source::Tfrecord { verify, .. } => tfrecord::starts(object, *verify, stop).map(Table::Frames),
-        Source::Parquet { .. } => parquet::group_rows(object).map(Table::Groups),
-        Source::Arrow { .. } => arrow::group_rows(object).map(Table::Groups),
-        Source::Jsonl { .. } => lines::starts(object, false, stop).map(Table::Frames),
-        _ => lines::starts(object, true, stop).map(Table::Frames),
+fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Counted> {
+    let (table, forward) = match source {
+        Source::Parquet { .. } => (Table::Groups(parquet::group_rows(object)?), None),
+        Source::Arrow { .. } => (Table::Groups(arrow::group_rows(object)?), None),
+        Source::Tar { extensions, .. } => {
+            let (table, forward) = tar::table(recording(compressed::skipping(object)?), extensions, stop)?;
+            (Table::Tar(table), Some(forward))
+        }
+        Source::Tfrecord { verify, .. } => {
+            let mut forward = recording(Forward::skipping(object).unpacked(tfrecord::codec)?);
+            (Table::Frames(tfrecord::starts(&mut forward, *verify, stop)?), Some(forward))
+        }
+        _ => {
+            let blank_end = !matches!(source, Source::Jsonl { .. });
+            let mut forward = recording(compressed::reading(object)?);
+            (Table::Frames(lines::starts(&mut forward, blank_end, stop)?), Some(forward))
+        }
+    };
+    let mut forward = forward;
+    let points = forward.as_mut().and_then(Forward::decoded).map(|decoded| decoded.finish()).transpose()?;
+    Ok(Counted { table: table.into(), points })
+}
+
+/// Looks for access points, if the file is compressed.
+fn recording(mut forward: Forward) -> Forward {
+    if let Some(decoded) = forward.decoded() {
+        decoded.record();
     }
+    forward
 }
 
 /// Ends a scan that nobody waits for.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 
 use super::codec::{Decoder, Encoder};
+use crate::store::decoded::Points;
 
 /// The rows of one file, as its format needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,14 @@ pub(crate) enum Table {
     Tar(TarTable),
     /// The rows of each row group of a Parquet file, or record batch of an Arrow file.
     Groups(Vec<u64>),
+}
+
+/// What counting found out of one file.
+#[derive(Debug, Clone)]
+pub(crate) struct Counted {
+    pub(crate) table: Arc<Table>,
+    /// Of a file that is compressed as a whole.
+    pub(crate) points: Option<Arc<Points>>,
 }
 
 /// The samples of a tar shard: their keys, and for each extension of the source where its bytes are.

@@ -14,9 +14,9 @@ use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
-use crate::formats::{example, json, lines, tfrecord};
+use crate::formats::{compressed, example, json, lines, tfrecord};
 use crate::index::table::Table;
-use crate::store::Forward;
+use crate::store::{CodecOf, Forward};
 
 /// What a frame is.
 #[derive(Debug)]
@@ -51,6 +51,16 @@ impl Format {
             }
             other => return Err(Error::internal(format!("{} is not read by frames", other.name()))),
         })
+    }
+}
+
+impl Format {
+    /// Returns what tells how a file of it is compressed.
+    fn codec_of(&self) -> CodecOf {
+        match self {
+            Format::Text | Format::Jsonl { .. } => compressed::codec,
+            Format::Record { .. } | Format::Example { .. } => tfrecord::codec,
+        }
     }
 }
 
@@ -106,7 +116,7 @@ impl Frames {
         let Some(Table::Frames(starts)) = self.pool.index.inner().tables.get(file).map(|t| &**t) else {
             return Err(Error::internal("the index has no lines or records"));
         };
-        let size = self.pool.index.inner().stats.get(file).map_or(0, |stat| stat.size);
+        let size = self.pool.index.inner().size_of(file);
         match starts.get(sample.row() as usize..) {
             Some([start, end, ..]) if start <= end && *end <= size => Ok((file, *start, *end)),
             _ => Err(Error::internal(format!("the index has no row {sample}"))),
@@ -245,7 +255,7 @@ impl Reader for Frames {
         if self.pool.index.rows().is_some() {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
-        let mut forward = Forward::reading(self.pool.get(block as usize)?);
+        let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
         let at = match self.format {
             Format::Text | Format::Jsonl { .. } => lines::begin(&mut forward)?,
             Format::Record { .. } | Format::Example { .. } => 0,

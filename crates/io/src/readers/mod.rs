@@ -12,6 +12,7 @@ mod pieces;
 mod pool;
 mod range;
 mod tar;
+mod unpacked;
 
 use std::sync::Arc;
 

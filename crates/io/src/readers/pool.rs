@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_core::{Error, Result};
 
 use super::lru::Lru;
+use super::unpacked::Unpacked;
 use crate::SourceIndex;
-use crate::store::{Object, ReadThrough};
+use crate::store::{CodecOf, Forward, Object, ReadThrough};
 
 /// The most files that a reader holds open.
 const OPEN_MAX: usize = 256;
@@ -18,11 +19,13 @@ pub(super) struct Pool {
     /// What remote files are read through.
     near: Option<Arc<dyn ReadThrough>>,
     open: Mutex<Lru<Arc<Object>>>,
+    /// What was decompressed of files that are compressed as a whole.
+    pub(super) unpacked: Unpacked,
 }
 
 impl Pool {
     pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>) -> Self {
-        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)) }
+        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)), unpacked: Unpacked::new() }
     }
 
     /// Opens a file for one use.
@@ -31,6 +34,16 @@ impl Pool {
         match (inner.uris.get(file), inner.stats.get(file)) {
             (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref(), &inner.allowed),
             _ => Err(Error::internal(format!("the index has no file {file}"))),
+        }
+    }
+
+    /// Begins to read what a file holds, from front to back or from a known point on.
+    pub(super) fn forward(&self, file: usize, codec_of: CodecOf) -> Result<Forward> {
+        let object = self.get(file)?;
+        match self.index.inner().points_of(file) {
+            Some(points) => Ok(Forward::with_points(object, points.clone())),
+            None if self.index.rows().is_some() => Ok(Forward::reading(object)),
+            None => Forward::reading(object).unpacked(codec_of),
         }
     }
 

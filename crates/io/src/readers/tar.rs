@@ -11,9 +11,9 @@ use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::fail;
+use crate::formats::compressed;
 use crate::formats::tar::{Samples, lacks};
 use crate::index::table::{Table, TarTable};
-use crate::store::Forward;
 
 pub(super) struct Tar {
     schema: Arc<Schema>,
@@ -87,7 +87,7 @@ impl Reader for Tar {
         if self.pool.index.rows().is_some() {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
-        let forward = Forward::reading(self.pool.get(block as usize)?);
+        let forward = self.pool.forward(block as usize, compressed::codec)?;
         let samples = Samples::new(forward, &self.extensions);
         Ok(Box::new(Stream { reader: self, samples, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 
+use super::decoded::{Codec, Decoded, HEAD, Points};
 use super::{Object, Pending};
+use crate::fail;
 
 /// A reader that goes forward.
 #[derive(Debug)]
@@ -22,7 +24,12 @@ pub(crate) struct Forward {
     /// The next range, asked for ahead (remote objects when read in full).
     ahead: Option<(u64, usize, Pending)>,
     reads_ahead: bool,
+    /// What the file holds, where it is compressed as a whole: nothing else of this is used then.
+    decoded: Option<Box<Decoded>>,
 }
+
+/// Tells by the first bytes of a file, whose address is given, what it is compressed with.
+pub(crate) type CodecOf = fn(&str, &[u8]) -> Result<Option<Codec>>;
 
 impl Forward {
     /// Starts a walk that mostly skips: small reads.
@@ -39,7 +46,48 @@ impl Forward {
     }
 
     fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
-        Self { object, buffer: Vec::new(), start: 0, step: step_min, step_min, step_max, ahead: None, reads_ahead }
+        Self {
+            object,
+            buffer: Vec::new(),
+            start: 0,
+            step: step_min,
+            step_min,
+            step_max,
+            ahead: None,
+            reads_ahead,
+            decoded: None,
+        }
+    }
+
+    /// Reads what the file holds, if its first bytes say that it is compressed: offsets count the bytes of the content then.
+    ///
+    /// # Errors
+    /// Data for a file that is compressed twice, or in a way that is not supported.
+    pub(crate) fn unpacked(mut self, codec_of: CodecOf) -> Result<Self> {
+        let object = self.object();
+        let Some(codec) = codec_of(object.uri(), self.at(0, HEAD)?)? else { return Ok(self) };
+        let mut decoded = Decoded::new(object.clone(), codec);
+        if let Some(inner) = codec_of(object.uri(), decoded.at(0, HEAD)?)? {
+            return Err(fail::packed_twice(object.uri(), codec.name(), inner.name()));
+        }
+        self.decoded = Some(decoded.into());
+        Ok(self)
+    }
+
+    /// Reads what a compressed file holds, whose points are known: a jump begins at the point before.
+    pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
+        let decoded = Decoded::with_points(object.clone(), points);
+        Self { decoded: Some(decoded.into()), ..Self::reading(object) }
+    }
+
+    /// Returns what a compressed file holds; `None` for one that is read as it is.
+    pub(crate) fn decoded(&mut self) -> Option<&mut Decoded> {
+        self.decoded.as_deref_mut()
+    }
+
+    /// Returns how many bytes there are to read, if that is known: of a compressed file only at its end.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.decoded.as_ref().map_or(Some(self.object.size()), |decoded| decoded.size())
     }
 
     pub(crate) fn object(&self) -> Arc<Object> {
@@ -48,6 +96,14 @@ impl Forward {
 
     /// Returns `len` bytes from `offset`, or fewer where the file ends.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        if self.decoded.is_none() {
+            return self.stored_at(offset, len);
+        }
+        self.decoded.as_mut().map_or(Ok(&[]), |decoded| decoded.at(offset, len))
+    }
+
+    /// Returns bytes of the file as it is stored.
+    fn stored_at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let size = self.object.size();
         let len = size.saturating_sub(offset).min(len as u64) as usize;
         if len == 0 {

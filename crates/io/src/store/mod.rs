@@ -5,6 +5,7 @@
 
 mod braces;
 mod bucket;
+pub(crate) mod decoded;
 mod fetch;
 mod folders;
 mod forward;
@@ -28,7 +29,7 @@ use crate::Allowed;
 
 pub(crate) use braces::expand;
 pub use bucket::{Bucket, Entry, Wanted};
-pub(crate) use forward::Forward;
+pub(crate) use forward::{CodecOf, Forward};
 pub(crate) use matching::only_name;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 

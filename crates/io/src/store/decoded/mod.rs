@@ -1,0 +1,234 @@
+//! Reads a file that is compressed as a whole, from front to back, as the bytes that it holds: offsets count those.
+//!
+//! Memory: [`BEHIND_MAX`], two buffers of [`INPUT`] and [`OUTPUT`], what the caller asks for at once, and what the codec takes
+//! (`libraries.rs`, `inflate.rs`). What a file says of its size is never believed, so a small file that holds much costs time alone.
+
+mod codec;
+mod inflate;
+mod libraries;
+mod points;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+
+pub(crate) use codec::{Codec, HEAD};
+pub(crate) use points::Points;
+
+use self::codec::Decode;
+use self::points::{Point, State};
+use super::{Forward, Object};
+
+/// Compressed bytes that a decoder is given at once.
+const INPUT: usize = 64 << 10;
+/// Room for what a decoder puts out at once.
+const OUTPUT: usize = 128 << 10;
+/// What is kept of what lies behind, so that short steps back cost nothing. It is more than inflate's window.
+const BEHIND_MIN: usize = 256 << 10;
+/// Beyond this, all but [`BEHIND_MIN`] goes.
+const BEHIND_MAX: usize = 1 << 20;
+
+/// A compressed file that is read forward.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    /// The file as it is stored, and how far it is read.
+    raw: Box<Forward>,
+    taken: u64,
+    /// Undoes the member that is being read; none between two.
+    decoder: Option<Box<dyn Decode>>,
+    buffer: Vec<u8>,
+    /// What lies before the buffer, in bytes of output.
+    start: u64,
+    is_over: bool,
+    /// What was wrong with the file: a decoder is not asked again after that.
+    failed: Option<Error>,
+    points: Arc<Points>,
+    /// Whether points are looked for.
+    is_recording: bool,
+}
+
+impl Decoded {
+    pub(crate) fn new(object: Arc<Object>, codec: Codec) -> Self {
+        Self::with_points(object, Arc::new(Points::new(codec)))
+    }
+
+    /// Reads a file that was counted: a jump begins at the point before.
+    pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
+        Self {
+            raw: Box::new(Forward::reading(object)),
+            taken: 0,
+            decoder: None,
+            buffer: Vec::new(),
+            start: 0,
+            is_over: false,
+            failed: None,
+            points,
+            is_recording: false,
+        }
+    }
+
+    pub(crate) fn uri(&self) -> Arc<str> {
+        self.raw.object().uri().into()
+    }
+
+    /// Looks for access points from here on.
+    pub(crate) fn record(&mut self) {
+        self.is_recording = true;
+    }
+
+    /// Reads to the end, and returns the points and the size.
+    pub(crate) fn finish(&mut self) -> Result<Arc<Points>> {
+        self.at(u64::MAX, 0)?;
+        Arc::make_mut(&mut self.points).size = self.end();
+        Ok(self.points.clone())
+    }
+
+    /// The bytes of the content, once its end was read.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.is_over.then(|| self.end())
+    }
+
+    /// Where the output ends that was read so far.
+    fn end(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+
+    /// Says whether reading goes on to `offset` from where it is, and does not begin elsewhere.
+    pub(crate) fn goes_on_to(&self, offset: u64) -> bool {
+        offset >= self.start && self.points.before(offset).0.output <= self.end()
+    }
+
+    /// Returns `len` bytes of the content from `offset`, or fewer where it ends.
+    ///
+    /// # Errors
+    /// Data for a file that is cut off, corrupt, or has more behind its end, naming the place in the file as it is stored;
+    /// Exhausted for one that asks for more memory than is given.
+    pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        if !self.goes_on_to(offset) {
+            self.jump(offset)?;
+        }
+        let wanted = offset.saturating_add(len as u64);
+        while !self.is_over && self.end() < wanted {
+            self.trim(offset);
+            self.more()?;
+        }
+        let from = self.buffer.len().min(usize::try_from(offset - self.start).unwrap_or(usize::MAX));
+        let to = self.buffer.len().min(from.saturating_add(len));
+        Ok(&self.buffer[from..to])
+    }
+
+    /// Goes to the last point before `offset`.
+    fn jump(&mut self, offset: u64) -> Result<()> {
+        let points = self.points.clone();
+        let (point, _) = points.before(offset);
+        let before = match point.input.checked_sub(1) {
+            Some(at) => self.raw.at(at, 1)?.first().copied().unwrap_or_default(),
+            None => 0,
+        };
+        self.decoder = points.codec.resume(point, before)?;
+        (self.taken, self.start, self.is_over) = (point.input, point.output, false);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Lets go of what lies far before `offset`.
+    fn trim(&mut self, offset: u64) {
+        let passed = (offset.min(self.end()) - self.start) as usize;
+        if passed > BEHIND_MAX {
+            let gone = passed - BEHIND_MIN;
+            self.buffer.copy_within(gone.., 0);
+            self.buffer.truncate(self.buffer.len() - gone);
+            self.start += gone as u64;
+        }
+    }
+
+    /// Decodes a little more.
+    fn more(&mut self) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.decoder.is_none() && !self.begin()? {
+            self.is_over = true;
+            return Ok(());
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(()) };
+        let input = self.raw.at(self.taken, INPUT)?;
+        let is_cut = input.is_empty();
+        let held = self.buffer.len();
+        let pause = self.is_recording && self.points.is_due(self.start + held as u64);
+        self.buffer.resize(held + OUTPUT, 0);
+        let step = decoder.step(input, &mut self.buffer[held..], pause);
+        self.buffer.truncate(held + step.as_ref().map_or(0, |step| step.put));
+        let step = step.map_err(|e| self.fail(e))?;
+        self.taken += step.taken as u64;
+        if step.ended {
+            self.decoder = None;
+        } else if (step.taken, step.put, step.bits) == (0, 0, None) {
+            let what =
+                if is_cut { "the file ends within its compressed data" } else { "the compressed data is corrupt" };
+            return Err(self.fail(Error::data(what)));
+        }
+        if let Some(bits) = step.bits {
+            let state = State::new(bits, &self.buffer)?;
+            self.note(Some(state));
+        }
+        Ok(())
+    }
+
+    /// Notes that decoding can begin here.
+    fn note(&mut self, state: Option<State>) {
+        let point = Point { input: self.taken, output: self.end(), state };
+        Arc::make_mut(&mut self.points).push(point);
+    }
+
+    /// Begins the next member, and says whether there is one.
+    fn begin(&mut self) -> Result<bool> {
+        let codec = self.points.codec;
+        self.skip_padding()?;
+        let head = self.raw.at(self.taken, HEAD)?;
+        if head.is_empty() {
+            return Ok(false);
+        }
+        if !codec.begins(head) {
+            let what = format!("there is more behind the end of the {} data", codec.name());
+            return Err(self.fail(Error::data(what)));
+        }
+        self.decoder = Some(codec.decoder()?);
+        if self.is_recording && self.points.is_due(self.end()) {
+            self.note(None);
+        }
+        Ok(true)
+    }
+
+    /// Passes over the zeros that some writers put behind a member.
+    fn skip_padding(&mut self) -> Result<()> {
+        let Some(multiple) = self.points.codec.padding() else { return Ok(()) };
+        let mut at = self.taken;
+        loop {
+            let rest = self.raw.at(at, INPUT)?;
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+            at += zeros as u64;
+            if zeros == 0 || zeros < rest.len() {
+                break;
+            }
+        }
+        if (at - self.taken) % multiple == 0 {
+            self.taken = at;
+        }
+        Ok(())
+    }
+
+    /// Says what was found wrong and where, for good.
+    fn fail(&mut self, error: Error) -> Error {
+        let what =
+            format!("a file compressed with {} cannot be read on: {}", self.points.codec.name(), error.message());
+        let hint = error.get("hint").unwrap_or("the file is truncated or corrupt: write or fetch it again");
+        let error = Error::new(error.kind(), what)
+            .with("fault", "file")
+            .with("file", self.raw.object().uri())
+            .with("offset", self.taken)
+            .hint(hint);
+        self.failed = Some(error.clone());
+        error
+    }
+}
