@@ -260,16 +260,16 @@ fn what_asks_for_too_much_memory_is_refused_before_it_is_taken() {
 fn a_row_is_found_anywhere_in_a_large_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let line = |i: u64| format!("{i} {:x}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let bytes: Vec<u8> = (0..400_000).map(|i| line(i) + "\n").collect::<String>().into_bytes();
-    assert!(bytes.len() > 8 << 20);
+    let bytes: Vec<u8> = (0..250_000).map(|i| line(i) + "\n").collect::<String>().into_bytes();
+    assert!(bytes.len() > 5 << 20);
     for (kind, pack) in KINDS {
         for (how, packed) in [("one", pack(&bytes)), ("many", bytes.chunks(3_000_000).flat_map(pack).collect())] {
             let source = infer(text(write(folder.path(), kind, &packed)), None).expect("infers");
             let counted = index(&source, true).expect("counts");
-            assert_eq!(counted.rows(), Some(400_000), "{kind} {how}");
+            assert_eq!(counted.rows(), Some(250_000), "{kind} {how}");
             assert_eq!(counted.extent().bytes, bytes.len() as u64);
             let reader = open(&source, &counted).expect("opens");
-            let order = (0..200).map(|i| i * 786_433 % 400_000).chain(1000..1010).collect::<Vec<u64>>();
+            let order = (0..200).map(|i| i * 786_433 % 250_000).chain(1000..1010).collect::<Vec<u64>>();
             for part in order.chunks(30) {
                 let got = rows(&[reader.gather(&places(part.iter().copied())).expect("gathers")]);
                 let got: Vec<_> = got.iter().map(|row| row["text"].as_str().expect("text").to_owned()).collect();

@@ -66,12 +66,15 @@ impl Forward {
     pub(crate) fn unpacked(mut self, codec_of: CodecOf) -> Result<Self> {
         let object = self.object();
         let Some(codec) = codec_of(object.uri(), self.at(0, HEAD)?)? else { return Ok(self) };
-        let mut decoded = Decoded::new(object.clone(), codec);
+        // All of it is read now, however little of the content is asked for.
+        let is_slow = object.is_remote() && !self.reads_ahead;
+        let mut outer = Self::skipping(object.clone());
+        let mut decoded = Decoded::new(if is_slow { Self::reading(object.clone()) } else { self }, codec);
         if let Some(inner) = codec_of(object.uri(), decoded.at(0, HEAD)?)? {
             return Err(fail::packed_twice(object.uri(), codec.name(), inner.name()));
         }
-        self.decoded = Some(decoded.into());
-        Ok(self)
+        outer.decoded = Some(decoded.into());
+        Ok(outer)
     }
 
     /// Reads what a compressed file holds, whose points are known: a jump begins at the point before.

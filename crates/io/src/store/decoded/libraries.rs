@@ -17,6 +17,10 @@ fn too_much(what: String, hint: &str) -> Error {
     Error::new(ErrorKind::Exhausted, what).hint(hint)
 }
 
+fn no_memory(what: &str) -> Error {
+    too_much(format!("there is no memory for {what}"), "give this process more memory")
+}
+
 /// One zstd frame. It takes the frame's window and some 200 KiB.
 pub(super) struct Unzstd(zstd::stream::raw::Decoder<'static>);
 
@@ -42,6 +46,7 @@ impl Decode for Unzstd {
                 format!("a zstd frame has a window of more than 2^{ZSTD_WINDOW_LOG_MAX} bytes"),
                 &format!("compress it again with a window of at most --long={ZSTD_WINDOW_LOG_MAX}"),
             ),
+            what if what.contains("not enough memory") => no_memory("a zstd frame"),
             what => Error::data(format!("zstd: {}", what.to_lowercase())),
         })?;
         let ended = done.remaining == 0;
@@ -96,7 +101,7 @@ impl Decode for Unxz {
                 format!("an xz stream asks for more memory than {XZ_MEMORY_MAX} bytes"),
                 "compress it again with a smaller dictionary, as `xz -9` does: its is 64 MiB",
             ),
-            XzError::Mem => too_much("there is no memory for an xz stream".to_owned(), "give this process more memory"),
+            XzError::Mem => no_memory("an xz stream"),
             other => Error::data(format!("xz: {other}")),
         })?;
         let (taken, put) = ((self.0.total_in() - taken) as usize, (self.0.total_out() - put) as usize);

@@ -16,7 +16,7 @@ pub(crate) use codec::{Codec, HEAD};
 pub(crate) use points::Points;
 
 use self::codec::Decode;
-use self::points::{Point, State};
+use self::points::{Point, SPACING, State};
 use super::{Forward, Object};
 
 /// Compressed bytes that a decoder is given at once.
@@ -43,19 +43,23 @@ pub(crate) struct Decoded {
     /// What was wrong with the file: a decoder is not asked again after that.
     failed: Option<Error>,
     points: Arc<Points>,
-    /// Whether points are looked for.
-    is_recording: bool,
+    /// How far points are to be from each other, if they are looked for.
+    spacing: Option<u64>,
 }
 
 impl Decoded {
-    pub(crate) fn new(object: Arc<Object>, codec: Codec) -> Self {
-        Self::with_points(object, Arc::new(Points::new(codec)))
+    pub(crate) fn new(raw: Forward, codec: Codec) -> Self {
+        Self::over(raw, Arc::new(Points::new(codec)))
     }
 
     /// Reads a file that was counted: a jump begins at the point before.
     pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
+        Self::over(Forward::reading(object), points)
+    }
+
+    fn over(raw: Forward, points: Arc<Points>) -> Self {
         Self {
-            raw: Box::new(Forward::reading(object)),
+            raw: raw.into(),
             taken: 0,
             decoder: None,
             buffer: Vec::new(),
@@ -63,7 +67,7 @@ impl Decoded {
             is_over: false,
             failed: None,
             points,
-            is_recording: false,
+            spacing: None,
         }
     }
 
@@ -73,7 +77,7 @@ impl Decoded {
 
     /// Looks for access points from here on.
     pub(crate) fn record(&mut self) {
-        self.is_recording = true;
+        self.spacing = Some(SPACING);
     }
 
     /// Reads to the end, and returns the points and the size.
@@ -155,7 +159,7 @@ impl Decoded {
         let input = self.raw.at(self.taken, INPUT)?;
         let is_cut = input.is_empty();
         let held = self.buffer.len();
-        let pause = self.is_recording && self.points.is_due(self.start + held as u64);
+        let pause = self.spacing.is_some_and(|spacing| self.points.is_due(self.start + held as u64, spacing));
         self.buffer.resize(held + OUTPUT, 0);
         let step = decoder.step(input, &mut self.buffer[held..], pause);
         self.buffer.truncate(held + step.as_ref().map_or(0, |step| step.put));
@@ -178,7 +182,7 @@ impl Decoded {
     /// Notes that decoding can begin here.
     fn note(&mut self, state: Option<State>) {
         let point = Point { input: self.taken, output: self.end(), state };
-        Arc::make_mut(&mut self.points).push(point);
+        self.spacing = self.spacing.map(|spacing| Arc::make_mut(&mut self.points).push(point, spacing));
     }
 
     /// Begins the next member, and says whether there is one.
@@ -194,7 +198,7 @@ impl Decoded {
             return Err(self.fail(Error::data(what)));
         }
         self.decoder = Some(codec.decoder()?);
-        if self.is_recording && self.points.is_due(self.end()) {
+        if self.spacing.is_some_and(|spacing| self.points.is_due(self.end(), spacing)) {
             self.note(None);
         }
         Ok(true)
@@ -230,5 +234,47 @@ impl Decoded {
             .hint(hint);
         self.failed = Some(error.clone());
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::Allowed;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        to.write_all(bytes).expect("written");
+        to.finish().expect("finished")
+    }
+
+    #[test]
+    fn decoding_begins_within_a_member_of_gzip() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        let word = |i: u64| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
+        let bytes: Vec<u8> = (0..900_000).map(word).collect::<String>().into_bytes();
+        let (first, second) = bytes.split_at(5_000_000);
+        std::fs::write(&path, [gzip(first), gzip(second)].concat()).expect("written");
+        let uri = path.to_str().expect("utf-8");
+        let stat = crate::store::stat(uri, &Allowed::everything()).expect("there");
+        let object = Arc::new(Object::open(uri, &stat, None, &Allowed::everything()).expect("opens"));
+        let mut counting = Decoded::new(Forward::reading(object.clone()), Codec::Gzip);
+        counting.record();
+        let points = counting.finish().expect("reads");
+        assert_eq!(points.size, bytes.len() as u64);
+        let mut next = points.before(0).1;
+        let mut found = 0;
+        while let Some(output) = next {
+            let mut decoded = Decoded::with_points(object.clone(), points.clone());
+            let from = output as usize + 70_000;
+            assert_eq!(decoded.at(from as u64, 300_000).expect("reads"), &bytes[from..bytes.len().min(from + 300_000)]);
+            assert!(decoded.start >= output, "it began at the point");
+            found += 1;
+            next = points.before(output).1;
+        }
+        assert_eq!(found, bytes.len() / SPACING as usize);
     }
 }

@@ -7,7 +7,7 @@ use super::inflate::WINDOW;
 use crate::index::codec::{Decoder, Encoder};
 
 /// What lies between two points, at least, in bytes of output. A random row costs half of it on average.
-const SPACING: u64 = 2 << 20;
+pub(super) const SPACING: u64 = 2 << 20;
 /// The most points of a file. Of a file with more, every other one goes, and the spacing doubles. Each of gzip takes some 10 KiB.
 const POINTS_MAX: usize = 1024;
 /// How hard windows are compressed.
@@ -54,13 +54,12 @@ pub(crate) struct Points {
     pub(crate) size: u64,
     /// From front to back. The first is the file's start.
     points: Vec<Point>,
-    spacing: u64,
 }
 
 impl Points {
     pub(super) fn new(codec: Codec) -> Self {
         let start = Point { input: 0, output: 0, state: None };
-        Self { codec, size: 0, points: vec![start], spacing: SPACING }
+        Self { codec, size: 0, points: vec![start] }
     }
 
     /// Returns the last point at or before an offset of the output, and where the next one is.
@@ -70,20 +69,22 @@ impl Points {
     }
 
     /// Says whether a point is wanted at an offset of the output.
-    pub(super) fn is_due(&self, output: u64) -> bool {
-        self.points.last().is_some_and(|last| output >= last.output + self.spacing)
+    pub(super) fn is_due(&self, output: u64, spacing: u64) -> bool {
+        self.points.last().is_some_and(|last| output >= last.output + spacing)
     }
 
-    pub(super) fn push(&mut self, point: Point) {
+    /// Adds a point, and returns how far the next is to be from it.
+    pub(super) fn push(&mut self, point: Point, spacing: u64) -> u64 {
         self.points.push(point);
-        if self.points.len() > POINTS_MAX {
-            let mut number = 0;
-            self.points.retain(|_| {
-                number += 1;
-                number % 2 == 1
-            });
-            self.spacing *= 2;
+        if self.points.len() <= POINTS_MAX {
+            return spacing;
         }
+        let mut number = 0;
+        self.points.retain(|_| {
+            number += 1;
+            number % 2 == 1
+        });
+        spacing * 2
     }
 
     pub(crate) fn encode(points: Option<&Self>, to: &mut Encoder) {
@@ -127,5 +128,31 @@ impl Points {
             points.points.push(Point { input, output, state });
         }
         Ok(Some(points))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_size_has_so_many_points_at_most() {
+        let mut points = Points::new(Codec::Bzip2);
+        let mut spacing = SPACING;
+        for output in (0..1 << 40).step_by(1 << 20) {
+            if points.is_due(output, spacing) {
+                spacing = points.push(Point { input: output / 2, output, state: None }, spacing);
+            }
+        }
+        points.size = 1 << 40;
+        assert!((POINTS_MAX / 2..=POINTS_MAX).contains(&points.points.len()), "{}", points.points.len());
+        let gaps = points.points.windows(2).map(|pair| pair[1].output - pair[0].output);
+        assert!(gaps.max() <= Some(2 * spacing));
+        let mut to = Encoder::new(*b"test", 1);
+        Points::encode(Some(&points), &mut to);
+        let bytes = to.seal();
+        let read = |stored| Points::decode(&mut Decoder::open(&bytes, *b"test", 1).expect("sealed"), stored);
+        assert_eq!(read(1 << 39).expect("valid"), Some(points));
+        assert!(read(1000).is_err(), "points behind the end of the file");
     }
 }
