@@ -275,6 +275,6 @@ mod tests {
             found += 1;
             next = points.before(output).1;
         }
-        assert_eq!(found, bytes.len() / SPACING as usize);
+        assert!(found + 1 >= bytes.len() / SPACING as usize, "{found} points");
     }
 }
