@@ -195,7 +195,7 @@ impl Decoded {
         }
         if !codec.begins(head) {
             let what = format!("there is more behind the end of the {} data", codec.name());
-            return Err(self.fail(Error::data(what)));
+            return Err(self.fail(Error::data(what).hint("cut the file off here, or write or fetch it again")));
         }
         self.decoder = Some(codec.decoder()?);
         if self.spacing.is_some_and(|spacing| self.points.is_due(self.end(), spacing)) {
@@ -222,7 +222,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Says what was found wrong and where, for good.
+    /// Says what was found wrong and where, for good: in the input that follows, at most [`INPUT`].
     fn fail(&mut self, error: Error) -> Error {
         let what =
             format!("a file compressed with {} cannot be read on: {}", self.points.codec.name(), error.message());
