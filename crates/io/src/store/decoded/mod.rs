@@ -1,6 +1,6 @@
 //! Reads a file that is compressed as a whole, from front to back, as the bytes that it holds: offsets count those.
 //!
-//! Memory: [`BEHIND_MAX`], two buffers of [`INPUT`] and [`OUTPUT`], what the caller asks for at once, and what the codec takes
+//! Memory: [`BEHIND_MAX`], buffers of [`INPUT`] and [`OUTPUT`], what the caller asks for at once, and what the codec takes
 //! (`libraries.rs`, `inflate.rs`). What a file says of its size is never believed, so a small file that holds much costs time alone.
 
 mod codec;
@@ -24,9 +24,9 @@ const INPUT: usize = 64 << 10;
 /// Room for what a decoder puts out at once.
 const OUTPUT: usize = 128 << 10;
 /// What is kept of what lies behind, so that short steps back cost nothing. It is more than inflate's window.
-const BEHIND_MIN: usize = 256 << 10;
+const BEHIND_MIN: usize = 64 << 10;
 /// Beyond this, all but [`BEHIND_MIN`] goes.
-const BEHIND_MAX: usize = 1 << 20;
+const BEHIND_MAX: usize = 256 << 10;
 
 /// A compressed file that is read forward.
 #[derive(Debug)]
@@ -36,7 +36,9 @@ pub(crate) struct Decoded {
     taken: u64,
     /// Undoes the member that is being read; none between two.
     decoder: Option<Box<dyn Decode>>,
+    /// The first `filled` bytes of it are output.
     buffer: Vec<u8>,
+    filled: usize,
     /// What lies before the buffer, in bytes of output.
     start: u64,
     is_over: bool,
@@ -63,6 +65,7 @@ impl Decoded {
             taken: 0,
             decoder: None,
             buffer: Vec::new(),
+            filled: 0,
             start: 0,
             is_over: false,
             failed: None,
@@ -94,7 +97,7 @@ impl Decoded {
 
     /// Where the output ends that was read so far.
     fn end(&self) -> u64 {
-        self.start + self.buffer.len() as u64
+        self.start + self.filled as u64
     }
 
     /// Says whether reading goes on to `offset` from where it is, and does not begin elsewhere.
@@ -116,8 +119,8 @@ impl Decoded {
             self.trim(offset);
             self.more()?;
         }
-        let from = self.buffer.len().min(usize::try_from(offset - self.start).unwrap_or(usize::MAX));
-        let to = self.buffer.len().min(from.saturating_add(len));
+        let from = self.filled.min(usize::try_from(offset - self.start).unwrap_or(usize::MAX));
+        let to = self.filled.min(from.saturating_add(len));
         Ok(&self.buffer[from..to])
     }
 
@@ -131,7 +134,7 @@ impl Decoded {
         };
         self.decoder = points.codec.resume(point, before)?;
         (self.taken, self.start, self.is_over) = (point.input, point.output, false);
-        self.buffer.clear();
+        self.filled = 0;
         Ok(())
     }
 
@@ -140,8 +143,8 @@ impl Decoded {
         let passed = (offset.min(self.end()) - self.start) as usize;
         if passed > BEHIND_MAX {
             let gone = passed - BEHIND_MIN;
-            self.buffer.copy_within(gone.., 0);
-            self.buffer.truncate(self.buffer.len() - gone);
+            self.buffer.copy_within(gone..self.filled, 0);
+            self.filled -= gone;
             self.start += gone as u64;
         }
     }
@@ -158,12 +161,13 @@ impl Decoded {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let input = self.raw.at(self.taken, INPUT)?;
         let is_cut = input.is_empty();
-        let held = self.buffer.len();
+        let held = self.filled;
         let pause = self.spacing.is_some_and(|spacing| self.points.is_due(self.start + held as u64, spacing));
-        self.buffer.resize(held + OUTPUT, 0);
-        let step = decoder.step(input, &mut self.buffer[held..], pause);
-        self.buffer.truncate(held + step.as_ref().map_or(0, |step| step.put));
-        let step = step.map_err(|e| self.fail(e))?;
+        if self.buffer.len() < held + OUTPUT {
+            self.buffer.resize(held + OUTPUT, 0);
+        }
+        let step = decoder.step(input, &mut self.buffer[held..held + OUTPUT], pause).map_err(|e| self.fail(e))?;
+        self.filled += step.put;
         self.taken += step.taken as u64;
         if step.ended {
             self.decoder = None;
@@ -173,7 +177,7 @@ impl Decoded {
             return Err(self.fail(Error::data(what)));
         }
         if let Some(bits) = step.bits {
-            let state = State::new(bits, &self.buffer)?;
+            let state = State::new(bits, &self.buffer[..self.filled])?;
             self.note(Some(state));
         }
         Ok(())
