@@ -220,7 +220,7 @@ impl Decoded {
                 break;
             }
         }
-        if (at - self.taken) % multiple == 0 {
+        if (at - self.taken).is_multiple_of(multiple) {
             self.taken = at;
         }
         Ok(())
