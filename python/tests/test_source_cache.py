@@ -67,8 +67,10 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 SOURCES = {
     "files": (lambda at: fb.from_files(f"{at}/*/*.bin").drop("path").shuffle(), "*/*.bin"),
-    "lines": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(), "lines/*"),
-    "tar": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(), "shards/*.tar"),
+    "lines": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(window=None), "lines/*"),
+    "lines, over windows": (lambda at: fb.from_text(f"{at}/lines/*").shuffle(window="256KiB"), "lines/*"),
+    "tar": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(window=None), "shards/*.tar"),
+    "tar, over windows": (lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(window="8KiB"), "shards/*.tar"),
     "tar, as it lies": (lambda at: fb.from_tar(f"{at}/shards/*.tar"), "shards/*.tar"),
     "parquet": (lambda at: fb.from_parquet(f"{at}/parquet/*.parquet").shuffle(), "parquet/*.parquet"),
 }

@@ -16,11 +16,11 @@ from pipelines import fingerprint
 E = fb.errors
 SOURCES = {
     "tar": lambda at: fb.from_tar(f"{at}/shards/train-{{000..002}}.tar"),
-    "tar, listed and shuffled": lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(),
+    "tar, listed and shuffled": lambda at: fb.from_tar(f"{at}/shards/*.tar").shuffle(window="4KiB"),
     "parquet": lambda at: fb.from_parquet(f"{at}/parquet/*.parquet", columns=["i", "name", "vec"]).shuffle(),
     "image folder": lambda at: fb.from_image_folder(f"{at}/images").drop("path").shuffle(),
     "jsonl": lambda at: fb.from_jsonl(f"{at}/lines.jsonl"),
-    "text": lambda at: fb.from_text(f"{at}/lines.jsonl").shuffle(),
+    "text": lambda at: fb.from_text(f"{at}/lines.jsonl").shuffle(window="4KiB"),
 }
 
 

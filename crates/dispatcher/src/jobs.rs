@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Clock, ConsumerIndex, Error, ErrorKind, Result, Seed};
 use forebay_io::Allowed;
-use forebay_plan::{BlobId, Ending, EpochPlan, Extent, Graph, Sizing, Stages};
+use forebay_plan::{BlobId, Ending, EpochPlan, Graph, Stages};
 use forebay_proto::{IndexProgress, JobKey, OpenJobRequest, check_version};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -272,10 +272,6 @@ fn prepare(
 /// # Errors
 /// Data when the record cannot be read.
 pub(crate) fn splits(record: &JobRecord) -> Result<Vec<Option<u64>>> {
-    let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", record.name));
-    let extent: Extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
-    let sizing: Sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
-    let stages = Stages::in_parts(&Graph::from_json(&record.graph)?, record.deal().parts())?;
-    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
+    let plan = record.plan()?;
     Ok((0..record.consumers).map(|i| plan.num_splits(ConsumerIndex(i))).collect())
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_core::WorkerId;
-use forebay_plan::{Deal, Ending, OpSums, Sizing};
+use forebay_core::{Error, Result, Seed, WorkerId};
+use forebay_plan::{Deal, Ending, EpochPlan, Extent, Graph, OpSums, Sizing, Stages};
 use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,18 @@ impl JobRecord {
     /// Says whether splits are source blocks of unknown length, each computed as its reader takes it.
     pub(crate) fn is_streamed(&self) -> bool {
         serde_json::from_str::<Sizing>(&self.sizing).is_ok_and(|sizing| sizing.unit_rows == 0)
+    }
+
+    /// Returns the plan of its epochs.
+    ///
+    /// # Errors
+    /// Data when the record is not one of a job of this version; as [`EpochPlan::new`].
+    pub(crate) fn plan(&self) -> Result<EpochPlan> {
+        let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", self.name));
+        let extent: Extent = serde_json::from_str(&self.extent).map_err(unreadable)?;
+        let sizing: Sizing = serde_json::from_str(&self.sizing).map_err(unreadable)?;
+        let stages = Stages::in_parts(&Graph::from_json(&self.graph)?, self.deal().parts())?;
+        EpochPlan::new(&stages, extent, Seed(self.seed), self.deal(), Some(sizing))
     }
 
     /// Returns how epochs are dealt to consumers.

@@ -2,8 +2,8 @@
 //!
 //! Threads take morsels in order, run the whole fused chain on each, and put the chunks into the morsel's slot; the
 //! consumer empties the slots in order. There is no queue for each op, and nothing to tune. Threads without a morsel, and
-//! those whose morsel is not the oldest, help with the rows of the oldest (see `crew`). Bounds: at most
-//! `threads + SLOTS_AHEAD` slots, [`SLOT_CHUNKS`] chunks in the slot of a source block, [`READY_BYTES_MAX`] in all.
+//! those whose morsel is not the oldest or whose slot is full, help with the rows of the oldest (see `crew`). Bounds: at most
+//! `threads + SLOTS_AHEAD` slots (of windows [`WINDOWS_MAX`]), [`SLOT_CHUNKS`] chunks in the slot of a source block, [`READY_BYTES_MAX`] in all.
 //! Invariant: the first slot always has a thread at work on it or is done, so nothing waits for ever.
 
 use std::collections::VecDeque;
@@ -26,6 +26,8 @@ use crate::work::Scratch;
 
 /// Morsels that may be done or under way beyond one for each thread.
 const SLOTS_AHEAD: usize = 2;
+/// Windows of a shuffle whose rows are not counted that are in memory at once: all threads work on the chunks of one.
+const WINDOWS_MAX: usize = 3;
 /// Chunks that wait for the user may take this before no new morsel is begun.
 const READY_BYTES_MAX: usize = 128 << 20;
 /// Chunks that a slot keeps before its thread waits.
@@ -138,7 +140,8 @@ impl LocalStream {
             Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };
         cursor.skip(&executable, options.consumer, from.chunk);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
-        let state = State { cursor, slots: VecDeque::new(), base: 0, slots_max: threads + ahead, stop: false };
+        let slots_max = if executable.plan().lane_layout().is_some() { WINDOWS_MAX } else { threads + ahead };
+        let state = State { cursor, slots: VecDeque::new(), base: 0, slots_max, stop: false };
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             executable,
             consumer: options.consumer,
@@ -348,6 +351,7 @@ impl Shared {
     fn run(&self, number: u64, task: Task, scratch: &mut Scratch) -> Result<()> {
         let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.stop(None));
         let asked = Asked { epoch, consumer, morsel: task.morsel, known: &self.known, ops };
+        let mut helping = Scratch::default();
         self.executable.morsel(&asked, scratch, &mut |chunk| {
             let mut state = self.lock();
             loop {
@@ -359,6 +363,12 @@ impl Shared {
                     slot.chunks.push_back(chunk);
                     self.news.notify_one();
                     return Ok(());
+                }
+                if self.crew.has_work() {
+                    drop(state);
+                    self.crew.help(&mut helping);
+                    state = self.lock();
+                    continue;
                 }
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             }

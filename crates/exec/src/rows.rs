@@ -7,7 +7,7 @@ use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_io::{Place, ReadThrough, Reader, SourceIndex};
-use forebay_plan::{BlobId, Source};
+use forebay_plan::{BlobId, Source, StreamedWindow};
 
 use crate::executable::{Environment, numbered, numbered_sample};
 use crate::functions::{Functions, Pickle};
@@ -94,22 +94,24 @@ impl Rows {
         rows.iter().map(key).collect()
     }
 
+    /// Reads a block from its start, or a window of a shuffle, and shows the rows chunk by chunk; an error is the last.
     pub(crate) fn stream(
         &self,
         block: u64,
+        window: Option<&StreamedWindow>,
         epoch: Epoch,
         see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
     ) -> Result<()> {
         match self {
             Rows::Files(reader, _) => {
-                let chunks = match reader.stream(block, epoch, STREAM_ROWS) {
-                    Ok(chunks) => chunks,
-                    Err(e) => return see(Err(e)),
+                let chunks = match window {
+                    Some(window) => reader.window(window, STREAM_ROWS),
+                    None => reader.stream(block, epoch, STREAM_ROWS),
                 };
-                for chunk in chunks {
-                    see(chunk)?;
+                match chunks {
+                    Ok(mut chunks) => chunks.try_for_each(see),
+                    Err(e) => see(Err(e)),
                 }
-                Ok(())
             }
             Rows::Items { .. } => Err(Error::internal("a map dataset is not read as a block")),
             Rows::Generator { generator, schema, functions } => {

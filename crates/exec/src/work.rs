@@ -57,6 +57,23 @@ impl Scratch {
         done
     }
 
+    /// Returns another scratch of the same place in the stream.
+    pub(crate) fn beside(&self) -> Self {
+        Self { place: self.place.clone(), ..Self::default() }
+    }
+
+    /// Runs `body` for each of these chunks: here, or with the crew.
+    pub(crate) fn for_each_chunk(
+        &mut self,
+        chunks: usize,
+        body: &(dyn Fn(usize, &mut Scratch) -> Result<()> + Sync),
+    ) -> Result<()> {
+        match self.place.clone().filter(|_| chunks > 1) {
+            Some(Place { crew, order }) => crew.for_each_row(order, chunks, self, body),
+            None => (0..chunks).try_for_each(|chunk| body(chunk, self)),
+        }
+    }
+
     /// Runs `work` on rows, and counts that for an op.
     pub(crate) fn metered(
         &mut self,

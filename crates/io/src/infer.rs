@@ -235,11 +235,11 @@ fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool)
         let mut seen = example::Seen::default();
         let (mut at, mut record) = (0, 0);
         while record < RECORDS
-            && let Some(len) = tfrecord::next(&mut forward, at, record, verify)?
+            && let Some(len) = tfrecord::next(&mut forward, at, Some(record), verify)?
         {
             let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("record", record);
             let frame = forward.at(at, len as usize)?;
-            let payload = tfrecord::payload(frame, object.uri(), at, record, verify)?;
+            let payload = tfrecord::payload(frame, object.uri(), at, Some(record), verify)?;
             seen.push(payload).map_err(blame)?;
             (at, record) = (at + len, record + 1);
         }
@@ -253,9 +253,10 @@ fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
     let mut seen = json::Seen::default();
     let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
     while line < LINES
-        && let Some(len) = lines::next(&mut forward, at, line)?
+        && let Some(len) = lines::next(&mut forward, at, Some(line))?
     {
-        if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, line)?.is_none() {
+        if lines::is_blank(forward.at(at, len as usize)?) && lines::skip_blank(&mut forward, at, Some(line))?.is_none()
+        {
             break;
         }
         let blame = |e: Error| e.with("file", object.uri()).with("offset", at).with("file_line", line + 1);

@@ -9,14 +9,17 @@
 //! and with them everything that a user's batched function sees, are the same everywhere.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use forebay_core::rng::op_key;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
 use forebay_data::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::deal::Deal;
+use crate::lanes::{EpochLanes, Lanes, Layout as LaneLayout};
 use crate::op::Op;
-use crate::order::{Blocks, Order};
+use crate::order::{Blocks, FOREVER, Order};
 use crate::source::Source;
 use crate::stages::{Stages, Work};
 use crate::window;
@@ -44,6 +47,9 @@ pub struct Sizing {
     /// Rows in a window of the first shuffle; 0 if it permutes all rows at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub window_rows: u64,
+    /// Bytes of a window, as stored, of a shuffle whose rows are not counted; 0 if there is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window_bytes: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -70,7 +76,10 @@ impl Sizing {
     /// Returns sizes that were recorded, if they can be this pipeline's.
     fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
         let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
-        let fits = (self.unit_rows > 0) == counted && unit.is_none_or(|unit| unit == self.unit_rows);
+        let is_streamed = window::streamed_bytes(&stages.graph).is_some();
+        let fits = (self.unit_rows > 0) == counted
+            && unit.is_none_or(|unit| unit == self.unit_rows)
+            && (self.window_bytes > 0) == is_streamed;
         if !fits || self.morsel_units == 0 || self.split_units == 0 {
             return Err(Error::invalid("the recorded sizes are not those of this pipeline")
                 .hint("a saved state fits the pipeline that it was saved with"));
@@ -92,7 +101,8 @@ impl Sizing {
     /// Chooses sizes for a pipeline over a source.
     pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
         let Some(rows) = extent.rows else {
-            return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0 });
+            let window_bytes = window::streamed_bytes(&stages.graph).unwrap_or(0);
+            return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
         };
         let source_row = (extent.bytes / rows.max(1)).max(1);
         let decoded_row = source_row.saturating_mul(window::expansion(&stages.source));
@@ -109,7 +119,7 @@ impl Sizing {
         let split_units = units(SPLIT_BYTES).min(share).next_multiple_of(morsel_units);
         // A split that is cut short for the sake of sharing need not be a whole number of large morsels.
         let split_units = if share < morsel_units { share } else { split_units };
-        Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows })
+        Ok(Self { unit_rows, morsel_units: morsel_units.min(split_units), split_units, window_rows, window_bytes: 0 })
     }
 }
 
@@ -202,10 +212,59 @@ pub enum Morsel {
     },
 }
 
+/// A window of a shuffle whose rows are not counted.
+#[derive(Debug, Clone)]
+pub struct StreamedWindow {
+    /// The lanes that it is read from.
+    pub lanes: Arc<EpochLanes>,
+    /// Its number in the epoch's order.
+    pub number: u64,
+    /// The epoch that keys the randomness of its rows.
+    pub epoch: Epoch,
+}
+
+/// How the rows of an epoch come that are shuffled and not counted.
+#[derive(Debug, Clone)]
+struct Streamed {
+    layout: LaneLayout,
+    /// The shuffle's number among the random ops.
+    random: u64,
+    /// How often an epoch has each row; `None` is for ever.
+    repetitions: Option<u64>,
+    /// `None` in a plan that is asked for no rows.
+    lanes: Option<Arc<Lanes>>,
+}
+
+impl Streamed {
+    fn new(stages: &Stages, extent: Extent, window_bytes: u64) -> Option<Self> {
+        let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle { .. }))?;
+        let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, stages.source.divides());
+        let repetitions = stages.order.iter().try_fold(1u64, |all, step| match &step.node.op {
+            Op::Repeat { count } => count.map(|count| all.saturating_mul(count)),
+            _ => Some(all),
+        });
+        Some(Self { layout, random: shuffle.random, repetitions, lanes: None })
+    }
+
+    fn units(&self) -> Option<u64> {
+        self.repetitions.map(|repetitions| repetitions.saturating_mul(self.layout.windows()))
+    }
+
+    /// Returns the window that a unit is.
+    fn window(&self, seed: Seed, epoch: Epoch, unit: u64) -> Option<StreamedWindow> {
+        let (repetition, number) = (unit / self.layout.windows(), unit % self.layout.windows());
+        let base = epoch.0.wrapping_mul(self.repetitions.unwrap_or(FOREVER));
+        let epoch = Epoch(base.wrapping_add(repetition));
+        let lanes = self.lanes.as_ref()?.of_epoch(op_key(seed, epoch, self.random));
+        Some(StreamedWindow { lanes, number, epoch })
+    }
+}
+
 /// The plan of a job's epochs.
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     order: Option<Order>,
+    streamed: Option<Streamed>,
     extent: Extent,
     deal: Deal,
     /// Whether the plan knows all that consumers get.
@@ -249,11 +308,15 @@ impl EpochPlan {
             0 => order,
             window_rows => self::order(stages, extent, Blocks { window_rows, starts: None })?,
         };
+        let streamed = match sizing.window_bytes {
+            0 => None,
+            bytes => Streamed::new(stages, extent, bytes),
+        };
         let dealt = stages.dealt && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
         let batched = stages.unit.is_some();
         let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
-        let plan = Self { order, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
+        let plan = Self { order, streamed, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
         if deal.even {
             plan.check_even(stages)?;
         }
@@ -295,9 +358,25 @@ impl EpochPlan {
         Ok(Self { order: order(stages, self.extent, blocks)?, ..self.clone() })
     }
 
+    /// Returns the same plan for a process that reads windows of files of these sizes.
+    pub fn over_files(&self, sizes: Vec<u64>) -> Self {
+        let lanes = |of: &Streamed| Streamed { lanes: Some(Arc::new(Lanes::new(of.layout, sizes))), ..of.clone() };
+        Self { streamed: self.streamed.as_ref().map(lanes), ..self.clone() }
+    }
+
     /// Says whether it knows which rows come. If not, the plan that [`EpochPlan::over`] returns does.
     pub fn knows_rows(&self) -> bool {
         self.order.as_ref().is_none_or(Order::knows_rows)
+    }
+
+    /// Returns how the windows are laid out of a shuffle whose rows are not counted.
+    pub fn lane_layout(&self) -> Option<LaneLayout> {
+        self.streamed.as_ref().map(|streamed| streamed.layout)
+    }
+
+    /// Returns the window that a source block of a morsel is; `None` if rows are not shuffled, or [`EpochPlan::over_files`] was not called.
+    pub fn window(&self, epoch: Epoch, block: u64) -> Option<StreamedWindow> {
+        self.streamed.as_ref()?.window(self.seed, epoch, block)
     }
 
     /// Returns the sizes, to be recorded with the job.
@@ -338,13 +417,14 @@ impl EpochPlan {
     /// Says whether an epoch never ends.
     pub fn is_endless(&self) -> bool {
         self.order.as_ref().is_some_and(|o| o.len().is_none())
+            || self.streamed.as_ref().is_some_and(|streamed| streamed.repetitions.is_none())
     }
 
     /// Returns the units of an epoch over all consumers; `None` is endless.
     pub fn units(&self) -> Option<u64> {
         match &self.order {
             Some(_) => self.places.map(|p| p.div_ceil(self.sizing.unit_rows)),
-            None => Some(self.extent.blocks),
+            None => self.streamed.as_ref().map_or(Some(self.extent.blocks), Streamed::units),
         }
     }
 

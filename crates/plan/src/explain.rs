@@ -267,6 +267,17 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
     let count = |n: Option<u64>| n.map_or("endless".to_owned(), |n| n.to_string());
     let n = plan.num_splits(ConsumerIndex(0));
     let _ = writeln!(out, "splits");
+    if let Some(layout) = plan.lane_layout() {
+        let (n, lanes) = (count(n), layout.lanes());
+        let _ = writeln!(out, "  {n} an epoch, one for each window of the shuffle");
+        let _ = writeln!(
+            out,
+            "  shuffled over windows of about {} bytes, each of pieces of {lanes} files (or runs of files) that are read side by side, in an \
+             order of the epoch; rows are not counted, so the first batch needs one window and no pass over the source",
+            sizing.window_bytes
+        );
+        return;
+    }
     if sizing.unit_rows == 0 {
         let _ = writeln!(out, "  {} an epoch, one for each source block", count(n));
         return;

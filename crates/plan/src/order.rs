@@ -14,7 +14,7 @@ use crate::permute::Permutation;
 use crate::window::Windows;
 
 /// How an infinite repeat counts in the numbering of repetitions.
-const FOREVER: u64 = 1 << 32;
+pub(crate) const FOREVER: u64 = 1 << 32;
 /// Places that go through all steps together.
 const BLOCK: usize = 256;
 

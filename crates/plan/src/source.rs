@@ -131,6 +131,18 @@ pub enum Source {
 }
 
 impl Source {
+    /// Says whether one of its files is in a store or on a server.
+    pub fn is_remote(&self) -> bool {
+        let is_remote =
+            |path: &String| path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'));
+        self.paths().iter().any(is_remote)
+    }
+
+    /// Says whether a reader finds the next row in the middle of one of its files: lines end where a line end is.
+    pub fn divides(&self) -> bool {
+        matches!(self, Source::Text { .. } | Source::Jsonl { .. })
+    }
+
     /// Returns the name of the Python function that makes it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -28,6 +28,7 @@ use crate::graph::{Graph, Node};
 use crate::op::Op;
 use crate::reorder::RunOrder;
 use crate::source::Source;
+use crate::window;
 
 /// One op where it runs.
 #[derive(Debug, Clone)]
@@ -326,6 +327,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
     };
     match graph.source() {
         Source::Generator { .. } => false,
+        _ if window::streamed_bytes(graph).is_some() => false,
         _ if parts > 1 => true,
         // What is kept of a row is found by the row's place.
         _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_core::{Error, Result, rng::mix64};
 use serde::{Deserialize, Serialize};
 
+use crate::graph::Graph;
 use crate::op::Op;
 use crate::permute::Permutation;
 use crate::source::Source;
@@ -20,7 +21,7 @@ use crate::stages::Step;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShuffleWindow {
-    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB.
+    /// All rows; or a window, if the source decodes rows in blocks and takes more than 512 MiB, or is files of records in a store.
     #[default]
     Auto,
     /// All rows.
@@ -50,6 +51,41 @@ impl ShuffleWindow {
 const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 /// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
+/// The bytes of a window, as stored, of a source that is streamed: the first batch needs all of one.
+const STREAMED_BYTES: u64 = 64 << 20;
+
+/// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are read side by side
+/// (see `lanes`). `None` where rows are counted first, or nothing is shuffled.
+///
+/// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
+pub(crate) fn streamed_bytes(graph: &Graph) -> Option<u64> {
+    let streams = matches!(
+        graph.source(),
+        Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }
+    );
+    // What is kept of a row is found by the row's place.
+    if !streams || graph.nodes().iter().any(|node| node.op.keeps_rows()) {
+        return None;
+    }
+    let mut window = None;
+    let mut repeats = true;
+    for node in graph.nodes() {
+        match (&node.op, window) {
+            (Op::Shuffle { window: first }, None) => window = Some(*first),
+            // What comes before the shuffle chooses rows by their number in the source.
+            (Op::Shuffle { .. }, Some(_))
+            | (Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } | Op::Repeat { .. }, None) => return None,
+            (Op::Repeat { .. }, Some(_)) if !repeats => return None,
+            (Op::Take { .. } | Op::Skip { .. } | Op::Shard { .. } | Op::Batch { .. }, Some(_)) => repeats = false,
+            _ => {}
+        }
+    }
+    match window? {
+        ShuffleWindow::Bytes(bytes) => Some(bytes),
+        ShuffleWindow::Auto if graph.source().is_remote() => Some(STREAMED_BYTES),
+        _ => None,
+    }
+}
 
 /// Returns how many bytes of memory a stored byte of text takes, at most for most files: Parquet is compressed.
 pub(crate) fn expansion(source: &Source) -> u64 {

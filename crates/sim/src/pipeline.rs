@@ -81,7 +81,7 @@ impl Pipeline {
         let is_cut = stages.cuts()?.len() > 1;
         let split_units = dice.within(if is_cut { 3..8 } else { 1..5 });
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
-        let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0 };
+        let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };
         // What several could not do each for itself, one does.
         let among = Deal { even: false, ..deal };
         let shared = EpochPlan::new(&stages, extent, Seed(seed), among, Some(sizing)).is_ok();

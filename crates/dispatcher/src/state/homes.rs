@@ -1,7 +1,9 @@
-//! Where the rows of a split are likely to be kept: at the worker that was given the same split of the epoch before.
+//! The worker that can compute a split for less than others.
 //!
-//! Without a shuffle a split has the same rows in every epoch, so whoever computed it has what `cache()` keeps of them, and the pages of their
-//! files. With one, each split has rows from everywhere, and no worker has more of them than another.
+//! Without a shuffle a split has the same rows in every epoch: the worker that computed it in the epoch before has what `cache()` keeps of
+//! them, and the pages of their files. With a shuffle over windows of files that are read from front to back, the worker that read the
+//! window before it, of the same group of lanes, knows where its rows begin. With any other shuffle each split has rows from everywhere, and
+//! no worker has more of them than another.
 //!
 //! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there
 //! is none, the first, to whoever has room, as ever. So no worker idles for it, and a split is passed over by a few others at most.
@@ -10,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_core::WorkerId;
-use forebay_plan::{Graph, Op};
+use forebay_core::{ConsumerIndex, WorkerId};
+use forebay_plan::{Deal, EpochPlan, Graph, LaneLayout, Op};
 
 use super::State;
 use super::consumer::Consumer;
@@ -25,24 +27,57 @@ const HOMES_MAX: usize = 1 << 16;
 /// The workers of a job's splits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Homes {
-    /// Whether all epochs have the same order.
-    is_fixed: bool,
-    /// By consumer and ordinal.
+    kind: Kind,
+    /// By consumer, and by what the kind says of a split.
     of: BTreeMap<(u32, u64), WorkerId>,
+}
+
+/// What the splits of one home have in common.
+#[derive(Debug, Clone, Copy, Default)]
+enum Kind {
+    /// Nothing.
+    #[default]
+    None,
+    /// The ordinal: all epochs have the same order.
+    Ordinal,
+    /// The group of lanes that a window is read from.
+    Group { layout: LaneLayout, deal: Deal },
+}
+
+impl Kind {
+    fn of(record: &JobRecord) -> Self {
+        let Ok(graph) = Graph::from_json(&record.graph) else { return Kind::None };
+        if !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })) {
+            // What the second epoch would find, of a job that has one.
+            return if record.epochs == 1 { Kind::None } else { Kind::Ordinal };
+        }
+        let groups = |plan: EpochPlan| plan.lane_layout().filter(|layout| layout.groups() > 1);
+        let layout = record.plan().ok().and_then(groups);
+        layout.map_or(Kind::None, |layout| Kind::Group { layout, deal: record.deal() })
+    }
+
+    fn key(self, consumer: u32, ordinal: u64) -> Option<(u32, u64)> {
+        match self {
+            Kind::None => None,
+            Kind::Ordinal => Some((consumer, ordinal)),
+            // All consumers share the windows of a group.
+            Kind::Group { layout, deal } => {
+                let window = ordinal.saturating_mul(deal.parts()).saturating_add(deal.part(ConsumerIndex(consumer)));
+                Some((0, window % layout.windows() % layout.groups()))
+            }
+        }
+    }
 }
 
 impl Homes {
     pub(super) fn new(record: &JobRecord) -> Self {
-        let graph = Graph::from_json(&record.graph);
-        let is_fixed = graph.is_ok_and(|graph| !graph.nodes().iter().any(|node| matches!(node.op, Op::Shuffle { .. })));
-        // What the second epoch would find, of a job that has one.
-        Self { is_fixed: is_fixed && record.epochs != 1, of: BTreeMap::new() }
+        Self { kind: Kind::of(record), of: BTreeMap::new() }
     }
 
     /// Notes who was given a split.
     pub(super) fn note(&mut self, consumer: u32, position: Position, worker: WorkerId) {
-        let split = (consumer, position.ordinal);
-        if self.is_fixed && (self.of.len() < HOMES_MAX || self.of.contains_key(&split)) {
+        let Some(split) = self.kind.key(consumer, position.ordinal) else { return };
+        if self.of.len() < HOMES_MAX || self.of.contains_key(&split) {
             self.of.insert(split, worker);
         }
     }
@@ -72,7 +107,7 @@ impl Homes {
         let is_near = |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < AHEAD;
         let next = consumer.free().take_while(is_near);
         let at_home = |p: Position| {
-            let home = self.of.get(&(index, p.ordinal))?;
+            let home = self.of.get(&self.kind.key(index, p.ordinal)?)?;
             may_have(p, *home).map(|worker| (p, worker))
         };
         next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_home)

@@ -14,8 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed, Ticks, WorkerId};
-use forebay_plan::{EpochPlan, Graph, Stages};
+use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Ticks, WorkerId};
 
 use super::consumer::{Death, Holder, Trouble};
 use super::worker::Worker;
@@ -146,11 +145,7 @@ impl State {
 
 /// Names the rows of a split by their numbers in the source.
 fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
-    let unreadable = |e: serde_json::Error| Error::data(format!("not known: {e}"));
-    let extent = serde_json::from_str(&record.extent).map_err(unreadable)?;
-    let sizing = serde_json::from_str(&record.sizing).map_err(unreadable)?;
-    let stages = Stages::in_parts(&Graph::from_json(&record.graph)?, record.deal().parts())?;
-    let plan = EpochPlan::new(&stages, extent, Seed(record.seed), record.deal(), Some(sizing))?;
+    let plan = record.plan()?;
     let consumer = ConsumerIndex(key.1);
     if !plan.knows_rows() {
         return Ok("those of the split, which a shuffle over windows of blocks chose".to_owned());

@@ -19,8 +19,21 @@ pub(crate) fn begin(forward: &mut Forward) -> Result<u64> {
     Ok(if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() as u64 } else { 0 })
 }
 
+/// Returns where the first line begins that does so at or behind `offset`; the end of the file if there is none.
+///
+/// # Errors
+/// As [`begin`].
+pub(crate) fn find(forward: &mut Forward, offset: u64) -> Result<u64> {
+    if offset == 0 {
+        return begin(forward);
+    }
+    // The end of the line before it may be the byte before it.
+    let len = next(forward, offset - 1, None)?;
+    Ok(len.map_or(forward.object().size(), |len| offset - 1 + len))
+}
+
 /// Returns the length of the line at `offset` with its end, or `None` at the end of the file.
-pub(crate) fn next(forward: &mut Forward, offset: u64, line: u64) -> Result<Option<u64>> {
+pub(crate) fn next(forward: &mut Forward, offset: u64, line: Option<u64>) -> Result<Option<u64>> {
     let mut seen = 0;
     let mut window = 256;
     loop {
@@ -38,8 +51,12 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, line: u64) -> Result<Opti
     }
 }
 
-fn check(uri: &str, offset: u64, line: u64, bytes: u64) -> Result<()> {
-    limits::record(uri, offset, "a line", bytes).map_err(|e| e.with("file_line", line + 1))
+/// `line` is its number, if that is known.
+fn check(uri: &str, offset: u64, line: Option<u64>, bytes: u64) -> Result<()> {
+    limits::record(uri, offset, "a line", bytes).map_err(|e| match line {
+        Some(line) => e.with("file_line", line + 1),
+        None => e,
+    })
 }
 
 /// Takes the line's end off.
@@ -56,12 +73,12 @@ pub(crate) fn is_blank(line: &[u8]) -> bool {
 }
 
 /// Returns where the first line from `offset` on begins that is not blank, or `None` where there is none.
-pub(crate) fn skip_blank(forward: &mut Forward, mut offset: u64, mut line: u64) -> Result<Option<u64>> {
+pub(crate) fn skip_blank(forward: &mut Forward, mut offset: u64, mut line: Option<u64>) -> Result<Option<u64>> {
     while let Some(len) = next(forward, offset, line)? {
         if !is_blank(forward.at(offset, len as usize)?) {
             return Ok(Some(offset));
         }
-        (offset, line) = (offset + len, line + 1);
+        (offset, line) = (offset + len, line.map(|line| line + 1));
     }
     Ok(None)
 }
@@ -83,7 +100,7 @@ pub(crate) fn starts(forward: &mut Forward, blank_end: bool, stop: &AtomicBool) 
         solid = bytes.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(solid, |i| at + i as u64 + 1);
         at += bytes.len() as u64;
         let (line, begun) = (starts.len() as u64 - 1, starts.last().copied().unwrap_or(0));
-        check(object.uri(), begun, line, at - begun)?;
+        check(object.uri(), begun, Some(line), at - begun)?;
     }
     if starts.last() != Some(&at) {
         starts.push(at);

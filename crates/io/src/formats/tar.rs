@@ -46,8 +46,9 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(forward: Forward) -> Self {
-        Self { forward, at: 0 }
+    /// Begins at a member's headers, or where the file does.
+    pub(crate) fn new(forward: Forward, at: u64) -> Self {
+        Self { forward, at }
     }
 
     /// Returns the next regular file, or `None` at the end of the archive.
@@ -243,31 +244,46 @@ pub(crate) struct Sample {
 
 /// Groups a walk's members into samples.
 #[derive(Debug)]
-pub(crate) struct Samples<'a> {
+pub(crate) struct Samples {
     pub(crate) walk: Walk,
-    extensions: &'a [String],
     next: Option<Member>,
+    is_over: bool,
 }
 
-impl<'a> Samples<'a> {
-    pub(crate) fn new(forward: Forward, extensions: &'a [String]) -> Self {
-        Self { walk: Walk::new(forward), extensions, next: None }
+impl Samples {
+    /// Begins where a sample does, or the file.
+    pub(crate) fn new(forward: Forward, at: u64) -> Self {
+        Self { walk: Walk::new(forward, at), next: None, is_over: false }
     }
 
-    /// Returns the next sample; `visit` sees each wanted member (extension and place) as it is passed, in file order.
+    /// Returns where the headers of the next sample begin, as far as that is known: not before that; behind the last sample, where the file
+    /// ends.
+    pub(crate) fn at(&self) -> u64 {
+        let end = || if self.is_over { self.walk.forward.object().size() } else { self.walk.at };
+        self.next.as_ref().map_or_else(end, |member| member.header)
+    }
+
+    /// Returns where the headers of the next sample begin; `None` behind the last one.
+    pub(crate) fn peek(&mut self) -> Result<Option<u64>> {
+        while self.next.is_none() && !self.is_over {
+            self.next = self.walk.next()?;
+            self.is_over = self.next.is_none();
+            self.next.take_if(|member| split_name(&member.name).is_none());
+        }
+        Ok(self.next.as_ref().map(|member| member.header))
+    }
+
+    /// Returns the next sample with the members of `extensions`; `visit` sees each of these (extension and place) as it is passed, in file
+    /// order.
     pub(crate) fn next(
         &mut self,
+        extensions: &[String],
         mut visit: impl FnMut(&mut Forward, usize, Span) -> Result<()>,
     ) -> Result<Option<Sample>> {
         let mut sample: Option<Sample> = None;
         loop {
-            let member = match self.next.take() {
-                Some(member) => member,
-                None => match self.walk.next()? {
-                    Some(member) => member,
-                    None => return Ok(sample),
-                },
-            };
+            self.peek()?;
+            let Some(member) = self.next.take() else { return Ok(sample) };
             let Some((key, extension)) = split_name(&member.name) else { continue };
             if sample.as_ref().is_some_and(|s| s.key != key) {
                 self.next = Some(member);
@@ -275,10 +291,10 @@ impl<'a> Samples<'a> {
             }
             let sample = sample.get_or_insert_with(|| Sample {
                 key: key.to_owned(),
-                spans: vec![None; self.extensions.len()],
+                spans: vec![None; extensions.len()],
                 header: member.header,
             });
-            let Some(place) = self.extensions.iter().position(|e| e == extension) else { continue };
+            let Some(place) = extensions.iter().position(|e| e == extension) else { continue };
             if sample.spans[place].replace(member.span).is_some() {
                 return Err(fail::corrupt(
                     self.walk.forward.object().uri(),
@@ -302,9 +318,9 @@ impl<'a> Samples<'a> {
 
 /// Finds every sample of an archive, and gives back what it was read with.
 pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) -> Result<(TarTable, Forward)> {
-    let mut samples = Samples::new(forward, extensions);
+    let mut samples = Samples::new(forward, 0);
     let mut table = TarTable::default();
-    while let Some(sample) = samples.next(|_, _, _| Ok(()))? {
+    while let Some(sample) = samples.next(extensions, |_, _, _| Ok(()))? {
         crate::index::check(stop)?;
         table.push(&sample.key, &sample.spans);
     }
@@ -328,7 +344,7 @@ pub(crate) struct Extension {
 pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
     // Many small requests would take longer than all that is looked at.
     let forward = if object.is_remote() { compressed::reading } else { compressed::skipping };
-    let mut walk = Walk::new(forward(object.clone())?);
+    let mut walk = Walk::new(forward(object.clone())?, 0);
     let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
     loop {
         let member = match walk.next() {

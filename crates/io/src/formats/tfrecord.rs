@@ -22,9 +22,16 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
 }
 
-fn bad(uri: &str, offset: u64, record: u64, what: &str) -> Error {
-    fail::corrupt(uri, offset, what)
-        .with("record", record)
+/// Says which record it is, where that is known.
+fn numbered(error: Error, record: Option<u64>) -> Error {
+    match record {
+        Some(record) => error.with("record", record),
+        None => error,
+    }
+}
+
+fn bad(uri: &str, offset: u64, record: Option<u64>, what: &str) -> Error {
+    numbered(fail::corrupt(uri, offset, what), record)
         .hint("the file is corrupt: write or fetch it again; verify=False reads on without checksums")
 }
 
@@ -45,21 +52,21 @@ pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
 ///
 /// # Errors
 /// Data when the file ends within the record, or (with `verify`) the length's checksum differs.
-pub(crate) fn next(forward: &mut Forward, offset: u64, record: u64, verify: bool) -> Result<Option<u64>> {
+pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, verify: bool) -> Result<Option<u64>> {
     let object = forward.object();
     let (uri, size) = (object.uri(), forward.size());
     let header = forward.at(offset, HEADER)?;
     if header.is_empty() {
         return Ok(None);
     }
-    let cut = || fail::truncated(uri, "the file ends within a record").with("offset", offset).with("record", record);
+    let cut = || numbered(fail::truncated(uri, "the file ends within a record").with("offset", offset), record);
     let Some(len) = header.first_chunk::<8>().filter(|_| header.len() == HEADER) else { return Err(cut()) };
     if verify && masked(&header[..8]) != word(&header[8..]) {
         return Err(bad(uri, offset, record, "the checksum of a record's length differs"));
     }
     let frame = u64::from_le_bytes(*len).checked_add((HEADER + FOOTER) as u64);
     let frame = frame.filter(|&n| size.is_none_or(|size| n <= size - offset)).ok_or_else(cut)?;
-    limits::record(uri, offset, "a record", frame).map_err(|e| e.with("record", record))?;
+    limits::record(uri, offset, "a record", frame).map_err(|e| numbered(e, record))?;
     // Where a compressed file ends is known once it was read so far.
     if size.is_none() && (forward.at(offset, frame as usize)?.len() as u64) < frame {
         return Err(cut());
@@ -68,7 +75,13 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: u64, verify: bool
 }
 
 /// Checks a whole frame and returns its payload.
-pub(crate) fn payload<'f>(frame: &'f [u8], uri: &str, offset: u64, record: u64, verify: bool) -> Result<&'f [u8]> {
+pub(crate) fn payload<'f>(
+    frame: &'f [u8],
+    uri: &str,
+    offset: u64,
+    record: Option<u64>,
+    verify: bool,
+) -> Result<&'f [u8]> {
     let len = frame.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     if frame.len() < HEADER + FOOTER || len != Some((frame.len() - HEADER - FOOTER) as u64) {
         return Err(bad(uri, offset, record, "a record is not as long as it was"));
@@ -87,7 +100,7 @@ pub(crate) fn payload<'f>(frame: &'f [u8], uri: &str, offset: u64, record: u64, 
 pub(crate) fn starts(forward: &mut Forward, verify: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
     let mut starts = vec![0];
     let mut at = 0;
-    while let Some(len) = next(forward, at, starts.len() as u64 - 1, verify)? {
+    while let Some(len) = next(forward, at, Some(starts.len() as u64 - 1), verify)? {
         at += len;
         starts.push(at);
         if starts.len() % 1024 == 0 {

@@ -15,6 +15,7 @@ use forebay_core::{Error, Result, SampleId};
 use forebay_plan::Extent;
 
 use crate::Allowed;
+use crate::readers::windows::offset_of;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 pub(crate) use build::{build, check};
@@ -262,6 +263,9 @@ impl SourceIndex {
             Layout::Groups => {
                 let (file, group) = self.file_of(block);
                 format!("{}#{row} (row group {group})", uri(file))
+            }
+            Layout::PerFile { .. } if let Some(offset) = offset_of(sample) => {
+                format!("{} at byte {offset}", uri(block as usize))
             }
             Layout::PerFile { .. } => {
                 let name = format!("{}#{row}", uri(block as usize));

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Field, Kind, Loss, RowId, Schema};
-use forebay_plan::Source;
+use forebay_plan::{Source, StreamedWindow};
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
+use super::windows::{Sequential, Windows, offset_of, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
@@ -37,6 +38,10 @@ pub(super) enum Format {
 }
 
 impl Format {
+    fn has_lines(&self) -> bool {
+        matches!(self, Format::Text | Format::Jsonl { .. })
+    }
+
     pub(super) fn of(source: &Source) -> Result<Self> {
         Ok(match source {
             Source::Text { .. } => Format::Text,
@@ -68,6 +73,7 @@ pub(super) struct Frames {
     schema: Arc<Schema>,
     pool: Pool,
     format: Format,
+    windows: Windows<Self>,
 }
 
 /// Frames one after another in memory.
@@ -107,7 +113,7 @@ impl Run {
 
 impl Frames {
     pub(super) fn new(schema: Arc<Schema>, pool: Pool, format: Format) -> Self {
-        Self { schema, pool, format }
+        Self { schema, pool, format, windows: Windows::default() }
     }
 
     /// Returns where a row's frame begins and ends, by the index.
@@ -178,11 +184,12 @@ impl Frames {
         run: &Run,
         ids: &[RowId],
         offset: &dyn Fn(usize) -> u64,
-        mut one: impl FnMut(&[u8], &str, u64, u64) -> Result<()>,
+        mut one: impl FnMut(&[u8], &str, u64, Option<u64>) -> Result<()>,
     ) -> Result<()> {
         for (i, id) in ids.iter().enumerate() {
             let uri = self.uri(id.sample);
-            one(run.frame(i), uri, offset(i), id.sample.row()).map_err(|e| self.blame(e, id.sample, offset(i)))?;
+            let number = offset_of(id.sample).is_none().then(|| id.sample.row());
+            one(run.frame(i), uri, offset(i), number).map_err(|e| self.blame(e, id.sample, offset(i)))?;
         }
         Ok(())
     }
@@ -195,6 +202,7 @@ impl Frames {
     fn blame(&self, error: Error, sample: SampleId, offset: u64) -> Error {
         let error = error.with("file", self.uri(sample)).with("offset", offset);
         let error = match self.format {
+            _ if offset_of(sample).is_some() => error,
             Format::Text | Format::Jsonl { .. } => error.with("file_line", sample.row() + 1),
             _ => error.with("record", sample.row()),
         };
@@ -214,6 +222,15 @@ impl Frames {
         }
         let ends = run.shrink(|frame| 0..lines::trim(frame).len());
         binary(&Kind::Utf8, ends, std::mem::take(&mut run.bytes), None)
+    }
+
+    /// Makes columns of a run, whose rows were found without their content: the chunk says which of them cannot be decoded.
+    fn decode_streamed(&self, run: &mut Run, ids: Arc<[RowId]>, starts: &[u64]) -> Result<Chunk> {
+        match self.decode(run, ids.clone(), &|i| starts[i]) {
+            // The next row begins where it does whatever this one holds.
+            Err(error) if error.fault() == Fault::Sample => self.decode_good(run, &ids, starts),
+            decoded => decoded,
+        }
     }
 
     /// Makes columns of those rows of a run that can be decoded; the chunk says which cannot.
@@ -256,33 +273,50 @@ impl Reader for Frames {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
         let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
-        let at = match self.format {
-            Format::Text | Format::Jsonl { .. } => lines::begin(&mut forward)?,
-            Format::Record { .. } | Format::Example { .. } => 0,
-        };
-        let walk =
-            Stream { reader: self, forward, block, epoch, rows: rows.max(1), row: 0, at, solid: at, over: false };
-        Ok(Box::new(walk))
+        let at = if self.format.has_lines() { lines::begin(&mut forward)? } else { 0 };
+        let walk = Walk { forward, at, solid: at };
+        Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
+    }
+
+    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+        self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
     }
 }
 
-/// Reads a file from its start without an index.
-struct Stream<'a> {
-    reader: &'a Frames,
+/// A place in a file where a frame begins.
+pub(super) struct Walk {
     forward: Forward,
-    block: u64,
-    epoch: Epoch,
-    rows: usize,
-    row: u64,
     at: u64,
     /// Blank lines before this offset are rows, for there are others behind them.
     solid: u64,
-    over: bool,
 }
 
-impl Stream<'_> {
+impl Walk {
+    /// Returns the frame that is next, and where it begins; `None` behind the last row. `row` is its number, if that is known.
+    fn next(&mut self, format: &Format, row: Option<u64>) -> Result<Option<(u64, &[u8])>> {
+        let len = match format {
+            Format::Text => lines::next(&mut self.forward, self.at, row)?,
+            Format::Jsonl { .. } => self.next_json(row)?,
+            Format::Record { verify } | Format::Example { verify, .. } => {
+                tfrecord::next(&mut self.forward, self.at, row, *verify)?
+            }
+        };
+        let at = self.at;
+        let Some(len) = len else {
+            self.at = self.forward.size().unwrap_or(at);
+            return Ok(None);
+        };
+        let uri = self.forward.object();
+        let bytes = self.forward.at(at, len as usize)?;
+        if bytes.len() as u64 != len {
+            return Err(fail::truncated(uri.uri(), "the file ends within a row").with("offset", at));
+        }
+        self.at += len;
+        Ok(Some((at, bytes)))
+    }
+
     /// Returns the length of the line that is next, unless only blank ones are left.
-    fn next_json(&mut self, row: u64) -> Result<Option<u64>> {
+    fn next_json(&mut self, row: Option<u64>) -> Result<Option<u64>> {
         let len = lines::next(&mut self.forward, self.at, row)?;
         if let Some(len) = len
             && self.at >= self.solid
@@ -295,30 +329,29 @@ impl Stream<'_> {
         }
         Ok(len)
     }
+}
 
+/// Reads a file from its start without an index.
+struct Stream<'a> {
+    reader: &'a Frames,
+    walk: Walk,
+    block: u64,
+    epoch: Epoch,
+    rows: usize,
+    row: u64,
+    over: bool,
+}
+
+impl Stream<'_> {
     fn chunk(&mut self) -> Result<Option<Chunk>> {
         let mut run = Run { bytes: Vec::new(), bounds: vec![0], bare: false };
         let mut starts = Vec::new();
         while starts.len() < self.rows {
             let row = self.row + starts.len() as u64;
-            let len = match self.reader.format {
-                Format::Text => lines::next(&mut self.forward, self.at, row)?,
-                Format::Jsonl { .. } => self.next_json(row)?,
-                Format::Record { verify } | Format::Example { verify, .. } => {
-                    tfrecord::next(&mut self.forward, self.at, row, verify)?
-                }
-            };
-            let Some(len) = len else { break };
-            let bytes = self.forward.at(self.at, len as usize)?;
-            if bytes.len() as u64 != len {
-                return Err(
-                    fail::truncated(self.forward.object().uri(), "the file ends within a row").with("offset", self.at)
-                );
-            }
-            run.bytes.extend_from_slice(bytes);
+            let Some((at, frame)) = self.walk.next(&self.reader.format, Some(row))? else { break };
+            run.bytes.extend_from_slice(frame);
             run.bounds.push(run.bytes.len() as i64);
-            starts.push(self.at);
-            self.at += len;
+            starts.push(at);
         }
         self.over = starts.len() < self.rows;
         if starts.is_empty() {
@@ -326,11 +359,7 @@ impl Stream<'_> {
         }
         let ids = block_ids(self.block, self.row, starts.len(), self.epoch);
         self.row += starts.len() as u64;
-        match self.reader.decode(&mut run, ids.clone(), &|i| starts[i]) {
-            // The next row begins where it does whatever this one holds.
-            Err(error) if error.fault() == Fault::Sample => self.reader.decode_good(&run, &ids, &starts).map(Some),
-            decoded => decoded.map(Some),
-        }
+        self.reader.decode_streamed(&mut run, ids, &starts).map(Some)
     }
 }
 
@@ -344,5 +373,68 @@ impl Iterator for Stream<'_> {
         let chunk = self.chunk();
         self.over |= chunk.is_err();
         chunk.transpose()
+    }
+}
+
+/// The frames of a window, one after another.
+#[derive(Default)]
+pub(super) struct WindowFrames {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    samples: Vec<SampleId>,
+}
+
+impl WindowFrames {
+    fn frame(&self, row: usize) -> &[u8] {
+        &self.bytes[row.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[row]]
+    }
+}
+
+impl Sequential for Frames {
+    type Cursor = Walk;
+    type Rows = WindowFrames;
+
+    fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Walk> {
+        let forward = self.pool.beside_others(file, offset, ahead, self.format.codec_of())?;
+        Ok(Walk { forward, at: offset, solid: 0 })
+    }
+
+    fn open_block(&self, file: usize, offset: u64, ahead: usize) -> Result<Walk> {
+        // The byte before it may be the end of a line.
+        let mut forward = self.pool.beside_others(file, offset.saturating_sub(1), ahead, self.format.codec_of())?;
+        let at = if self.format.has_lines() { lines::find(&mut forward, offset)? } else { offset };
+        Ok(Walk { forward, at, solid: 0 })
+    }
+
+    fn offset(&self, cursor: &Walk) -> u64 {
+        cursor.at
+    }
+
+    fn read(&self, file: usize, cursor: &mut Walk, end: u64, mut rows: Option<&mut WindowFrames>) -> Result<()> {
+        while cursor.at < end {
+            let Some((at, frame)) = cursor.next(&self.format, None)? else { break };
+            if let Some(rows) = &mut rows {
+                rows.bytes.extend_from_slice(frame);
+                rows.ends.push(rows.bytes.len());
+                rows.samples.push(sample_at(file, at)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn len(rows: &WindowFrames) -> usize {
+        rows.samples.len()
+    }
+
+    fn chunk(&self, rows: &WindowFrames, places: &[u64], epoch: Epoch) -> Result<Chunk> {
+        let mut run = Run { bytes: Vec::new(), bounds: vec![0], bare: false };
+        for &place in places {
+            run.bytes.extend_from_slice(rows.frame(place as usize));
+            run.bounds.push(run.bytes.len() as i64);
+        }
+        let samples = || places.iter().map(|&place| rows.samples[place as usize]);
+        let starts: Vec<u64> = samples().map(|sample| offset_of(sample).unwrap_or(0)).collect();
+        self.decode_streamed(&mut run, samples().map(|sample| RowId { sample, epoch }).collect(), &starts)
     }
 }

@@ -13,12 +13,13 @@ mod pool;
 mod range;
 mod tar;
 mod unpacked;
+pub(crate) mod windows;
 
 use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_plan::Source;
+use forebay_plan::{Source, StreamedWindow};
 
 use crate::formats::{arrow, parquet};
 use crate::{Blobs, ReadThrough, SourceIndex};
@@ -55,6 +56,15 @@ pub trait Reader: Send + Sync {
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator.
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>>;
+
+    /// Reads a window of a shuffle whose rows are not counted, in chunks as [`Reader::stream`].
+    ///
+    /// # Errors
+    /// As [`Reader::gather`], at once or from the iterator; Internal for a source that is never read so.
+    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+        let _ = rows;
+        Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
+    }
 }
 
 /// See [`crate::open`].

@@ -5,25 +5,29 @@ use std::sync::Arc;
 use arrow_buffer::NullBufferBuilder;
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
+use forebay_plan::StreamedWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
+use super::windows::{Sequential, Windows, offset_of, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::fail;
 use crate::formats::compressed;
 use crate::formats::tar::{Samples, lacks};
-use crate::index::table::{Table, TarTable};
+use crate::index::table::{Span, Table, TarTable};
+use crate::store::Forward;
 
 pub(super) struct Tar {
     schema: Arc<Schema>,
     pool: Pool,
     extensions: Vec<String>,
+    windows: Windows<Self>,
 }
 
 impl Tar {
     pub(super) fn new(schema: Arc<Schema>, pool: Pool, extensions: Vec<String>) -> Self {
-        Self { schema, pool, extensions }
+        Self { schema, pool, extensions, windows: Windows::default() }
     }
 
     fn table(&self, sample: SampleId) -> Result<&TarTable> {
@@ -40,6 +44,16 @@ impl Tar {
 
     fn uri(&self, block: u64) -> &str {
         self.pool.index.inner().uris.get(block as usize).map_or("", |u| u)
+    }
+
+    /// Leaves out the rows that have an error.
+    fn without(&self, chunk: &Chunk, lost: Vec<Option<Error>>) -> Result<Chunk> {
+        let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
+        let loss = |(row, error): (&RowId, Option<Error>)| {
+            let error = error?.with("sample", self.pool.index.describe_sample(row.sample));
+            Some(Loss { row: *row, error, record: None })
+        };
+        Ok(kept.with_losses(chunk.ids().iter().zip(lost).filter_map(loss).collect()))
     }
 }
 
@@ -88,15 +102,73 @@ impl Reader for Tar {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
         let forward = self.pool.forward(block as usize, compressed::codec)?;
-        let samples = Samples::new(forward, &self.extensions);
+        let samples = Samples::new(forward, 0);
         Ok(Box::new(Stream { reader: self, samples, block, epoch, rows: rows.max(1), row: 0, over: false }))
+    }
+
+    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+        self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
+    }
+}
+
+/// Returns the payload of a member.
+fn payload(forward: &mut Forward, span: Span) -> Result<&[u8]> {
+    let object = forward.object();
+    let bytes = forward.at(span.offset, span.len as usize)?;
+    if bytes.len() as u64 != span.len {
+        return Err(fail::truncated(object.uri(), "the archive ends within a member").with("offset", span.offset));
+    }
+    Ok(bytes)
+}
+
+/// Columns that samples are added to one by one.
+struct Columns<'a> {
+    reader: &'a Tar,
+    keys: Binary,
+    members: Vec<Binary>,
+    there: Vec<NullBufferBuilder>,
+    /// For each sample, why it cannot be a row.
+    lost: Vec<Option<Error>>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(reader: &'a Tar, rows: usize) -> Self {
+        let members = reader.extensions.iter().map(|_| Binary::new()).collect();
+        let there = reader.extensions.iter().map(|_| NullBufferBuilder::new(rows)).collect();
+        Self { reader, keys: Binary::new(), members, there, lost: Vec::new() }
+    }
+
+    /// Ends a sample, whose members that are `there` were added; its headers begin at `header` of a file.
+    fn end_sample(&mut self, key: &str, there: impl Iterator<Item = bool>, file: u64, header: u64) {
+        let mut lack = None;
+        for (place, is_there) in there.enumerate() {
+            let is_required = !self.reader.is_optional(place);
+            self.there[place].append(is_there || is_required);
+            if !is_there {
+                self.members[place].push(&[]);
+                lack = lack.or(is_required.then_some(place));
+            }
+        }
+        let error =
+            |place: usize| lacks(self.reader.uri(file), key, &self.reader.extensions[place]).with("offset", header);
+        self.lost.push(lack.map(error));
+        self.keys.push(key.as_bytes());
+    }
+
+    fn finish(self, ids: Arc<[RowId]>) -> Result<Chunk> {
+        let mut arrays = vec![self.keys.finish(&Kind::Utf8, None)?];
+        for (column, mut there) in self.members.into_iter().zip(self.there) {
+            arrays.push(column.finish(&Kind::Bytes, there.finish())?);
+        }
+        let chunk = Chunk::new(self.reader.schema.clone(), arrays, ids)?;
+        if self.lost.iter().all(Option::is_none) { Ok(chunk) } else { self.reader.without(&chunk, self.lost) }
     }
 }
 
 /// Reads a shard from its start without an index.
 struct Stream<'a> {
     reader: &'a Tar,
-    samples: Samples<'a>,
+    samples: Samples,
     block: u64,
     epoch: Epoch,
     rows: usize,
@@ -106,62 +178,23 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     fn chunk(&mut self) -> Result<Option<Chunk>> {
-        let extensions = &self.reader.extensions;
-        let mut keys = Binary::new();
-        let mut columns: Vec<Binary> = extensions.iter().map(|_| Binary::new()).collect();
-        let mut there: Vec<NullBufferBuilder> = extensions.iter().map(|_| NullBufferBuilder::new(self.rows)).collect();
-        let (mut rows, mut lost) = (0, Vec::new());
-        while rows < self.rows {
-            let sample = self.samples.next(|forward, place, span| {
-                let bytes = forward.at(span.offset, span.len as usize)?;
-                if bytes.len() as u64 != span.len {
-                    let object = forward.object();
-                    return Err(
-                        fail::truncated(object.uri(), "the archive ends within a member").with("offset", span.offset)
-                    );
-                }
-                columns[place].push(bytes);
+        let mut columns = Columns::new(self.reader, self.rows);
+        while columns.lost.len() < self.rows {
+            let sample = self.samples.next(&self.reader.extensions, |forward, place, span| {
+                columns.members[place].push(payload(forward, span)?);
                 Ok(())
             })?;
             let Some(sample) = sample else { break };
-            let mut lack = None;
-            for (place, span) in sample.spans.iter().enumerate() {
-                let is_required = !self.reader.is_optional(place);
-                there[place].append(span.is_some() || is_required);
-                if span.is_none() {
-                    columns[place].push(&[]);
-                    lack = lack.or(is_required.then_some(place));
-                }
-            }
-            lost.push(lack.map(|place| {
-                let error = lacks(self.reader.uri(self.block), &sample.key, &extensions[place]);
-                error.with("offset", sample.header)
-            }));
-            keys.push(sample.key.as_bytes());
-            rows += 1;
+            columns.end_sample(&sample.key, sample.spans.iter().map(Option::is_some), self.block, sample.header);
         }
+        let rows = columns.lost.len();
         self.over = rows < self.rows;
         if rows == 0 {
             return Ok(None);
         }
         let ids = block_ids(self.block, self.row, rows, self.epoch);
         self.row += rows as u64;
-        let mut arrays = vec![keys.finish(&Kind::Utf8, None)?];
-        for (column, mut there) in columns.into_iter().zip(there) {
-            arrays.push(column.finish(&Kind::Bytes, there.finish())?);
-        }
-        let chunk = Chunk::new(self.reader.schema.clone(), arrays, ids)?;
-        if lost.iter().all(Option::is_none) { Ok(Some(chunk)) } else { self.without(&chunk, lost).map(Some) }
-    }
-
-    /// Leaves out the rows that have an error.
-    fn without(&self, chunk: &Chunk, lost: Vec<Option<Error>>) -> Result<Chunk> {
-        let kept = chunk.filter(&lost.iter().map(|error| Some(error.is_none())).collect())?;
-        let loss = |(row, error): (&RowId, Option<Error>)| {
-            let error = error?.with("sample", self.reader.pool.index.describe_sample(row.sample));
-            Some(Loss { row: *row, error, record: None })
-        };
-        Ok(kept.with_losses(chunk.ids().iter().zip(lost).filter_map(loss).collect()))
+        columns.finish(ids).map(Some)
     }
 }
 
@@ -175,5 +208,74 @@ impl Iterator for Stream<'_> {
         let chunk = self.chunk();
         self.over |= chunk.is_err();
         chunk.transpose()
+    }
+}
+
+/// The samples of a window.
+#[derive(Default)]
+pub(super) struct WindowSamples {
+    /// Their members' payloads.
+    bytes: Vec<u8>,
+    keys: Vec<String>,
+    /// For each sample and each extension, where its payload is among the bytes.
+    members: Vec<Option<std::ops::Range<usize>>>,
+    samples: Vec<SampleId>,
+}
+
+impl Sequential for Tar {
+    type Cursor = Samples;
+    type Rows = WindowSamples;
+
+    fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Samples> {
+        Ok(Samples::new(self.pool.beside_others(file, offset, ahead, compressed::codec)?, offset))
+    }
+
+    fn open_block(&self, file: usize, offset: u64, ahead: usize) -> Result<Samples> {
+        self.open(file, offset, ahead)
+    }
+
+    fn offset(&self, cursor: &Samples) -> u64 {
+        cursor.at()
+    }
+
+    fn read(&self, file: usize, cursor: &mut Samples, end: u64, mut rows: Option<&mut WindowSamples>) -> Result<()> {
+        while cursor.peek()?.is_some_and(|header| header < end) {
+            let Some(rows) = &mut rows else {
+                cursor.next(&self.extensions, |_, _, _| Ok(()))?;
+                continue;
+            };
+            let first = rows.members.len();
+            rows.members.resize(first + self.extensions.len(), None);
+            let sample = cursor.next(&self.extensions, |forward, place, span| {
+                let begin = rows.bytes.len();
+                rows.bytes.extend_from_slice(payload(forward, span)?);
+                rows.members[first + place] = Some(begin..rows.bytes.len());
+                Ok(())
+            })?;
+            if let Some(sample) = sample {
+                rows.samples.push(sample_at(file, sample.header)?);
+                rows.keys.push(sample.key);
+            }
+        }
+        Ok(())
+    }
+
+    fn len(rows: &WindowSamples) -> usize {
+        rows.samples.len()
+    }
+
+    fn chunk(&self, rows: &WindowSamples, places: &[u64], epoch: Epoch) -> Result<Chunk> {
+        let width = self.extensions.len();
+        let mut columns = Columns::new(self, places.len());
+        for row in places.iter().map(|&place| place as usize) {
+            let members = &rows.members[row * width..(row + 1) * width];
+            for (column, member) in columns.members.iter_mut().zip(members) {
+                member.iter().for_each(|member| column.push(&rows.bytes[member.clone()]));
+            }
+            let sample = rows.samples[row];
+            let header = offset_of(sample).unwrap_or(0);
+            columns.end_sample(&rows.keys[row], members.iter().map(Option::is_some), sample.block(), header);
+        }
+        columns.finish(places.iter().map(|&place| RowId { sample: rows.samples[place as usize], epoch }).collect())
     }
 }

@@ -7,7 +7,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use forebay_core::{Error, Result};
@@ -17,6 +17,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use tokio::time::{timeout, timeout_at};
 
+use super::body::Feed;
 use super::http::Wrong;
 use super::retry::{Attempts, Budget, Failure, Policy};
 use super::{Mark, Stat, refusal};
@@ -122,6 +123,73 @@ impl Store {
                     }
                     arrived += chunk.len();
                     bytes.extend_from_slice(&chunk);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a range of the pinned object as it comes, with one request unless an answer breaks. Returns when all of it was sent, after
+    /// an error, or when nobody takes it any more.
+    pub(super) async fn stream(&self, path: &Path, uri: &str, pinned: &Stat, mut range: Range<u64>, feed: &Feed) {
+        let mut attempts = Attempts::new(Instant::now());
+        while !range.is_empty() {
+            let before = range.start;
+            let Err(failed) = self.stream_part(path, uri, pinned, &mut range, feed).await else { return };
+            if range.start - before >= PROGRESS_BYTES as u64 {
+                attempts.progressed(Instant::now());
+            }
+            if let Err(e) = self.again(uri, &mut attempts, failed).await {
+                let rest = format!("bytes {}..{}", range.start, range.end);
+                return feed.fail(e.with("file", uri).with("range", rest));
+            }
+        }
+    }
+
+    /// Sends what one answer brings, and moves the start of the range behind it.
+    async fn stream_part(
+        &self,
+        path: &Path,
+        uri: &str,
+        pinned: &Stat,
+        range: &mut Range<u64>,
+        feed: &Feed,
+    ) -> Result<(), Failed> {
+        let rest = GetRange::Bounded(range.clone());
+        let options = GetOptions::new().with_range(Some(rest)).with_if_match(pinned.strong_tag());
+        let answer = timeout(self.policy.stall, self.inner.get_opts(path, options)).await;
+        let answer = answer.map_err(|_| self.silent())?.map_err(|e| why(uri, pinned, e))?;
+        let now = identity(&answer.meta);
+        if now != *pinned {
+            return Err(Failed::Finally(fail::changed(uri, pinned, now)));
+        }
+        let mut body = answer.into_stream();
+        // Only the time counts in which the store is waited for, not that in which the reader is.
+        let (mut arrived, mut waited) = (0, Duration::ZERO);
+        while !range.is_empty() {
+            let asked = Instant::now();
+            let next = timeout(self.policy.stall.saturating_sub(waited), body.next()).await;
+            waited += asked.elapsed();
+            match next {
+                Err(_) if arrived >= PROGRESS_BYTES => (arrived, waited) = (0, Duration::ZERO),
+                Err(_) => {
+                    let seen = format!("only {arrived} bytes came in {:?}", self.policy.stall);
+                    return Err(Failed::ForNow(Failure::new(seen)));
+                }
+                Ok(None) => {
+                    let seen = format!("the answer ended {} bytes early", range.end - range.start);
+                    return Err(Failed::ForNow(Failure::new(seen)));
+                }
+                Ok(Some(chunk)) => {
+                    let chunk = chunk.map_err(|e| why(uri, pinned, e))?;
+                    let len = chunk.len() as u64;
+                    if len > range.end - range.start {
+                        return Err(Failed::ForNow(Failure::odd("the answer was longer than what was asked for")));
+                    }
+                    (arrived, range.start) = (arrived + chunk.len(), range.start + len);
+                    if !feed.send(chunk).await {
+                        range.start = range.end;
+                    }
                 }
             }
         }

@@ -1,15 +1,21 @@
 //! Reads a file from front to back through one buffer, and skips what nobody asked for.
 //!
 //! The buffer grows while reads follow each other and shrinks at a jump, so that headers between large payloads cost
-//! small reads and small records cost large ones. A remote object's next buffer is asked for while this one is used.
+//! small reads and small records cost large ones. A remote object is read with one request from where the walk begins, and what a
+//! short jump passes over is read and dropped; one of which pages are kept here is asked for its next range while this one is used.
 
 use std::sync::Arc;
 
 use forebay_core::Result;
 
 use super::decoded::{Codec, Decoded, HEAD, Points};
-use super::{Object, Pending};
+use super::{Body, Object, Pending};
 use crate::fail;
+
+/// What waits for the reader of a remote object.
+const AHEAD: usize = 8 << 20;
+/// A longer jump in a remote object begins another request: it takes about as long as these bytes.
+const SKIP_MAX: u64 = 4 << 20;
 
 /// A reader that goes forward.
 #[derive(Debug)]
@@ -24,6 +30,10 @@ pub(crate) struct Forward {
     /// The next range, asked for ahead (remote objects when read in full).
     ahead: Option<(u64, usize, Pending)>,
     reads_ahead: bool,
+    /// The bytes behind the buffer, of a remote object that is read in full.
+    body: Option<Body>,
+    /// How many of them may wait.
+    body_ahead: usize,
     /// What the file holds, where it is compressed as a whole: nothing else of this is used then.
     decoded: Option<Box<Decoded>>,
 }
@@ -45,6 +55,20 @@ impl Forward {
         Self::new(object, min, max, reads_ahead)
     }
 
+    /// As [`Forward::reading`], from `offset` on, beside many others: at most `ahead` bytes wait. A remote object is asked for at once.
+    ///
+    /// # Errors
+    /// Exhausted when no request can be made.
+    pub(crate) fn beside_others(object: Arc<Object>, offset: u64, ahead: usize) -> Result<Self> {
+        let mut forward = Self { body_ahead: ahead, start: offset, ..Self::reading(object) };
+        forward.body = forward.object.stream(offset, ahead)?;
+        if forward.body.is_none() && forward.reads_ahead {
+            forward.step_max = ahead;
+            forward.ask_ahead(offset);
+        }
+        Ok(forward)
+    }
+
     fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
         Self {
             object,
@@ -55,6 +79,8 @@ impl Forward {
             step_max,
             ahead: None,
             reads_ahead,
+            body: None,
+            body_ahead: AHEAD,
             decoded: None,
         }
     }
@@ -132,6 +158,9 @@ impl Forward {
         self.buffer.truncate(kept);
         self.start = offset;
         let next = offset + kept as u64;
+        if self.reads_ahead && self.find(next)? {
+            return self.take(len - kept);
+        }
         match self.ahead.take() {
             Some((at, size, pending)) if at == next => {
                 self.append(size, |to| pending.fill(to))?;
@@ -142,11 +171,39 @@ impl Forward {
             _ => self.extend(next, want - kept)?,
         }
         if self.reads_ahead {
-            let at = self.start + self.buffer.len() as u64;
-            let size = (self.object.size() - at).min(self.step_max as u64) as usize;
-            if size > 0 {
-                self.ahead = self.object.request(at, size).map(|pending| (at, size, pending));
-            }
+            self.ask_ahead(self.start + self.buffer.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn ask_ahead(&mut self, at: u64) {
+        let size = self.object.size().saturating_sub(at).min(self.step_max as u64) as usize;
+        if size > 0 {
+            self.ahead = self.object.request(at, size).map(|pending| (at, size, pending));
+        }
+    }
+
+    /// Makes `offset` the next byte of the object's body; false where there is none and ranges are asked for.
+    fn find(&mut self, offset: u64) -> Result<bool> {
+        let skips = |body: &Body| offset.checked_sub(body.at()).filter(|skip| *skip <= SKIP_MAX);
+        let Some((body, mut skip)) = self.body.as_mut().and_then(|body| skips(body).map(|skip| (body, skip))) else {
+            self.body = self.object.stream(offset, self.body_ahead)?;
+            return Ok(self.body.is_some());
+        };
+        while skip > 0 {
+            skip -= body.next(skip as usize)?.len() as u64;
+        }
+        Ok(true)
+    }
+
+    /// Adds at least `len` bytes of the body to the buffer.
+    fn take(&mut self, len: usize) -> Result<()> {
+        let Some(body) = &mut self.body else { return Ok(()) };
+        let mut missing = len;
+        while missing > 0 {
+            let bytes = body.next(usize::MAX)?;
+            self.buffer.extend_from_slice(&bytes);
+            missing = missing.saturating_sub(bytes.len());
         }
         Ok(())
     }

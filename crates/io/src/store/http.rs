@@ -67,7 +67,13 @@ fn check(status: u16, reason: &str, header: impl Fn(&str) -> Option<String>, ran
             // A range that goes beyond the end ends there; which object this is an end of is looked at by its etag.
             let right = from == first && (to == last || to.parse::<u64>().ok().map(|n| n + 1) == size.parse().ok());
             let other = || Wrong::OtherRange(Failure::odd(format!("asked for bytes {first}-{last}, got {sent:?}")));
-            (!right).then(other)
+            // A body of another length may begin anywhere: its bytes are used as they come, so that is found out before.
+            let length = header("content-length").and_then(|length| length.parse::<u64>().ok());
+            let said =
+                from.parse::<u64>().ok().zip(to.parse::<u64>().ok()).map(|(from, to)| (to + 1).saturating_sub(from));
+            let is_long = length.zip(said).is_some_and(|(length, said)| length != said);
+            let long = || Wrong::OtherRange(Failure::odd(format!("{sent:?} came as {} bytes", length.unwrap_or(0))));
+            if right { is_long.then(long) } else { Some(other()) }
         }
         416 => Some(Wrong::Shorter),
         _ => None,
@@ -167,6 +173,9 @@ mod tests {
             let sent: &'static [(&str, &str)] = Box::leak(sent.to_vec().into_boxed_slice());
             assert!(matches!(part(sent), Some(Wrong::OtherRange(_))), "{sent:?}");
         }
+        let longer = part(&[("content-range", "bytes 5-9/100"), ("content-length", "10")]);
+        assert!(matches!(longer, Some(Wrong::OtherRange(_))), "{longer:?}");
+        assert_eq!(part(&[("content-range", "bytes 5-9/100"), ("content-length", "5")]), None);
         assert_eq!(look(200, &[], Some("bytes=5-9")), Some(Wrong::NoRanges));
         assert_eq!(look(416, &[], Some("bytes=5-9")), Some(Wrong::Shorter));
     }

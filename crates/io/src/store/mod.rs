@@ -3,6 +3,7 @@
 //! Invariant: an [`Object`] is the file that was pinned, or reading it is an error: a remote one is asked for by its etag, and a
 //! local one is looked at again once its bytes are read, before anyone has them.
 
+mod body;
 mod braces;
 mod bucket;
 pub(crate) mod decoded;
@@ -27,6 +28,7 @@ use forebay_core::{Error, ErrorKind, Result};
 
 use crate::Allowed;
 
+pub(crate) use body::Body;
 pub(crate) use braces::expand;
 pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::{CodecOf, Forward};
@@ -270,6 +272,17 @@ impl Object {
                 })))
             }
             Where::Near(near) => Some(Pending(near.request(offset..offset + len as u64))),
+        }
+    }
+
+    /// Asks for all bytes from `offset` on, of which at most `ahead` wait for the reader; `None` where ranges are to be asked for instead.
+    ///
+    /// # Errors
+    /// Exhausted when no request can be made; what the store says comes with the bytes.
+    pub(crate) fn stream(&self, offset: u64, ahead: usize) -> Result<Option<Body>> {
+        match &self.place {
+            Where::Remote(remote) => remote.stream(offset..self.stat.size, ahead).map(Some),
+            Where::Local(_) | Where::Near(_) => Ok(None),
         }
     }
 

@@ -16,6 +16,7 @@ use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
+use super::body::Body;
 use super::fetch::{Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
@@ -104,6 +105,16 @@ impl Remote {
             }
             Err(e) => done(Err(e)),
         }
+    }
+
+    /// Starts to read a long range, of which at most `ahead` bytes wait for the reader.
+    pub(super) fn stream(&self, range: Range<u64>, ahead: usize) -> Result<Body> {
+        let (feed, body) = Body::new(range.clone(), ahead);
+        let object = self.0.clone();
+        shared()?.runtime.spawn(async move {
+            object.store.stream(&object.path, &object.uri, &object.stat, range, &feed).await;
+        });
+        Ok(body)
     }
 }
 

@@ -16,11 +16,17 @@ struct Epochs {
 
 impl Epochs {
     fn new(ops: &[Op], window: u32) -> Self {
+        Self::over(Source::Range { start: 0, stop: 900, step: 1 }, ops, (String::new(), String::new()), window)
+    }
+
+    /// Over a source of which the record says this extent and these sizes.
+    fn over(source: Source, ops: &[Op], (extent, sizing): (String, String), window: u32) -> Self {
         let mut world = World::new();
         (0..2).for_each(|worker| world.hello(worker));
-        let graph = Graph::new(Source::Range { start: 0, stop: 900, step: 1 }, None).expect("a source");
+        let graph = Graph::new(source, None).expect("a source");
         let graph = ops.iter().try_fold(graph, |graph, op| graph.then(Node::new(op.clone()))).expect("legal");
-        let record = JobRecord { graph: graph.to_json(), epochs: 3, name: "epochs".to_owned(), ..record(TWIN_OF) };
+        let (graph, name) = (graph.to_json(), "epochs".to_owned());
+        let record = JobRecord { graph, extent, sizing, epochs: 3, name, ..record(TWIN_OF) };
         let mut out = Vec::new();
         let id =
             world.state.create(world.now, record, &[Some(SPLITS)], Quota::default(), &mut out).expect("a new name").id;
@@ -96,4 +102,19 @@ fn a_split_is_passed_over_by_few_others() {
     let got = epochs.want(1, AHEAD as u32 / 2 + 1, 1);
     let own: Vec<u64> = (0..AHEAD as u64).filter(|ordinal| ordinal % 2 == 1).collect();
     assert_eq!(got, [&[0], &own[..]].concat(), "then the first is given to whoever has room");
+}
+
+/// Of windows that are read by lanes: four groups of them, of 256 files.
+#[test]
+fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
+    let source = Source::Text { paths: vec!["s3://texts/*".to_owned()] };
+    let extent = r#"{"rows": null, "blocks": 256, "bytes": 68719476736}"#.to_owned();
+    let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 67108864}"#.to_owned();
+    let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 8);
+    for ordinal in 0..4 {
+        epochs.want(ordinal % 2, 1, 0);
+    }
+    epochs.ack(0, 4);
+    assert_eq!(epochs.want(1, 2, 0), [5, 7]);
+    assert_eq!(epochs.want(0, 2, 0), [4, 6]);
 }
