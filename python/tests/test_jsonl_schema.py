@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -113,15 +112,6 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path, shuffled):
         "\ufeffzwei",
         "\ufeffzwei",
     ]
-
-
-def test_a_compressed_file_is_said_to_be_one(tmp_path, written):
-    path = written({"a": 1})
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    for read in (fb.from_jsonl, fb.from_text, fb.from_tar, lambda path: fb.from_jsonl(path, schema={"a": "int64"})):
-        with pytest.raises(fb.errors.DataError, match="this file is compressed with gzip") as info:
-            list(read(path))
-        assert "gunzip" in info.value.context["hint"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

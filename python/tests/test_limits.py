@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 import subprocess
@@ -13,6 +14,7 @@ import zlib
 import forebay as fb
 import numpy as np
 import pytest
+import zstandard
 from pictures import encoded, picture
 
 E = fb.errors
@@ -60,6 +62,9 @@ def bombs(root) -> dict[str, str]:
     for name in ("long.txt", "long.bin"):
         with open(root / name, "wb") as file:
             file.truncate(4 * GIB)
+    zeros = bytes(64 << 20)
+    (root / "long.gz").write_bytes(gzip.compress(zeros, 1))
+    (root / "long.zst").write_bytes(zstandard.compress(zeros, 1))
     many = "".join(f'"{i}":0,' for i in range(100_000)).rstrip(",")
     (root / "wide.jsonl").write_text("{" + many + "}\n")
     (root / "deep.jsonl").write_text('{"' + "k" * (1 << 20) + '":{' + many + "}}\n")
@@ -68,7 +73,7 @@ def bombs(root) -> dict[str, str]:
         **{f"bomb.{kind}": "fb.from_files(path).decode_image('bytes')" for kind in ("png", "jpg", "webp")},
         "long.tfrecord": "fb.from_tfrecord(path, verify=False)",
         "long.tar": "fb.from_tar(path)",
-        "long.txt": "fb.from_text(path)",
+        **{f"long.{kind}": "fb.from_text(path)" for kind in ("txt", "gz", "zst")},
         "long.bin": "fb.from_files(path)",
         **{f"{name}.jsonl": "fb.from_jsonl(path)" for name in ("wide", "deep", "nested")},
     }

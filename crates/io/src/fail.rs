@@ -70,6 +70,14 @@ pub(crate) fn corrupt(uri: &str, offset: u64, what: impl Into<String>) -> Error 
     Error::data(what).with("file", uri).with("offset", offset)
 }
 
+/// What a compressed file holds is compressed once more.
+pub(crate) fn packed_twice(uri: &str, outer: &str, inner: &str) -> Error {
+    Error::data(format!("this file is compressed twice: with {outer}, and what it holds with {inner}"))
+        .with("fault", "file")
+        .with("file", uri)
+        .hint(format!("decompress the file once, so that {inner} alone is left"))
+}
+
 /// The file is not the one that was indexed.
 pub(crate) fn changed(uri: &str, was: impl std::fmt::Display, is: impl std::fmt::Display) -> Error {
     Error::data("this file changed since it was indexed")

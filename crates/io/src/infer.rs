@@ -9,7 +9,9 @@ use forebay_data::{DType, Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::Allowed;
-use crate::formats::{arrow, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::formats::{
+    arrow, compressed, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens,
+};
 use crate::missing;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
 
@@ -293,7 +295,7 @@ fn name_extensions(named: &[String], found: &[tar::Extension]) -> Result<(Vec<St
 
 fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool) -> Result<Vec<Field>> {
     let look = |object: Arc<Object>| {
-        let mut forward = Forward::reading(object.clone());
+        let mut forward = Forward::reading(object.clone()).unpacked(tfrecord::codec)?;
         let mut seen = example::Seen::default();
         let (mut at, mut record) = (0, 0);
         while record < RECORDS
@@ -311,7 +313,7 @@ fn infer_features(files: &[Found], near: Option<&dyn ReadThrough>, verify: bool)
 }
 
 fn infer_json(object: Arc<Object>) -> Result<Option<Vec<Field>>> {
-    let mut forward = Forward::reading(object.clone());
+    let mut forward = compressed::reading(object.clone())?;
     let mut seen = json::Seen::default();
     let (mut at, mut line) = (lines::begin(&mut forward)?, 0);
     while line < LINES

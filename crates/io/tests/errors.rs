@@ -375,26 +375,18 @@ fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
 }
 
 #[test]
-fn what_is_compressed_as_a_whole_is_named_whatever_the_file_is_called() {
+fn what_is_compressed_in_a_way_that_is_not_supported_is_named_whatever_the_file_is_called() {
     let dir = folder();
     type Drafted = fn(String) -> Draft;
     let drafts: [Drafted; 3] =
         [|path| text(&path), |path| tar(&path), |path| Draft::Jsonl { paths: vec![path], fields: None }];
-    let kinds: [(&[u8], &str, &str); 5] = [
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", "gzip", "gunzip"),
-        (b"\x28\xb5\x2f\xfd\x04\x58\x29\0\0a", "zstd", "unzstd"),
-        (b"BZh91AY&SY\n", "bzip2", "bunzip2"),
-        (b"\xfd7zXZ\0\0\x04\xe6\xd6", "xz", "unxz"),
-        (b"\x04\x22\x4d\x18\x64\x40\xa7\0\0\0", "lz4", "unlz4"),
-    ];
-    for (bytes, name, tool) in kinds {
-        let path = write(dir.path(), "plain", &[bytes, &[7; 2000]].concat());
-        for (draft, counted) in drafts.iter().flat_map(|draft| [(draft, true), (draft, false)]) {
-            let e = failure(draft(path.clone()), counted);
-            assert_eq!(e.message(), format!("this file is compressed with {name}, which is not supported"));
-            assert_eq!((e.kind(), e.fault()), (ErrorKind::Data, forebay_core::Fault::Other), "it is no sample's fault");
-            assert!(e.get("hint").is_some_and(|h| h.contains(tool)), "{e}");
-            assert_eq!(e.get("file"), Some(path.as_str()));
-        }
+    let bytes = [b"\x04\x22\x4d\x18\x64\x40\xa7\0\0\0", [7; 2000].as_slice()].concat();
+    let path = write(dir.path(), "plain", &bytes);
+    for (draft, counted) in drafts.iter().flat_map(|draft| [(draft, true), (draft, false)]) {
+        let e = failure(draft(path.clone()), counted);
+        assert_eq!(e.message(), "this file is compressed with lz4, which is not supported");
+        assert_eq!((e.kind(), e.fault()), (ErrorKind::Data, forebay_core::Fault::Other), "it is no sample's fault");
+        assert!(e.get("hint").is_some_and(|h| h.contains("unlz4")), "{e}");
+        assert_eq!(e.get("file"), Some(path.as_str()));
     }
 }

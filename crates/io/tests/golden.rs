@@ -110,13 +110,3 @@ fn times_are_whole_numbers() {
     let draft = Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns: None, nullable: None };
     check_rows(draft, &[serde_json::json!({"when": 0, "n": 1})], "{when: int64, n: int64}");
 }
-
-#[test]
-fn what_is_compressed_is_said_to_be() {
-    let raw = Features::Raw;
-    let e =
-        support::opened(Draft::Tfrecord { paths: vec![golden("gzip.tfrecord")], features: raw, verify: false }, true);
-    let e = e.err().expect("compressed");
-    assert_eq!(e.message(), "this tfrecord file is compressed with gzip, which is not supported");
-    assert!(e.get("hint").is_some_and(|h| h.starts_with("decompress it")));
-}

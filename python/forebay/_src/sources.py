@@ -41,7 +41,7 @@ def from_image_folder(root: PathLike) -> Dataset:
 def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Dataset:
     """Tar shards, as WebDataset writes them: members with the same base name are one sample.
 
-    Columns: `__key__`, and one of bytes for each extension.
+    Columns: `__key__`, and one of bytes for each extension. Shards may be compressed with gzip, zstd, bzip2 or xz.
 
     Args:
         paths: The files.
@@ -57,7 +57,7 @@ def from_tar(paths: Paths, *, extensions: Iterable[str] | None = None) -> Datase
 def from_tfrecord(
     paths: Paths, *, features: Literal["infer"] | Mapping[str, Any] | None = None, verify: bool = True
 ) -> Dataset:
-    """TFRecord files.
+    """TFRecord files, which may be compressed with gzip, zlib, zstd, bzip2 or xz.
 
     Args:
         paths: The files.
@@ -148,12 +148,23 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
 
 
 def from_text(paths: Paths) -> Dataset:
-    """Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out."""
+    r"""Lines of text files, without their line ends: column `text`. A byte order mark before the first is left out.
+
+    Files may be compressed with gzip, zstd, bzip2 or xz.
+
+    >>> import gzip, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.gz").write_bytes(gzip.compress(b"one line\nanother\n"))
+    ...     [row["text"] for row in from_text(folder + "/*.gz")]
+    ['one line', 'another']
+    """
     return _files("from_text", source="text", paths=arguments.paths(paths, "from_text"))
 
 
 def from_jsonl(paths: Paths, *, schema: Mapping[str, Any] | None = None) -> Dataset:
     """JSON objects, one a line; nested fields have dotted names. Blank lines at the end are no rows.
+
+    Files may be compressed with gzip, zstd, bzip2 or xz.
 
     Args:
         paths: The files.

@@ -1,32 +1,47 @@
 //! Files that are compressed as a whole, told by how they begin and not by their names.
 
+use std::sync::Arc;
+
 use forebay_core::{Error, Result};
 
-/// How files begin that a program compressed, what it is called, and what undoes it.
-const KINDS: [(&[u8], &str, &str); 5] = [
-    (b"\x1f\x8b\x08", "gzip", "gunzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
-    (b"BZh91AY&SY", "bzip2", "bunzip2"),
-    (b"\xfd7zXZ\x00", "xz", "unxz"),
-    (b"\x04\x22\x4d\x18", "lz4", "unlz4"),
-];
-/// How much of a file's beginning is looked at.
-pub(crate) const HEAD: usize = 10;
+use crate::store::decoded::Codec;
+use crate::store::{Forward, Object};
 
-/// Refuses a file that begins as a compressed one: its rows cannot be found without all that is before them.
+/// How files begin that lz4 compressed.
+const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+
+/// Tells what a file of text or an archive is compressed with.
 ///
 /// # Errors
-/// Data, naming the file, what it is compressed with, and what undoes that.
-pub(crate) fn refuse(uri: &str, head: &[u8]) -> Result<()> {
-    match KINDS.iter().find(|(magic, ..)| head.starts_with(magic)) {
-        None => Ok(()),
-        Some((_, name, tool)) => {
-            Err(Error::data(format!("this file is compressed with {name}, which is not supported"))
-                .with("fault", "file")
-                .with("file", uri)
-                .hint(format!(
-                    "decompress it once, as by `{tool}`: rows of a compressed file cannot be read in any order"
-                )))
-        }
+/// Data for one that lz4 compressed, naming the file and what undoes that.
+pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
+    if head.starts_with(LZ4) {
+        return Err(Error::data("this file is compressed with lz4, which is not supported")
+            .with("fault", "file")
+            .with("file", uri)
+            .hint("decompress it by `unlz4`, or compress it with gzip, zstd, bzip2 or xz"));
     }
+    Ok(Codec::of(head))
+}
+
+/// Refuses a file that is compressed, of a format that is read by offsets in the stored bytes.
+///
+/// # Errors
+/// Data, naming the file and the codec.
+pub(crate) fn refuse(uri: &str, head: &[u8]) -> Result<()> {
+    let Some(codec) = codec(uri, head)? else { return Ok(()) };
+    Err(Error::data(format!("this file is compressed with {}, which is not supported for this format", codec.name()))
+        .with("fault", "file")
+        .with("file", uri)
+        .hint("decompress it once: its rows are read by their place in the file"))
+}
+
+/// Begins to read all that a file holds.
+pub(crate) fn reading(object: Arc<Object>) -> Result<Forward> {
+    Forward::reading(object).unpacked(codec)
+}
+
+/// Begins to look at parts of what a file holds.
+pub(crate) fn skipping(object: Arc<Object>) -> Result<Forward> {
+    Forward::skipping(object).unpacked(codec)
 }

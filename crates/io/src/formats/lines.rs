@@ -1,13 +1,11 @@
 //! Lines of text: ended by `\n` or `\r\n`; a last line without an end counts. A byte order mark before the first is none of it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::Result;
 
-use super::compressed;
 use crate::limits;
-use crate::store::{Forward, Object};
+use crate::store::Forward;
 
 /// How much is looked at in one go.
 const WINDOW: usize = 64 << 10;
@@ -16,13 +14,8 @@ const WINDOW: usize = 64 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns where the first line begins.
-///
-/// # Errors
-/// Data when the file is compressed.
 pub(crate) fn begin(forward: &mut Forward) -> Result<u64> {
-    let object = forward.object();
-    let head = forward.at(0, compressed::HEAD)?;
-    compressed::refuse(object.uri(), head)?;
+    let head = forward.at(0, BYTE_ORDER_MARK.len())?;
     Ok(if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() as u64 } else { 0 })
 }
 
@@ -91,9 +84,9 @@ pub(crate) fn skip_blank(forward: &mut Forward, mut offset: u64, mut line: Optio
 }
 
 /// Finds where every line begins, and where the last ends; without the blank ones at the end, unless these count.
-pub(crate) fn starts(object: Arc<Object>, blank_end: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
-    let mut forward = Forward::reading(object.clone());
-    let mut at = begin(&mut forward)?;
+pub(crate) fn starts(forward: &mut Forward, blank_end: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
+    let object = forward.object();
+    let mut at = begin(forward)?;
     let mut starts = vec![at];
     // Behind this offset there is nothing to see.
     let mut solid = at;

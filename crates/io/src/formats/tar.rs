@@ -62,12 +62,12 @@ impl Walk {
             let at = self.at;
             let object = self.forward.object();
             let uri = object.uri();
-            if at == 0 {
-                compressed::refuse(uri, self.forward.at(0, compressed::HEAD)?)?;
-            }
             let cut = |what: &str| fail::truncated(uri, what).with("offset", at);
-            if at > object.size() {
-                return Err(cut("the archive ends within the padding of a member"));
+            // Of a compressed file the size is known once its end was read.
+            let is_over = self.forward.at(at, BLOCK as usize)?.is_empty();
+            let size_max = self.forward.size().unwrap_or(i64::MAX as u64);
+            if is_over && at > size_max {
+                return Err(cut("the archive ends within a member, or its padding"));
             }
             let header = match self.forward.at(at, BLOCK as usize)? {
                 [] => None,
@@ -101,7 +101,7 @@ impl Walk {
             }
             let name = || ahead.name.clone().unwrap_or_else(|| name_of(&header));
             let data = at + BLOCK;
-            if data.checked_add(size).is_none_or(|end| end > object.size()) {
+            if data.checked_add(size).is_none_or(|end| end > size_max) {
                 return Err(fail::truncated(uri, "the archive ends within a member")
                     .with("offset", at)
                     .with("member", String::from_utf8_lossy(&name())));
@@ -256,11 +256,10 @@ impl Samples {
         Self { walk: Walk::new(forward, at), next: None, is_over: false }
     }
 
-    /// Returns where the headers of the next sample begin, as far as that is known: not before that; behind the last sample, where the file
-    /// ends.
-    pub(crate) fn at(&self) -> u64 {
-        let end = || if self.is_over { self.walk.forward.object().size() } else { self.walk.at };
-        self.next.as_ref().map_or_else(end, |member| member.header)
+    /// Returns where the headers of the next sample begin, as far as that is known: not before that; `None` behind the last sample.
+    pub(crate) fn at(&self) -> Option<u64> {
+        let unseen = || (!self.is_over).then_some(self.walk.at);
+        self.next.as_ref().map_or_else(unseen, |member| Some(member.header))
     }
 
     /// Returns where the headers of the next sample begin; `None` behind the last one.
@@ -316,15 +315,15 @@ impl Samples {
     }
 }
 
-/// Finds every sample of an archive.
-pub(crate) fn table(object: Arc<Object>, extensions: &[String], stop: &AtomicBool) -> Result<TarTable> {
-    let mut samples = Samples::new(Forward::skipping(object), 0);
+/// Finds every sample of an archive, and gives back what it was read with.
+pub(crate) fn table(forward: Forward, extensions: &[String], stop: &AtomicBool) -> Result<(TarTable, Forward)> {
+    let mut samples = Samples::new(forward, 0);
     let mut table = TarTable::default();
     while let Some(sample) = samples.next(extensions, |_, _, _| Ok(()))? {
         crate::index::check(stop)?;
         table.push(&sample.key, &sample.spans);
     }
-    Ok(table)
+    Ok((table, samples.walk.forward))
 }
 
 /// Samples that are looked at to find the extensions.
@@ -343,8 +342,8 @@ pub(crate) struct Extension {
 /// Returns the extensions of the first samples, sorted; none in an archive without samples.
 pub(crate) fn extensions(object: Arc<Object>) -> Result<Vec<Extension>> {
     // Many small requests would take longer than all that is looked at.
-    let forward = if object.is_remote() { Forward::reading } else { Forward::skipping };
-    let mut walk = Walk::new(forward(object.clone()), 0);
+    let forward = if object.is_remote() { compressed::reading } else { compressed::skipping };
+    let mut walk = Walk::new(forward(object.clone())?, 0);
     let (mut key, mut samples) = (None, Vec::<BTreeSet<String>>::new());
     loop {
         let member = match walk.next() {

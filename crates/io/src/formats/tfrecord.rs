@@ -1,11 +1,12 @@
 //! TFRecord framing: length, its masked CRC32C, payload, its masked CRC32C; little-endian.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_core::{Error, Result};
 
-use crate::store::{Forward, Object};
+use super::compressed;
+use crate::store::Forward;
+use crate::store::decoded::Codec;
 use crate::{fail, limits};
 
 /// The bytes before a payload, and after it.
@@ -34,21 +35,27 @@ fn bad(uri: &str, offset: u64, record: Option<u64>, what: &str) -> Error {
         .hint("the file is corrupt: write or fetch it again; verify=False reads on without checksums")
 }
 
+/// Tells what a file of records is compressed with. A record's length may begin as a compressed file does: its checksum tells.
+///
+/// # Errors
+/// As [`compressed::codec`].
+pub(crate) fn codec(uri: &str, head: &[u8]) -> Result<Option<Codec>> {
+    if head.len() >= HEADER && masked(&head[..8]) == word(&head[8..HEADER]) {
+        return Ok(None);
+    }
+    // No record of less than 4 GiB has anything in the upper half of its length; zlib's streams have.
+    let is_zlib = Codec::Zlib.begins(head) && head.get(4..8).is_some_and(|upper| upper != [0; 4]);
+    Ok(compressed::codec(uri, head)?.or(is_zlib.then_some(Codec::Zlib)))
+}
+
 /// Returns the length of the record at `offset`, framing included, or `None` at the end of the file.
 ///
 /// # Errors
-/// Data when the file ends within the record, is compressed, or (with `verify`) the length's checksum differs.
+/// Data when the file ends within the record, or (with `verify`) the length's checksum differs.
 pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, verify: bool) -> Result<Option<u64>> {
     let object = forward.object();
-    let (uri, size) = (object.uri(), object.size());
+    let (uri, size) = (object.uri(), forward.size());
     let header = forward.at(offset, HEADER)?;
-    if offset == 0
-        && header.starts_with(&[0x1f, 0x8b])
-        && (header.len() < HEADER || masked(&header[..8]) != word(&header[8..]))
-    {
-        return Err(fail::corrupt(uri, 0, "this tfrecord file is compressed with gzip, which is not supported")
-            .hint("decompress it: rows of a compressed file cannot be read in any order"));
-    }
     if header.is_empty() {
         return Ok(None);
     }
@@ -58,8 +65,12 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, veri
         return Err(bad(uri, offset, record, "the checksum of a record's length differs"));
     }
     let frame = u64::from_le_bytes(*len).checked_add((HEADER + FOOTER) as u64);
-    let frame = frame.filter(|&n| n <= size - offset).ok_or_else(cut)?;
+    let frame = frame.filter(|&n| size.is_none_or(|size| n <= size - offset)).ok_or_else(cut)?;
     limits::record(uri, offset, "a record", frame).map_err(|e| numbered(e, record))?;
+    // Where a compressed file ends is known once it was read so far.
+    if size.is_none() && (forward.at(offset, frame as usize)?.len() as u64) < frame {
+        return Err(cut());
+    }
     Ok(Some(frame))
 }
 
@@ -86,11 +97,10 @@ pub(crate) fn payload<'f>(
 }
 
 /// Finds where every record begins, and where the last ends.
-pub(crate) fn starts(object: Arc<Object>, verify: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
-    let mut forward = Forward::skipping(object);
+pub(crate) fn starts(forward: &mut Forward, verify: bool, stop: &AtomicBool) -> Result<Vec<u64>> {
     let mut starts = vec![0];
     let mut at = 0;
-    while let Some(len) = next(&mut forward, at, Some(starts.len() as u64 - 1), verify)? {
+    while let Some(len) = next(forward, at, Some(starts.len() as u64 - 1), verify)? {
         at += len;
         starts.push(at);
         if starts.len() % 1024 == 0 {

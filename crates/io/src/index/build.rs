@@ -9,10 +9,10 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use forebay_plan::{MdsColumn, Source};
 
-use super::table::Table;
+use super::table::{Counted, Table};
 use super::{Inner, Layout, SourceIndex, cache};
-use crate::formats::{arrow, lines, mds, megatron, parquet, tar, tfrecord, tokens};
-use crate::store::{self, Found, Object, Stat};
+use crate::formats::{arrow, compressed, lines, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::store::{self, Forward, Found, Object, Stat};
 use crate::{Allowed, Progress, ReadThrough};
 
 /// How often the caller hears of progress while nothing is done.
@@ -36,7 +36,7 @@ pub(crate) fn build(
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
     let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) && tables.is_empty();
     let format = format_of(source);
-    let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Arc<Table>>)> {
+    let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
         let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
             return Ok((stat, None));
@@ -49,33 +49,37 @@ pub(crate) fn build(
             }
             _ => (None, format.clone()),
         };
-        if let Some(table) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
-            return Ok((stat, Some(table)));
+        if let Some(counted) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
+            return Ok((stat, Some(counted)));
         }
         let open = |uri: &str, stat: &Stat| Object::open(uri, stat, near, allowed).map(Arc::new);
-        let table = Arc::new(match teller {
+        let counted = match teller {
             Some(Teller { uri, stat: its }) => {
                 let index = open(&uri, &its)?;
-                Table::Documents(megatron::documents(index, its.to_string(), stat.size, stop)?)
+                let table = Table::Documents(megatron::documents(index, its.to_string(), stat.size, stop)?);
+                Counted { table: table.into(), points: None }
             }
             None => scan(source, open(&found.uri, &stat)?, stop)?,
-        });
+        };
         if let Some(folder) = cache {
-            cache::keep(folder, &found.uri, &format, &stat, &table);
+            cache::keep(folder, &found.uri, &format, &stat, &counted);
         }
-        Ok((stat, Some(table)))
+        Ok((stat, Some(counted)))
     };
     let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
     let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
     let done = for_each(&found, threads, progress, one)?;
     let mut inner = Inner { layout, labels, tables, ..Inner::default() };
-    for (place, (found, (stat, table))) in found.into_iter().zip(done).enumerate() {
+    for (place, (found, (stat, counted))) in found.into_iter().zip(done).enumerate() {
         if let Some(Table::Shard { bytes, .. }) = inner.tables.get(place).map(|table| &**table) {
             mds::check_size(&found.uri, stat.size, *bytes)?;
         }
         inner.uris.push(found.uri.into());
         inner.stats.push(stat);
-        inner.tables.extend(table);
+        if let Some(Counted { table, points }) = counted {
+            inner.tables.push(table);
+            inner.points.push(points);
+        }
     }
     SourceIndex::new(inner)
 }
@@ -193,19 +197,39 @@ fn format_of(source: &Source) -> String {
 }
 
 /// Finds the rows of one file. Long scans look at `stop` now and then.
-fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Table> {
-    match source {
-        Source::Tar { extensions, .. } => tar::table(object, extensions, stop).map(Table::Tar),
-        Source::Tfrecord { verify, .. } => tfrecord::starts(object, *verify, stop).map(Table::Frames),
-        Source::Parquet { .. } => parquet::group_rows(object).map(Table::Groups),
-        Source::Arrow { .. } => arrow::group_rows(object).map(Table::Groups),
-        Source::Jsonl { .. } => lines::starts(object, false, stop).map(Table::Frames),
+fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Counted> {
+    let (table, forward) = match source {
+        Source::Parquet { .. } => (Table::Groups(parquet::group_rows(object)?), None),
+        Source::Arrow { .. } => (Table::Groups(arrow::group_rows(object)?), None),
         Source::Tokens { dtype, length, stride, .. } => {
             let rows = tokens::Rows { dtype: *dtype, length: *length, stride: *stride };
-            tokens::rows(&object, rows).map(Table::Even)
+            (Table::Even(tokens::rows(&object, rows)?), None)
         }
-        _ => lines::starts(object, true, stop).map(Table::Frames),
+        Source::Tar { extensions, .. } => {
+            let (table, forward) = tar::table(recording(compressed::skipping(object)?), extensions, stop)?;
+            (Table::Tar(table), Some(forward))
+        }
+        Source::Tfrecord { verify, .. } => {
+            let mut forward = recording(Forward::skipping(object).unpacked(tfrecord::codec)?);
+            (Table::Frames(tfrecord::starts(&mut forward, *verify, stop)?), Some(forward))
+        }
+        _ => {
+            let blank_end = !matches!(source, Source::Jsonl { .. });
+            let mut forward = recording(compressed::reading(object)?);
+            (Table::Frames(lines::starts(&mut forward, blank_end, stop)?), Some(forward))
+        }
+    };
+    let mut forward = forward;
+    let points = forward.as_mut().and_then(Forward::decoded).map(|decoded| decoded.finish()).transpose()?;
+    Ok(Counted { table: table.into(), points })
+}
+
+/// Looks for access points, if the file is compressed.
+fn recording(mut forward: Forward) -> Forward {
+    if let Some(decoded) = forward.decoded() {
+        decoded.record();
     }
+    forward
 }
 
 /// Ends a scan that nobody waits for.

@@ -12,11 +12,12 @@ use forebay_core::Modes;
 
 use super::codec::{Decoder, Encoder};
 use super::room;
-use super::table::Table;
+use super::table::{Counted, Table};
 use crate::store::Stat;
+use crate::store::decoded::Points;
 
 const MAGIC: [u8; 4] = *b"FBTB";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
     let mut hash = blake3::Hasher::new();
@@ -25,24 +26,26 @@ fn entry(folder: &Path, uri: &str, format: &str) -> PathBuf {
 }
 
 /// Returns the table of a file, if it was kept and the file is still the same.
-pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Arc<Table>> {
+pub(super) fn load(folder: &Path, uri: &str, format: &str, stat: &Stat) -> Option<Counted> {
     let path = entry(folder, uri, format);
     let bytes = std::fs::read(&path).ok()?;
     let mut from = Decoder::open(&bytes, MAGIC, VERSION).ok()?;
     let same = from.text().ok()? == uri && from.text().ok()? == format && from.stat().ok()? == *stat;
     let table = same.then(|| Table::decode(&mut from).ok()).flatten()?;
+    let points = Points::decode(&mut from, stat.size).ok()?.map(Arc::new);
     room::used(&path);
-    Some(table)
+    Some(Counted { table, points })
 }
 
 /// Keeps a table. A full or read-only disk only means that the next job looks again.
-pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, table: &Table) {
+pub(super) fn keep(folder: &Path, uri: &str, format: &str, stat: &Stat, counted: &Counted) {
     static UNIQUE: AtomicU64 = AtomicU64::new(0);
     let mut to = Encoder::new(MAGIC, VERSION);
     to.text(uri);
     to.text(format);
     to.stat(stat);
-    table.encode(&mut to);
+    counted.table.encode(&mut to);
+    Points::encode(counted.points.as_deref(), &mut to);
     let path = entry(folder, uri, format);
     let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{unique}.tmp", std::process::id()));

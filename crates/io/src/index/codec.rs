@@ -30,8 +30,12 @@ impl Encoder {
     }
 
     pub(crate) fn text(&mut self, text: &str) {
-        self.int(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.int(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
     }
 
     /// Writes `text` as what differs from `before`.
@@ -127,11 +131,15 @@ impl<'a> Decoder<'a> {
         usize::try_from(n).ok().filter(|&n| n <= self.0.len()).ok_or_else(short)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.count()?;
-        let (text, rest) = self.0.split_at_checked(n).ok_or_else(short)?;
+        let (bytes, rest) = self.0.split_at_checked(n).ok_or_else(short)?;
         self.0 = rest;
-        std::str::from_utf8(text).map_err(|_| Error::data("an index holds a name that is not utf-8"))
+        Ok(bytes)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Error::data("an index holds a name that is not utf-8"))
     }
 
     pub(crate) fn text_after(&mut self, before: &str) -> Result<String> {

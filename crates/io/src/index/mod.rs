@@ -17,6 +17,7 @@ use forebay_plan::Extent;
 use crate::Allowed;
 use crate::readers::windows::offset_of;
 use crate::store::Stat;
+use crate::store::decoded::Points;
 pub(crate) use build::{build, check};
 use codec::{Decoder, Encoder};
 use table::Table;
@@ -27,7 +28,7 @@ pub(crate) const FILES_IN_BLOCK: u64 = 1024;
 pub const ROWS_IN_BLOCK: u64 = 65_536;
 
 const MAGIC: [u8; 4] = *b"FBIX";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A file that the index pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) labels: Vec<u64>,
     /// Of counted files that hold many rows: where they are.
     pub(crate) tables: Vec<Arc<Table>>,
+    /// Of each of them, where decoding can begin, if the file is compressed as a whole.
+    pub(crate) points: Vec<Option<Arc<Points>>>,
     /// The first row of each block, and the number of rows; empty when it is computed or not counted.
     starts: Vec<u64>,
     /// The first row of each file, where files have several blocks.
@@ -75,6 +78,19 @@ pub(crate) enum Layout {
     PerFile { counted: bool },
     /// One block for each row group of each file.
     Groups,
+}
+
+impl Inner {
+    /// Returns the points of a file that is compressed as a whole, and counted.
+    pub(crate) fn points_of(&self, file: usize) -> Option<&Arc<Points>> {
+        self.points.get(file)?.as_ref()
+    }
+
+    /// Returns the bytes that a file's rows lie in: where it is compressed and counted, of what it holds.
+    pub(crate) fn size_of(&self, file: usize) -> u64 {
+        let stored = self.stats.get(file).map_or(0, |stat| stat.size);
+        self.points_of(file).map_or(stored, |points| points.size)
+    }
 }
 
 impl SourceIndex {
@@ -144,9 +160,13 @@ impl SourceIndex {
         }
     }
 
-    /// Returns what a plan needs to know of the source.
+    /// Returns what a plan needs to know of the source: of counted files, the bytes that they hold, compressed or not.
     pub fn extent(&self) -> Extent {
-        Extent { rows: self.rows(), blocks: self.blocks(), bytes: self.bytes() }
+        let held = self.0.points.iter().enumerate().filter(|(_, points)| points.is_some());
+        let bytes = held.fold(self.bytes(), |sum, (file, _)| {
+            sum.saturating_sub(self.0.stats[file].size).saturating_add(self.0.size_of(file))
+        });
+        Extent { rows: self.rows(), blocks: self.blocks(), bytes }
     }
 
     /// Returns the pinned files in order.
@@ -283,7 +303,10 @@ impl SourceIndex {
             before = uri;
         }
         to.rising(&inner.labels);
-        inner.tables.iter().for_each(|t| t.encode(&mut to));
+        for (file, table) in inner.tables.iter().enumerate() {
+            table.encode(&mut to);
+            Points::encode(inner.points_of(file).map(|points| &**points), &mut to);
+        }
         to.seal()
     }
 
@@ -312,11 +335,15 @@ impl SourceIndex {
         }
         inner.labels = from.rising()?;
         if matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) {
-            inner.tables = (0..files).map(|_| Table::decode(&mut from)).collect::<Result<_>>()?;
+            for file in 0..files {
+                inner.tables.push(Table::decode(&mut from)?);
+                let points = Points::decode(&mut from, inner.stats[file].size)?;
+                inner.points.push(points.map(Arc::new));
+            }
         }
-        let mut files = inner.uris.iter().zip(&inner.stats).zip(&inner.tables);
-        if let Some(((uri, _), _)) = files.find(|((_, stat), table)| !table.is_within(stat.size)) {
-            return Err(Error::data("an index has rows behind the end of a file").with("file", uri));
+        let mut tables = inner.tables.iter().enumerate();
+        if let Some((file, _)) = tables.find(|(file, table)| !table.is_within(inner.size_of(*file))) {
+            return Err(Error::data("an index has rows behind the end of a file").with("file", &inner.uris[file]));
         }
         Self::new(inner)
     }
@@ -361,6 +388,7 @@ mod tests {
                 stat(9, Mark::Etag("\"x\"".into())),
             ],
             tables: tables.into(),
+            points: vec![None; 3],
             ..Inner::default()
         })
         .expect("valid")
@@ -431,6 +459,7 @@ mod tests {
                 uris: ["/d/t.tar".into()].into(),
                 stats: vec![Stat { size: 4096, mark: Mark::Mtime(0) }],
                 tables: [Arc::new(table)].into(),
+                points: vec![None],
                 ..Inner::default()
             };
             let error =

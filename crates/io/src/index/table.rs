@@ -6,6 +6,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 
 use super::codec::{Decoder, Encoder};
+use crate::store::decoded::Points;
 
 /// The rows of one file, as its format needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,14 @@ impl Documents {
         let [start, end] = *self.starts.get(row..)?.first_chunk::<2>()?;
         Some(Span { offset: start, len: end.checked_sub(start)? })
     }
+}
+
+/// What counting found out of one file.
+#[derive(Debug, Clone)]
+pub(crate) struct Counted {
+    pub(crate) table: Arc<Table>,
+    /// Of a file that is compressed as a whole.
+    pub(crate) points: Option<Arc<Points>>,
 }
 
 /// The samples of a tar shard: their keys, and for each extension of the source where its bytes are.

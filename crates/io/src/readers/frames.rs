@@ -11,13 +11,13 @@ use forebay_plan::{Source, StreamedWindow};
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
-use super::windows::{Sequential, Windows, offset_of, sample_at};
+use super::windows::{Begin, Sequential, Windows, offset_of, position, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
-use crate::formats::{example, json, lines, tfrecord};
+use crate::formats::{compressed, example, json, lines, tfrecord};
 use crate::index::table::Table;
-use crate::store::Forward;
+use crate::store::{CodecOf, Forward};
 
 /// What a frame is.
 #[derive(Debug)]
@@ -56,6 +56,16 @@ impl Format {
             }
             other => return Err(Error::internal(format!("{} is not read by frames", other.name()))),
         })
+    }
+}
+
+impl Format {
+    /// Returns what tells how a file of it is compressed.
+    fn codec_of(&self) -> CodecOf {
+        match self {
+            Format::Text | Format::Jsonl { .. } => compressed::codec,
+            Format::Record { .. } | Format::Example { .. } => tfrecord::codec,
+        }
     }
 }
 
@@ -112,7 +122,7 @@ impl Frames {
         let Some(Table::Frames(starts)) = self.pool.index.inner().tables.get(file).map(|t| &**t) else {
             return Err(Error::internal("the index has no lines or records"));
         };
-        let size = self.pool.index.inner().stats.get(file).map_or(0, |stat| stat.size);
+        let size = self.pool.index.inner().size_of(file);
         match starts.get(sample.row() as usize..) {
             Some([start, end, ..]) if start <= end && *end <= size => Ok((file, *start, *end)),
             _ => Err(Error::internal(format!("the index has no row {sample}"))),
@@ -262,9 +272,9 @@ impl Reader for Frames {
         if self.pool.index.rows().is_some() {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
-        let mut forward = Forward::reading(self.pool.get(block as usize)?);
+        let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
         let at = if self.format.has_lines() { lines::begin(&mut forward)? } else { 0 };
-        let walk = Walk { forward, at, solid: at };
+        let walk = Walk { forward, at, solid: at, is_over: false };
         Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
@@ -279,6 +289,8 @@ pub(super) struct Walk {
     at: u64,
     /// Blank lines before this offset are rows, for there are others behind them.
     solid: u64,
+    /// Whether no row is left.
+    is_over: bool,
 }
 
 impl Walk {
@@ -293,7 +305,7 @@ impl Walk {
         };
         let at = self.at;
         let Some(len) = len else {
-            self.at = self.forward.object().size();
+            self.is_over = true;
             return Ok(None);
         };
         let uri = self.forward.object();
@@ -389,24 +401,28 @@ impl Sequential for Frames {
         self.format.has_lines()
     }
 
-    fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Walk> {
-        let forward = Forward::beside_others(self.pool.get(file)?, offset, ahead)?;
-        Ok(Walk { forward, at: offset, solid: 0 })
+    fn pool(&self) -> &Pool {
+        &self.pool
     }
 
-    fn open_block(&self, file: usize, offset: u64, ahead: usize) -> Result<Walk> {
-        // The byte before it may be the end of a line.
-        let mut forward = Forward::beside_others(self.pool.get(file)?, offset.saturating_sub(1), ahead)?;
-        let at = if self.format.has_lines() { lines::find(&mut forward, offset)? } else { offset };
-        Ok(Walk { forward, at, solid: 0 })
+    fn codec_of(&self) -> CodecOf {
+        self.format.codec_of()
     }
 
-    fn offset(&self, cursor: &Walk) -> u64 {
-        cursor.at
+    fn begin(&self, mut forward: Forward, begin: Begin) -> Result<Walk> {
+        let at = match begin {
+            Begin::Byte(offset) if self.format.has_lines() => lines::find(&mut forward, offset)?,
+            Begin::Row(offset) | Begin::Byte(offset) => offset,
+        };
+        Ok(Walk { forward, at, solid: 0, is_over: false })
+    }
+
+    fn position(&self, cursor: &Walk) -> u64 {
+        if cursor.is_over { cursor.forward.object().size() } else { position(&cursor.forward, cursor.at) }
     }
 
     fn read(&self, file: usize, cursor: &mut Walk, end: u64, mut rows: Option<&mut WindowFrames>) -> Result<()> {
-        while cursor.at < end {
+        while self.position(cursor) < end {
             let Some((at, frame)) = cursor.next(&self.format, None)? else { break };
             if let Some(rows) = &mut rows {
                 rows.bytes.extend_from_slice(frame);

@@ -1,11 +1,12 @@
 //! What was used last, up to a weight.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
-/// Keeps values by number until they weigh more than the limit together; the newest always stays.
+/// Keeps values by key, mostly a number, until they weigh more than the limit together; the newest always stays.
 #[derive(Debug)]
-pub(super) struct Lru<V> {
-    entries: HashMap<u64, Entry<V>>,
+pub(super) struct Lru<V, K = u64> {
+    entries: HashMap<K, Entry<V>>,
     uses: u64,
     weight: usize,
     weight_max: usize,
@@ -18,12 +19,12 @@ struct Entry<V> {
     value: V,
 }
 
-impl<V: Clone> Lru<V> {
+impl<V: Clone, K: Copy + Eq + Hash> Lru<V, K> {
     pub(super) fn new(weight_max: usize) -> Self {
         Self { entries: HashMap::new(), uses: 0, weight: 0, weight_max }
     }
 
-    pub(super) fn get(&mut self, key: u64) -> Option<V> {
+    pub(super) fn get(&mut self, key: K) -> Option<V> {
         self.uses += 1;
         let entry = self.entries.get_mut(&key)?;
         entry.used = self.uses;
@@ -31,7 +32,7 @@ impl<V: Clone> Lru<V> {
     }
 
     /// Puts a value in, or gives the one of this key another weight, and drops the oldest beyond the limit.
-    pub(super) fn put(&mut self, key: u64, weight: usize, value: V) {
+    pub(super) fn put(&mut self, key: K, weight: usize, value: V) {
         self.uses += 1;
         let old = self.entries.insert(key, Entry { used: self.uses, weight, value });
         self.weight = self.weight + weight - old.map_or(0, |o| o.weight);
@@ -42,7 +43,7 @@ impl<V: Clone> Lru<V> {
     }
 
     /// Drops a value.
-    pub(super) fn remove(&mut self, key: u64) {
+    pub(super) fn remove(&mut self, key: K) {
         self.weight -= self.entries.remove(&key).map_or(0, |e| e.weight);
     }
 }

@@ -14,6 +14,7 @@ mod pool;
 mod range;
 mod tar;
 mod tokens;
+mod unpacked;
 pub(crate) mod windows;
 
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 
 use super::pool::Pool;
+use super::unpacked;
 use crate::store::Object;
 
 /// One run of bytes to read, and where it goes.
@@ -39,6 +40,9 @@ const REQUESTS_MAX: usize = 16;
 
 /// Fills `buffers` from the files of `pool`.
 pub(super) fn read(pool: &Pool, pieces: Vec<Piece>, buffers: &mut [Vec<u8>]) -> Result<()> {
+    let is_packed = |piece: &Piece| pool.index.inner().points_of(piece.file).is_some();
+    let (packed, pieces): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_packed);
+    unpacked::read(pool, packed, buffers)?;
     let mut last = None;
     let filled = fill(pool, pieces, buffers, &mut last);
     // What has become of the file may be why it could not be read.

@@ -1,12 +1,15 @@
 //! The open files of one reader, each compared with what the index pinned when it is opened.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Error, Result};
 
 use super::lru::Lru;
+use super::unpacked::Unpacked;
 use crate::SourceIndex;
-use crate::store::{Object, ReadThrough};
+use crate::store::decoded::HEAD;
+use crate::store::{CodecOf, Forward, Object, ReadThrough};
 
 /// The most files that a reader holds open.
 const OPEN_MAX: usize = 256;
@@ -18,11 +21,15 @@ pub(super) struct Pool {
     /// What remote files are read through.
     near: Option<Arc<dyn ReadThrough>>,
     open: Mutex<Lru<Arc<Object>>>,
+    /// Files that are known to be read as they are stored, by number.
+    plain: Mutex<HashSet<usize>>,
+    /// What was decompressed of files that are compressed as a whole.
+    pub(super) unpacked: Unpacked,
 }
 
 impl Pool {
     pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>) -> Self {
-        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)) }
+        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)), plain: Mutex::default(), unpacked: Unpacked::new() }
     }
 
     /// Opens a file for one use.
@@ -32,6 +39,45 @@ impl Pool {
             (Some(uri), Some(stat)) => Object::open(uri, stat, self.near.as_deref(), &inner.allowed),
             _ => Err(Error::internal(format!("the index has no file {file}"))),
         }
+    }
+
+    /// Begins to read what a file holds, from front to back or from a known point on.
+    pub(super) fn forward(&self, file: usize, codec_of: CodecOf) -> Result<Forward> {
+        let object = self.get(file)?;
+        match self.index.inner().points_of(file) {
+            Some(points) => Ok(Forward::with_points(object, points.clone())),
+            None if self.index.rows().is_some() => Ok(Forward::reading(object)),
+            None => Forward::reading(object).unpacked(codec_of),
+        }
+    }
+
+    /// Looks whether a file is compressed, which `forward` began to read at `offset`; if it is, returns one that reads what the file holds, from
+    /// its start. At most `ahead` stored bytes wait for the reader.
+    pub(super) fn unpacked(
+        &self,
+        file: usize,
+        mut forward: Forward,
+        offset: u64,
+        ahead: usize,
+        codec_of: CodecOf,
+    ) -> Result<Forward> {
+        let object = forward.object();
+        let plain = || self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        if plain().contains(&file) {
+            return Ok(forward);
+        }
+        let len = object.size().min(HEAD as u64) as usize;
+        let mut head = vec![0; len];
+        match offset {
+            0 => head.copy_from_slice(forward.at(0, len)?),
+            _ => object.read_at(0, &mut head)?,
+        }
+        if codec_of(object.uri(), &head)?.is_none() {
+            plain().insert(file);
+            return Ok(forward);
+        }
+        let whole = if offset == 0 { forward } else { Forward::beside_others(object, 0, ahead)? };
+        whole.unpacked(codec_of)
     }
 
     /// Returns a file, open.

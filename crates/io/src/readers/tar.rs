@@ -9,13 +9,14 @@ use forebay_plan::StreamedWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
-use super::windows::{Sequential, Windows, offset_of, sample_at};
+use super::windows::{Begin, Sequential, Windows, offset_of, position, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::fail;
+use crate::formats::compressed;
 use crate::formats::tar::{Samples, lacks};
 use crate::index::table::{Span, Table, TarTable};
-use crate::store::Forward;
+use crate::store::{CodecOf, Forward};
 
 pub(super) struct Tar {
     schema: Arc<Schema>,
@@ -100,7 +101,7 @@ impl Reader for Tar {
         if self.pool.index.rows().is_some() {
             return stream_counted(self, &self.pool.index, block, epoch, rows);
         }
-        let forward = Forward::reading(self.pool.get(block as usize)?);
+        let forward = self.pool.forward(block as usize, compressed::codec)?;
         let samples = Samples::new(forward, 0);
         Ok(Box::new(Stream { reader: self, samples, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
@@ -229,20 +230,26 @@ impl Sequential for Tar {
         false
     }
 
-    fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Samples> {
-        Ok(Samples::new(Forward::beside_others(self.pool.get(file)?, offset, ahead)?, offset))
+    fn pool(&self) -> &Pool {
+        &self.pool
     }
 
-    fn open_block(&self, file: usize, offset: u64, ahead: usize) -> Result<Samples> {
-        self.open(file, offset, ahead)
+    fn codec_of(&self) -> CodecOf {
+        compressed::codec
     }
 
-    fn offset(&self, cursor: &Samples) -> u64 {
-        cursor.at()
+    fn begin(&self, forward: Forward, begin: Begin) -> Result<Samples> {
+        let (Begin::Row(offset) | Begin::Byte(offset)) = begin;
+        Ok(Samples::new(forward, offset))
+    }
+
+    fn position(&self, cursor: &Samples) -> u64 {
+        let forward = &cursor.walk.forward;
+        cursor.at().map_or_else(|| forward.object().size(), |header| position(forward, header))
     }
 
     fn read(&self, file: usize, cursor: &mut Samples, end: u64, mut rows: Option<&mut WindowSamples>) -> Result<()> {
-        while cursor.peek()?.is_some_and(|header| header < end) {
+        while cursor.peek()?.is_some() && self.position(cursor) < end {
             let Some(rows) = &mut rows else {
                 cursor.next(&self.extensions, |_, _, _| Ok(()))?;
                 continue;

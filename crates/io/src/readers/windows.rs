@@ -4,6 +4,9 @@
 //! a piece begins is known once the piece before it was read; that is kept for later epochs. A window that nobody's cursors are at (after a
 //! resume, or where another process reads the windows before it) walks there from the nearest place that is known.
 //! What is known changes what is read, never which rows a piece has.
+//!
+//! A piece is a range of a file's stored bytes. Where a file is compressed, a row counts as beginning at an eighth of its offset in the
+//! content, and the last piece has all rows that are left: text is seldom compressed more than that. Such a file is read from its start.
 //! Bounds: [`GROUPS_MAX`] groups keep cursors, of each [`READY_MAX`] windows wait that were read for another thread, and [`KNOWN_MAX`] places
 //! are known.
 
@@ -15,6 +18,8 @@ use forebay_data::Chunk;
 use forebay_plan::{EpochLanes, Piece};
 
 use super::Chunks;
+use super::pool::Pool;
+use crate::store::{CodecOf, Forward};
 
 /// Groups of lanes, of all epochs that are read, whose cursors are kept.
 const GROUPS_MAX: usize = 8;
@@ -48,6 +53,24 @@ pub(crate) fn offset_of(sample: SampleId) -> Option<u64> {
     (sample.row() & BY_OFFSET != 0).then_some(sample.row() & !BY_OFFSET)
 }
 
+/// Bytes of the content for a stored byte of a compressed file.
+const DENSITY: u64 = 8;
+
+/// Returns which stored byte a row counts as beginning at, whose offset in what `forward` reads is given.
+pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
+    let last = || forward.object().size().saturating_sub(1);
+    if forward.is_decoded() { (offset / DENSITY).min(last()) } else { offset }
+}
+
+/// Where in a file a cursor begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Begin {
+    /// At a row that begins at this offset, or at the start of the file.
+    Row(u64),
+    /// At the first row that begins at or behind this offset.
+    Byte(u64),
+}
+
 /// A format whose rows follow each other in a file.
 pub(super) trait Sequential: Send + Sync {
     /// A place in an open file where a row begins, or the file's end.
@@ -58,16 +81,19 @@ pub(super) trait Sequential: Send + Sync {
     /// Says whether a reader finds the next row in the middle of a file: then every offset begins a block.
     fn divides(&self) -> bool;
 
-    /// Opens a file at a row that begins at `offset`; at most `ahead` bytes of it wait for the reader.
-    fn open(&self, file: usize, offset: u64, ahead: usize) -> Result<Self::Cursor>;
+    /// Returns the files.
+    fn pool(&self) -> &Pool;
 
-    /// Opens a file at the first row that begins at or behind `offset`, where a block begins.
-    fn open_block(&self, file: usize, offset: u64, ahead: usize) -> Result<Self::Cursor>;
+    /// Tells by its first bytes what a file is compressed with.
+    fn codec_of(&self) -> CodecOf;
 
-    /// Returns where the cursor's row begins.
-    fn offset(&self, cursor: &Self::Cursor) -> u64;
+    /// Begins to read a file.
+    fn begin(&self, forward: Forward, begin: Begin) -> Result<Self::Cursor>;
 
-    /// Moves the cursor to the first row that begins at or behind `end`, and adds the rows that it passes to `rows`, if that is given.
+    /// Returns the position of the cursor's row, which is not before that; behind the last row, the size of the file.
+    fn position(&self, cursor: &Self::Cursor) -> u64;
+
+    /// Moves the cursor to the first row whose position is `end` or behind, and adds the rows that it passes to `rows`, if that is given.
     fn read(&self, file: usize, cursor: &mut Self::Cursor, end: u64, rows: Option<&mut Self::Rows>) -> Result<()>;
 
     /// Returns the number of rows.
@@ -75,6 +101,20 @@ pub(super) trait Sequential: Send + Sync {
 
     /// Makes a chunk of these of the rows.
     fn chunk(&self, rows: &Self::Rows, places: &[u64], epoch: Epoch) -> Result<Chunk>;
+}
+
+/// A file that a lane is about to read: its bytes are on their way.
+struct Asked {
+    forward: Forward,
+    /// Where they begin.
+    offset: u64,
+    begin: Begin,
+}
+
+/// Where a lane is when a piece is to be read.
+enum At<C> {
+    Cursor(C),
+    Asked(Asked),
 }
 
 /// The cursors of one group of lanes in one epoch.
@@ -230,10 +270,17 @@ impl<F: Sequential> Windows<F> {
         let mut open = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let at_hand = cursors.remove(&piece.lane).filter(|open| self.is_at(format, piece, open));
-            open.push(at_hand.map_or_else(|| self.open(format, piece, ahead), |open| Ok(open.cursor))?);
+            open.push(match at_hand {
+                Some(open) => At::Cursor(open.cursor),
+                None => At::Asked(self.ask(format, piece, ahead)?),
+            });
         }
         let mut rows = F::Rows::default();
-        for (piece, cursor) in pieces.iter().zip(open) {
+        for (piece, at) in pieces.iter().zip(open) {
+            let cursor = match at {
+                At::Cursor(cursor) => cursor,
+                At::Asked(asked) => Self::begin(format, piece.file, asked, ahead)?,
+            };
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
             cursors.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
         }
@@ -244,30 +291,42 @@ impl<F: Sequential> Windows<F> {
     /// Says whether a file is open where a piece begins; or before that, if nothing nearer is known.
     fn is_at(&self, format: &F, piece: &Piece, open: &Open<F>) -> bool {
         let known = || lock(&self.known).first_row(piece.file, piece.bytes.start).is_some();
-        let is_before = || !format.divides() && format.offset(&open.cursor) <= piece.bytes.start && !known();
+        let is_before = || !format.divides() && format.position(&open.cursor) <= piece.bytes.start && !known();
         open.file == piece.file && (open.byte == piece.bytes.start || is_before())
     }
 
     fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
-        if format.offset(&cursor) < piece.bytes.start {
+        if format.position(&cursor) < piece.bytes.start {
             format.read(piece.file, &mut cursor, piece.bytes.start, None)?;
         }
-        self.learn(piece.file, piece.bytes.start, format.offset(&cursor));
+        self.learn(piece.file, piece.bytes.start, format.position(&cursor));
         format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
-        self.learn(piece.file, piece.bytes.end, format.offset(&cursor));
+        self.learn(piece.file, piece.bytes.end, format.position(&cursor));
         Ok(cursor)
     }
 
-    /// Opens a piece's file at the last row that is known not to be behind the piece's first.
-    fn open(&self, format: &F, piece: &Piece, ahead: usize) -> Result<F::Cursor> {
-        if format.divides() {
-            return format.open_block(piece.file, piece.bytes.start, ahead);
-        }
-        let nearest = lock(&self.known).nearest(piece.file, piece.bytes.start);
-        match nearest.filter(|row| *row >= piece.block_start) {
-            Some(row) => format.open(piece.file, row, ahead),
-            None => format.open_block(piece.file, piece.block_start, ahead),
-        }
+    /// Asks for a piece's file from the last row on that is known not to be behind the piece's first.
+    fn ask(&self, format: &F, piece: &Piece, ahead: usize) -> Result<Asked> {
+        let nearest = || lock(&self.known).nearest(piece.file, piece.bytes.start);
+        let begin = match format.divides() {
+            true => Begin::Byte(piece.bytes.start),
+            false => Begin::Row(nearest().filter(|row| *row >= piece.block_start).unwrap_or(piece.block_start)),
+        };
+        let offset = match begin {
+            Begin::Row(offset) => offset,
+            // The byte before it may be the end of a line.
+            Begin::Byte(offset) => offset.saturating_sub(1),
+        };
+        let forward = Forward::beside_others(format.pool().get(piece.file)?, offset, ahead)?;
+        Ok(Asked { forward, offset, begin })
+    }
+
+    /// Makes a cursor of a file that was asked for. What a compressed file holds is read from its start.
+    fn begin(format: &F, file: usize, asked: Asked, ahead: usize) -> Result<F::Cursor> {
+        let Asked { forward, offset, begin } = asked;
+        let forward = format.pool().unpacked(file, forward, offset, ahead, format.codec_of())?;
+        let begin = if forward.is_decoded() { Begin::Byte(0) } else { begin };
+        format.begin(forward, begin)
     }
 
     fn learn(&self, file: usize, byte: u64, row: u64) {

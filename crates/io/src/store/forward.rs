@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 
+use super::decoded::{Codec, Decoded, HEAD, Points};
 use super::{Body, Object, Pending};
+use crate::fail;
 
 /// What waits for the reader of a remote object.
 const AHEAD: usize = 8 << 20;
@@ -32,7 +34,12 @@ pub(crate) struct Forward {
     body: Option<Body>,
     /// How many of them may wait.
     body_ahead: usize,
+    /// What the file holds, where it is compressed as a whole: nothing else of this is used then.
+    decoded: Option<Box<Decoded>>,
 }
+
+/// Tells by the first bytes of a file, whose address is given, what it is compressed with.
+pub(crate) type CodecOf = fn(&str, &[u8]) -> Result<Option<Codec>>;
 
 impl Forward {
     /// Starts a walk that mostly skips: small reads.
@@ -63,19 +70,58 @@ impl Forward {
     }
 
     fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
-        let (buffer, ahead, body) = (Vec::new(), None, None);
         Self {
             object,
-            buffer,
+            buffer: Vec::new(),
             start: 0,
             step: step_min,
             step_min,
             step_max,
-            ahead,
+            ahead: None,
             reads_ahead,
-            body,
+            body: None,
             body_ahead: AHEAD,
+            decoded: None,
         }
+    }
+
+    /// Reads what the file holds, if its first bytes say that it is compressed: offsets count the bytes of the content then.
+    ///
+    /// # Errors
+    /// Data for a file that is compressed twice, or in a way that is not supported.
+    pub(crate) fn unpacked(mut self, codec_of: CodecOf) -> Result<Self> {
+        let object = self.object();
+        let Some(codec) = codec_of(object.uri(), self.at(0, HEAD)?)? else { return Ok(self) };
+        // All of it is read now, however little of the content is asked for.
+        let is_slow = object.is_remote() && !self.reads_ahead;
+        let mut outer = Self::skipping(object.clone());
+        let mut decoded = Decoded::new(if is_slow { Self::reading(object.clone()) } else { self }, codec);
+        if let Some(inner) = codec_of(object.uri(), decoded.at(0, HEAD)?)? {
+            return Err(fail::packed_twice(object.uri(), codec.name(), inner.name()));
+        }
+        outer.decoded = Some(decoded.into());
+        Ok(outer)
+    }
+
+    /// Reads what a compressed file holds, whose points are known: a jump begins at the point before.
+    pub(crate) fn with_points(object: Arc<Object>, points: Arc<Points>) -> Self {
+        let decoded = Decoded::with_points(object.clone(), points);
+        Self { decoded: Some(decoded.into()), ..Self::reading(object) }
+    }
+
+    /// Says whether the file is compressed, so that offsets count the bytes of its content.
+    pub(crate) fn is_decoded(&self) -> bool {
+        self.decoded.is_some()
+    }
+
+    /// Returns what a compressed file holds; `None` for one that is read as it is.
+    pub(crate) fn decoded(&mut self) -> Option<&mut Decoded> {
+        self.decoded.as_deref_mut()
+    }
+
+    /// Returns how many bytes there are to read, if that is known: of a compressed file only at its end.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.decoded.as_ref().map_or(Some(self.object.size()), |decoded| decoded.size())
     }
 
     pub(crate) fn object(&self) -> Arc<Object> {
@@ -84,6 +130,14 @@ impl Forward {
 
     /// Returns `len` bytes from `offset`, or fewer where the file ends.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        if self.decoded.is_none() {
+            return self.stored_at(offset, len);
+        }
+        self.decoded.as_mut().map_or(Ok(&[]), |decoded| decoded.at(offset, len))
+    }
+
+    /// Returns bytes of the file as it is stored.
+    fn stored_at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let size = self.object.size();
         let len = size.saturating_sub(offset).min(len as u64) as usize;
         if len == 0 {

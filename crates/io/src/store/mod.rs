@@ -6,6 +6,7 @@
 mod body;
 mod braces;
 mod bucket;
+pub(crate) mod decoded;
 mod fetch;
 mod folders;
 mod forward;
@@ -30,7 +31,7 @@ use crate::Allowed;
 pub(crate) use body::Body;
 pub(crate) use braces::expand;
 pub use bucket::{Bucket, Entry, Wanted};
-pub(crate) use forward::Forward;
+pub(crate) use forward::{CodecOf, Forward};
 pub(crate) use matching::only_name;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
 

@@ -1,0 +1,122 @@
+//! What a file is compressed with, told by its first bytes, and what undoes that.
+
+use std::fmt;
+
+use forebay_core::{Error, Result};
+
+use super::inflate::Inflate;
+use super::libraries::{Bunzip2, Unxz, Unzstd};
+use super::points::Point;
+
+/// The first bytes that tell the codec of a file, of a member, of a frame or of a stream.
+pub(crate) const HEAD: usize = 12;
+
+/// How a file is compressed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codec {
+    /// Members one behind another; BGZF files are such.
+    Gzip,
+    /// One stream: TensorFlow's `ZLIB`.
+    Zlib,
+    /// Frames one behind another, skippable ones among them.
+    Zstd,
+    /// Streams one behind another.
+    Bzip2,
+    /// Streams one behind another.
+    Xz,
+}
+
+/// The codecs in the order of their numbers in an index.
+const ALL: [Codec; 5] = [Codec::Gzip, Codec::Zlib, Codec::Zstd, Codec::Bzip2, Codec::Xz];
+
+impl Codec {
+    /// Tells the codec of a file by its beginning. A zlib stream begins as a text may, so it is never told here.
+    pub(crate) fn of(head: &[u8]) -> Option<Self> {
+        ALL.into_iter().find(|codec| *codec != Codec::Zlib && codec.begins(head))
+    }
+
+    /// Says whether a member, a frame or a stream of this codec begins so.
+    pub(crate) fn begins(self, head: &[u8]) -> bool {
+        match self {
+            Codec::Gzip => head.starts_with(b"\x1f\x8b\x08"),
+            // Deflate with the window of 32 KiB that every writer asks for, without a preset dictionary.
+            Codec::Zlib => {
+                matches!(head, [0x78, flags, ..] if flags & 0x20 == 0 && (0x7800 + u16::from(*flags)) % 31 == 0)
+            }
+            Codec::Zstd => head.starts_with(b"\x28\xb5\x2f\xfd") || matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]),
+            Codec::Bzip2 => {
+                matches!(head, [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..]
+                    if rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17\x72\x45\x38\x50\x90"))
+            }
+            Codec::Xz => head.starts_with(b"\xfd7zXZ\x00"),
+        }
+    }
+
+    /// The name that people know it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Codec::Gzip => "gzip",
+            Codec::Zlib => "zlib",
+            Codec::Zstd => "zstd",
+            Codec::Bzip2 => "bzip2",
+            Codec::Xz => "xz",
+        }
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self as u64
+    }
+
+    pub(super) fn from_number(number: u64) -> Result<Self> {
+        let known = usize::try_from(number).ok().and_then(|number| ALL.get(number));
+        known.copied().ok_or_else(|| Error::data(format!("an index holds an unknown codec {number}")))
+    }
+
+    /// Of how many zeros there may be multiples between members and behind the last.
+    pub(super) fn padding(self) -> Option<u64> {
+        match self {
+            Codec::Gzip => Some(1),
+            Codec::Xz => Some(4),
+            Codec::Zlib | Codec::Zstd | Codec::Bzip2 => None,
+        }
+    }
+
+    /// Begins a member, a frame or a stream.
+    pub(super) fn decoder(self) -> Result<Box<dyn Decode>> {
+        Ok(match self {
+            Codec::Gzip | Codec::Zlib => Box::new(Inflate::begin()?),
+            Codec::Zstd => Box::new(Unzstd::new()?),
+            Codec::Bzip2 => Box::new(Bunzip2::new()),
+            Codec::Xz => Box::new(Unxz::new()?),
+        })
+    }
+
+    /// Begins at an access point; `before` is the byte in front of it.
+    pub(super) fn resume(self, point: &Point, before: u8) -> Result<Option<Box<dyn Decode>>> {
+        let Some(state) = &point.state else { return Ok(None) };
+        let trailer = if self == Codec::Gzip { 8 } else { 4 };
+        Ok(Some(Box::new(Inflate::resume(state, before, trailer)?)))
+    }
+}
+
+/// What one step of a decoder did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Bytes of the input that it is done with.
+    pub(super) taken: usize,
+    /// Bytes that it put out.
+    pub(super) put: usize,
+    /// Whether a member, a frame or a stream has ended, its checksum compared.
+    pub(super) ended: bool,
+    /// Where it stopped because decoding can be begun here: how many bits of the last byte taken are still to be read.
+    pub(super) bits: Option<u8>,
+}
+
+/// Undoes the compression of one member, one frame or one stream, a piece at a time.
+pub(super) trait Decode: fmt::Debug + Send {
+    /// Takes some of `input` and puts out some. With `pause`, it stops where decoding can be begun, if the codec has such places.
+    ///
+    /// # Errors
+    /// Data for bytes that are not of the codec, Exhausted for those that take more memory than is given to one file.
+    fn step(&mut self, input: &[u8], output: &mut [u8], pause: bool) -> Result<Step>;
+}
