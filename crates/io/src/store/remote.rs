@@ -16,7 +16,7 @@ use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
-use super::fetch::{Store, identity};
+use super::fetch::{Blocks, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
 use super::retry::{Budget, Policy};
@@ -63,7 +63,7 @@ pub(super) fn shared() -> Result<Arc<Shared>> {
 }
 
 /// Runs a request to its end from a thread that may be anywhere.
-fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = sync_channel(1);
     shared()?.runtime.spawn(async move {
         let _ = send.send(request.await);
@@ -200,13 +200,17 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let inner = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
+    let (inner, blocks) = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
         .map_err(|e| refusal::refused(uri, &e))?
         .ok_or_else(|| wrong(&"there is no such kind of store"))?;
-    let store = Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1) });
+    let store =
+        Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1), blocks });
     stores.insert(address, store.clone());
     Ok((store, path))
 }
+
+/// A store, and how large objects are written to it, if they can be.
+type Connected = (Arc<dyn ObjectStore>, Option<Blocks>);
 
 /// Makes a store. It tries nothing twice and waits for ever, for `retry` does both better; `None` for an unknown kind.
 fn connect(
@@ -214,7 +218,7 @@ fn connect(
     url: &url::Url,
     settings: &[(String, String)],
     connector: Connector,
-) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+) -> object_store::Result<Option<Connected>> {
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let client = ClientOptions::new().with_timeout_disabled();
     macro_rules! build {
@@ -227,11 +231,17 @@ fn connect(
             Arc::new(builder.with_http_connector(connector).build()?)
         }};
     }
+    macro_rules! with_blocks {
+        ($store:expr) => {{
+            let store = $store;
+            (store.clone() as Arc<dyn ObjectStore>, Some(Blocks(store)))
+        }};
+    }
     Ok(Some(match scheme {
-        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str()),
-        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder, url.as_str()),
-        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder, url.as_str()),
-        ObjectStoreScheme::Http => build!(HttpBuilder, &url[..url::Position::BeforePath]),
+        ObjectStoreScheme::AmazonS3 => with_blocks!(build!(AmazonS3Builder, url.as_str())),
+        ObjectStoreScheme::GoogleCloudStorage => with_blocks!(build!(GoogleCloudStorageBuilder, url.as_str())),
+        ObjectStoreScheme::MicrosoftAzure => with_blocks!(build!(MicrosoftAzureBuilder, url.as_str())),
+        ObjectStoreScheme::Http => (build!(HttpBuilder, &url[..url::Position::BeforePath]), None),
         _ => return Ok(None),
     }))
 }
