@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import struct
 import tarfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +101,10 @@ def test_tarfile_webdataset_and_from_tar_read_tar(tmp_path):
         ("000000000000.txt", "caption 0 é".encode(), 0o644),
         ("000000000000.cls", b"0", 0o644),
     ]
-    samples = list(wds.WebDataset([str(file) for file in files], shardshuffle=False).decode())
+    with warnings.catch_warnings(action="ignore"):
+        # It leaves its files to the garbage collector.
+        samples = list(wds.WebDataset([str(file) for file in files], shardshuffle=False).decode())
+        gc.collect()
     assert len(samples) == 20
     for i, (sample, row) in enumerate(zip(samples, digits(), strict=True)):
         assert (sample["__key__"], sample["cls"], sample["txt"]) == (f"{i:012}", i, row["txt"])
@@ -109,7 +114,7 @@ def test_tarfile_webdataset_and_from_tar_read_tar(tmp_path):
         assert same(sample["box.npy"], row["box.npy"])
         assert ("seg.png" in sample) == (row["seg.png"] is not None)
     ours = list(fb.load(tmp_path / "saved"))
-    assert [list(row) for row in ours] == [["__key__", *digits().schema]] * 20
+    assert [set(row) for row in ours] == [{"__key__", *digits().schema}] * 20
     with_names = fb.from_tar(tmp_path / "saved" / "part-*.tar", extensions=["txt", "seg.png?"])
     assert [(row["txt"].decode(), row["seg.png"]) for row in with_names] == [(r["txt"], r["seg.png"]) for r in digits()]
 

@@ -8,8 +8,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import forebay as fb
@@ -41,7 +44,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 def parts(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if name.startswith("part-")}
+    return {name: files[name] for name in sorted(files) if name.startswith("part-")}
 
 
 def here(folder: Path) -> dict[str, bytes]:
@@ -69,27 +72,30 @@ def start(url: str, folder: str, format: str, threads: int = 2) -> subprocess.Po
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
+def ended(process: subprocess.Popen[str], *also: int) -> int:
+    """Waits for its end, which is a good one, or one of these."""
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (0, *also), said
+    return process.returncode
+
+
 @pytest.mark.parametrize("format", ["arrow", "parquet", "tar", "mds"])
 def test_a_save_that_is_killed_at_any_request_goes_on_and_leaves_the_same(format, moto, bucket, tmp_path):
     """Each run dies at a request by chance, whether the store has done it or not; the last one is let live."""
-    whole = start(moto, str(tmp_path / "whole"), format)
-    assert whole.wait(60) == 0, whole.stderr.read()
+    ended(start(moto, str(tmp_path / "whole"), format))
     expected, folder = here(tmp_path / "whole"), f"killed-{format}-{uuid.uuid4()}"
     dice, kills = random.Random(format), 0
     for turn in range(4):
         victim: list[subprocess.Popen[str]] = []
         with FaultProxy(moto, lambda client, answer: victim[0].kill(), every=dice.randint(3, 12)) as proxy:
             victim.append(start(proxy.url, f"s3://{bucket}/{folder}", format, threads=1 + turn % 3))
-            _, said = victim[0].communicate(timeout=60)
-            assert victim[0].returncode in (0, -signal.SIGKILL), said
-            kills += victim[0].returncode != 0
+            kills += ended(victim[0], -signal.SIGKILL) != 0
         there = objects(moto, bucket, folder)
         if "_forebay.json" in there:
             counted = json.loads(there["_forebay.json"])["so_far"]["parts"]
             assert list(parts(there).items())[:counted] == list(expected.items())[:counted]
     assert kills >= 3
-    last = start(moto, f"s3://{bucket}/{folder}", format)
-    assert last.wait(60) == 0, last.stderr.read()
+    ended(start(moto, f"s3://{bucket}/{folder}", format))
     there, local = objects(moto, bucket, folder), tmp_path / "whole"
     assert parts(there) == expected
     for name in {"_forebay.json", "index.json"} & there.keys():
@@ -168,10 +174,35 @@ def test_of_two_writers_one_is_told_and_nothing_is_mixed(moto, bucket, use, tmp_
     assert parts(objects(moto, bucket, folder.removeprefix(f"s3://{bucket}/"))) == here(tmp_path / "here")
 
 
-def refuses(status: int, code: str) -> Callable:
-    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>No.</Message></Error>".encode()
-    head = f"HTTP/1.1 {status} No\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-    return lambda client, answer: client.sendall(head + body)
+@contextmanager
+def refuses(status: int, code: str) -> Iterator[str]:
+    """The address of a store that has nothing, and takes nothing."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            none = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+            self._say(*((200, none) if "list-type" in self.path else (404, b"<Error><Code>NoSuchKey</Code></Error>")))
+
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            self._say(status, f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
+
+        def _say(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def test_what_a_store_refuses_is_said_and_names_the_file(moto, bucket, use):
@@ -186,8 +217,8 @@ def test_what_a_store_refuses_is_said_and_names_the_file(moto, bucket, use):
         (507, "XMinioStorageFull"): (E.ExhaustedError, "no room"),
     }
     for (status, code), (kind, message) in refused.items():
-        with FaultProxy(moto, refuses(status, code), every=1, only=lambda method, _: method == "PUT") as proxy:
-            use(proxy.url)
+        with refuses(status, code) as url:
+            use(url)
             with pytest.raises(kind, match=message) as caught:
                 ds.save(f"s3://{bucket}/refused")
         assert caught.value.context["file"].startswith(f"s3://{bucket}/refused/")

@@ -4,6 +4,7 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Field;
 use serde::{Deserialize, Serialize};
 
+use super::sink::UNFINISHED;
 use super::{Compression, Format};
 
 /// The format of the folder. Another one is refused.
@@ -190,12 +191,49 @@ pub(super) fn only_head() -> &'static str {
     HEAD
 }
 
-/// Says whether a file of a folder is one that `save` makes.
+/// Says whether a file of a folder is one that `save` makes. Names of others that look alike (`part-00000-ab.parquet`) are not.
 pub(super) fn is_ours(name: &str) -> bool {
-    let extension = |name: &str| Format::ALL.into_iter().any(|format| name.contains(&format!(".{}", format.name())));
-    name.starts_with(HEAD)
-        || name == HEADS
-        || name.starts_with(&format!("{HEADS}/"))
-        || name.starts_with("index.json")
-        || (name.starts_with("part-") && extension(name))
+    let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
+    name == HEAD || name == HEADS || name.starts_with(&format!("{HEADS}/")) || is_part(name)
+}
+
+/// Says whether a file is one of rows: `part-00000000.arrow`, or `part-00001-of-00004-00000000.arrow`.
+fn is_part(name: &str) -> bool {
+    let digits = |text: &str, least: usize| text.len() >= least && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((number, extension)) = name.strip_prefix("part-").and_then(|rest| rest.split_once('.')) else {
+        return false;
+    };
+    let is_numbered = match number.split('-').collect::<Vec<_>>()[..] {
+        [number] => digits(number, 8),
+        [i, "of", n, number] => digits(i, 5) && digits(n, 5) && digits(number, 8),
+        _ => false,
+    };
+    is_numbered && Format::ALL.into_iter().any(|format| format.name() == extension)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overwrite_removes_is_ours_alone() {
+        let files = Files { format: Format::Parquet, compression: None, bytes: 1 };
+        for consumer in [None, Some((1, 4)), Some((123_456, 1_000_000))] {
+            let head = Head::new("a", 0, 1, consumer, files, Vec::new());
+            for name in [head.part(0), head.part(123_456_789), head.file(), format!("{}{UNFINISHED}", head.part(7))] {
+                assert!(is_ours(&name), "{name}");
+            }
+        }
+        let others = [
+            "part-00000-8a1b.snappy.parquet",
+            "part-0000001.arrow",
+            "part-00000000.csv",
+            "index.json",
+            "_lock",
+            "part-",
+        ];
+        for name in others {
+            assert!(!is_ours(name), "{name}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
 use super::head::{HEAD_BYTES_MAX, HEADS, Head, head_of, is_ours, only_head};
+use super::shards::INDEX;
 use super::sink::{Sink, UNFINISHED, publish, unwritten};
 use crate::fail;
 use crate::store::{Target, Version, is_remote, local_path};
@@ -241,14 +242,16 @@ impl Place {
         })
     }
 
-    /// Removes what was saved by one writer, its head first: all of it, if there is only one.
-    pub(super) fn remove(&self, head: &Head) -> Result<()> {
+    /// Removes what was saved by one writer: all of it, if there is only one. What says that something is there goes first: the index, if
+    /// `has_index`, and the head.
+    pub(super) fn remove(&self, head: &Head, has_index: bool) -> Result<()> {
         let is_its = |name: &str| match head.consumer {
             None => is_ours(name),
             Some((i, n)) => name.starts_with(&format!("part-{i:05}-of-{n:05}-")) && is_ours(name),
         };
         match self {
             Place::Here(folder) => {
+                remove_here(folder, &|name| has_index && name == INDEX)?;
                 remove_here(folder, &|name| name == head.file())?;
                 remove_here(folder, &|name| name != HEADS && is_its(name))?;
                 let heads = folder.join(HEADS);
@@ -262,6 +265,9 @@ impl Place {
                 }
             }
             Place::Store(target) => {
+                if has_index {
+                    target.delete(INDEX)?;
+                }
                 target.delete(&head.file())?;
                 let files = target.list("", usize::MAX)?.into_iter().map(|(name, _)| name);
                 files.filter(|name| is_its(name)).try_for_each(|name| target.delete(&name))

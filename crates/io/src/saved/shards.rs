@@ -9,7 +9,7 @@ use super::head::{Head, head_of};
 use super::place::Place;
 
 /// What the reader of MDS files looks for.
-const INDEX: &str = "index.json";
+pub(super) const INDEX: &str = "index.json";
 
 /// Writes the index, if files need one and all of them are there. Each writer asks for it when it is done, so whoever is last writes it.
 ///

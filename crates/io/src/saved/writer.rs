@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
 
+use super::Format;
 use super::encode::{self, Encoder, row_bytes};
 use super::head::{Complete, Head, SoFar};
 use super::place::{Known, Place};
@@ -74,8 +75,9 @@ impl Writer {
         }
         let lock = place.lock(head.consumer)?;
         let (found, known) = match (found, overwrite) {
-            (_, true) => {
-                place.remove(&head)?;
+            (found, true) => {
+                let is_mds = |(head, _): (Option<Head>, _)| head.is_some_and(|head| head.files.format == Format::Mds);
+                place.remove(&head, found.is_ok_and(is_mds))?;
                 (None, place.head(&head.file())?.1)
             }
             (Ok(found), false) => found,

@@ -82,9 +82,7 @@ impl Upload {
                 // An attempt whose answer was lost may have put it there, and then the store knows no blocks any more.
                 Err(e) if e.kind() == ErrorKind::NotFound => match store.stat(&path, &uri).await {
                     Ok(there) if there.size == all => Ok(()),
-                    _ => Err(Error::unavailable("the store lost the blocks of this file")
-                        .with("file", &uri)
-                        .hint("save again: it goes on behind the last file")),
+                    _ => Err(lost(&uri)),
                 },
                 done => done.map_err(|e| refusal::unwritten(&uri, e)),
             }
@@ -124,7 +122,11 @@ impl Upload {
         let (store, path, uri) = (self.store.clone(), self.path.clone(), self.uri.clone());
         shared()?.runtime.spawn(async move {
             let put = store.tried(&uri, || blocks.put_part(&path, &id, place, block.clone().into())).await;
-            let _ = send.send(put.map_err(|e| refusal::unwritten(&uri, e)));
+            let failed = |e: Error| match e.kind() {
+                ErrorKind::NotFound => lost(&uri),
+                _ => refusal::unwritten(&uri, e),
+            };
+            let _ = send.send(put.map_err(failed));
         });
         self.under_way.push_back(receive);
         Ok(())
@@ -136,6 +138,13 @@ impl Upload {
         self.arrived.push(block.recv().unwrap_or_else(|_| Err(Error::internal("a block was dropped")))?);
         Ok(())
     }
+}
+
+/// Somebody, or a rule of the bucket, has ended this upload.
+fn lost(uri: &str) -> Error {
+    Error::unavailable("the store lost the blocks of this file")
+        .with("file", uri)
+        .hint("save again: it goes on behind the last file")
 }
 
 impl Write for Upload {

@@ -80,8 +80,7 @@ impl Encoder for Parquet {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Sink> {
-        self.writer.finish().map_err(|e| failed(&self.name, e))?;
+    fn finish(self: Box<Self>) -> Result<Sink> {
         self.writer.into_inner().map_err(|e| failed(&self.name, e))
     }
 }
