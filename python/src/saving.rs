@@ -1,10 +1,10 @@
 //! Folders that `save` writes and `load` reads.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Chunk;
-use forebay_io::saved::{Compression, Files, Format, Head, Progress, Writer, open};
+use forebay_io::saved::{Compression, Files, Format, Head, Poll, Progress, Writer, open};
 use forebay_plan::Op;
 use pyo3::prelude::*;
 
@@ -17,6 +17,30 @@ use crate::pipeline::Pipeline;
 pub(crate) struct SavedWriter {
     writer: Mutex<Option<Writer>>,
     begun: Progress,
+    interrupt: Arc<Interrupt>,
+}
+
+/// What Ctrl-C raises while a store is waited for.
+#[derive(Default)]
+struct Interrupt(Mutex<Option<PyErr>>);
+
+impl Interrupt {
+    /// Returns what looks for it.
+    fn poll(self: &Arc<Self>) -> Poll {
+        let interrupt = self.clone();
+        Arc::new(move || {
+            Python::attach(|py| py.check_signals()).map_err(|e| {
+                *lock(&interrupt.0) = Some(e);
+                Error::new(ErrorKind::Closed, "interrupted")
+            })
+        })
+    }
+
+    /// Does what may wait for a store.
+    fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+        let done = detached(py, work);
+        lock(&self.0).take().map_or(done, Err)
+    }
 }
 
 impl SavedWriter {
@@ -31,7 +55,7 @@ impl SavedWriter {
     }
 
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Writer) -> Result<T> + Send) -> PyResult<T> {
-        detached(py, || lock(&self.writer).as_mut().ok_or_else(closed).and_then(work))
+        self.interrupt.run(py, || lock(&self.writer).as_mut().ok_or_else(closed).and_then(work))
     }
 }
 
@@ -61,9 +85,10 @@ impl SavedWriter {
         let files = files(format, compression, file_bytes).map_err(|e| raise(py, &e))?;
         let (dataset, fields) = (graph.dataset_id().to_string(), graph.schema().fields().to_vec());
         let head = Head::new(&dataset, seed, epochs, consumer, files, fields);
-        detached(py, || {
-            let (writer, begun) = Writer::begin(folder, head, overwrite)?;
-            Ok(Self { writer: Mutex::new(Some(writer)), begun })
+        let interrupt = Arc::<Interrupt>::default();
+        interrupt.run(py, || {
+            let (writer, begun) = Writer::begin(folder, head, overwrite, interrupt.poll())?;
+            Ok(Self { writer: Mutex::new(Some(writer)), begun, interrupt: interrupt.clone() })
         })
     }
 
@@ -92,7 +117,7 @@ impl SavedWriter {
 
     /// Says that this is all. Returns files and rows.
     fn finish(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64)> {
-        let all = detached(py, || lock(&self.writer).take().ok_or_else(closed)?.finish(state))?;
+        let all = self.interrupt.run(py, || lock(&self.writer).take().ok_or_else(closed)?.finish(state))?;
         Ok((all.parts, all.rows))
     }
 
@@ -129,8 +154,9 @@ pub(crate) struct SavedFolder {
 /// Looks into a folder that `save` wrote. `None` when nothing is saved there.
 #[pyfunction]
 pub(crate) fn saved(py: Python<'_>, folder: &str) -> PyResult<Option<SavedFolder>> {
-    detached(py, || {
-        let Some(found) = open(folder)? else { return Ok(None) };
+    let interrupt = Arc::<Interrupt>::default();
+    interrupt.run(py, || {
+        let Some(found) = open(folder, interrupt.poll())? else { return Ok(None) };
         let format = found.heads.first().map_or("", |head| head.files.format.name());
         let ((files, rows), complete) = (found.so_far(), found.is_complete());
         Ok(Some(SavedFolder { format, patterns: found.patterns(), files, rows, complete }))

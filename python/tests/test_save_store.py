@@ -86,10 +86,10 @@ def test_a_save_that_is_killed_at_any_request_goes_on_and_leaves_the_same(format
     expected, folder = here(tmp_path / "whole"), f"killed-{format}-{uuid.uuid4()}"
     dice, kills = random.Random(format), 0
     for turn in range(4):
-        victim: list[subprocess.Popen[str]] = []
-        with FaultProxy(moto, lambda client, answer: victim[0].kill(), every=dice.randint(3, 12)) as proxy:
-            victim.append(start(proxy.url, f"s3://{bucket}/{folder}", format, threads=1 + turn % 3))
-            kills += ended(victim[0], -signal.SIGKILL) != 0
+        victims: list[subprocess.Popen[str]] = []
+        with FaultProxy(moto, lambda *_, victims=victims: victims[0].kill(), every=dice.randint(3, 12)) as proxy:
+            victims.append(start(proxy.url, f"s3://{bucket}/{folder}", format, threads=1 + turn % 3))
+            kills += ended(victims[0], -signal.SIGKILL) != 0
         there = objects(moto, bucket, folder)
         if "_forebay.json" in there:
             counted = json.loads(there["_forebay.json"])["so_far"]["parts"]

@@ -14,7 +14,7 @@ from forebay.errors import InvalidPipelineError, NotFoundError, UnavailableError
 if TYPE_CHECKING:
     from forebay._src.iterator import DatasetIterator
 
-#: What the rows of a file take at least, but for the last. One that was being written when a process died is begun anew.
+#: What the rows of a file take at least, but for the last. A file at which a process died is begun anew.
 FILE_BYTES = {"arrow": 256 << 20, "parquet": 256 << 20, "tar": 256 << 20, "mds": 64 << 20}
 
 Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds"]
@@ -58,7 +58,9 @@ def folder(path: arguments.PathLike, op: str) -> str:
         return os.path.abspath(text)
     if wrong := sorted(set("*?[]{}#%") & set(text)):
         hint = "use letters, digits, '/', '-', '_' and '.'"
-        raise InvalidPipelineError(f"{op}: {text!r} has {wrong[0]!r}, which means something else in urls", {"hint": hint})
+        raise InvalidPipelineError(
+            f"{op}: {text!r} has {wrong[0]!r}, which means something else in urls", {"hint": hint}
+        )
     return text.rstrip("/")
 
 
@@ -139,7 +141,9 @@ def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
         )
     if found.format == "mds":
         hint = "streaming.StreamingDataset reads them; to read them here, save as arrow or parquet"
-        raise InvalidPipelineError("load: these are MDS files, which load() does not read", {"folder": path, "hint": hint})
+        raise InvalidPipelineError(
+            "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
+        )
     if not found.complete and not (partial and found.patterns):
         hint = "wait for it, or load what is there with partial=True; if nobody saves there any more, save() goes on"
         message = f"load: this is being saved: {found.files} files are there so far"

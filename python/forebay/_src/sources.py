@@ -129,8 +129,8 @@ def from_arrow(
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """What `Dataset.save` wrote to a folder: its samples, in their order.
 
-    Arrow and Parquet files give the columns that were saved. Tar archives give what `from_tar` makes of them. Of several
-    writers the samples of the first come first, then those of the second.
+    Arrow and Parquet files give the columns that were saved. Tar archives give what `from_tar` makes of them. Of
+    several writers the samples of the first come first, then those of the second.
 
     Args:
         path: The folder, here or in a store.

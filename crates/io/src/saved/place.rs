@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 
+use super::Poll;
 use super::head::{HEAD_BYTES_MAX, HEADS, Head, head_of, is_ours, only_head};
 use super::shards::INDEX;
 use super::sink::{Sink, UNFINISHED, publish, unwritten};
@@ -69,9 +70,9 @@ impl Place {
     ///
     /// # Errors
     /// Invalid when the url is none of a store.
-    pub(super) fn of(folder: &str) -> Result<Self> {
+    pub(super) fn of(folder: &str, poll: Poll) -> Result<Self> {
         if is_remote(folder) {
-            return Ok(Self::Store(Target::open(folder)?));
+            return Ok(Self::Store(Target::open(folder, poll)?));
         }
         Ok(Self::Here(local_path(folder).into()))
     }
@@ -304,12 +305,12 @@ impl Place {
     }
 }
 
-/// Looks into a folder that `save` wrote; `None` when nothing was ever saved there.
+/// Looks into a folder that `save` wrote; `None` when nothing was ever saved there. `poll` says whether to go on.
 ///
 /// # Errors
 /// Data when it is not such a folder, or lacks files that were there; Version; Conflict when several saves are mixed in it.
-pub fn open(folder: &str) -> Result<Option<Saved>> {
-    let place = Place::of(folder)?;
+pub fn open(folder: &str, poll: Poll) -> Result<Option<Saved>> {
+    let place = Place::of(folder, poll)?;
     let mut heads: Vec<Head> = place.head(only_head())?.0.into_iter().collect();
     if heads.is_empty() {
         let found = place.heads()?.into_iter().map(|file| Ok(place.head(&file)?.0));

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, Schema};
 
-use super::Format;
 use super::encode::{self, Encoder, row_bytes};
 use super::head::{Complete, Head, SoFar};
 use super::place::{Known, Place};
 use super::shards::write_index;
+use super::{Format, Poll};
 
 /// What rows are gathered to before they are encoded: in Arrow files, what is decoded for a single one.
 const BATCH_BYTES: usize = 1 << 20;
@@ -54,16 +54,17 @@ pub struct Progress {
 
 impl Writer {
     /// Begins in a folder (a path, or a url of a store), which is made if need be, or goes on in one that the same rows were being
-    /// saved in. With `overwrite` what was saved there is removed.
+    /// saved in. With `overwrite` what was saved there is removed. Whoever waits for a
+    /// store asks `poll` whether to go on.
     ///
     /// # Errors
     /// Conflict when somebody writes there, when something else is saved there, or when it is not empty and nothing is
     /// saved in it; Invalid when a column has no form in the format; NotFound, Unavailable, PermissionDenied, Exhausted or Invalid
     /// where it cannot be written.
-    pub fn begin(folder: &str, head: Head, overwrite: bool) -> Result<(Self, Progress)> {
+    pub fn begin(folder: &str, head: Head, overwrite: bool, poll: Poll) -> Result<(Self, Progress)> {
         let schema = Arc::new(Schema::new(head.schema.clone())?);
         head.files.format.check(&schema, head.files.bytes)?;
-        let place = Place::of(folder)?;
+        let place = Place::of(folder, poll)?;
         if matches!(place, Place::Store(_)) && head.files.bytes > STORED_BYTES_MAX {
             let message = format!("file_bytes={} is too much for a file of a store", head.files.bytes);
             return Err(Error::invalid(message).hint(format!("at most {STORED_BYTES_MAX}")));

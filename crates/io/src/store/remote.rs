@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
@@ -25,6 +26,8 @@ use crate::Allowed;
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
+/// How often somebody who waits is asked whether to go on.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// What the process shares. A forked child makes its own, for threads do not survive a fork.
 pub(super) struct Shared {
@@ -63,12 +66,38 @@ pub(super) fn shared() -> Result<Arc<Shared>> {
 }
 
 /// Runs a request to its end from a thread that may be anywhere.
-pub(super) fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (send, receive) = sync_channel(1);
     shared()?.runtime.spawn(async move {
         let _ = send.send(request.await);
     });
     receive.recv().unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
+}
+
+/// As [`wait`], asking `poll` ten times a second whether to go on.
+///
+/// # Errors
+/// What the request or `poll` says.
+pub(super) fn wait_polling<T: Send + 'static>(
+    poll: &crate::saved::Poll,
+    request: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (send, receive) = sync_channel(1);
+    let task = shared()?.runtime.spawn(async move {
+        let _ = send.send(request.await);
+    });
+    polled(poll, &receive).inspect_err(|_| task.abort())
+}
+
+/// Receives what is on its way, asking `poll` meanwhile.
+pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
+    loop {
+        match receive.recv_timeout(POLL_EVERY) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) => poll()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::internal("a request was dropped")),
+        }
+    }
 }
 
 /// An object of a store, as it was pinned.

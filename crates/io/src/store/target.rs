@@ -15,16 +15,17 @@ use object_store::{
 };
 
 use super::fetch::{Store, cause};
-use super::remote::{parse, wait};
+use super::remote::{parse, wait_polling};
 use super::{Upload, refusal};
 use crate::Allowed;
+use crate::saved::Poll;
 
 /// A folder of a store.
-#[derive(Debug, Clone)]
 pub(crate) struct Target {
     store: Arc<Store>,
     base: Path,
     uri: String,
+    poll: Poll,
 }
 
 /// A small file as it was last seen.
@@ -44,11 +45,11 @@ enum Put {
 }
 
 impl Target {
-    /// Prepares to use what is below `uri`. Asks nobody.
+    /// Prepares to use what is below `uri`. Asks nobody. Whoever waits here asks `poll` ten times a second whether to go on.
     ///
     /// # Errors
     /// Invalid when it is no url of a store that can be written to.
-    pub(crate) fn open(uri: &str) -> Result<Self> {
+    pub(crate) fn open(uri: &str, poll: Poll) -> Result<Self> {
         let uri = uri.trim_end_matches('/').to_owned();
         let (store, base) = parse(&uri, &Allowed::everything())?;
         if store.blocks.is_none() {
@@ -56,7 +57,7 @@ impl Target {
                 .with("folder", &uri)
                 .hint("save to a folder, or to an object store: s3://, gs://, az://"));
         }
-        Ok(Self { store, base, uri })
+        Ok(Self { store, base, uri, poll })
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -78,7 +79,7 @@ impl Target {
     /// Data when it has more than `most` bytes; what the store says.
     pub(crate) fn read(&self, name: &str, most: u64) -> Result<Option<Version>> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
-        wait(async move { read(&store, &path, &uri, most).await })
+        wait_polling(&self.poll, async move { read(&store, &path, &uri, most).await })
     }
 
     /// Writes a small file in the place of what is known (`None`: nothing). Returns `None` when something else is there.
@@ -88,7 +89,7 @@ impl Target {
     pub(crate) fn replace(&self, name: &str, bytes: Bytes, known: Option<&Version>) -> Result<Option<Version>> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
         let known = known.cloned();
-        wait(async move {
+        wait_polling(&self.poll, async move {
             let replaced = replace(&store, &path, &uri, bytes, known).await;
             replaced.map_err(|e| refusal::unwritten(&uri, e))
         })
@@ -100,7 +101,7 @@ impl Target {
     /// What the store says.
     pub(crate) fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
-        wait(async move {
+        wait_polling(&self.poll, async move {
             let put = store.tried(&uri, || store.inner.put(&path, bytes.clone().into())).await;
             put.map(|_| ()).map_err(|e| refusal::unwritten(&uri, e))
         })
@@ -113,7 +114,7 @@ impl Target {
     pub(crate) fn list(&self, below: &str, most: usize) -> Result<Vec<(String, u64)>> {
         let (store, uri, base) = (self.store.clone(), self.named(below), self.base.clone());
         let path = if below.is_empty() { base.clone() } else { self.path(below) };
-        let metas: Vec<ObjectMeta> = wait(async move {
+        let metas: Vec<ObjectMeta> = wait_polling(&self.poll, async move {
             match most {
                 usize::MAX => store.list(&path, &uri).await,
                 _ => {
@@ -136,7 +137,7 @@ impl Target {
     pub(crate) fn beginnings(&self, names: &[String], bytes: u64, at_once: usize) -> Result<Vec<Bytes>> {
         let files: Vec<_> = names.iter().map(|name| (self.path(name), self.named(name))).collect();
         let store = self.store.clone();
-        wait(async move {
+        wait_polling(&self.poll, async move {
             let read = |(path, uri): (Path, String)| {
                 let store = store.clone();
                 async move { store.tried(&uri, || store.inner.get_range(&path, 0..bytes)).await }
@@ -151,7 +152,7 @@ impl Target {
     /// What the store says.
     pub(crate) fn delete(&self, name: &str) -> Result<()> {
         let (store, path, uri) = (self.store.clone(), self.path(name), self.named(name));
-        let deleted = wait(async move {
+        let deleted = wait_polling(&self.poll, async move {
             let deleted = store.tried(&uri, || store.inner.delete(&path)).await;
             deleted.map_err(|e| if e.kind() == ErrorKind::NotFound { e } else { refusal::unwritten(&uri, e) })
         });
@@ -163,7 +164,7 @@ impl Target {
 
     /// Begins a file, which is there once it is finished.
     pub(crate) fn create(&self, name: &str) -> Upload {
-        Upload::new(self.store.clone(), self.path(name), self.named(name))
+        Upload::new(self.store.clone(), self.path(name), self.named(name), self.poll.clone())
     }
 }
 

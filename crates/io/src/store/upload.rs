@@ -17,8 +17,9 @@ use object_store::{MultipartId, ObjectStoreExt};
 
 use super::fetch::Store;
 use super::refusal;
-use super::remote::{shared, wait};
+use super::remote::{polled, shared, wait_polling};
 use super::retry::Policy;
+use crate::saved::Poll;
 
 /// The bytes of a block: stores want 5 MiB at least, and some want all but the last to be alike.
 const BLOCK_BYTES: usize = 8 << 20;
@@ -42,14 +43,15 @@ pub(crate) struct Upload {
     under_way: VecDeque<Receiver<Result<PartId>>>,
     arrived: Vec<PartId>,
     bytes: u64,
+    poll: Poll,
 }
 
 impl Upload {
-    pub(super) fn new(store: Arc<Store>, path: Path, uri: String) -> Self {
+    pub(super) fn new(store: Arc<Store>, path: Path, uri: String, poll: Poll) -> Self {
         let policy = Policy { stall: store.policy.stall * SILENCES, ..store.policy };
         let store = Arc::new(Store { policy, ..(*store).clone() });
         let (under_way, arrived) = (VecDeque::new(), Vec::new());
-        Self { store, path, uri, block: Vec::new(), begun: None, under_way, arrived, bytes: 0 }
+        Self { store, path, uri, block: Vec::new(), begun: None, under_way, arrived, bytes: 0, poll }
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -64,7 +66,7 @@ impl Upload {
         if self.begun.is_none() {
             let (store, path, uri) = (self.store.clone(), self.path.clone(), self.uri.clone());
             let bytes = Bytes::from(std::mem::take(&mut self.block));
-            return wait(async move {
+            return wait_polling(&self.poll, async move {
                 let put = store.tried(&uri, || store.inner.put(&path, bytes.clone().into())).await;
                 put.map(|_| ()).map_err(|e| refusal::unwritten(&uri, e))
             });
@@ -76,7 +78,7 @@ impl Upload {
         let Some((blocks, id)) = self.begun.take() else { return Ok(()) };
         let (store, path, uri, all) = (self.store.clone(), self.path.clone(), self.uri.clone(), self.bytes);
         let parts = std::mem::take(&mut self.arrived);
-        let done = wait(async move {
+        let done = wait_polling(&self.poll, async move {
             let complete = || blocks.complete_multipart(&path, &id, parts.clone());
             match store.tried(&uri, complete).await.map(|_| ()) {
                 // An attempt whose answer was lost may have put it there, and then the store knows no blocks any more.
@@ -97,7 +99,7 @@ impl Upload {
         }
         let blocks = self.store.blocks.as_ref().ok_or_else(|| Error::internal("a store without blocks"))?.0.clone();
         let (store, path, uri, to) = (self.store.clone(), self.path.clone(), self.uri.clone(), blocks.clone());
-        let id = wait(async move {
+        let id = wait_polling(&self.poll, async move {
             let id = store.tried(&uri, || to.create_multipart(&path)).await;
             id.map_err(|e| refusal::unwritten(&uri, e))
         })?;
@@ -135,7 +137,7 @@ impl Upload {
     /// Waits for the oldest block under way.
     fn arrive(&mut self) -> Result<()> {
         let Some(block) = self.under_way.pop_front() else { return Ok(()) };
-        self.arrived.push(block.recv().unwrap_or_else(|_| Err(Error::internal("a block was dropped")))?);
+        self.arrived.push(polled(&self.poll, &block)?);
         Ok(())
     }
 }
