@@ -19,7 +19,7 @@ import forebay as fb
 import numpy as np
 import pytest
 from buckets import credentials, objects, put
-from faulty import FAULTS, FaultProxy, reset_at_once
+from faulty import FAULTS, FaultProxy, hang, reset_at_once
 from pipelines import fingerprint
 
 E = fb.errors
@@ -174,6 +174,18 @@ def test_of_two_writers_one_is_told_and_nothing_is_mixed(moto, bucket, use, tmp_
     assert parts(objects(moto, bucket, folder.removeprefix(f"s3://{bucket}/"))) == here(tmp_path / "here")
 
 
+def test_ctrl_c_ends_a_save_that_waits_for_a_store(moto, bucket, use):
+    def interrupted(client, answer):
+        os.kill(os.getpid(), signal.SIGINT)
+        hang(client, answer)
+
+    with FaultProxy(moto, interrupted, every=3) as proxy:
+        use(proxy.url)
+        with pytest.raises(KeyboardInterrupt):
+            fb.range(10).save(f"s3://{bucket}/interrupted")
+        assert proxy.requests == 3
+
+
 @contextmanager
 def refuses(status: int, code: str) -> Iterator[str]:
     """The address of a store that has nothing, and takes nothing."""
@@ -230,7 +242,7 @@ def test_what_a_store_refuses_is_said_and_names_the_file(moto, bucket, use):
     with pytest.raises(E.ConflictError, match="not empty") as caught:
         ds.save(f"s3://{bucket}/mine")
     assert caught.value.context["for example"] == "thesis.txt"
-    for wrong in (f"s3://{bucket}/a*", f"s3://{bucket}/a?b", "http://127.0.0.1:1/a", "ftp://x/a"):
+    for wrong in (f"s3://{bucket}/a*", f"s3://{bucket}/a?b", "http://127.0.0.1:1/a", "ftp://x/a", "s3:/bucket/a"):
         with pytest.raises(E.InvalidPipelineError):
             ds.save(wrong)
     assert ds.save(f"s3://{bucket}/other").rows == 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -52,6 +53,9 @@ def folder(path: arguments.PathLike, op: str) -> str:
     text = arguments.path(path, op)
     if not text:
         raise InvalidPipelineError(f"{op}: the folder has no name", {"hint": "'.' is this folder"})
+    if found := re.match(r"(s3a?|gs|az|abfss?|https?|file):/(?!/)", text):
+        message = f"{op}: {text!r} is neither a path nor a url"
+        raise InvalidPipelineError(message, {"hint": f"a url begins with {found[1]}://"})
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     if "://" not in text:

@@ -78,7 +78,7 @@ impl Upload {
         let Some((blocks, id)) = self.begun.take() else { return Ok(()) };
         let (store, path, uri, all) = (self.store.clone(), self.path.clone(), self.uri.clone(), self.bytes);
         let parts = std::mem::take(&mut self.arrived);
-        let done = wait_polling(&self.poll, async move {
+        wait_polling(&self.poll, async move {
             let complete = || blocks.complete_multipart(&path, &id, parts.clone());
             match store.tried(&uri, complete).await.map(|_| ()) {
                 // An attempt whose answer was lost may have put it there, and then the store knows no blocks any more.
@@ -88,8 +88,7 @@ impl Upload {
                 },
                 done => done.map_err(|e| refusal::unwritten(&uri, e)),
             }
-        });
-        done
+        })
     }
 
     /// Begins an upload in blocks, if it has not begun.

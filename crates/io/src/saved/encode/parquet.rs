@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema, SchemaRef};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema, TENSOR_DTYPE};
@@ -102,7 +102,18 @@ fn stored(field: &Field) -> ArrowField {
                 _ => list,
             }
         }
+        Kind::Tensor { .. } if field.kind.known_shape().is_some() => field.arrow().with_data_type(fixed(field)),
         Kind::Scalar { .. } | Kind::Tensor { .. } => field.arrow(),
+    }
+}
+
+/// Lists of one length. Their numbers are never missing, but PyArrow takes them for tensors only where they may be.
+fn fixed(field: &Field) -> DataType {
+    match field.kind.arrow() {
+        DataType::FixedSizeList(item, len) => {
+            DataType::FixedSizeList(Arc::new(item.as_ref().clone().with_nullable(true)), len)
+        }
+        other => other,
     }
 }
 
@@ -123,6 +134,12 @@ fn store(field: &Field, column: &ArrayRef, to: &ArrowField) -> Result<ArrayRef> 
                 .hint("a value of a Parquet file has less than 2 GiB: save as arrow")
         }),
         Kind::Tensor { shape, .. } if is_list(shape) => Ok(column.as_struct_opt().ok_or_else(other)?.column(0).clone()),
+        Kind::Tensor { .. } if field.kind.known_shape().is_some() => {
+            let list = column.as_fixed_size_list_opt().ok_or_else(other)?;
+            let DataType::FixedSizeList(item, len) = fixed(field) else { return Err(other()) };
+            let list = FixedSizeListArray::try_new(item, len, list.values().clone(), None);
+            Ok(Arc::new(list.map_err(|e| Error::internal(format!("lists for Parquet: {e}")))?))
+        }
         Kind::Scalar { .. } | Kind::Tensor { .. } => Ok(column.clone()),
     }
 }
