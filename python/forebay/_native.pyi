@@ -74,7 +74,7 @@ class NativeIterator:
     """One stream of batches (a dictionary) or of samples (a list of dictionaries)."""
 
     def next(self) -> dict[str, Any] | list[dict[str, Any]] | None: ...
-    def write(self, writer: SavedWriter) -> bool | None: ...
+    def write(self, writer: SavedWriter) -> tuple[bool, int | None]: ...
     def losses(self) -> list[tuple[int, int, int, int, Any, bytes | None]]: ...
     def saved(self, rows: int | None = None) -> str: ...
     def stats(self) -> str | None: ...
@@ -88,7 +88,15 @@ class SavedWriter:
 
     @staticmethod
     def begin(
-        folder: str, pipeline: Pipeline, seed: int, epochs: int, file_bytes: int, overwrite: bool
+        folder: str,
+        pipeline: Pipeline,
+        seed: int,
+        epochs: int,
+        consumer: tuple[int, int] | None,
+        format: str,
+        compression: str | None,
+        file_bytes: int,
+        overwrite: bool,
     ) -> SavedWriter: ...
     @property
     def state(self) -> str | None: ...
@@ -100,7 +108,17 @@ class SavedWriter:
     def finish(self, state: str) -> tuple[int, int]: ...
     def close(self) -> None: ...
 
-def saved(folder: str) -> tuple[int, int | None] | None: ...
+@final
+class SavedFolder:
+    """What is saved in a folder."""
+
+    format: str
+    patterns: list[str]
+    files: int
+    rows: int
+    complete: bool
+
+def saved(folder: str) -> SavedFolder | None: ...
 def cores() -> int: ...
 
 @final

@@ -152,9 +152,16 @@ impl NativeIterator {
         Ok(Some(PyList::new(py, rows)?.into_any()))
     }
 
-    /// Writes the next rows instead of returning them. Says whether the file is full; `None` at the end.
-    fn write(&self, py: Python<'_>, writer: &SavedWriter) -> PyResult<Option<bool>> {
-        self.deliver(py)?.map(|(_, chunk)| writer.push(py, &chunk)).transpose()
+    /// Writes the next rows instead of returning them. Returns whether there were any, and, where the file is full, how many rows of
+    /// the last delivery are in it: what is left of that is written first by the next call.
+    fn write(&self, py: Python<'_>, writer: &SavedWriter) -> PyResult<(bool, Option<u64>)> {
+        if let Some(used) = writer.go_on(py)? {
+            return Ok((true, Some(used)));
+        }
+        match self.deliver(py)? {
+            Some((_, chunk)) => Ok((true, writer.push(py, &chunk)?)),
+            None => Ok((false, None)),
+        }
     }
 
     /// The samples that were left out of what came since this was last asked for, in the order of the stream.

@@ -72,7 +72,7 @@ mod _native {
     #[pymodule_export]
     use crate::retry::{record_row, retry};
     #[pymodule_export]
-    use crate::saving::{SavedWriter, saved};
+    use crate::saving::{SavedFolder, SavedWriter, saved};
     #[pymodule_export]
     use crate::service::{ServiceClient, cores};
     #[pymodule_export]

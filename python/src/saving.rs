@@ -1,11 +1,10 @@
 //! Folders that `save` writes and `load` reads.
 
-use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::Chunk;
-use forebay_io::saved::{Head, Progress, Writer, open};
+use forebay_io::saved::{Compression, Files, Format, Head, Poll, Progress, Writer, open};
 use forebay_plan::Op;
 use pyo3::prelude::*;
 
@@ -18,16 +17,45 @@ use crate::pipeline::Pipeline;
 pub(crate) struct SavedWriter {
     writer: Mutex<Option<Writer>>,
     begun: Progress,
+    interrupt: Arc<Interrupt>,
+}
+
+/// What Ctrl-C raises while a store is waited for.
+#[derive(Default)]
+struct Interrupt(Mutex<Option<PyErr>>);
+
+impl Interrupt {
+    /// Returns what looks for it.
+    fn poll(self: &Arc<Self>) -> Poll {
+        let interrupt = self.clone();
+        Arc::new(move || {
+            Python::attach(|py| py.check_signals()).map_err(|e| {
+                *lock(&interrupt.0) = Some(e);
+                Error::new(ErrorKind::Closed, "interrupted")
+            })
+        })
+    }
+
+    /// Does what may wait for a store.
+    fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+        let done = detached(py, work);
+        lock(&self.0).take().map_or(done, Err)
+    }
 }
 
 impl SavedWriter {
-    /// Adds rows; returns whether the file is full.
-    pub(crate) fn push(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<bool> {
+    /// Adds rows; returns how many of them fit where the file is full.
+    pub(crate) fn push(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<Option<u64>> {
         self.with(py, |writer| writer.push(chunk))
     }
 
+    /// Adds what is left of what was pushed last.
+    pub(crate) fn go_on(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.with(py, Writer::go_on)
+    }
+
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Writer) -> Result<T> + Send) -> PyResult<T> {
-        detached(py, || lock(&self.writer).as_mut().ok_or_else(closed).and_then(work))
+        self.interrupt.run(py, || lock(&self.writer).as_mut().ok_or_else(closed).and_then(work))
     }
 }
 
@@ -35,12 +63,16 @@ impl SavedWriter {
 impl SavedWriter {
     /// Begins, or goes on behind what is there.
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "what a user said, word for word")]
     fn begin(
         py: Python<'_>,
         folder: &str,
         pipeline: &Pipeline,
         seed: u64,
         epochs: u64,
+        consumer: Option<(u64, u64)>,
+        format: &str,
+        compression: Option<&str>,
         file_bytes: u64,
         overwrite: bool,
     ) -> PyResult<Self> {
@@ -50,10 +82,13 @@ impl SavedWriter {
             let endless = Error::invalid("an epoch of this never ends, so it cannot be saved");
             return Err(raise(py, &node.blame(endless.hint("say how often to repeat, or take(n)"))));
         }
-        let head = Head::new(&graph.dataset_id().to_string(), seed, epochs, graph.schema().fields().to_vec());
-        detached(py, || {
-            let (writer, begun) = Writer::begin(Path::new(folder), head, file_bytes, overwrite)?;
-            Ok(Self { writer: Mutex::new(Some(writer)), begun })
+        let files = files(format, compression, file_bytes).map_err(|e| raise(py, &e))?;
+        let (dataset, fields) = (graph.dataset_id().to_string(), graph.schema().fields().to_vec());
+        let head = Head::new(&dataset, seed, epochs, consumer, files, fields);
+        let interrupt = Arc::<Interrupt>::default();
+        interrupt.run(py, || {
+            let (writer, begun) = Writer::begin(folder, head, overwrite, interrupt.poll())?;
+            Ok(Self { writer: Mutex::new(Some(writer)), begun, interrupt: interrupt.clone() })
         })
     }
 
@@ -82,7 +117,7 @@ impl SavedWriter {
 
     /// Says that this is all. Returns files and rows.
     fn finish(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64)> {
-        let all = detached(py, || lock(&self.writer).take().ok_or_else(closed)?.finish(state))?;
+        let all = self.interrupt.run(py, || lock(&self.writer).take().ok_or_else(closed)?.finish(state))?;
         Ok((all.parts, all.rows))
     }
 
@@ -92,11 +127,38 @@ impl SavedWriter {
     }
 }
 
-/// What is saved in a folder: files, their rows if all are there. `None` when nothing is.
+/// Reads what files are to be.
+fn files(format: &str, compression: Option<&str>, bytes: u64) -> Result<Files> {
+    let unknown = |what: &str, name: &str| Error::invalid(format!("save: unknown {what} {name:?}"));
+    let format = Format::ALL.into_iter().find(|f| f.name() == format).ok_or_else(|| unknown("format", format))?;
+    let known = [Compression::Zstd, Compression::Snappy];
+    let find = |name: &str| known.into_iter().find(|c| c.name() == name).ok_or_else(|| unknown("compression", name));
+    Ok(Files { format, compression: compression.map(find).transpose()?, bytes })
+}
+
+/// What is saved in a folder.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub(crate) struct SavedFolder {
+    /// The format of its files.
+    format: &'static str,
+    /// The patterns of those that count, in order.
+    patterns: Vec<String>,
+    /// How many count.
+    files: u64,
+    /// Rows in them.
+    rows: u64,
+    /// Whether that is all.
+    complete: bool,
+}
+
+/// Looks into a folder that `save` wrote. `None` when nothing is saved there.
 #[pyfunction]
-pub(crate) fn saved(py: Python<'_>, folder: &str) -> PyResult<Option<(u64, Option<u64>)>> {
-    detached(py, || {
-        let found = open(Path::new(folder))?;
-        Ok(found.map(|found| (found.parts.len() as u64, found.head.complete.map(|all| all.rows))))
+pub(crate) fn saved(py: Python<'_>, folder: &str) -> PyResult<Option<SavedFolder>> {
+    let interrupt = Arc::<Interrupt>::default();
+    interrupt.run(py, || {
+        let Some(found) = open(folder, interrupt.poll())? else { return Ok(None) };
+        let format = found.heads.first().map_or("", |head| head.files.format.name());
+        let ((files, rows), complete) = (found.so_far(), found.is_complete());
+        Ok(Some(SavedFolder { format, patterns: found.patterns(), files, rows, complete }))
     })
 }

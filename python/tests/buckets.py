@@ -57,3 +57,15 @@ def delete(server: str, key: str) -> None:
 def credentials(url: str) -> dict[str, str]:
     """The environment of whoever uses a server."""
     return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+
+def objects(server: str, bucket: str, folder: str) -> dict[str, bytes]:
+    """What is below a folder, by name there."""
+
+    def get(path: str) -> bytes:
+        request = urllib.request.Request(f"{server}/{bucket}{path}", headers={"Authorization": WHO})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.read()
+
+    names = re.findall("<Key>([^<]*)</Key>", get(f"?list-type=2&prefix={folder}/").decode())
+    return {name.removeprefix(f"{folder}/"): get(f"/{name}") for name in names}

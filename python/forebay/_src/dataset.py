@@ -16,7 +16,7 @@ from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
 from forebay._src.reorder import Order, reordered
 from forebay._src.row_ops import RowOps
-from forebay._src.saving import FILE_BYTES, Saved
+from forebay._src.saving import Compression, Format, Saved
 from forebay._src.schema import Schema
 from forebay._src.speed_ops import SpeedOps
 from forebay._src.text_ops import TextOps
@@ -322,27 +322,37 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         seed: int = 0,
         epochs: int = 1,
         threads: int = 0,
-        file_bytes: int = FILE_BYTES,
+        format: Format = "arrow",
+        compression: Compression | None = None,
+        file_bytes: int | None = None,
+        consumers: tuple[int, int] | None = None,
         overwrite: bool = False,
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
     ) -> Saved:
-        """Writes the samples to a folder of Arrow files, in their order, each exactly once; `load` reads them.
+        """Writes the samples to files, in their order, each exactly once; `load` reads them.
 
         It may be interrupted, killed included: called again with the same pipeline, seed and epochs it goes on behind
         the last file, and the folder holds the same as if nothing had happened. When all is there it does nothing.
 
         Args:
-            path: The folder: a new or empty one, or one that this was being saved to. A file holds record batches of
-                about a megabyte, and any Arrow library opens it as it is.
+            path: The folder, here or in a store (`s3://bucket/folder`, `gs://`, `az://`): a new or empty one, or one
+                that this was being saved to. A store gets the files straight, without a copy here.
             service: Where the samples are computed, as for `distribute`. Default: in this process.
             job: The job's name on the service. Default: named after the dataset and the seed.
             seed: What everything random follows from.
             epochs: How many epochs, one behind the other.
             threads: As for `iter`, without a service.
-            file_bytes: What a file is at least as large as, but for the last one. Default: 256 MiB.
-            overwrite: Whether what is saved in the folder is removed first.
+            format: What the files are: `"arrow"` (record batches of about a megabyte), `"parquet"`, `"tar"` (as
+                WebDataset reads it: a member for each column, whose name is the extension) or `"mds"` (as
+                `streaming.StreamingDataset` reads it). docs/saving.md says what becomes of each type.
+            compression: Of Parquet files: `"zstd"` (the default) or `"snappy"`.
+            file_bytes: What the samples of a file take in memory at least, but for the last file. Default: 256 MiB, of
+                MDS files 64 MiB.
+            consumers: Which of how many writers this is, `(index, count)`: each process of a job writes its own part
+                of the samples to the same folder, in files of its own. Default: this one writes all.
+            overwrite: Whether what is saved in the folder is removed first; with `consumers`, what this one saved.
             on_error: As for `iter`.
             error_budget: As for `iter`.
             quarantine: As for `iter`.
@@ -351,7 +361,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             The folder, and how many samples and files are in it.
 
         Raises:
-            ConflictError: Something else is in the folder, or another process saves to it.
+            ConflictError: Something else is in the folder, or another process saves to it. In a store, of two processes
+                the one that began first is told so.
+            InvalidPipelineError: A column has no form in this format.
+            NotFoundError: There is no such bucket.
+            PermissionDeniedError: The folder or the store may not be written to.
+            ExhaustedError: The disk or the store is full.
 
         >>> import tempfile
         >>> import forebay as fb
@@ -364,24 +379,21 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         if self._pipeline.batch_size is not None:
             hint = "leave batch() out here, and put it behind load()"
             raise InvalidPipelineError("save: batches are not kept, samples are", {"hint": hint})
-        first: dict[str, Any] = {
-            "seed": arguments.seed(seed, "save"),
-            "epochs": arguments.whole(epochs, "save", "epochs", 1),
-        }
+        files = saving.options(format, compression, file_bytes, consumers, seed, epochs, overwrite)
+        first: dict[str, Any] = {"seed": files.seed, "epochs": files.epochs, "consumers": files.consumer or (0, 1)}
+        if files.consumer is not None:
+            # Each sample goes to one of them, also where that makes their parts unequal.
+            first["even"] = False
         failing = {"on_error": on_error, "error_budget": error_budget, "quarantine": quarantine}
-        replaces = arguments.flag(overwrite, "save", "overwrite")
         # Here, so that the error names what was called.
         Tolerance.of("save", on_error, error_budget, quarantine)
         arguments.whole(threads, "save", "threads", 0, 4096)
         if service is None:
-            iterator = self.iter(threads=threads, consumers=(0, 1), **first, **failing)  # type: ignore[arg-type]
+            iterator = self.iter(threads=threads, **first, **failing)  # type: ignore[arg-type]
         else:
             name = job or f"save-{self.dataset_id[:12]}-{seed}"
-            iterator = self.distribute(service, job=name, consumers=(0, 1), **first, **failing).iter()  # type: ignore[arg-type]
-        size = arguments.whole(file_bytes, "save", "file_bytes", 1)
-        return saving.write(
-            self._pipeline.tolerate(on_error), iterator, folder, **first, file_bytes=size, overwrite=replaces
-        )
+            iterator = self.distribute(service, job=name, **first, **failing).iter()  # type: ignore[arg-type]
+        return saving.write(self._pipeline.tolerate(on_error), iterator, folder, files)
 
     def to_torch(self, service: Service | str | None = None, **options: Any) -> Any:
         """Returns a `torch.utils.data.IterableDataset` of tensors.

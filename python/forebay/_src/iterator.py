@@ -137,17 +137,17 @@ class DatasetIterator(Iterator[Sample]):
         if losses := native.losses():
             self._skipped.add(losses)
 
-    def _write_to(self, writer: _native.SavedWriter) -> bool | None:
-        """Writes the next samples; says whether the file is full, and `None` at the end."""
+    def _write_to(self, writer: _native.SavedWriter) -> dict[str, Any] | bool:
+        """Writes the next samples; returns whether there were any, and where the file is full, the state at its end."""
         self._check_process()
         with self._turn:
             native = self._started()
             try:
-                full = native.write(writer)
+                more, used = native.write(writer)
             finally:
                 self._take_losses(native)
-            self._ended = full is None
-            return full
+            self._ended = not more
+            return more if used is None else self._dated(native.saved(used))
 
     @property
     def epoch(self) -> int:
@@ -223,6 +223,9 @@ class DatasetIterator(Iterator[Sample]):
             # A batch that is on its way to another thread counts as taken, or as not: not as both.
             with self._turn:
                 position = self._position()
+        return self._dated(position)
+
+    def _dated(self, position: str) -> dict[str, Any]:
         return {"version": _VERSION, **self._iteration.identity(), "position": position}
 
     def _position(self) -> str:

@@ -1,12 +1,12 @@
-"""What `save` writes and `load` reads: the rows of a dataset in a folder of Arrow files."""
+"""What `save` writes and `load` reads: the rows of a dataset in files, in a folder here or in a store."""
 
 from __future__ import annotations
 
-import glob
 import json
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from forebay import _native
 from forebay._src import arguments
@@ -15,8 +15,14 @@ from forebay.errors import InvalidPipelineError, NotFoundError, UnavailableError
 if TYPE_CHECKING:
     from forebay._src.iterator import DatasetIterator
 
-#: What a file is at least as large as, but for the last. One that was being written when a process died is begun anew.
-FILE_BYTES = 256 << 20
+#: What the rows of a file take at least, but for the last. A file at which a process died is begun anew.
+FILE_BYTES = {"arrow": 256 << 20, "parquet": 256 << 20, "tar": 256 << 20, "mds": 64 << 20}
+
+Format: TypeAlias = Literal["arrow", "parquet", "tar", "mds"]
+"""What the files of a save are."""
+
+Compression: TypeAlias = Literal["zstd", "snappy"]
+"""How the columns of Parquet files are compressed."""
 
 
 class Saved(NamedTuple):
@@ -25,9 +31,21 @@ class Saved(NamedTuple):
     path: str
     """The folder."""
     rows: int
-    """Samples in it."""
+    """Samples in it; of several writers, those of this one."""
     files: int
-    """Files with samples."""
+    """Files with samples; of several writers, those of this one."""
+
+
+class Options(NamedTuple):
+    """What `save` was told of the files."""
+
+    seed: int
+    epochs: int
+    consumer: tuple[int, int] | None
+    format: Format
+    compression: Compression | None
+    file_bytes: int
+    overwrite: bool
 
 
 def folder(path: arguments.PathLike, op: str) -> str:
@@ -35,35 +53,64 @@ def folder(path: arguments.PathLike, op: str) -> str:
     text = arguments.path(path, op)
     if not text:
         raise InvalidPipelineError(f"{op}: the folder has no name", {"hint": "'.' is this folder"})
-    if "://" in text:
-        hint = "save to a local or mounted folder, and copy it to the store"
-        raise InvalidPipelineError(f"{op}: {text!r} is not a folder of this machine", {"hint": hint})
-    return os.path.abspath(text)
+    if found := re.match(r"(s3a?|gs|az|abfss?|https?|file):/(?!/)", text):
+        message = f"{op}: {text!r} is neither a path nor a url"
+        raise InvalidPipelineError(message, {"hint": f"a url begins with {found[1]}://"})
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    if "://" not in text:
+        return os.path.abspath(text)
+    if wrong := sorted(set("*?[]{}#%") & set(text)):
+        hint = "use letters, digits, '/', '-', '_' and '.'"
+        raise InvalidPipelineError(
+            f"{op}: {text!r} has {wrong[0]!r}, which means something else in urls", {"hint": hint}
+        )
+    return text.rstrip("/")
 
 
-def write(
-    pipeline: _native.Pipeline,
-    iterator: DatasetIterator,
-    path: str,
-    *,
+def options(
+    format: str,
+    compression: str | None,
+    file_bytes: int | None,
+    consumers: tuple[int, int] | None,
     seed: int,
     epochs: int,
-    file_bytes: int,
     overwrite: bool,
-) -> Saved:
+) -> Options:
+    """Checks what `save` was told of the files."""
+    kind = arguments.choice(format, "save", "format", *FILE_BYTES)
+    if compression is not None:
+        arguments.choice(compression, "save", "compression", "zstd", "snappy")
+        if kind != "parquet":
+            hint = 'format="parquet" compresses; of other files compress the columns yourself, as JPEG does'
+            raise InvalidPipelineError(f"save: {kind} files are not compressed", {"hint": hint})
+    consumer = arguments.consumers_or_none(consumers, "save")
+    size = FILE_BYTES[kind] if file_bytes is None else arguments.whole(file_bytes, "save", "file_bytes", 1)
+    return Options(
+        arguments.seed(seed, "save"),
+        arguments.whole(epochs, "save", "epochs", 1),
+        None if consumer == (0, 1) else consumer,
+        kind,  # type: ignore[arg-type]
+        ("zstd" if kind == "parquet" else None) if compression is None else compression,  # type: ignore[arg-type]
+        size,
+        arguments.flag(overwrite, "save", "overwrite"),
+    )
+
+
+def write(pipeline: _native.Pipeline, iterator: DatasetIterator, path: str, options: Options) -> Saved:
     """Writes everything that an iterator gives, from where a folder ends."""
-    writer = _native.SavedWriter.begin(path, pipeline, seed, epochs, file_bytes, overwrite)
+    writer = _native.SavedWriter.begin(path, pipeline, *options)
     try:
         if writer.state is not None:
             iterator.load_state_dict(json.loads(writer.state))
-        with iterator, Bar(path, pipeline, epochs) as bar:
+        with iterator, Bar(path, pipeline, options.epochs) as bar:
             while not writer.complete:
-                full = iterator._write_to(writer)
+                written = iterator._write_to(writer)
                 bar.show(writer.rows)
-                if full is None:
+                if written is False:
                     break
-                if full:
-                    writer.end_part(json.dumps(iterator.state_dict()))
+                if written is not True:
+                    writer.end_part(json.dumps(written))
             files, rows = writer.finish(json.dumps(iterator.state_dict()))
     finally:
         writer.close()
@@ -89,16 +136,20 @@ class Bar:
         self._bar.end()
 
 
-def files_in(path: str, partial: bool) -> str:
-    """Returns the pattern of the files that are saved in a folder."""
+def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
+    """Returns the format of the files that are saved in a folder, and their patterns."""
     found = _native.saved(path)
     if found is None:
         raise NotFoundError(
             "load: nothing is saved here", {"folder": path, "hint": "Dataset.save() writes such folders"}
         )
-    files, rows = found
-    if rows is None and not (partial and files):
+    if found.format == "mds":
+        hint = "streaming.StreamingDataset reads them; to read them here, save as arrow or parquet"
+        raise InvalidPipelineError(
+            "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
+        )
+    if not found.complete and not (partial and found.patterns):
         hint = "wait for it, or load what is there with partial=True; if nobody saves there any more, save() goes on"
-        message = f"load: this is being saved: {files} files are there so far"
+        message = f"load: this is being saved: {found.files} files are there so far"
         raise UnavailableError(message, {"folder": path, "hint": hint})
-    return os.path.join(glob.escape(path), "part-*.arrow")
+    return found.format, found.patterns

@@ -129,8 +129,11 @@ def from_arrow(
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
     """What `Dataset.save` wrote to a folder: its samples, in their order.
 
+    Arrow and Parquet files give the columns that were saved. Tar archives give what `from_tar` makes of them. Of
+    several writers the samples of the first come first, then those of the second.
+
     Args:
-        path: The folder.
+        path: The folder, here or in a store.
         partial: Whether a folder that is still being written, or was not finished, is read as far as it is now.
 
     Raises:
@@ -143,8 +146,10 @@ def load(path: PathLike, *, partial: bool = False) -> Dataset:
     ...     [int(row["id"]) for row in load(folder)] == [int(row["id"]) for row in range(1000).shuffle().iter(seed=3)]
     True
     """
-    pattern = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
-    return _files("load", source="arrow", paths=[pattern], columns=None, nullable=None)
+    format, patterns = saving.files_in(saving.folder(path, "load"), arguments.flag(partial, "load", "partial"))
+    if format == "tar":
+        return _files("load", source="tar", paths=patterns, extensions=None)
+    return _files("load", source=format, paths=patterns, columns=None, nullable=None)
 
 
 def from_text(paths: Paths) -> Dataset:

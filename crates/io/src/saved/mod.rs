@@ -1,18 +1,37 @@
-//! What `save` leaves in a folder, and `load` reads: the rows of a pipeline as Arrow files, each complete or not there.
+//! What `save` leaves in a folder, here or in a store, and `load` reads: the rows of a pipeline in files, each complete or not there.
 //!
 //! ```text
-//! _forebay.json        what is saved here, and once all is there, how much
-//! part-00000000.arrow  rows, in the order of the stream; its footer has the reader's state after its last row
+//! _forebay.json         what is saved here; how many files count, their rows, and the reader's state behind them
+//! part-00000000.arrow   rows, in the order of the stream
+//! index.json            MDS alone, once all is there: what its own reader wants
 //! ```
 //!
-//! A part and the state behind it become visible together, by one rename. So whoever goes on after a crash begins behind
-//! the last part: no row is missing, and none is there twice.
+//! A file counts once the head says so: the head is replaced, all at once, when the file is there. So whoever goes on after a
+//! crash begins behind the last file that counts, and writes the next one again. With several writers each has a head of its own,
+//! `_forebay/00001-of-00004.json`, and its parts are `part-00001-of-00004-00000000.arrow`.
 //!
-//! Invariants: a part never changes once it is there; parts are numbered without a gap; one writer at a time (a lock that
-//! ends with its process).
+//! Invariants: where files end, and what bytes they hold, follows from the rows alone, so writers of the same rows write the same
+//! bytes; files are numbered without a gap; of two writers with one head, the one that was there first is told so and stops
+//! (in a folder of this machine the second is refused, by a lock that ends with its process).
+//!
+//! Bound: what a writer holds is a delivery of the reader, `BATCH_BYTES` of rows, what an encoder gathers
+//! (a row group; of MDS the whole file), and what is on its way to a store (four blocks of 8 MiB).
 
-mod folder;
+mod encode;
+mod head;
+mod place;
+mod shards;
+mod sink;
 mod writer;
 
-pub use folder::{Complete, Head, Saved, open};
+use std::sync::Arc;
+
+use forebay_core::Result;
+
+pub use encode::{Compression, Format};
+pub use head::{Complete, Files, Head, SoFar};
+pub use place::{Saved, open};
 pub use writer::{Progress, Writer};
+
+/// Asked ten times a second by whoever waits for a store, on its own thread. An error ends what is waited for with that error (Ctrl-C).
+pub type Poll = Arc<dyn Fn() -> Result<()> + Send + Sync>;

@@ -4,6 +4,7 @@
 //! that bytes are taken of is of the pinned object; what is returned is as long as what was asked for.
 
 use std::collections::hash_map::RandomState;
+use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use forebay_core::{Error, Result};
 use futures::StreamExt;
 use object_store::client::HttpError;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use tokio::time::{timeout, timeout_at};
@@ -34,6 +36,18 @@ pub(super) struct Store {
     pub(super) budget: Arc<Budget>,
     /// Nobody gave credentials for it.
     pub(super) is_unsigned: bool,
+    /// How large objects are written to it, block by block.
+    pub(super) blocks: Option<Blocks>,
+}
+
+/// A store that takes an object block by block.
+#[derive(Clone)]
+pub(super) struct Blocks(pub(super) Arc<dyn MultipartStore>);
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Blocks")
+    }
 }
 
 /// How an attempt ended that did not succeed.

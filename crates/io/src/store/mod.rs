@@ -19,6 +19,8 @@ mod refusal;
 mod remote;
 mod retry;
 mod share;
+mod target;
+mod upload;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub use bucket::{Bucket, Entry, Wanted};
 pub(crate) use forward::{CodecOf, Forward};
 pub(crate) use matching::only_name;
 pub use near::{Arriving, Done, Fetch, NearFile, ReadThrough, RemoteFile};
+pub(crate) use target::{Target, Version};
+pub(crate) use upload::Upload;
 
 /// What tells one content of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -85,6 +85,29 @@ pub(super) fn refused(uri: &str, e: &object_store::Error) -> Error {
     }
 }
 
+/// There is no such bucket.
+pub(super) fn no_bucket(uri: &str) -> Error {
+    let below = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let bucket = below.split('/').next().unwrap_or_default();
+    Error::new(ErrorKind::NotFound, format!("there is no bucket {bucket:?}"))
+        .with("file", uri)
+        .hint("check the name; and that the account, endpoint and region in the environment are those of the bucket")
+}
+
+/// The store does not let this user write, or cannot be written to.
+pub(super) fn unwritten(uri: &str, e: Error) -> Error {
+    match e.kind() {
+        ErrorKind::PermissionDenied if e.message().starts_with("not allowed") => {
+            let error = Error::new(ErrorKind::PermissionDenied, "not allowed to write this file").with("file", uri);
+            let error = e.get("answer").into_iter().fold(error, |error, answer| error.with("answer", answer));
+            error.hint(format!("use credentials that may write there: {}", hint(uri)))
+        }
+        ErrorKind::NotFound => no_bucket(uri),
+        ErrorKind::Exhausted => e.hint("make room and save again: it goes on behind the last file"),
+        _ => e,
+    }
+}
+
 fn denied(uri: &str, answer: &str) -> Error {
     let error = fail::denied(uri, hint(uri));
     match tag(answer, "Code") {
@@ -101,9 +124,7 @@ fn answered(uri: &str, answer: &str) -> Error {
     let words = without_names(answer, object);
     let has = |part: &str| words.contains(part);
     if matches!(code, "NoSuchBucket" | "ContainerNotFound") || has("bucket does not exist") {
-        return Error::new(ErrorKind::NotFound, format!("there is no bucket {bucket:?}")).with("file", uri).hint(
-            "check the name; and that the account, endpoint and region in the environment are those of the bucket",
-        );
+        return no_bucket(uri);
     }
     if ["://169.254.169.254/", "://metadata.google.internal/"].iter().any(|host| answer.contains(host)) {
         // The machine itself, asked for its own credentials, answered that it has none.
@@ -111,6 +132,10 @@ fn answered(uri: &str, answer: &str) -> Error {
     }
     if has(" 403 ") || has(" 401 ") || matches!(code, "AccessDenied" | "InvalidAccessKeyId" | "SignatureDoesNotMatch") {
         return denied(uri, answer);
+    }
+    let full = ["XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"];
+    if has(" 507 ") || full.contains(&code) {
+        return Error::new(ErrorKind::Exhausted, "the store has no room for this").with("file", uri);
     }
     if has("edirect") {
         return Error::invalid(format!("bucket {bucket:?} is not in the region that was asked"))

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_core::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
@@ -17,7 +18,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 
 use super::body::Body;
-use super::fetch::{Store, identity};
+use super::fetch::{Blocks, Store, identity};
 use super::guard::Guard;
 use super::http::Connector;
 use super::retry::{Budget, Policy};
@@ -26,6 +27,8 @@ use crate::Allowed;
 
 /// The most requests of this process that are under way at once.
 const REQUESTS_MAX: usize = 16;
+/// How often somebody who waits is asked whether to go on.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// What the process shares. A forked child makes its own, for threads do not survive a fork.
 pub(super) struct Shared {
@@ -70,6 +73,32 @@ fn wait<T: Send + 'static>(request: impl Future<Output = Result<T>> + Send + 'st
         let _ = send.send(request.await);
     });
     receive.recv().unwrap_or_else(|_| Err(Error::internal("a request was dropped")))
+}
+
+/// As [`wait`], asking `poll` ten times a second whether to go on.
+///
+/// # Errors
+/// What the request or `poll` says.
+pub(super) fn wait_polling<T: Send + 'static>(
+    poll: &crate::saved::Poll,
+    request: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (send, receive) = sync_channel(1);
+    let task = shared()?.runtime.spawn(async move {
+        let _ = send.send(request.await);
+    });
+    polled(poll, &receive).inspect_err(|_| task.abort())
+}
+
+/// Receives what is on its way, asking `poll` meanwhile.
+pub(super) fn polled<T>(poll: &crate::saved::Poll, receive: &Receiver<Result<T>>) -> Result<T> {
+    loop {
+        match receive.recv_timeout(POLL_EVERY) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) => poll()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::internal("a request was dropped")),
+        }
+    }
 }
 
 /// An object of a store, as it was pinned.
@@ -211,13 +240,17 @@ pub(super) fn parse(uri: &str, allowed: &Allowed) -> Result<(Arc<Store>, Path)> 
     let policy = Policy::from_settings(|name| std::env::var(name).ok())?;
     let budget = Arc::new(Budget::default());
     let _inside = shared.runtime.enter();
-    let inner = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
+    let (inner, blocks) = connect(&scheme, &url, &address.1, Connector { budget: budget.clone(), guard })
         .map_err(|e| refusal::refused(uri, &e))?
         .ok_or_else(|| wrong(&"there is no such kind of store"))?;
-    let store = Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1) });
+    let store =
+        Arc::new(Store { inner, policy, budget, is_unsigned: refusal::are_missing(&scheme, &address.1), blocks });
     stores.insert(address, store.clone());
     Ok((store, path))
 }
+
+/// A store, and how large objects are written to it, if they can be.
+type Connected = (Arc<dyn ObjectStore>, Option<Blocks>);
 
 /// Makes a store. It tries nothing twice and waits for ever, for `retry` does both better; `None` for an unknown kind.
 fn connect(
@@ -225,7 +258,7 @@ fn connect(
     url: &url::Url,
     settings: &[(String, String)],
     connector: Connector,
-) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+) -> object_store::Result<Option<Connected>> {
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let client = ClientOptions::new().with_timeout_disabled();
     macro_rules! build {
@@ -238,11 +271,17 @@ fn connect(
             Arc::new(builder.with_http_connector(connector).build()?)
         }};
     }
+    macro_rules! with_blocks {
+        ($store:expr) => {{
+            let store = $store;
+            (store.clone() as Arc<dyn ObjectStore>, Some(Blocks(store)))
+        }};
+    }
     Ok(Some(match scheme {
-        ObjectStoreScheme::AmazonS3 => build!(AmazonS3Builder, url.as_str()),
-        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder, url.as_str()),
-        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder, url.as_str()),
-        ObjectStoreScheme::Http => build!(HttpBuilder, &url[..url::Position::BeforePath]),
+        ObjectStoreScheme::AmazonS3 => with_blocks!(build!(AmazonS3Builder, url.as_str())),
+        ObjectStoreScheme::GoogleCloudStorage => with_blocks!(build!(GoogleCloudStorageBuilder, url.as_str())),
+        ObjectStoreScheme::MicrosoftAzure => with_blocks!(build!(MicrosoftAzureBuilder, url.as_str())),
+        ObjectStoreScheme::Http => (build!(HttpBuilder, &url[..url::Position::BeforePath]), None),
         _ => return Ok(None),
     }))
 }

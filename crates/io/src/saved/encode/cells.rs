@@ -1,0 +1,146 @@
+//! Single values of a chunk, as bytes: what formats of samples, not of columns, are made of.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float16Type};
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeStringArray};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
+use forebay_core::{Error, Result};
+use forebay_data::{Chunk, DType, Field, Kind};
+
+/// A column, row by row.
+pub(super) struct Cells {
+    values: Values,
+    nulls: Option<NullBuffer>,
+}
+
+enum Values {
+    Bytes(LargeBinaryArray),
+    Text(LargeStringArray),
+    /// As many bytes in each row.
+    Fixed {
+        bytes: Buffer,
+        each: usize,
+    },
+    /// Tensors of different shapes.
+    Lists {
+        bytes: Buffer,
+        offsets: OffsetBuffer<i32>,
+        size: usize,
+        shapes: Buffer,
+        rank: usize,
+    },
+}
+
+impl Cells {
+    /// Takes a column.
+    ///
+    /// # Errors
+    /// Internal when it is not of its field's type.
+    pub(super) fn of(field: &Field, column: &ArrayRef) -> Result<Self> {
+        let other = || Error::internal(format!("column {:?} is {}", field.name, column.data_type()));
+        let values = match &field.kind {
+            Kind::Bytes => Values::Bytes(column.as_binary_opt().ok_or_else(other)?.clone()),
+            Kind::Utf8 => Values::Text(column.as_string_opt().ok_or_else(other)?.clone()),
+            Kind::Scalar { dtype } => Values::Fixed { bytes: numbers(column, 0, dtype.size())?, each: dtype.size() },
+            Kind::Tensor { dtype, .. } => match field.kind.row_bytes() {
+                Some(each) => {
+                    let list = column.as_fixed_size_list_opt().ok_or_else(other)?;
+                    let first = if list.is_empty() { 0 } else { list.value_offset_at(0) };
+                    Values::Fixed { bytes: numbers(list.values(), first, dtype.size())?, each }
+                }
+                None => {
+                    let both = column.as_struct_opt().ok_or_else(other)?;
+                    let list = both.column(0).as_list_opt::<i32>().ok_or_else(other)?;
+                    let shapes = both.column(1).as_fixed_size_list_opt().ok_or_else(other)?;
+                    let first = if shapes.is_empty() { 0 } else { shapes.value_offset_at(0) };
+                    Values::Lists {
+                        bytes: numbers(list.values(), 0, dtype.size())?,
+                        offsets: list.offsets().clone(),
+                        size: dtype.size(),
+                        shapes: numbers(shapes.values(), first, 4)?,
+                        rank: shapes.value_length() as usize,
+                    }
+                }
+            },
+        };
+        Ok(Self { values, nulls: column.nulls().cloned() })
+    }
+
+    /// Says whether a row lacks it.
+    pub(super) fn is_missing(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Returns the bytes of a row: of numbers those of each, the lowest first.
+    pub(super) fn bytes(&self, row: usize) -> &[u8] {
+        match &self.values {
+            Values::Bytes(column) => column.value(row),
+            Values::Text(column) => column.value(row).as_bytes(),
+            Values::Fixed { bytes, each } => &bytes.as_slice()[row * each..(row + 1) * each],
+            Values::Lists { bytes, offsets, size, .. } => {
+                &bytes.as_slice()[offsets[row] as usize * size..offsets[row + 1] as usize * size]
+            }
+        }
+    }
+
+    /// Returns the dimensions of a tensor of variable shape; of others nothing.
+    pub(super) fn shape(&self, row: usize) -> Vec<u64> {
+        let Values::Lists { shapes, rank, .. } = &self.values else { return Vec::new() };
+        let dims = shapes.as_slice()[row * rank * 4..(row + 1) * rank * 4].chunks_exact(4);
+        dims.map(|dim| u64::from(u32::from_le_bytes([dim[0], dim[1], dim[2], dim[3]]))).collect()
+    }
+}
+
+/// Returns the bytes of numbers, from one of them on.
+fn numbers(column: &dyn Array, first: usize, size: usize) -> Result<Buffer> {
+    let data = column.to_data();
+    let buffer = data.buffers().first().ok_or_else(|| Error::internal("numbers without a buffer"))?;
+    let from = (data.offset() + first) * size;
+    Ok(buffer.slice_with_length(from, (data.len() - first.min(data.len())) * size))
+}
+
+/// Returns the bytes that each row takes in memory, which depend on the row alone: files end where these say.
+///
+/// # Errors
+/// Internal when a column is not of its field's type.
+pub(in super::super) fn row_bytes(chunk: &Chunk) -> Result<Vec<usize>> {
+    let mut sizes = vec![0; chunk.num_rows()];
+    for (field, column) in chunk.schema().fields().iter().zip(chunk.columns()) {
+        if let Some(each) = field.kind.row_bytes() {
+            sizes.iter_mut().for_each(|size| *size += each);
+            continue;
+        }
+        let cells = Cells::of(field, column)?;
+        let rank = if let Values::Lists { rank, .. } = cells.values { rank } else { 0 };
+        sizes.iter_mut().enumerate().for_each(|(row, size)| *size += cells.bytes(row).len() + rank * 4);
+    }
+    // Rows of nothing count, too: they are kept somewhere.
+    sizes.iter_mut().for_each(|size| *size = (*size).max(1));
+    Ok(sizes)
+}
+
+/// Writes a number as text that reads back as the same number; of a truth value 0 or 1.
+pub(super) fn text(dtype: DType, bytes: &[u8]) -> String {
+    macro_rules! of {
+        ($ty:ty) => {
+            bytes.try_into().map(<$ty>::from_le_bytes)
+        };
+    }
+    let written = match dtype {
+        DType::Bool => Ok(u8::from(bytes != [0]).to_string()),
+        DType::Int8 => of!(i8).map(|n| n.to_string()),
+        DType::Int16 => of!(i16).map(|n| n.to_string()),
+        DType::Int32 => of!(i32).map(|n| n.to_string()),
+        DType::Int64 => of!(i64).map(|n| n.to_string()),
+        DType::Uint8 => of!(u8).map(|n| n.to_string()),
+        DType::Uint16 => of!(u16).map(|n| n.to_string()),
+        DType::Uint32 => of!(u32).map(|n| n.to_string()),
+        DType::Uint64 => of!(u64).map(|n| n.to_string()),
+        DType::Float16 => {
+            of!(u16).map(|bits| format!("{:?}", <Float16Type as ArrowPrimitiveType>::Native::from_bits(bits).to_f32()))
+        }
+        DType::Float32 => of!(f32).map(|n| format!("{n:?}")),
+        DType::Float64 => of!(f64).map(|n| format!("{n:?}")),
+    };
+    written.unwrap_or_default()
+}

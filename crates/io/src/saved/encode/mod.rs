@@ -1,0 +1,126 @@
+//! How rows become a file: one encoder for each format.
+
+mod arrow;
+mod cells;
+mod mds;
+mod parquet;
+mod tar;
+
+use std::fmt;
+
+use forebay_core::{Error, Result};
+use forebay_data::{Chunk, Field, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::head::Files;
+use super::sink::Sink;
+
+pub(super) use cells::row_bytes;
+pub(super) use mds::index;
+
+/// What files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Arrow IPC files.
+    Arrow,
+    /// Parquet files.
+    Parquet,
+    /// Tar archives, as WebDataset reads them.
+    Tar,
+    /// Shards of Mosaic's streaming.
+    Mds,
+}
+
+/// How the columns of Parquet files are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Small files.
+    Zstd,
+    /// Fast ones.
+    Snappy,
+}
+
+/// Writes rows into one file.
+pub(super) trait Encoder: Send {
+    /// Writes rows behind those before.
+    ///
+    /// # Errors
+    /// Data, naming the column, where a row has no form in this format; what the sink says.
+    fn add(&mut self, rows: &Chunk) -> Result<()>;
+
+    /// Writes what ends the file, and returns where all of it went.
+    ///
+    /// # Errors
+    /// As [`Encoder::add`].
+    fn finish(self: Box<Self>) -> Result<Sink>;
+}
+
+impl Format {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Arrow, Self::Parquet, Self::Tar, Self::Mds];
+
+    /// Its name, which is also the extension of its files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Arrow => "arrow",
+            Format::Parquet => "parquet",
+            Format::Tar => "tar",
+            Format::Mds => "mds",
+        }
+    }
+
+    /// Refuses columns that it has no form for, and files that are too large for it.
+    ///
+    /// # Errors
+    /// Invalid, naming the column and what to do.
+    pub fn check(self, schema: &Schema, file_bytes: u64) -> Result<()> {
+        match self {
+            Format::Arrow => Ok(()),
+            Format::Parquet => parquet::check(schema),
+            Format::Tar => tar::check(schema),
+            Format::Mds => mds::check(schema, file_bytes),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Compression {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Zstd => "zstd",
+            Compression::Snappy => "snappy",
+        }
+    }
+}
+
+/// Begins a file. `first` is the number of its first row in the stream, `writer` the consumer that writes it.
+pub(super) fn begin(
+    files: &Files,
+    schema: &Schema,
+    consumer: Option<(u64, u64)>,
+    first: u64,
+    sink: Sink,
+) -> Result<Box<dyn Encoder>> {
+    Ok(match files.format {
+        Format::Arrow => Box::new(arrow::Arrow::new(schema, sink)?),
+        Format::Parquet => Box::new(parquet::Parquet::new(schema, files.compression, sink)?),
+        Format::Tar => Box::new(tar::Tar::new(schema, consumer, first, sink)),
+        Format::Mds => Box::new(mds::Mds::new(schema, sink)),
+    })
+}
+
+/// A column that a format has no form for.
+fn refused(field: &Field, format: Format, why: &str, hint: &str) -> Error {
+    let missing = if field.nullable { ", may be missing" } else { "" };
+    Error::invalid(format!("column {:?} ({}{missing}) cannot be saved as {format}: {why}", field.name, field.kind))
+        .with("column", &field.name)
+        .hint(hint)
+}
