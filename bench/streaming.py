@@ -1,10 +1,10 @@
-"""Shards in a store that is 20 ms away: how soon the first batch comes, how fast the others, and how well they are shuffled.
+"""Shards in a store that is 20 ms away: how soon the first batch comes, how fast the others, how well they are shuffled.
 
     python bench/streaming.py --gigabytes 2.8 --rounds 3
 
 Makes tar shards of pictures' sizes (once), serves them with nginx, which answers after 20 ms (Debian: nginx-light and
-libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in turns: Forebay as it lies and shuffled,
-and WebDataset as its documentation recommends. Samples are read and batched, not decoded. The server's log counts the
+libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in turns: Forebay as it lies and
+shuffled, and WebDataset as its documentation recommends. Samples are read and batched, not decoded. The server's log counts the
 requests and the bytes.
 """
 
@@ -100,7 +100,7 @@ def child(loader: str, url: str, shards: int, log: Path) -> None:
     seconds = time.perf_counter() - first
     cpu = sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     order = np.array([key for batch in keys for key in batch])
-    assert len(order) == shards * SAMPLES and len(set(order.tolist())) == len(order), "each sample once"
+    assert sorted(order.tolist()) == list(range(shards * SAMPLES)), "each sample once"
     parts = [np.bincount(np.array(batch) * 100 // len(order)) for batch in keys if len(batch) == BATCH]
     pairs = statistics.mean(sum(n * (n - 1) for n in part.tolist()) / (BATCH * (BATCH - 1)) for part in parts)
     with log.open() as file:

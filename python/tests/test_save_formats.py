@@ -197,6 +197,9 @@ def test_a_reader_of_mds_finds_what_was_saved(tmp_path):
     assert all(same(a, {key: b[key] for key in sorted(b)}) for a, b in zip(found, expected, strict=True))
     with pytest.raises(E.InvalidPipelineError, match="StreamingDataset"):
         fb.load(tmp_path / "saved")
+    ours = list(fb.from_mds(tmp_path / "saved"))
+    names = ["id", "text", "raw", "long"]
+    assert all(same({n: a[n] for n in names}, {n: b[n] for n in names}) for a, b in zip(ours, expected, strict=True))
 
 
 def test_the_library_of_mds_reads_it(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import itertools
 import json
 import struct
 import tarfile
@@ -15,6 +17,7 @@ import crc32c
 import forebay as fb
 import numpy as np
 import pytest
+import zstandard
 from buckets import credentials, put
 from faulty import FaultProxy, none
 from pipelines import fingerprint
@@ -105,6 +108,27 @@ def test_each_row_comes_once_in_another_order_each_epoch(files, kind, window):
     assert all(fingerprint(row) == plain[i] for i, row in zip(orders[0], epochs[0], strict=True))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ending", [".gz", ".zst", ""])
+def test_compressed_files_have_every_row_too(tmp_path, kind, ending):
+    """Rows behind the end of the stored file, too, and in files whose names do not say that they are compressed."""
+    start = 0
+    for number, rows in enumerate(FILES):
+        data = WRITERS[kind](range(start, start + rows))
+        packed = data if number == 4 else zstandard.compress(data) if ending == ".zst" else gzip.compress(data)
+        (tmp_path / f"{number}{ending}").write_bytes(packed)
+        start += rows
+    ds = READERS[kind](f"{tmp_path}/*{ending}").shuffle(window="2KiB").batch(10)
+    want = [fingerprint(b) for b in ds.iter(seed=3)]
+    assert sorted(ids(ds.iter(seed=3))) == list(range(ROWS))
+    it = ds.iter(seed=3)
+    for _ in range(len(want) // 2):
+        next(it)
+    again = ds.iter(seed=3, threads=1)
+    again.load_state_dict(it.state_dict())
+    assert [fingerprint(b) for b in again] == want[len(want) // 2 :]
+
+
 def pipeline(files: Path, kind: str, seed: int) -> fb.Dataset:
     rng = np.random.default_rng(seed)
     ds = READERS[kind](f"{files}/{kind}/*").shuffle(window=f"{int(rng.integers(1, 60))}KiB")
@@ -149,7 +173,7 @@ def test_threads_resume_kills_and_a_service_change_nothing(files, seed, service)
 def test_consumers_have_different_rows_and_all_of_them(files):
     ds = fb.from_tar(f"{files}/tar/*").shuffle(window="30KiB").batch(16)
     shares = [ids(ds.iter(seed=1, consumers=(i, 3))) for i in range(3)]
-    assert sorted(sum(shares, [])) == list(range(ROWS))
+    assert sorted(itertools.chain(*shares)) == list(range(ROWS))
     assert min(len(share) for share in shares) > ROWS // 6
 
 
@@ -194,22 +218,13 @@ def test_a_file_that_is_cut_off_is_an_error_of_that_file(files, tmp_path, kind):
         data = path.read_bytes()
         (tmp_path / path.name).write_bytes(data[: len(data) // 2 - 3] if path.name == "3" else data)
     ds = READERS[kind](f"{tmp_path}/*").shuffle(window="10KiB")
-    seen = []
-    with pytest.raises(E.DataError) as caught:
-        for row in ds.iter(seed=1):
-            seen.append(row)
-    assert caught.value.context["file"] == f"{tmp_path}/3"
-    assert "offset" in caught.value.context
-    assert [fingerprint(r) for r in seen] == [fingerprint(r) for r in seen_again(ds)]
-
-
-def seen_again(ds) -> list:
-    """What comes before the error, of another number of threads."""
-    seen = []
-    with pytest.raises(E.DataError):
-        for row in ds.iter(seed=1, threads=4):
-            seen.append(row)
-    return seen
+    seen: dict[int, list[str]] = {1: [], 4: []}
+    for threads, rows in seen.items():
+        with pytest.raises(E.DataError) as caught:
+            rows.extend(fingerprint(row) for row in ds.iter(seed=1, threads=threads))
+        assert caught.value.context["file"] == f"{tmp_path}/3"
+        assert "offset" in caught.value.context
+    assert seen[1] == seen[4], "the same rows come before the error"
 
 
 def test_damaged_rows_are_left_out_and_named_by_their_place(tmp_path):

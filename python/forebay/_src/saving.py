@@ -144,7 +144,7 @@ def files_in(path: str, partial: bool) -> tuple[str, list[str]]:
             "load: nothing is saved here", {"folder": path, "hint": "Dataset.save() writes such folders"}
         )
     if found.format == "mds":
-        hint = "streaming.StreamingDataset reads them; to read them here, save as arrow or parquet"
+        hint = "from_mds(folder) reads them, as streaming.StreamingDataset does"
         raise InvalidPipelineError(
             "load: these are MDS files, which load() does not read", {"folder": path, "hint": hint}
         )
