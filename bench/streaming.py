@@ -1,11 +1,11 @@
-"""Shards in a store that is 20 ms away: how soon the first batch comes, how fast the others, how well they are shuffled.
+"""Shards in a store that is 20 ms away: how soon the first batch comes, how fast the others, how well shuffled.
 
     python bench/streaming.py --gigabytes 2.8 --rounds 3
 
 Makes tar shards of pictures' sizes (once), serves them with nginx, which answers after 20 ms (Debian: nginx-light and
 libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in turns: Forebay as it lies and
-shuffled, and WebDataset as its documentation recommends. Samples are read and batched, not decoded. The server's log counts the
-requests and the bytes.
+shuffled, and WebDataset as its documentation recommends. Samples are read and batched, not decoded. The
+server's log counts the requests and the bytes.
 """
 
 from __future__ import annotations
