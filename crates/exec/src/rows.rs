@@ -7,7 +7,7 @@ use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
 use forebay_io::{Place, ReadThrough, Reader, SourceIndex};
-use forebay_plan::{BlobId, Source, StreamedWindow};
+use forebay_plan::{BlobId, LaneWindow, Source};
 
 use crate::executable::{Environment, numbered, numbered_sample};
 use crate::functions::{Functions, Pickle};
@@ -98,7 +98,7 @@ impl Rows {
     pub(crate) fn stream(
         &self,
         block: u64,
-        window: Option<&StreamedWindow>,
+        window: Option<&LaneWindow>,
         epoch: Epoch,
         see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
     ) -> Result<()> {

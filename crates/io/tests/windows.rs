@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_core::Epoch;
 use forebay_data::Chunk;
 use forebay_io::{Draft, Features, Reader, infer};
-use forebay_plan::{EpochLanes, LaneLayout, Source, StreamedWindow};
+use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
@@ -35,7 +35,7 @@ impl Streamed {
     }
 
     fn window(&self, reader: &dyn Reader, number: u64) -> forebay_core::Result<Vec<Chunk>> {
-        let window = StreamedWindow { lanes: self.lanes.clone(), number, epoch: Epoch(3) };
+        let window = LaneWindow { lanes: self.lanes.clone(), number, epoch: Epoch(3) };
         reader.window(&window, 3)?.collect()
     }
 

@@ -76,7 +76,7 @@ impl Sizing {
     /// Returns sizes that were recorded, if they can be this pipeline's.
     fn check(self, stages: &Stages, counted: bool) -> Result<Self> {
         let unit = stages.unit.map(|size| size as u64).filter(|_| counted);
-        let is_streamed = window::streamed_bytes(&stages.graph).is_some();
+        let is_streamed = window::lane_window_bytes(&stages.graph).is_some();
         let fits = (self.unit_rows > 0) == counted
             && unit.is_none_or(|unit| unit == self.unit_rows)
             && (self.window_bytes > 0) == is_streamed;
@@ -101,7 +101,7 @@ impl Sizing {
     /// Chooses sizes for a pipeline over a source.
     pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
         let Some(rows) = extent.rows else {
-            let window_bytes = window::streamed_bytes(&stages.graph).unwrap_or(0);
+            let window_bytes = window::lane_window_bytes(&stages.graph).unwrap_or(0);
             return Ok(Self { unit_rows: 0, morsel_units: 1, split_units: 1, window_rows: 0, window_bytes });
         };
         let source_row = (extent.bytes / rows.max(1)).max(1);
@@ -214,7 +214,7 @@ pub enum Morsel {
 
 /// A window of a shuffle whose rows are not counted.
 #[derive(Debug, Clone)]
-pub struct StreamedWindow {
+pub struct LaneWindow {
     /// The lanes that it is read from.
     pub lanes: Arc<EpochLanes>,
     /// Its number in the epoch's order.
@@ -225,7 +225,7 @@ pub struct StreamedWindow {
 
 /// How the rows of an epoch come that are shuffled and not counted.
 #[derive(Debug, Clone)]
-struct Streamed {
+struct LaneOrder {
     layout: LaneLayout,
     /// The shuffle's number among the random ops.
     random: u64,
@@ -235,7 +235,7 @@ struct Streamed {
     lanes: Option<Arc<Lanes>>,
 }
 
-impl Streamed {
+impl LaneOrder {
     fn new(stages: &Stages, extent: Extent, window_bytes: u64) -> Option<Self> {
         let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle { .. }))?;
         let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, stages.source.divides());
@@ -251,12 +251,12 @@ impl Streamed {
     }
 
     /// Returns the window that a unit is.
-    fn window(&self, seed: Seed, epoch: Epoch, unit: u64) -> Option<StreamedWindow> {
+    fn window(&self, seed: Seed, epoch: Epoch, unit: u64) -> Option<LaneWindow> {
         let (repetition, number) = (unit / self.layout.windows(), unit % self.layout.windows());
         let base = epoch.0.wrapping_mul(self.repetitions.unwrap_or(FOREVER));
         let epoch = Epoch(base.wrapping_add(repetition));
         let lanes = self.lanes.as_ref()?.of_epoch(op_key(seed, epoch, self.random));
-        Some(StreamedWindow { lanes, number, epoch })
+        Some(LaneWindow { lanes, number, epoch })
     }
 }
 
@@ -264,7 +264,7 @@ impl Streamed {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     order: Option<Order>,
-    streamed: Option<Streamed>,
+    lane_order: Option<LaneOrder>,
     extent: Extent,
     deal: Deal,
     /// Whether the plan knows all that consumers get.
@@ -308,15 +308,15 @@ impl EpochPlan {
             0 => order,
             window_rows => self::order(stages, extent, Blocks { window_rows, starts: None })?,
         };
-        let streamed = match sizing.window_bytes {
+        let lane_order = match sizing.window_bytes {
             0 => None,
-            bytes => Streamed::new(stages, extent, bytes),
+            bytes => LaneOrder::new(stages, extent, bytes),
         };
         let dealt = stages.dealt && order.is_some();
         let tolerant = stages.graph.on_error().is_tolerant();
         let batched = stages.unit.is_some();
         let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
-        let plan = Self { order, streamed, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
+        let plan = Self { order, lane_order, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
         if deal.even {
             plan.check_even(stages)?;
         }
@@ -360,8 +360,8 @@ impl EpochPlan {
 
     /// Returns the same plan for a process that reads windows of files of these sizes.
     pub fn over_files(&self, sizes: Vec<u64>) -> Self {
-        let lanes = |of: &Streamed| Streamed { lanes: Some(Arc::new(Lanes::new(of.layout, sizes))), ..of.clone() };
-        Self { streamed: self.streamed.as_ref().map(lanes), ..self.clone() }
+        let lanes = |of: &LaneOrder| LaneOrder { lanes: Some(Arc::new(Lanes::new(of.layout, sizes))), ..of.clone() };
+        Self { lane_order: self.lane_order.as_ref().map(lanes), ..self.clone() }
     }
 
     /// Says whether it knows which rows come. If not, the plan that [`EpochPlan::over`] returns does.
@@ -371,12 +371,12 @@ impl EpochPlan {
 
     /// Returns how the windows are laid out of a shuffle whose rows are not counted.
     pub fn lane_layout(&self) -> Option<LaneLayout> {
-        self.streamed.as_ref().map(|streamed| streamed.layout)
+        self.lane_order.as_ref().map(|order| order.layout)
     }
 
     /// Returns the window that a source block of a morsel is; `None` if rows are not shuffled, or [`EpochPlan::over_files`] was not called.
-    pub fn window(&self, epoch: Epoch, block: u64) -> Option<StreamedWindow> {
-        self.streamed.as_ref()?.window(self.seed, epoch, block)
+    pub fn window(&self, epoch: Epoch, block: u64) -> Option<LaneWindow> {
+        self.lane_order.as_ref()?.window(self.seed, epoch, block)
     }
 
     /// Returns the sizes, to be recorded with the job.
@@ -417,14 +417,14 @@ impl EpochPlan {
     /// Says whether an epoch never ends.
     pub fn is_endless(&self) -> bool {
         self.order.as_ref().is_some_and(|o| o.len().is_none())
-            || self.streamed.as_ref().is_some_and(|streamed| streamed.repetitions.is_none())
+            || self.lane_order.as_ref().is_some_and(|order| order.repetitions.is_none())
     }
 
     /// Returns the units of an epoch over all consumers; `None` is endless.
     pub fn units(&self) -> Option<u64> {
         match &self.order {
             Some(_) => self.places.map(|p| p.div_ceil(self.sizing.unit_rows)),
-            None => self.streamed.as_ref().map_or(Some(self.extent.blocks), Streamed::units),
+            None => self.lane_order.as_ref().map_or(Some(self.extent.blocks), LaneOrder::units),
         }
     }
 

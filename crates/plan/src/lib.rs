@@ -40,7 +40,7 @@ pub use cache::{Cached, Candidate};
 pub use cut::{Cut, usual as usual_cut};
 pub use deal::Deal;
 pub use ending::{Count, Ending, Floor};
-pub use epoch::{EpochPlan, Extent, Morsel, Sizing, StreamedWindow};
+pub use epoch::{EpochPlan, Extent, LaneWindow, Morsel, Sizing};
 pub use explain::{describe, explain};
 pub use expr::{Binary, CastType, Expr, ExprKind, Unary, meet, promote, stack_dtype};
 pub use graph::{Graph, Node, Site};

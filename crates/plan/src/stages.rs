@@ -327,7 +327,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
     };
     match graph.source() {
         Source::Generator { .. } => false,
-        _ if window::streamed_bytes(graph).is_some() => false,
+        _ if window::lane_window_bytes(graph).is_some() => false,
         _ if parts > 1 => true,
         // What is kept of a row is found by the row's place.
         _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,

@@ -58,7 +58,7 @@ const STREAMED_BYTES: u64 = 32 << 20;
 /// (see `lanes`). `None` where rows are counted first, or nothing is shuffled.
 ///
 /// It follows from the graph alone. A file of records that a store holds cannot be counted without reading all of it.
-pub(crate) fn streamed_bytes(graph: &Graph) -> Option<u64> {
+pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
     let streams = matches!(
         graph.source(),
         Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }

@@ -95,6 +95,7 @@ impl Inner {
 
 impl SourceIndex {
     pub(crate) fn new(mut inner: Inner) -> Result<Self> {
+        inner.points.resize(inner.tables.len(), None);
         inner.starts = match inner.layout {
             Layout::PerFile { counted: true } => sums(inner.tables.iter().map(|t| t.rows()))?,
             Layout::Groups => sums(inner.tables.iter().flat_map(|t| match &**t {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use forebay_core::{Epoch, Error, Fault, Result, SampleId};
 use forebay_data::{Chunk, Field, Kind, Loss, RowId, Schema};
-use forebay_plan::{Source, StreamedWindow};
+use forebay_plan::{LaneWindow, Source};
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
@@ -278,7 +278,7 @@ impl Reader for Frames {
         Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
-    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+    fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_plan::{Source, StreamedWindow};
+use forebay_plan::{LaneWindow, Source};
 
 use crate::formats::{arrow, parquet};
 use crate::{Blobs, ReadThrough, SourceIndex};
@@ -63,7 +63,7 @@ pub trait Reader: Send + Sync {
     ///
     /// # Errors
     /// As [`Reader::gather`], at once or from the iterator; Internal for a source that is never read so.
-    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+    fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         let _ = rows;
         Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_buffer::NullBufferBuilder;
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, Kind, Loss, RowId, Schema};
-use forebay_plan::StreamedWindow;
+use forebay_plan::LaneWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
@@ -106,7 +106,7 @@ impl Reader for Tar {
         Ok(Box::new(Stream { reader: self, samples, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
-    fn window(&self, window: &StreamedWindow, rows: usize) -> Result<Chunks<'_>> {
+    fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
     }
 }

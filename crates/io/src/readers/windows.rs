@@ -104,7 +104,7 @@ pub(super) trait Sequential: Send + Sync {
 }
 
 /// A file that a lane is about to read: its bytes are on their way.
-struct Asked {
+struct OpenRequest {
     forward: Forward,
     /// Where they begin.
     offset: u64,
@@ -112,9 +112,9 @@ struct Asked {
 }
 
 /// Where a lane is when a piece is to be read.
-enum At<C> {
+enum LaneFile<C> {
     Cursor(C),
-    Asked(Asked),
+    Request(OpenRequest),
 }
 
 /// The cursors of one group of lanes in one epoch.
@@ -271,15 +271,15 @@ impl<F: Sequential> Windows<F> {
         for piece in &pieces {
             let at_hand = cursors.remove(&piece.lane).filter(|open| self.is_at(format, piece, open));
             open.push(match at_hand {
-                Some(open) => At::Cursor(open.cursor),
-                None => At::Asked(self.ask(format, piece, ahead)?),
+                Some(open) => LaneFile::Cursor(open.cursor),
+                None => LaneFile::Request(self.ask(format, piece, ahead)?),
             });
         }
         let mut rows = F::Rows::default();
         for (piece, at) in pieces.iter().zip(open) {
             let cursor = match at {
-                At::Cursor(cursor) => cursor,
-                At::Asked(asked) => Self::begin(format, piece.file, asked, ahead)?,
+                LaneFile::Cursor(cursor) => cursor,
+                LaneFile::Request(request) => Self::begin(format, piece.file, request, ahead)?,
             };
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
             cursors.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
@@ -306,7 +306,7 @@ impl<F: Sequential> Windows<F> {
     }
 
     /// Asks for a piece's file from the last row on that is known not to be behind the piece's first.
-    fn ask(&self, format: &F, piece: &Piece, ahead: usize) -> Result<Asked> {
+    fn ask(&self, format: &F, piece: &Piece, ahead: usize) -> Result<OpenRequest> {
         let nearest = || lock(&self.known).nearest(piece.file, piece.bytes.start);
         let begin = match format.divides() {
             true => Begin::Byte(piece.bytes.start),
@@ -318,12 +318,12 @@ impl<F: Sequential> Windows<F> {
             Begin::Byte(offset) => offset.saturating_sub(1),
         };
         let forward = Forward::beside_others(format.pool().get(piece.file)?, offset, ahead)?;
-        Ok(Asked { forward, offset, begin })
+        Ok(OpenRequest { forward, offset, begin })
     }
 
     /// Makes a cursor of a file that was asked for. What a compressed file holds is read from its start.
-    fn begin(format: &F, file: usize, asked: Asked, ahead: usize) -> Result<F::Cursor> {
-        let Asked { forward, offset, begin } = asked;
+    fn begin(format: &F, file: usize, request: OpenRequest, ahead: usize) -> Result<F::Cursor> {
+        let OpenRequest { forward, offset, begin } = request;
         let forward = format.pool().unpacked(file, forward, offset, ahead, format.codec_of())?;
         let begin = if forward.is_decoded() { Begin::Byte(0) } else { begin };
         format.begin(forward, begin)

@@ -112,9 +112,9 @@ fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
     let sizing = r#"{"unit_rows": 0, "morsel_units": 1, "split_units": 1, "window_bytes": 67108864}"#.to_owned();
     let mut epochs = Epochs::over(source, &[Op::SHUFFLE], (extent, sizing), 8);
     for ordinal in 0..4 {
-        epochs.want(ordinal % 2, 1, 0);
+        epochs.want(ordinal as usize % 2, 1, 0);
+        epochs.ack(0, ordinal + 1);
     }
-    epochs.ack(0, 4);
     assert_eq!(epochs.want(1, 2, 0), [5, 7]);
     assert_eq!(epochs.want(0, 2, 0), [4, 6]);
 }
