@@ -135,7 +135,8 @@ impl State {
             let is_fit = self.workers.get(&home).is_some_and(|w| !w.slow) && self.may_take(home, false, reserved);
             room.iter().find(|(_, id)| is_fit && *id == home).map(|worker| **worker)
         };
-        if let Some(found) = homes.first(key.1, consumer, at_home) {
+        let is_there = |home: WorkerId| self.workers.get(&home).is_some_and(Worker::is_live);
+        if let Some(found) = homes.first(key.1, consumer, is_there, at_home) {
             return Some(found);
         }
         consumer.free().find_map(|p| {

@@ -92,11 +92,13 @@ impl Homes {
         self.of.len()
     }
 
-    /// Returns the first of the next splits of a consumer whose worker may have it, and that one.
+    /// Returns the first of the next splits of a consumer whose worker may have it, and that one. A group of lanes that no worker reads goes
+    /// before the windows behind it, or its windows would be passed over until they are late.
     pub(super) fn first<W>(
         &self,
         index: u32,
         consumer: &Consumer,
+        is_there: impl Fn(WorkerId) -> bool,
         may_have: impl Fn(Position, WorkerId) -> Option<W>,
     ) -> Option<(Position, W)> {
         if self.of.is_empty() {
@@ -105,11 +107,11 @@ impl Homes {
         // What is left of an epoch goes before the next one.
         let first = consumer.free().next()?;
         let is_near = |p: &Position| p.epoch == first.epoch && consumer.distance(*p) - consumer.distance(first) < AHEAD;
-        let next = consumer.free().take_while(is_near);
-        let at_home = |p: Position| {
-            let home = self.of.get(&self.kind.key(index, p.ordinal)?)?;
-            may_have(p, *home).map(|worker| (p, worker))
-        };
+        let home = |p: &Position| self.of.get(&self.kind.key(index, p.ordinal)?).copied();
+        let is_ordinal = matches!(self.kind, Kind::Ordinal);
+        let is_read = |p: &Position| is_ordinal || home(p).is_some_and(&is_there);
+        let next = consumer.free().take_while(|p| is_near(p) && is_read(p));
+        let at_home = |p: Position| may_have(p, home(&p)?).map(|worker| (p, worker));
         next.filter(|p| !consumer.trouble.contains_key(p)).find_map(at_home)
     }
 }
