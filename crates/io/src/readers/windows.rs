@@ -114,7 +114,7 @@ struct OpenRequest {
 /// Where a lane is when a piece is to be read.
 enum LaneFile<C> {
     Cursor(C),
-    Request(OpenRequest),
+    Request(Box<OpenRequest>),
 }
 
 /// The cursors of one group of lanes in one epoch.
@@ -272,14 +272,14 @@ impl<F: Sequential> Windows<F> {
             let at_hand = cursors.remove(&piece.lane).filter(|open| self.is_at(format, piece, open));
             open.push(match at_hand {
                 Some(open) => LaneFile::Cursor(open.cursor),
-                None => LaneFile::Request(self.ask(format, piece, ahead)?),
+                None => LaneFile::Request(self.ask(format, piece, ahead)?.into()),
             });
         }
         let mut rows = F::Rows::default();
         for (piece, at) in pieces.iter().zip(open) {
             let cursor = match at {
                 LaneFile::Cursor(cursor) => cursor,
-                LaneFile::Request(request) => Self::begin(format, piece.file, request, ahead)?,
+                LaneFile::Request(request) => Self::begin(format, piece.file, *request, ahead)?,
             };
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
             cursors.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
