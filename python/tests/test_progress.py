@@ -19,7 +19,7 @@ DAY = "Sat, 21 Nov 2026 00:00:00 GMT"
 SCRIPT = textwrap.dedent(
     """
     import sys, forebay as fb
-    ds, service = fb.from_text(sys.argv[1]).shuffle(), sys.argv[2]
+    ds, service = fb.from_text(sys.argv[1]).shuffle(window=None), sys.argv[2]
     print(sum(1 for _ in (ds.distribute(service, job=sys.argv[1]) if service else ds)))
     """
 )
