@@ -32,7 +32,7 @@ const PIECES: u64 = 4;
 const WINDOWS_BEFORE: u64 = 2;
 const PIECES_BEFORE: u64 = 3;
 /// The smallest piece.
-const PIECE_BYTES_MIN: u64 = 4 << 10;
+const PIECE_BYTES_MIN: u64 = 512;
 
 /// How the windows of a source are laid out. The same on every machine, in every epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
