@@ -4,9 +4,10 @@
 //! from there. Invariants: a morsel's chunks depend on (pipeline, seed, epoch, consumer, morsel) alone, and on the cut only until
 //! they are finished; an error names the op, the user's line and the sample; one executable is shared by every thread that runs it.
 
+mod block;
 mod told;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Fault, Result, SampleId, Stopwatch};
 use forebay_data::{Chunk, Memory, RowId, Schema};
@@ -23,11 +24,6 @@ use crate::prefix::{Keeping, Question};
 use crate::rows::Rows;
 use crate::way::Way;
 use crate::work::{Compiled, Kernel, Scratch};
-
-/// Chunks of a streamed block that are computed together, at most …
-const RUN_CHUNKS: usize = 8;
-/// … and their bytes, where the next one may have to be waited for, unless one is more.
-const RUN_BYTES: usize = 4 << 20;
 
 /// What a pipeline needs from the process that runs it.
 #[derive(Clone)]
@@ -309,89 +305,6 @@ impl Executable {
             }
             Morsel::Block { block } => self.block(rows, block, (epoch, told), scratch, emit),
         }
-    }
-
-    /// Computes a source block, or a window of a shuffle whose rows are not counted. Runs of chunks are computed together, each by one of
-    /// the crew; they are handed over in order, and those before an error come before it.
-    fn block(
-        &self,
-        rows: &Rows,
-        block: u64,
-        (epoch, told): (Epoch, Told<'_>),
-        scratch: &mut Scratch,
-        emit: &mut dyn FnMut(Chunk) -> Result<()>,
-    ) -> Result<()> {
-        let window = self.plan.window(epoch, block);
-        // The rows of a window are at hand; a generator may take its time for the next one.
-        let (chunks_max, bytes_max) = match (&window, rows) {
-            (Some(_), _) => (RUN_CHUNKS, usize::MAX),
-            (None, Rows::Generator { .. }) => (1, usize::MAX),
-            _ => (RUN_CHUNKS, RUN_BYTES),
-        };
-        let (mut run, mut bytes) = (Vec::new(), 0);
-        // The first batch should not wait for the second.
-        let mut run_max = 1;
-        self.meter.begin(&mut scratch.tally);
-        let mut reading = scratch.tally.start();
-        rows.stream(block, window.as_ref(), epoch, &mut |chunk| {
-            let chunk = match chunk {
-                Ok(chunk) => chunk,
-                Err(e) => {
-                    self.together(std::mem::take(&mut run), told, scratch, emit)?;
-                    return Err(self.locate(e));
-                }
-            };
-            scratch.tally.stop(READ, reading, Given::Places(chunk.num_rows()), Some(&chunk));
-            self.meter.end(&mut scratch.tally);
-            bytes += chunk.num_bytes();
-            run.push(chunk);
-            if run.len() >= run_max || bytes >= bytes_max {
-                self.together(std::mem::take(&mut run), told, scratch, emit)?;
-                (bytes, run_max) = (0, (run_max * 2).min(chunks_max));
-            }
-            // What whoever takes the chunks makes us wait is no work.
-            self.meter.begin(&mut scratch.tally);
-            reading = scratch.tally.start();
-            Ok(())
-        })?;
-        self.meter.end(&mut scratch.tally);
-        self.together(run, told, scratch, emit)
-    }
-
-    /// Runs the row ops on chunks that were read, with the crew, and hands them over in order.
-    fn together(
-        &self,
-        run: Vec<Chunk>,
-        told: Told<'_>,
-        scratch: &mut Scratch,
-        emit: &mut dyn FnMut(Chunk) -> Result<()>,
-    ) -> Result<()> {
-        let done: Vec<Mutex<Option<Result<Chunk>>>> = run.iter().map(|_| Mutex::default()).collect();
-        let one = |at: usize, scratch: &mut Scratch| {
-            // A thread that waits for the rows of one chunk may begin another: each has a scratch of its own.
-            let mut scratch = scratch.beside();
-            self.meter.begin(&mut scratch.tally);
-            let ran = self.read_chunk(run[at].clone(), told, &mut scratch);
-            self.meter.end(&mut scratch.tally);
-            let failed = ran.as_ref().err().cloned();
-            *done[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(ran);
-            failed.map_or(Ok(()), Err)
-        };
-        let ran = scratch.for_each_chunk(run.len(), &one);
-        for done in done {
-            match done.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                Some(chunk) => emit(chunk?)?,
-                None => break,
-            }
-        }
-        ran
-    }
-
-    fn read_chunk(&self, chunk: Chunk, told: Told<'_>, scratch: &mut Scratch) -> Result<Chunk> {
-        let locate = |e| self.locate(e);
-        let mut isolation = Isolation::new(self.on_error(), &locate);
-        isolation.take_unread(chunk.losses()).map_err(locate)?;
-        self.run(chunk, told, isolation, scratch)
     }
 
     /// Says how long it will be read: the epoch before which its reader ends, if it does; and how many epochs of it others read

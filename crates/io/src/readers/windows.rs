@@ -1,7 +1,7 @@
 //! Reads windows of a shuffle whose rows are not counted: pieces of files that are read side by side, each from front to back.
 //!
 //! Each group of lanes keeps a cursor in each file that it is in, and windows of a group follow each other, so a file is read once. Where
-//! a piece begins is known once the piece before it was read; that is kept for later epochs. A window that nobody's cursors are at (after a
+//! a piece begins is known once the piece before it was read; that is kept for later epochs. A window that no cursor is at (after a
 //! resume, or where another process reads the windows before it) walks there from the nearest place that is known.
 //! What is known changes what is read, never which rows a piece has.
 //!

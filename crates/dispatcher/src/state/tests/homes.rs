@@ -120,5 +120,5 @@ fn a_window_goes_to_the_worker_that_read_the_one_before_it() {
     let session = epochs.world.workers[0].session.expect("connected");
     epochs.world.input(Input::Leaving { session });
     epochs.world.input(Input::WorkerGone { session });
-    assert_eq!(epochs.want(1, 1, 0), [4, 5, 7], "what comes first, of those that nobody reads any more");
+    assert_eq!(epochs.want(1, 1, 0), [4, 5, 7], "the first window, since no worker reads its group");
 }
