@@ -84,7 +84,7 @@ impl Encoding {
     /// Takes a value's array apart: its type, its shape and the bytes of its numbers.
     ///
     /// # Errors
-    /// Data when the bytes are none of such an array.
+    /// Data when the bytes are not an array of this encoding.
     pub(crate) fn take<'v>(&self, value: &'v [u8]) -> Result<(DType, Vec<usize>, &'v [u8])> {
         let Self::Array { dtype, shape } = self else { return Err(Error::internal("no column of arrays")) };
         let (dtype, rest) = match dtype {

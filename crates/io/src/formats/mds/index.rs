@@ -70,7 +70,7 @@ impl Index {
     /// Reads an index.
     ///
     /// # Errors
-    /// Data when it is none of this version and format, or names a shard that is not in the folder; Invalid when shards are compressed with
+    /// Data when the index is of another version or format, or names a shard that is not in the folder; Invalid when shards are compressed with
     /// what is not read, or have other columns than the first.
     pub(crate) fn read(object: &Arc<Object>) -> Result<Self> {
         let uri = object.uri();
@@ -154,7 +154,7 @@ fn columns(entry: &Entry) -> Result<Vec<MdsColumn>> {
     named.map(column).collect()
 }
 
-/// Returns the name of a file in a folder. An index that somebody else wrote names nothing outside of it.
+/// Returns the path of a file in a folder. An index may not name a file outside of its folder.
 fn inside(folder: &str, name: &str) -> Result<String> {
     let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
     if name.split('/').all(is_plain) && !name.contains(['\\', '\0', '?', '#', '%']) {

@@ -39,7 +39,7 @@ pub(crate) fn unpacked(object: &Object, bytes: u64) -> Result<Vec<u8>> {
     object.read_at(0, &mut packed)?;
     let failed = |e: std::io::Error| wrong(uri, 0, format!("the shard cannot be decompressed: {e}"));
     let mut raw = Vec::with_capacity(bytes.min(object.size().saturating_mul(LIKELY)) as usize);
-    // One byte more shows that there is more.
+    // One byte more shows whether the file goes on.
     let limit = bytes.saturating_add(1);
     if uri.ends_with(".gz") {
         flate2::read::MultiGzDecoder::new(&packed[..]).take(limit).read_to_end(&mut raw).map_err(failed)?;

@@ -60,7 +60,7 @@ impl<'c> Parser<'c> {
     /// Prepares to read `fields` of samples of `stored`.
     ///
     /// # Errors
-    /// Invalid when a field is none of the stored columns, or another than it can be.
+    /// Invalid when a field is not a stored column, or its kind does not fit the column's encoding.
     pub(crate) fn new(stored: &'c [MdsColumn], fields: &[Field], rows: usize) -> Result<Self> {
         let wanted = fields.iter().map(|field| find(stored, field)).collect::<Result<_>>()?;
         Ok(Self { stored, wanted, columns: fields.iter().map(|field| Column::new(field, rows)).collect() })

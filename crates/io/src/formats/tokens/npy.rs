@@ -26,7 +26,7 @@ pub(super) fn is_one(uri: &str, head: &[u8]) -> bool {
 /// Reads the header; `head` is how the file begins.
 ///
 /// # Errors
-/// Data when it is broken; Invalid when the array is none of whole numbers in one dimension.
+/// Data when the header is broken; Invalid when the array has several dimensions or does not hold whole numbers.
 pub(super) fn header(object: &Object, head: &[u8]) -> Result<Header> {
     let uri = object.uri();
     let broken = |what: &str| {
