@@ -6,15 +6,19 @@ Run it with nothing else on the machine; each line is a process of its own:
 
 It makes files of 250,000 rows and 39 columns (one row group each) once. Then it reads them in turns: unshuffled, with
 `shuffle()`, and with a pyarrow reader over files in random order that shuffles in a buffer of 100,000 rows. For each it
-prints the seconds to the first batch of 4096, rows a second from there on, the most memory, how far rows move (1/3 of
-the epoch is perfect), and how many pairs of rows of a batch come from the same hundredth of the input, against what
-chance gives. A round has a seed of its own.
+prints the seconds to the first batch of 4096, rows a second from there on, CPU-seconds, the most memory, how far rows
+move (1/3 of the epoch is perfect), and how many pairs of rows of a batch come from the same hundredth of the input,
+against what chance gives. A round has a seed of its own.
+
+With `--copies 10` each file is there ten times, as hard links, so that a source of 80,000,000 rows takes the disk of
+8,000,000. An id is then there ten times, so how far rows move is not said; one batch of ten is kept for the pairs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -46,6 +50,20 @@ def make(folder: Path, rows: int) -> None:
         for i in range(24):
             columns[f"class{i}"] = rng.zipf(1.3, FILE_ROWS).clip(max=10**6) if i % 2 else rng.integers(0, 50, FILE_ROWS)
         pq.write_table(pa.table(columns), path)
+
+
+def linked(folder: Path, copies: int) -> Path:
+    """Returns a folder in which each file is so many times."""
+    if copies == 1:
+        return folder
+    links = folder / f"copies-{copies}"
+    links.mkdir(exist_ok=True)
+    for path in folder.glob("*.parquet"):
+        for copy in range(copies):
+            link = links / f"{copy}-{path.name}"
+            if not link.exists():
+                os.link(path, link)
+    return links
 
 
 def forebay(folder: Path, shuffled: bool, seed: int) -> Iterator[Batch]:
@@ -80,23 +98,28 @@ READERS = {
 }
 
 
-def run(reader: str, folder: Path, seed: int) -> None:
+def run(reader: str, folder: Path, seed: int, copies: int) -> None:
     """Reads an epoch, and prints what was seen."""
-    began, first, ids = time.perf_counter(), 0.0, []
-    for batch in READERS[reader](folder, seed):
+    folder = linked(folder, copies)
+    began, first, rows, ids = time.perf_counter(), 0.0, 0, []
+    for number, batch in enumerate(READERS[reader](folder, seed)):
         first = first or time.perf_counter() - began
-        ids.append(batch["id"])
+        rows += len(batch["id"])
+        if number % copies == 0:
+            # A view would keep the memory of more than this batch.
+            ids.append(batch["id"].copy())
     seconds = time.perf_counter() - began - first
+    used = resource.getrusage(resource.RUSAGE_SELF)
     order = np.concatenate(ids)
-    rows = len(order)
-    hundredth = order[: rows // 256 * 256].reshape(-1, 256) * 100 // (order.max() + 1)
+    hundredth = order[: len(order) // 256 * 256].reshape(-1, 256) * 100 // (order.max() + 1)
     counts = np.apply_along_axis(np.bincount, 1, hundredth[:: max(1, len(hundredth) // 2000)], minlength=100)
     same = float((counts * (counts - 1)).sum() / (len(counts) * 256 * 255) * 100)
     seen = {
         "first": first,
         "rows/s": (rows - len(ids[0])) / seconds,
-        "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "move": float(np.abs(order - np.arange(rows)).mean() / rows),
+        "cpu": used.ru_utime + used.ru_stime,
+        "MB": used.ru_maxrss / 1024,
+        "move": float(np.abs(order - np.arange(len(order))).mean() / rows) if copies == 1 else float("nan"),
         "pairs": same,
     }
     print(json.dumps(seen))
@@ -108,32 +131,26 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/shuffle-window"))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--copies", type=int, default=1, help="times that each file is there")
     parser.add_argument("--reader", choices=READERS, help="read once with this one, in this process")
     parser.add_argument("--seed", type=int, default=0, help="of --reader")
     options = parser.parse_args()
     if options.reader:
-        run(options.reader, options.folder, options.seed)
+        run(options.reader, options.folder, options.seed, options.copies)
         return
     make(options.folder, options.rows)
     seen: dict[str, list[dict[str, float]]] = {reader: [] for reader in READERS}
     for seed in range(options.rounds):
         for reader, all_seen in seen.items():
-            command = [
-                sys.executable,
-                __file__,
-                "--reader",
-                reader,
-                "--folder",
-                str(options.folder),
-                "--seed",
-                str(seed),
-            ]
+            command = [sys.executable, __file__, "--reader", reader, "--folder", str(options.folder)]
+            command += ["--seed", str(seed), "--copies", str(options.copies)]
             all_seen.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     for reader, all_seen in seen.items():
         median = {what: float(np.median([one[what] for one in all_seen])) for what in all_seen[0]}
         print(
             f"{reader:28} first batch {median['first']:.2f} s, {median['rows/s']:>12,.0f} rows/s, "
-            f"{median['MB']:.0f} MB, rows move {median['move']:.3f}, pairs {median['pairs']:.1f}"
+            f"{median['cpu']:.1f} CPU-s, {median['MB']:.0f} MB, rows move {median['move']:.3f}, "
+            f"pairs {median['pairs']:.1f}"
         )
 
 

@@ -135,6 +135,45 @@ def test_a_row_that_its_column_lacks_is_an_error_of_that_row_alone(tmp_path):
     assert sorted(order(it)) == [i for i in range(2000) if i != 1857]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_damage_is_told_as_it_is_without_a_window(tmp_path, seed):
+    """Columns are decoded side by side where rows are packed: the first one that is damaged is blamed all the same."""
+    rng = np.random.default_rng(seed)
+    for number in range(2):
+        columns = {f"c{i:02}": rng.integers(0, 1 << (i + 3), 30_000) for i in range(20)}
+        table = pa.table(columns | {"text": [str(i) for i in range(30_000)], "last": rng.random(30_000)})
+        pq.write_table(table, tmp_path / f"{number}.parquet", compression="gzip", data_page_size=1 << 14)
+    path = tmp_path / f"{seed % 2}.parquet"
+    data, group = bytearray(path.read_bytes()), pq.ParquetFile(path).metadata.row_group(0)
+    for place in rng.choice(group.num_columns, 1 + seed % 3, replace=False):
+        column = group.column(int(place))
+        at = column.data_page_offset + int(rng.integers(0, column.total_compressed_size // 2))
+        data[at : at + 64] = rng.bytes(64)
+    path.write_bytes(data)
+    told = []
+    for window in (None, 40_000):
+        with pytest.raises(fb.errors.DataError) as caught:
+            list(fb.from_parquet(f"{tmp_path}/*.parquet").shuffle(window=window).batch(100).iter(seed=1))
+        told.append((str(caught.value).splitlines()[0], caught.value.context))
+    assert told[0] == told[1]
+
+
+def test_a_lack_is_found_wherever_it_is_in_a_group(tmp_path):
+    """Groups are decoded in steps of some thousand rows."""
+    lacking = {4000, 8191, 8192, 20_000, 29_999}
+    values = [None if i in lacking else float(i) for i in range(30_000)]
+    x = pa.array([float(i) for i in range(30_000)], pa.float32())
+    for number in range(40):
+        ids = np.arange(number * 30_000, number * 30_000 + 30_000)
+        of = pa.array(values, pa.float32()) if number == 37 else x
+        pq.write_table(pa.table({"id": ids, "x": of}), tmp_path / f"{number:02}.parquet")
+    it = fb.from_parquet(f"{tmp_path}/*.parquet").shuffle(window=90_000).batch(1000)
+    it = it.iter(seed=1, on_error="skip", error_budget=len(lacking))
+    seen = {int(i): float(x) for batch in it for i, x in zip(batch["id"], batch["x"], strict=True)}
+    assert set(range(1_200_000)) - set(seen) == {37 * 30_000 + i for i in lacking}
+    assert all(x == i % 30_000 for i, x in seen.items())
+
+
 def test_a_large_source_is_shuffled_over_windows_by_itself(tmp_path):
     """By what its schema and rows say: 513 MiB in memory, a few kilobytes of files."""
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(27 << 18, np.uint8)), 1 << 18)

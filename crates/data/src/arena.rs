@@ -7,8 +7,8 @@
 //! Invariants: a block belongs to one owner until it is dropped, with the [`Buffer`] made of it; what it holds at first is
 //! whatever was there before, so whoever takes one writes all of it; a process that maps another's arena does so twice: to
 //! write what was lent to it alone, and to read what others read, too. Bounds: [`RESERVED_BYTES`] of addresses, after which
-//! there are no more blocks; [`SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is all that is asked of the
-//! system here: nothing is read or written but by its owner.
+//! there are no more blocks; [`SPARE_BYTES_MAX`] and [`SMALL_SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is
+//! all that is asked of the system here: nothing is read or written but by its owner.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,8 +25,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 const RESERVED_BYTES: usize = 64 << 30;
 /// Free blocks beyond this give their pages back.
 const SPARE_BYTES_MAX: usize = 256 << 20;
+/// The same, of small blocks, which come and go with each batch: large ones must not crowd them out.
+const SMALL_SPARE_BYTES_MAX: usize = 32 << 20;
+/// Blocks below this are small.
+const SMALL_BYTES: usize = 128 << 10;
 /// Blocks are multiples of this.
-const BLOCK_BYTES_MIN: usize = 64 << 10;
+const BLOCK_BYTES_MIN: usize = 4 << 10;
 /// Blocks of at least this begin on a multiple of it, so that the kernel may use huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -44,11 +48,22 @@ struct State {
     /// Free blocks by their size; those that keep their pages come last.
     free: BTreeMap<usize, Vec<Free>>,
     spare_bytes: usize,
+    small_spare_bytes: usize,
 }
 
 struct Free {
     offset: usize,
     has_pages: bool,
+}
+
+impl State {
+    /// Returns how many bytes of free blocks of about this size keep their pages, and how many may.
+    fn spare(&mut self, size: usize) -> (&mut usize, usize) {
+        match size < SMALL_BYTES {
+            true => (&mut self.small_spare_bytes, SMALL_SPARE_BYTES_MAX),
+            false => (&mut self.spare_bytes, SPARE_BYTES_MAX),
+        }
+    }
 }
 
 impl Arena {
@@ -82,7 +97,7 @@ impl Arena {
         let state = &mut *state;
         let offset = match state.free.get_mut(&size).and_then(Vec::pop) {
             Some(free) => {
-                state.spare_bytes -= if free.has_pages { size } else { 0 };
+                *state.spare(size).0 -= if free.has_pages { size } else { 0 };
                 free.offset
             }
             None => {
@@ -104,9 +119,10 @@ impl Arena {
 
     fn release(&self, offset: usize, size: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_pages = state.spare_bytes + size <= SPARE_BYTES_MAX;
+        let (spare, max) = state.spare(size);
+        let has_pages = *spare + size <= max;
         if has_pages {
-            state.spare_bytes += size;
+            *spare += size;
         } else {
             self.give_back(offset, size);
         }
@@ -258,13 +274,19 @@ impl Mapping {
     #[cfg(target_os = "linux")]
     fn advise(&self, offset: usize, len: usize, usage: Usage) {
         use rustix::mm::Advice;
+        // The kernel rounds a length up to whole pages: those of a neighbour, where pages are larger than blocks.
+        let page = rustix::param::page_size();
+        let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
+        if end <= start {
+            return;
+        }
         let advice = match usage {
             Usage::Large => Advice::LinuxHugepage,
             Usage::None => Advice::LinuxDontNeed,
             Usage::NoneOfFile => Advice::LinuxRemove,
         };
         // SAFETY: within the mapping, and no owner's bytes are lost.
-        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset).cast(), len, advice) };
+        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(start).cast(), end - start, advice) };
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -350,6 +372,16 @@ mod tests {
         let mut again: Vec<_> = (0..3).map(|_| arena.block(size).expect("a block")).collect();
         assert_eq!(again.iter_mut().map(|b| b.as_mut_slice()[0]).collect::<Vec<_>>(), [7, 7, 0]);
         assert!(arena.block(RESERVED_BYTES).is_none() && arena.block(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn large_blocks_leave_small_ones_their_pages() {
+        let arena = Arena::private().expect("addresses");
+        let large = [(); 2].map(|()| arena.block(SPARE_BYTES_MAX).expect("a block"));
+        let mut small = arena.block(SMALL_BYTES / 2).expect("a block");
+        small.as_mut_slice()[0] = 7;
+        drop((large, small));
+        assert_eq!(arena.block(SMALL_BYTES / 2).expect("a block").as_mut_slice()[0], 7);
     }
 
     #[cfg(target_os = "linux")]

@@ -10,6 +10,8 @@ use crate::arena::{Arena, Block};
 
 /// Columns below this are made on the heap, which has them at hand.
 const BLOCK_BYTES_MIN: usize = 64 << 10;
+/// The same, of columns that are made together: the heap would give their pages back when they are all dropped.
+const TOGETHER_BYTES_MIN: usize = 16 << 10;
 
 /// Where large columns are made. A clone is the same memory; the default is the heap.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +43,16 @@ impl Memory {
 
     /// Returns `len` bytes, to be written: what they hold is arbitrary.
     pub fn take(&self, len: usize) -> Bytes {
-        let block = self.0.as_ref().filter(|_| len >= BLOCK_BYTES_MIN).and_then(|arena| arena.block(len));
+        self.take_from(BLOCK_BYTES_MIN, len)
+    }
+
+    /// Returns `len` bytes for one of many columns of the same rows.
+    pub fn take_together(&self, len: usize) -> Bytes {
+        self.take_from(TOGETHER_BYTES_MIN, len)
+    }
+
+    fn take_from(&self, least: usize, len: usize) -> Bytes {
+        let block = self.0.as_ref().filter(|_| len >= least).and_then(|arena| arena.block(len));
         block.map_or_else(|| Bytes::Heap(MutableBuffer::from_len_zeroed(len)), Bytes::Block)
     }
 }

@@ -2,115 +2,41 @@
 //! group share its columns out among them, where these are read one by one.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::ArrayRef;
 use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
-use forebay_data::{Chunk, Field, Loss, RowId, Schema};
+use forebay_data::{Chunk, Field, Loss, Memory, RowId, Schema};
 
+use super::blocks::Blocks;
+use super::group::{Decoded, Group};
 use super::lru::Lru;
-use super::packed::{Layout, Packed};
+use super::packed::Layout;
+use super::parts::{BATCH_ROWS_MAX, Part, Parts, located, short};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, block_ids, check, ids};
 use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
-use crate::{fail, rows};
+use crate::rows;
 
 /// The most bytes of decoded groups that a reader keeps, unless a shuffle is over windows. A single larger group is kept while it is in use.
 const DECODED_BYTES_MAX: usize = 512 << 20;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
 
-/// The most rows that are decoded in one step, so that a footer that lies about its rows asks for no memory.
-const BATCH_ROWS_MAX: usize = 1 << 20;
-
-/// A group that is being decoded, or was.
-#[derive(Default)]
-struct Group {
-    /// The next part that nobody decodes yet.
-    next: AtomicUsize,
-    state: Mutex<Decoding>,
-    /// Told when the last part is there.
-    done: Condvar,
-}
-
-#[derive(Default)]
-struct Decoding {
-    parts: Vec<(usize, Result<Vec<Column>>)>,
-    all: Option<Result<Arc<Decoded>>>,
-}
-
-/// A decoded group. The columns that are in `packed` are empty.
-#[derive(Default)]
-struct Decoded {
-    columns: Vec<Column>,
-    packed: Option<Packed>,
-}
-
-/// Turns a panic into an error, because other threads wait for the result.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")))
-}
-
-impl Group {
-    fn lock(&self) -> MutexGuard<'_, Decoding> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Decodes parts (a part is one column, or all) until every part has a thread. The thread that finishes the last part packs the group
-    /// and gets `true`.
-    fn help(
-        &self,
-        count: usize,
-        decode: impl Fn(usize) -> Result<Vec<Column>>,
-        pack: impl Fn(Vec<Column>) -> Result<Decoded>,
-    ) -> bool {
-        loop {
-            let part = self.next.fetch_add(1, Relaxed);
-            if part >= count {
-                return false;
-            }
-            // Others wait for every part that was begun.
-            let decoded = guarded(|| decode(part));
-            let mut state = self.lock();
-            state.parts.push((part, decoded));
-            if state.parts.len() < count {
-                continue;
-            }
-            let mut parts = std::mem::take(&mut state.parts);
-            drop(state);
-            parts.sort_by_key(|(part, _)| *part);
-            let parts = parts.into_iter().map(|(_, columns)| columns).collect::<Result<Vec<_>>>();
-            let decoded = parts.and_then(|parts| guarded(|| pack(parts.concat())));
-            self.lock().all = Some(decoded.map(Arc::new));
-            self.done.notify_all();
-            return true;
-        }
-    }
-
-    /// Waits until the group is decoded. Returns the error of the first part that failed.
-    fn wait(&self) -> Result<Arc<Decoded>> {
-        let mut state = self.lock();
-        loop {
-            if let Some(all) = &state.all {
-                return all.clone();
-            }
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
+/// Groups that rows are taken of.
+type GroupsInUse = Vec<Arc<Group<Part>>>;
 
 pub(super) struct Groups<F> {
-    schema: Arc<Schema>,
-    pool: Pool,
+    pub(super) schema: Arc<Schema>,
+    pub(super) pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
-    groups: Mutex<Lru<Arc<Group>>>,
+    groups: Mutex<Lru<Arc<Group<Part>>>>,
     /// How groups are packed, if a shuffle is over windows. Then the weight of a kept group is its rows, else its bytes.
-    layout: Option<Layout>,
+    pub(super) layout: Option<Layout>,
+    /// Where packed rows are, and what is made of them.
+    pub(super) memory: Memory,
 }
 
 impl<F: Grouped> Groups<F> {
@@ -124,10 +50,11 @@ impl<F: Grouped> Groups<F> {
             None => DECODED_BYTES_MAX,
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
-        Self { schema, pool, footers, groups, layout }
+        let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
+        Self { schema, pool, footers, groups, layout, memory }
     }
 
-    fn file(&self, file: usize) -> Result<Arc<F>> {
+    pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
         if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(footer);
         }
@@ -139,7 +66,7 @@ impl<F: Grouped> Groups<F> {
         Ok(footer)
     }
 
-    fn uri(&self, file: usize) -> &str {
+    pub(super) fn uri(&self, file: usize) -> &str {
         self.pool.index.inner().uris.get(file).map_or("", |u| u)
     }
 
@@ -151,64 +78,43 @@ impl<F: Grouped> Groups<F> {
     }
 
     /// Returns blocks, decoded. A thread begins the next block before other threads have finished this one.
-    fn groups(&self, blocks: &[u64]) -> Result<Vec<Arc<Decoded>>> {
+    fn groups(&self, blocks: &[u64]) -> Result<(GroupsInUse, Vec<Arc<Decoded>>)> {
         if self.schema.fields().is_empty() {
-            return Ok(vec![Arc::default(); blocks.len()]);
+            return Ok((Vec::new(), vec![Arc::default(); blocks.len()]));
         }
         let groups: Vec<_> = blocks.iter().map(|&block| self.group(block)).collect();
         for (&block, group) in blocks.iter().zip(&groups) {
-            self.help(block, group);
+            self.help(block, group)?;
         }
-        groups.iter().map(|group| group.wait()).collect()
+        let decoded = groups.iter().map(|group| group.wait()).collect::<Result<_>>()?;
+        Ok((groups, decoded))
     }
 
-    fn group(&self, block: u64) -> Arc<Group> {
+    fn group(&self, block: u64) -> Arc<Group<Part>> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.get(block).unwrap_or_else(|| {
-            let group = Arc::<Group>::default();
+            let group = Arc::<Group<Part>>::default();
             groups.put(block, 0, group.clone());
             group
         })
     }
 
-    fn help(&self, block: u64, group: &Arc<Group>) {
-        let (fields, pack) = (self.schema.fields(), |columns| self.pack(block, columns));
-        let last = match F::BY_COLUMN {
-            true => group.help(fields.len(), |column| self.decode(block, &fields[column..=column]), pack),
-            false => group.help(1, |_| self.decode(block, fields), pack),
-        };
-        if !last {
-            return;
+    fn help(&self, block: u64, group: &Arc<Group<Part>>) -> Result<()> {
+        let parts = Parts { of: self, block, rows: self.block_len(block)? };
+        if !group.help(parts.count(), |part| parts.decode(part), |decoded| parts.join(decoded)) {
+            return Ok(());
         }
         // The next thread that asks for a group that failed decodes it again.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let weight = |decoded: Arc<Decoded>| match &self.layout {
-            Some(_) => self.block_len(block),
-            None => Ok(memory_of(&decoded.columns)),
+            Some(_) => parts.rows,
+            None => memory_of(&decoded.columns),
         };
-        match group.wait().and_then(weight) {
+        match group.wait().map(weight) {
             Ok(weight) => groups.put(block, weight, group.clone()),
             Err(_) => groups.remove(block),
         }
-    }
-
-    /// Decodes columns of a block.
-    fn decode(&self, block: u64, fields: &[Field]) -> Result<Vec<Column>> {
-        let (file, group) = self.pool.index.file_of(block);
-        let (uri, rows) = (self.uri(file), self.block_len(block)?);
-        let schema = Schema::new(fields.to_vec())?;
-        let batches = self.file(file)?.batches(group, fields, rows.min(BATCH_ROWS_MAX))?;
-        let batches = batches.collect::<Result<Vec<_>>>()?;
-        let batch = joined(&batches)?.filter(|batch| batch.num_rows() == rows);
-        let batch = batch.ok_or_else(|| short::<F>(uri, group))?;
-        located::<F>(&schema, uri, group, &batch)
-    }
-
-    fn pack(&self, block: u64, mut columns: Vec<Column>) -> Result<Decoded> {
-        let rows = self.block_len(block)?;
-        let pack = |layout: &Layout| layout.pack(self.schema.fields(), &mut columns, rows);
-        let packed = self.layout.as_ref().map(pack).transpose()?;
-        Ok(Decoded { columns, packed })
+        Ok(())
     }
 
     /// Returns the columns of some rows. Each row is a pair: its group's index in `groups`, and its place in that group.
@@ -216,7 +122,7 @@ impl<F: Grouped> Groups<F> {
         let fields = self.schema.fields();
         let packed: Vec<_> = groups.iter().filter_map(|group| group.packed.as_ref()).collect();
         let packed = match &self.layout {
-            Some(layout) => layout.take(fields, &packed, rows)?,
+            Some(layout) => layout.take(fields, &packed, rows, &self.memory)?,
             None => vec![None; fields.len()],
         };
         let column = |((i, field), packed): ((usize, &Field), Option<ArrayRef>)| match packed {
@@ -227,6 +133,82 @@ impl<F: Grouped> Groups<F> {
             }
         };
         fields.iter().enumerate().zip(packed).map(column).collect()
+    }
+
+    /// Returns how many of the first rows are of groups that are decoded; all rows, if no shuffle is over windows.
+    fn at_hand(&self, ids: &[RowId], blocks: &Blocks) -> usize {
+        if self.layout.is_none() {
+            return ids.len();
+        }
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_decoded = |block: &u64| groups.get(*block).is_some_and(|group| group.is_decoded());
+        let decoded: Vec<bool> = blocks.numbers.iter().map(is_decoded).collect();
+        let missing = decoded.contains(&false).then(|| ids.iter().position(|id| !decoded[blocks.place(*id)]));
+        missing.flatten().unwrap_or(ids.len())
+    }
+
+    /// Takes the rows of the window that ends, which is then dropped, before the next one is decoded: it has the memory of the last.
+    fn in_two(&self, ends: &[RowId], begins: &[RowId]) -> Result<Chunk> {
+        let chunk = |ids: &[RowId]| self.chunk(ids.into(), &Blocks::of(ids));
+        Chunk::concat(&[chunk(ends)?, chunk(begins)?])
+    }
+
+    /// Returns rows of these blocks.
+    fn chunk(&self, ids: Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
+        let (begun, groups) = self.groups(&blocks.numbers)?;
+        let lack = |id: &RowId| self.lack(&groups[blocks.place(*id)].columns, id.sample.row() as usize, *id);
+        if !groups.iter().all(|group| is_complete(&group.columns))
+            && let Some(error) = ids.iter().find_map(lack)
+        {
+            return Err(error);
+        }
+        let fields = self.schema.fields().iter();
+        let columns = match groups.as_slice() {
+            [] => {
+                return Chunk::new(
+                    self.schema.clone(),
+                    fields.map(|f| arrow_array::new_empty_array(&f.kind.arrow())).collect(),
+                    ids,
+                );
+            }
+            [one] if one.packed.is_none() => {
+                let one = &one.columns;
+                let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
+                let first = rows[0];
+                let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
+                let take = |(i, f): (usize, &Field)| match in_order {
+                    true => Ok(one[i].values.slice(first, rows.len())),
+                    false => rows::take(&f.kind, &one[i].values, &rows),
+                };
+                fields.enumerate().map(take).collect::<Result<_>>()?
+            }
+            groups => {
+                let at = |id: &RowId| (blocks.place(*id), id.sample.row() as usize);
+                let rows: Vec<_> = ids.iter().map(at).collect();
+                let columns = self.take(groups, &rows)?;
+                self.note_taken(&blocks.numbers, &begun, &rows);
+                columns
+            }
+        };
+        Chunk::new(self.schema.clone(), columns, ids)
+    }
+
+    /// Forgets the groups of a shuffle over windows whose rows were all taken: an epoch has each row once. What is forgotten too early, as
+    /// rows were taken twice, is decoded again.
+    fn note_taken(&self, blocks: &[u64], groups: &[Arc<Group<Part>>], rows: &[(usize, usize)]) {
+        if self.layout.is_none() || groups.is_empty() {
+            return;
+        }
+        let mut counts = vec![0; groups.len()];
+        rows.iter().for_each(|&(group, _)| counts[group] += 1);
+        for ((&block, group), count) in blocks.iter().zip(groups).zip(counts) {
+            if self.block_len(block).is_ok_and(|len| group.take(count) >= len) {
+                let mut kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.get(block).is_some_and(|one| Arc::ptr_eq(&one, group)) {
+                    kept.remove(block);
+                }
+            }
+        }
     }
 
     /// Says what is wrong with a row of columns, if one of them lacks it; `id` is its name.
@@ -272,24 +254,6 @@ fn memory_of(columns: &[Column]) -> usize {
     held.values().sum::<usize>() + lacks
 }
 
-/// Makes one batch of several.
-fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
-    match batches {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        [first, ..] => arrow_select::concat::concat_batches(&first.schema(), batches).map(Some).map_err(fail::arrow),
-    }
-}
-
-/// Takes a batch of a group as the columns of a schema.
-fn located<F: Grouped>(schema: &Schema, uri: &str, group: usize, batch: &RecordBatch) -> Result<Vec<Column>> {
-    arrow::columns(schema, batch).map_err(|e| e.with("file", uri).with(F::GROUP, group))
-}
-
-fn short<F: Grouped>(uri: &str, group: usize) -> Error {
-    fail::truncated(uri, &format!("a {} has fewer rows than its head says", F::GROUP)).with(F::GROUP, group)
-}
-
 impl<F: Grouped> Reader for Groups<F> {
     fn schema(&self) -> &Arc<Schema> {
         &self.schema
@@ -298,43 +262,14 @@ impl<F: Grouped> Reader for Groups<F> {
     fn gather(&self, places: &[Place]) -> Result<Chunk> {
         check(&self.pool.index, places)?;
         let ids = ids(&self.pool.index, places);
-        let mut blocks: Vec<u64> = ids.iter().map(|id| id.sample.block()).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        let groups = self.groups(&blocks)?;
-        let place = |block: u64| blocks.binary_search(&block).unwrap_or(0);
-        let lack = |id: &RowId| self.lack(&groups[place(id.sample.block())].columns, id.sample.row() as usize, *id);
-        if !groups.iter().all(|group| is_complete(&group.columns))
-            && let Some(error) = ids.iter().find_map(lack)
-        {
-            return Err(error);
+        let blocks = Blocks::of(&ids);
+        // Where one of two parts fails, what is told must not depend on which groups were at hand.
+        match ids.split_at(self.at_hand(&ids, &blocks)) {
+            (ends, begins) if !ends.is_empty() && !begins.is_empty() => {
+                self.in_two(ends, begins).or_else(|_| self.chunk(ids, &blocks))
+            }
+            _ => self.chunk(ids, &blocks),
         }
-        let fields = self.schema.fields().iter();
-        let columns = match groups.as_slice() {
-            [] => {
-                return Chunk::new(
-                    self.schema.clone(),
-                    fields.map(|f| arrow_array::new_empty_array(&f.kind.arrow())).collect(),
-                    ids,
-                );
-            }
-            [one] if one.packed.is_none() => {
-                let one = &one.columns;
-                let rows: Vec<usize> = ids.iter().map(|id| id.sample.row() as usize).collect();
-                let first = rows[0];
-                let in_order = rows.iter().zip(first..).all(|(&a, b)| a == b);
-                let take = |(i, f): (usize, &Field)| match in_order {
-                    true => Ok(one[i].values.slice(first, rows.len())),
-                    false => rows::take(&f.kind, &one[i].values, &rows),
-                };
-                fields.enumerate().map(take).collect::<Result<_>>()?
-            }
-            groups => {
-                let at = |id: &RowId| (place(id.sample.block()), id.sample.row() as usize);
-                self.take(groups, &ids.iter().map(at).collect::<Vec<_>>())?
-            }
-        };
-        Chunk::new(self.schema.clone(), columns, ids)
     }
 
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {

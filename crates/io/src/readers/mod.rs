@@ -2,13 +2,16 @@
 //!
 //! Every reader gives the same row for the same sample id both ways; that is what the tests hold each one to.
 
+mod blocks;
 mod files;
 mod frames;
+mod group;
 mod groups;
 mod lru;
 mod mds;
 mod memory;
 mod packed;
+mod parts;
 mod pieces;
 mod pool;
 mod range;

@@ -41,6 +41,11 @@ impl Column {
 }
 
 impl Lack {
+    /// Returns the same, where `rows` rows come before the column.
+    pub(crate) fn after(self, rows: usize) -> Self {
+        Self { row: self.row + rows, ..self }
+    }
+
     /// Says so for the person who reads the row.
     pub(crate) fn error(self, field: &Field) -> Error {
         let name = &field.name;

@@ -23,7 +23,7 @@ use forebay_data::Field;
 use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
-pub(crate) use convert::{Column, columns};
+pub(crate) use convert::{Column, Lack, columns};
 pub(crate) use schema::{check, check_time, fields, may_be_time};
 
 /// What ends a file: the length of its footer, and a magic word.

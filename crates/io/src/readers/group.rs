@@ -1,0 +1,102 @@
+//! A group of rows that is being decoded, or was: threads that want it share its parts out among them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use forebay_core::{Error, Result};
+
+use super::packed::Packed;
+use crate::formats::arrow::Column;
+
+/// A group that is being decoded, or was. A part is a `P`.
+pub(super) struct Group<P> {
+    /// The next part that nobody decodes yet.
+    next: AtomicUsize,
+    state: Mutex<Decoding<P>>,
+    /// Told when the last part is there.
+    done: Condvar,
+    /// How many rows were taken.
+    taken: AtomicUsize,
+}
+
+struct Decoding<P> {
+    parts: Vec<(usize, Result<P>)>,
+    all: Option<Result<Arc<Decoded>>>,
+}
+
+/// A decoded group. The columns that are in `packed` are empty.
+#[derive(Default)]
+pub(super) struct Decoded {
+    pub(super) columns: Vec<Column>,
+    pub(super) packed: Option<Packed>,
+}
+
+impl<P> Default for Group<P> {
+    fn default() -> Self {
+        let state = Mutex::new(Decoding { parts: Vec::new(), all: None });
+        Self { next: AtomicUsize::new(0), state, done: Condvar::new(), taken: AtomicUsize::new(0) }
+    }
+}
+
+/// Turns a panic into an error, because other threads wait for the result.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| Err(Error::internal("decoding a group of rows failed")))
+}
+
+impl<P> Group<P> {
+    fn lock(&self) -> MutexGuard<'_, Decoding<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decodes parts until every part has a thread. The thread that finishes the last part joins them, or what came of them, and
+    /// gets `true`.
+    pub(super) fn help(
+        &self,
+        count: usize,
+        decode: impl Fn(usize) -> Result<P>,
+        join: impl FnOnce(Vec<Result<P>>) -> Result<Decoded>,
+    ) -> bool {
+        loop {
+            let part = self.next.fetch_add(1, Relaxed);
+            if part >= count {
+                return false;
+            }
+            // Others wait for every part that was begun.
+            let decoded = guarded(|| decode(part));
+            let mut state = self.lock();
+            state.parts.push((part, decoded));
+            if state.parts.len() < count {
+                continue;
+            }
+            let mut parts = std::mem::take(&mut state.parts);
+            drop(state);
+            parts.sort_by_key(|(part, _)| *part);
+            let decoded = guarded(|| join(parts.into_iter().map(|(_, part)| part).collect()));
+            self.lock().all = Some(decoded.map(Arc::new));
+            self.done.notify_all();
+            return true;
+        }
+    }
+
+    /// Waits until the group is decoded. Returns the error of the first part that failed.
+    pub(super) fn wait(&self) -> Result<Arc<Decoded>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(all) = &state.all {
+                return all.clone();
+            }
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn is_decoded(&self) -> bool {
+        matches!(self.lock().all, Some(Ok(_)))
+    }
+
+    /// Notes that rows were taken. Returns how many were by now.
+    pub(super) fn take(&self, rows: usize) -> usize {
+        self.taken.fetch_add(rows, Relaxed) + rows
+    }
+}
