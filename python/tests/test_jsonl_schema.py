@@ -123,7 +123,7 @@ def test_what_json_has_no_word_for_is_said_to_be_that(written, value):
     path.write_text('{"x": Nothing}\n')
     with pytest.raises(fb.errors.DataError, match="a line is not json") as info:
         list(fb.from_jsonl(path, schema={"x": "float64"}))
-    assert info.value.hint is None
+    assert "NaN" not in (info.value.hint or "")
 
 
 def test_a_misspelt_dtype_is_told_with_its_op_and_line(written):

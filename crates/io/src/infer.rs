@@ -149,7 +149,7 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             Source::Tfrecord { paths, features, verify }
         }
         Draft::Parquet { paths, columns, nullable } => {
-            let (paths, files) = looked_up(paths)?;
+            let (paths, files) = listed(paths, usize::MAX)?;
             let file = parquet::File::open(open(&files[0], near)?)?;
             let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
             let fields = match nullable {
@@ -190,7 +190,7 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             Source::Tokens { paths, dtype, length, stride, column }
         }
         Draft::Mds { paths, columns } => {
-            let (indexes, files) = looked_up(paths.iter().map(|folder| mds::index_of(folder)).collect()).map_err(|e| {
+            let (indexes, files) = listed(paths.iter().map(|folder| mds::index_of(folder)).collect(), usize::MAX).map_err(|e| {
                 told(e, "name a folder that has an index.json, which MDSWriter writes when it is closed; of several splits name one's folder")
             })?;
             let folder = |index: &String| index.strip_suffix("/index.json").unwrap_or(index).to_owned();
@@ -201,7 +201,7 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             let prefixes: Vec<String> = paths.iter().map(|path| megatron::prefix(path).to_owned()).collect();
             let indexes = prefixes.iter().map(|prefix| megatron::file(prefix, "idx")).collect();
             let hint = "name the .bin and .idx files without their endings, as --data-path of Megatron does";
-            let (indexes, files) = looked_up(indexes).map_err(|e| told(e, hint))?;
+            let (indexes, files) = listed(indexes, usize::MAX).map_err(|e| told(e, hint))?;
             files.iter().take(FILES).try_for_each(|file| has_ids(&file.uri))?;
             Source::Megatron { paths: indexes.iter().map(|path| megatron::prefix(path).to_owned()).collect(), column }
         }
@@ -226,10 +226,15 @@ fn has_ids(index: &str) -> Result<()> {
     store::stat(&megatron::file(megatron::prefix(index), "bin"), &Allowed::everything()).map(drop)
 }
 
-/// Makes patterns absolute and lists what they stand for, each first file's existence included.
+/// Makes patterns absolute and looks up the first files that they stand for, the first one's existence included.
 fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
-    let paths = paths.iter().map(|p| store::absolute(p)).collect::<Result<Vec<_>>>()?;
-    let files = store::list(&paths)?;
+    listed(paths, FILES)
+}
+
+/// As [`looked_up`], with at most `most` files of each pattern of a store.
+fn listed(paths: Vec<String>, most: usize) -> Result<(Vec<String>, Vec<Found>)> {
+    let paths = paths.iter().map(|p| store::absolute(p).map(store::files_of)).collect::<Result<Vec<_>>>()?;
+    let files = store::list_first(&paths, most)?;
     if files[0].stat.is_none() {
         store::stat(&files[0].uri, &Allowed::everything())?;
     }

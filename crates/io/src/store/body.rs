@@ -72,6 +72,11 @@ impl Body {
         self.rest.start
     }
 
+    /// Returns where in the file the range ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.rest.end
+    }
+
     /// Returns the bytes that come next: some, but at most `most`. Waits for the first.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! Requests to a store, each carried on until it is done: a size, a list, a range of bytes.
+//! Requests to a store, each carried on until it is done: a size, a range of bytes.
 //!
-//! A body that breaks in the middle goes on at the byte where it broke, and a list at the name. Invariants: every answer
+//! A body that breaks in the middle goes on at the byte where it broke. Invariants: every answer
 //! that bytes are taken of is of the pinned object; what is returned is as long as what was asked for.
 
 use std::collections::hash_map::RandomState;
@@ -51,14 +51,14 @@ impl fmt::Debug for Blocks {
 }
 
 /// How an attempt ended that did not succeed.
-enum Failed {
+pub(super) enum Failed {
     Finally(Error),
     ForNow(Failure),
 }
 
 impl Store {
     /// Waits for the next attempt, or says that there is none.
-    async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
+    pub(super) async fn again(&self, uri: &str, attempts: &mut Attempts, failed: Failed) -> Result<()> {
         let failure = match failed {
             Failed::Finally(e) => return Err(e),
             Failed::ForNow(failure) => failure,
@@ -75,7 +75,7 @@ impl Store {
         Ok(())
     }
 
-    fn silent(&self) -> Failed {
+    pub(super) fn silent(&self) -> Failed {
         Failed::ForNow(Failure::new(format!("nothing came in {:?}", self.policy.stall)))
     }
 
@@ -230,38 +230,9 @@ impl Store {
             self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
         }
     }
-
-    /// Lists every object below a prefix, in no order.
-    pub(super) async fn list(&self, prefix: &Path, uri: &str) -> Result<Vec<ObjectMeta>> {
-        let mut attempts = Attempts::new(Instant::now());
-        let mut found: Vec<ObjectMeta> = Vec::new();
-        loop {
-            // Stores list by name; one that does not is listed from the start again.
-            if !found.is_sorted_by(|a, b| a.location < b.location) {
-                found.clear();
-            }
-            let mut pages = match found.last() {
-                None => self.inner.list(Some(prefix)),
-                Some(last) => self.inner.list_with_offset(Some(prefix), &last.location),
-            };
-            let failed = loop {
-                match timeout(self.policy.stall, pages.next()).await {
-                    Ok(Some(Ok(meta))) => {
-                        found.push(meta);
-                        attempts.progressed(Instant::now());
-                    }
-                    Ok(None) => return Ok(found),
-                    Ok(Some(Err(e))) => break why(uri, &NOTHING_PINNED, e),
-                    Err(_) => break self.silent(),
-                }
-            };
-            drop(pages);
-            self.again(uri, &mut attempts, failed).await.map_err(|e| e.with("file", uri))?;
-        }
-    }
 }
 
-const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
+pub(super) const NOTHING_PINNED: Stat = Stat { size: 0, mark: Mark::Mtime(0) };
 
 impl Stat {
     /// The etag, where the store can compare it: weak ones (`W/"…"`) never match.
@@ -288,7 +259,7 @@ fn random_part() -> f64 {
 }
 
 /// Says what a store's refusal means: whether another attempt may help, and else what the reader can do.
-fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
+pub(super) fn why(uri: &str, pinned: &Stat, e: object_store::Error) -> Failed {
     use object_store::Error as Store;
     Failed::Finally(match &e {
         Store::NotFound { .. } if *pinned == NOTHING_PINNED => fail::missing(uri),

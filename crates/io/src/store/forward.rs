@@ -4,9 +4,10 @@
 //! small reads and small records cost large ones. A remote object is read with one request from where the walk begins, and what a
 //! short jump passes over is read and dropped; one of which pages are kept here is asked for its next range while this one is used.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 
 use super::decoded::{Codec, Decoded, HEAD, Points};
 use super::{Body, Object, Pending};
@@ -16,6 +17,8 @@ use crate::fail;
 const AHEAD: usize = 8 << 20;
 /// A longer jump in a remote object begins another request: it takes about as long as these bytes.
 const SKIP_MAX: u64 = 4 << 20;
+/// What a request asks for at least that goes on behind what was wanted.
+const REST_MIN: u64 = 256 << 10;
 
 /// A reader that goes forward.
 #[derive(Debug)]
@@ -32,8 +35,12 @@ pub(crate) struct Forward {
     reads_ahead: bool,
     /// The bytes behind the buffer, of a remote object that is read in full.
     body: Option<Body>,
-    /// How many of them may wait.
+    /// The bytes behind the body, where they were asked for before the body was read.
+    next_body: Option<Body>,
+    /// How many bytes of a body may wait.
     body_ahead: usize,
+    /// Where a request ends, unless a reader goes on behind it.
+    until: u64,
     /// What the file holds, where it is compressed as a whole: nothing else of this is used then.
     decoded: Option<Box<Decoded>>,
 }
@@ -55,13 +62,35 @@ impl Forward {
         Self::new(object, min, max, reads_ahead)
     }
 
-    /// As [`Forward::reading`], from `offset` on, beside many others: at most `ahead` bytes wait. A remote object is asked for at once.
+    /// Asks for the bytes up to `until` before they are read, if the request that is under way ends before that.
     ///
     /// # Errors
     /// Exhausted when no request can be made.
-    pub(crate) fn beside_others(object: Arc<Object>, offset: u64, ahead: usize) -> Result<Self> {
-        let mut forward = Self { body_ahead: ahead, start: offset, ..Self::reading(object) };
-        forward.body = forward.object.stream(offset, ahead)?;
+    pub(crate) fn ask_until(&mut self, until: u64) -> Result<()> {
+        self.until = until.min(self.object.size()).max(self.until);
+        if let (Some(body), None) = (&self.body, &self.next_body)
+            && body.end() < self.until
+        {
+            self.next_body = self.object.stream(body.end()..self.until, self.body_ahead)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the offset in the stored file behind what was read of it.
+    pub(crate) fn reached(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+
+    /// As [`Forward::reading`], from `range.start` on, beside many others: at most `ahead` bytes wait. A remote object is asked for the range at
+    /// once, and for no more before a reader goes on behind it.
+    ///
+    /// # Errors
+    /// Exhausted when no request can be made.
+    pub(crate) fn beside_others(object: Arc<Object>, range: Range<u64>, ahead: usize) -> Result<Self> {
+        let offset = range.start;
+        let until = range.end.min(object.size());
+        let mut forward = Self { body_ahead: ahead, start: offset, until, ..Self::reading(object) };
+        forward.body = forward.object.stream(offset..until, ahead)?;
         if forward.body.is_none() && forward.reads_ahead {
             forward.step_max = ahead;
             forward.ask_ahead(offset);
@@ -71,6 +100,7 @@ impl Forward {
 
     fn new(object: Arc<Object>, step_min: usize, step_max: usize, reads_ahead: bool) -> Self {
         Self {
+            until: object.size(),
             object,
             buffer: Vec::new(),
             start: 0,
@@ -80,6 +110,7 @@ impl Forward {
             ahead: None,
             reads_ahead,
             body: None,
+            next_body: None,
             body_ahead: AHEAD,
             decoded: None,
         }
@@ -163,7 +194,7 @@ impl Forward {
         self.buffer.truncate(kept);
         self.start = offset;
         let next = offset + kept as u64;
-        if self.reads_ahead && self.find(next)? {
+        if self.reads_ahead && self.find(next, len - kept)? {
             return self.take(len - kept);
         }
         match self.ahead.take() {
@@ -188,12 +219,15 @@ impl Forward {
         }
     }
 
-    /// Makes `offset` the next byte of the object's body; false where there is none and ranges are asked for.
-    fn find(&mut self, offset: u64) -> Result<bool> {
-        let skips = |body: &Body| offset.checked_sub(body.at()).filter(|skip| *skip <= SKIP_MAX);
+    /// Makes `offset` the next byte of the object's body, of which `len` are wanted; false where there is none and ranges are asked for.
+    fn find(&mut self, offset: u64, len: usize) -> Result<bool> {
+        if self.body.as_ref().is_some_and(|body| body.end() <= offset) {
+            self.body = self.next_body.take();
+        }
+        let skips = |body: &Body| offset.checked_sub(body.at()).filter(|skip| *skip <= SKIP_MAX && offset < body.end());
         let Some((body, mut skip)) = self.body.as_mut().and_then(|body| skips(body).map(|skip| (body, skip))) else {
-            self.body = self.object.stream(offset, self.body_ahead)?;
-            return Ok(self.body.is_some());
+            self.next_body = None;
+            return self.ask_body(offset, len);
         };
         while skip > 0 {
             skip -= body.next(skip as usize)?.len() as u64;
@@ -201,11 +235,26 @@ impl Forward {
         Ok(true)
     }
 
-    /// Adds at least `len` bytes of the body to the buffer.
+    /// Asks for a body of at least `len` bytes from `offset` on; false where there is none.
+    fn ask_body(&mut self, offset: u64, len: usize) -> Result<bool> {
+        let end = self.until.max(offset + REST_MIN.max(len as u64)).min(self.object.size());
+        self.body = self.object.stream(offset..end, self.body_ahead)?;
+        Ok(self.body.is_some())
+    }
+
+    /// Adds at least `len` bytes of the body, and of those behind it, to the buffer.
     fn take(&mut self, len: usize) -> Result<()> {
-        let Some(body) = &mut self.body else { return Ok(()) };
         let mut missing = len;
         while missing > 0 {
+            let Some(body) = &mut self.body else { return Err(Error::internal("a body is missing")) };
+            if body.at() == body.end() {
+                let end = body.end();
+                self.body = self.next_body.take();
+                if self.body.is_none() {
+                    self.ask_body(end, missing)?;
+                }
+                continue;
+            }
             let bytes = body.next(usize::MAX)?;
             self.buffer.extend_from_slice(&bytes);
             missing = missing.saturating_sub(bytes.len());

@@ -12,6 +12,7 @@ mod folders;
 mod forward;
 mod guard;
 mod http;
+mod listing;
 mod local;
 mod matching;
 mod near;
@@ -23,6 +24,7 @@ mod target;
 mod upload;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
@@ -95,11 +97,34 @@ pub(crate) fn absolute(pattern: &str) -> Result<String> {
     if is_remote(pattern) { Ok(pattern.to_owned()) } else { local::absolute(local_path(pattern)) }
 }
 
+/// What a folder stands for: all files below it but those whose names begin with a dot or `_`, as what other tools write beside the data do.
+const FILES_OF_FOLDER: &str = "**/[!_]*";
+
+/// Returns a pattern of the files of a folder; any other path as it is. A folder of a store is a path that ends in a slash.
+pub(crate) fn files_of(path: String) -> String {
+    let is_http = path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
+    match is_remote(&path) {
+        true if path.ends_with('/') && !is_http => path + FILES_OF_FOLDER,
+        false if std::path::Path::new(local_path(&path)).is_dir() => {
+            format!("{}/{FILES_OF_FOLDER}", glob::Pattern::escape(local_path(&path).trim_end_matches('/')))
+        }
+        _ => path,
+    }
+}
+
 /// Returns the files that `patterns` stand for: patterns in the user's order, the files of one glob sorted.
 ///
 /// # Errors
 /// NotFound for a glob without a file, naming it and the folder it looked in.
 pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
+    list_first(patterns, usize::MAX)
+}
+
+/// As [`list`], but of each glob of a store only the first `most` files.
+///
+/// # Errors
+/// As [`list`].
+pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for pattern in patterns {
         if !is_remote(pattern) && local::is_file(local_path(pattern)) {
@@ -111,7 +136,7 @@ pub(crate) fn list(patterns: &[String]) -> Result<Vec<Found>> {
                 (true, _) if path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) => {
                     found.push(remote::plain_http(path)?)
                 }
-                (true, true) => found.extend(remote::glob(&path)?),
+                (true, true) => found.extend(remote::glob(&path, most)?),
                 (true, false) => found.push(Found { uri: path, stat: None }),
                 (false, true) => found.extend(local::glob(local_path(&path))?),
                 (false, false) => found.push(Found { uri: local_path(&path).to_owned(), stat: None }),
@@ -284,13 +309,13 @@ impl Object {
         }
     }
 
-    /// Asks for all bytes from `offset` on, of which at most `ahead` wait for the reader; `None` where ranges are to be asked for instead.
+    /// Asks for a long range, of which at most `ahead` bytes wait for the reader; `None` where short ranges are to be asked for instead.
     ///
     /// # Errors
     /// Exhausted when no request can be made; what the store says comes with the bytes.
-    pub(crate) fn stream(&self, offset: u64, ahead: usize) -> Result<Option<Body>> {
+    pub(crate) fn stream(&self, range: Range<u64>, ahead: usize) -> Result<Option<Body>> {
         match &self.place {
-            Where::Remote(remote) => remote.stream(offset..self.stat.size, ahead).map(Some),
+            Where::Remote(remote) => remote.stream(range, ahead).map(Some),
             Where::Local(_) | Where::Near(_) => Ok(None),
         }
     }

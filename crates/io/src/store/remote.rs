@@ -15,7 +15,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
+use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreScheme, RetryConfig};
 
 use super::body::Body;
 use super::fetch::{Blocks, Store, identity};
@@ -166,14 +166,14 @@ pub(super) fn plain_http(uri: String) -> Result<Found> {
     Ok(Found { uri, stat: None })
 }
 
-/// Splits a pattern of urls into the part without special characters, ending in a slash, and lists what is below.
-pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
+/// Splits a pattern of urls into the part without special characters, ending in a slash, and lists what is below. At most the first `most` files
+/// that match are looked for.
+pub(super) fn glob(pattern: &str, most: usize) -> Result<Vec<Found>> {
     let literal = &pattern[..pattern.find(['*', '?', '[']).unwrap_or(pattern.len())];
     let folder = &literal[..=literal.rfind('/').unwrap_or(0)];
     let wanted = glob::Pattern::new(pattern)
         .map_err(|e| Error::invalid(format!("not a pattern: {}", e.msg)).with("file", pattern))?;
-    let mut found = below(folder)?;
-    found.retain(|f| wanted.matches_with(&f.uri, super::matching::OPTIONS));
+    let found = below(folder, most, move |uri| wanted.matches_with(uri, super::matching::OPTIONS))?;
     if found.is_empty() {
         return Err(nothing_matches(pattern, folder, true));
     }
@@ -182,7 +182,7 @@ pub(super) fn glob(pattern: &str) -> Result<Vec<Found>> {
 
 pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<String>, Vec<Found>)> {
     let root = format!("{}/", root.trim_end_matches('/'));
-    let mut found = below(&root)?;
+    let mut found = below(&root, usize::MAX, |_| true)?;
     let hidden = |f: &Found| f.uri[root.len().min(f.uri.len())..].split('/').any(|part| part.starts_with('.'));
     found.retain(|f| !hidden(f));
     let mut folders: Vec<String> = found
@@ -196,8 +196,8 @@ pub(super) fn walk(root: &str, wanted: &dyn Fn(&str) -> bool) -> Result<(Vec<Str
     Ok((folders, found))
 }
 
-/// Lists every object below a url that ends in a slash, sorted.
-fn below(folder: &str) -> Result<Vec<Found>> {
+/// Lists the first `most` objects below a url that ends in a slash whose urls are wanted, sorted.
+fn below(folder: &str, most: usize, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Vec<Found>> {
     // A server of plain HTTP is never asked for a list: such a server may be guarded, and listing is not.
     let url = url::Url::parse(folder).map_err(|e| Error::invalid(e.to_string()).with("file", folder))?;
     if matches!(ObjectStoreScheme::parse(&url), Ok((ObjectStoreScheme::Http, _))) {
@@ -206,16 +206,38 @@ fn below(folder: &str) -> Result<Vec<Found>> {
     let (store, prefix) = parse(folder, &Allowed::everything())?;
     let name = folder.to_owned();
     let path = prefix.clone();
-    let metas = wait(async move { store.list(&prefix, &name).await })?;
-    let base = folder.trim_end_matches('/');
-    let found = metas.into_iter().filter_map(|meta| {
+    let base = folder.trim_end_matches('/').to_owned();
+    let uri_of = move |meta: &ObjectMeta| {
         let tail = meta.location.as_ref().strip_prefix(path.as_ref())?.trim_start_matches('/');
         let tail = tail.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-        Some(Found { uri: format!("{base}/{tail}"), stat: Some(identity(&meta)) })
-    });
+        Some(format!("{base}/{tail}")).filter(|uri| wanted(uri))
+    };
+    let uri_of = Arc::new(uri_of);
+    let is_wanted = uri_of.clone();
+    let metas = wait(async move {
+        match most {
+            usize::MAX => store.list(&prefix, &name).await,
+            _ => store.list_first(&prefix, &name, most, &|meta| is_wanted(meta).is_some()).await,
+        }
+    })?;
+    let found = metas.iter().filter_map(|meta| Some(Found { uri: uri_of(meta)?, stat: Some(identity(meta)) }));
     let mut found: Vec<Found> = found.collect();
     found.sort_by(|a, b| a.uri.cmp(&b.uri));
-    Ok(found)
+    Ok(without_markers(found))
+}
+
+/// Leaves out the empty objects by which some tools say that there is a folder: others are below their names.
+fn without_markers(found: Vec<Found>) -> Vec<Found> {
+    let is_marker = |file: &Found| {
+        if file.stat.as_ref().is_none_or(|stat| stat.size > 0) {
+            return false;
+        }
+        let folder = format!("{}/", file.uri);
+        let next = found.partition_point(|other| other.uri < folder);
+        found.get(next).is_some_and(|other| other.uri.starts_with(&folder))
+    };
+    let markers: Vec<bool> = found.iter().map(is_marker).collect();
+    found.into_iter().zip(markers).filter(|(_, is_marker)| !is_marker).map(|(file, _)| file).collect()
 }
 
 /// Returns the store of a url, made once in this process for those with the same rights, and the path in it.

@@ -117,10 +117,7 @@ impl Target {
         let metas: Vec<ObjectMeta> = wait_polling(&self.poll, async move {
             match most {
                 usize::MAX => store.list(&path, &uri).await,
-                _ => {
-                    let first = || store.inner.list(Some(&path)).take(most).try_collect();
-                    store.tried(&uri, first).await
-                }
+                _ => store.list_first(&path, &uri, most, &|_| true).await,
             }
         })?;
         let named = |meta: ObjectMeta| {

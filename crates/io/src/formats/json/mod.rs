@@ -38,12 +38,17 @@ fn parse<'l>(line: &'l [u8], visit: &mut Visit<'_, 'l>) -> Result<()> {
     serde_json::from_str::<IgnoredAny>(text).map_err(|e| {
         let what = e.to_string().replace(" at line 1 column ", " at byte ");
         let error = Error::data(format!("a line is not json: {what}"));
-        match e.is_syntax() && line.get(e.column().saturating_sub(1)..).is_some_and(is_no_number) {
-            true => {
-                error.hint("json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}")
+        let rest = line.get(e.column().saturating_sub(1)..);
+        error.hint(match () {
+            () if e.is_syntax() && rest.is_some_and(is_no_number) => {
+                "json has no NaN and no Infinity: write null, and read it with schema={...: \"float32?\"}"
             }
-            false => error,
-        }
+            () if e.is_eof() => {
+                "the file is cut off, or an object goes on in the next line: write each object in a line of its own, or leave such lines out \
+                 with on_error=\"skip\""
+            }
+            () => "each line holds one json object: write the line again, or leave such lines out with on_error=\"skip\"",
+        })
     })?;
     members(Value::of(text), &mut String::new(), 1, visit)
 }
