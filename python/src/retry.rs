@@ -40,7 +40,7 @@ pub(crate) fn retry(
     let ran = detached(py, || {
         let chunk = read(&graph, &record)?;
         let stages = Arc::new(Stages::new(&graph)?);
-        let extent = Extent { rows: None, blocks: 1, bytes: 0 };
+        let extent = Extent { rows: None, blocks: 1, bytes: 0, is_compressed: false };
         let plan = Arc::new(EpochPlan::new(&stages, extent, Seed(seed), 1, None)?);
         let environment = Environment {
             blobs: Arc::new(blobs),

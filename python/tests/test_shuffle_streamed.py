@@ -202,7 +202,7 @@ def test_a_store_is_shuffled_so_by_itself_and_the_first_batch_needs_no_pass_over
     with FaultProxy(moto, none) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         ds = fb.from_tar("s3://streamed/*.tar")
-        by_itself, said = ds.shuffle().batch(50), ds.shuffle(window="32MiB").batch(50)
+        by_itself, said = ds.shuffle().batch(50), ds.shuffle(window="16MiB").batch(50)
         want = [fingerprint(b) for b in said.iter(seed=5)]
         before = proxy.bytes
         assert [fingerprint(b) for b in by_itself.iter(seed=5)] == want

@@ -75,7 +75,7 @@ fn a_service_gives_what_this_process_gives() {
         let (name, graph) = (format!("job {}", number.get()), range(rows, ops));
         // What several could not do each for itself, one does.
         let (stages, _) = Deal::choose(&graph, consumers, None, false).expect("a pipeline");
-        let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0 };
+        let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0, is_compressed: false };
         let shared = EpochPlan::new(&stages, extent, cluster::SEED, consumers, None).is_ok();
         let consumers = if shared { consumers } else { 1 };
         let job = cluster.open(&name, &graph, 2, consumers).expect("a job");

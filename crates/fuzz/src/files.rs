@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex};
-use forebay_plan::Source;
+use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use std::sync::Arc;
 
 /// Rows that are read of an input, at most; more are only counted.
@@ -72,6 +72,58 @@ fn read(draft: Draft) {
         let (a, b) = (Chunk::concat(&streamed).expect("chunks"), Chunk::concat(&gathered).expect("chunks"));
         let rows = a.num_rows().min(b.num_rows());
         assert!(a.slice(0, rows).same_bits(&b.slice(0, rows)), "streamed and gathered rows differ");
+    }
+}
+
+/// The bytes of a window of [`windows`]: many pieces of a small file.
+const WINDOW_BYTES: u64 = 2 << 10;
+
+/// Reads the rows of every window, in order with one reader, or each with a reader of its own. Samples are named by where they begin.
+fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<(u64, Chunk)>> {
+    let open = || forebay_io::open(source, index.clone(), &NoBlobs, None, 0);
+    let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
+    let layout = LaneLayout::new(index.blocks(), index.bytes(), WINDOW_BYTES, !index.extent().is_compressed);
+    let lanes = Arc::new(EpochLanes::new(layout, &sizes, 5));
+    let (mut rows, first) = (Vec::new(), open()?);
+    for number in 0..layout.windows() {
+        let reader = if alone { &open()? } else { &first };
+        for chunk in reader.window(&LaneWindow { lanes: lanes.clone(), number, epoch: Epoch(0) }, STEP)? {
+            let chunk = chunk?;
+            let lost = chunk.losses().iter().map(|loss| (loss.row.sample.0, chunk.slice(0, 0)));
+            let kept = chunk.ids().iter().enumerate().map(|(i, id)| (id.sample.0, chunk.slice(i, 1)));
+            rows.extend(lost.chain(kept));
+        }
+    }
+    rows.sort_by_key(|(sample, _)| *sample);
+    Ok(rows)
+}
+
+/// The windows of a shuffle have the rows that streaming has, whichever window a reader begins with, or one of them refuses the file.
+pub(crate) fn windows(data: &[u8]) {
+    let Some((format, data)) = data.split_first().filter(|(_, data)| data.len() as u64 <= BYTES_MAX) else { return };
+    let kept = keep(data);
+    let paths = vec![kept.path.clone()];
+    let draft = match format % 4 {
+        0 => Draft::Tar { paths, extensions: Some(vec!["txt?".to_owned()]) },
+        1 => Draft::Tfrecord { paths, features: Features::Raw, verify: true },
+        2 => Draft::Tfrecord { paths, features: Features::Raw, verify: false },
+        _ => Draft::Text { paths },
+    };
+    let Ok(source) = forebay_io::infer(draft, None) else { return };
+    let Ok(index) = indexed(&source, false) else { return };
+    let Ok(in_order) = window_rows(&source, &index, false) else {
+        assert!(window_rows(&source, &index, true).is_err(), "a window refuses the file, depending on who reads it");
+        return;
+    };
+    let alone = window_rows(&source, &index, true).expect("no window refuses the file");
+    assert_eq!(in_order.len(), alone.len(), "rows depend on who reads them");
+    for ((a, left), (b, right)) in in_order.iter().zip(&alone) {
+        assert!(a == b && left.same_bits(right), "rows depend on who reads them");
+    }
+    let streamed = streamed(&*forebay_io::open(&source, index, &NoBlobs, None, 0).expect("it opened"), 1);
+    if let Ok(streamed) = streamed {
+        let rows: usize = streamed.iter().map(|chunk| chunk.num_rows() + chunk.losses().len()).sum();
+        assert!(rows >= ROWS_MAX as usize || rows == in_order.len(), "windows have other rows than the file");
     }
 }
 

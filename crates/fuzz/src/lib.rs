@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     ("tar", files::tar),
     ("text", files::text),
     ("tfrecord", files::tfrecord),
+    ("windows", files::windows),
 ];
 
 /// Runs the target of a name.

@@ -22,6 +22,11 @@ impl Binary {
         Self { values: Vec::new(), offsets: vec![0] }
     }
 
+    /// Makes room for so many bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.values.reserve_exact(bytes);
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.values.extend_from_slice(bytes);
         self.offsets.push(self.values.len() as i64);

@@ -70,6 +70,13 @@ pub(crate) fn corrupt(uri: &str, offset: u64, what: impl Into<String>) -> Error 
     Error::data(what).with("file", uri).with("offset", offset)
 }
 
+/// Where rows begin depends on where a reader of the file began.
+pub(crate) fn ambiguous(uri: &str, offset: u64, why: &str) -> Error {
+    corrupt(uri, offset, format!("{why}, so no reader can begin in the middle of this file"))
+        .with("fault", "file")
+        .hint("use shuffle(window=None), which counts the rows first; or store what is inside the row compressed")
+}
+
 /// What a compressed file holds is compressed once more.
 pub(crate) fn packed_twice(uri: &str, outer: &str, inner: &str) -> Error {
     Error::data(format!("this file is compressed twice: with {outer}, and what it holds with {inner}"))

@@ -25,7 +25,7 @@ impl Streamed {
         let source = infer(draft, None).expect("a source");
         let index = index(&source, false).expect("an index");
         let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
-        let layout = LaneLayout::new(index.blocks(), index.bytes(), window_bytes, source.divides());
+        let layout = LaneLayout::new(index.blocks(), index.bytes(), window_bytes, !index.extent().is_compressed);
         let lanes = Arc::new(EpochLanes::new(layout, &sizes, key));
         Self { source, layout, lanes }
     }
@@ -63,10 +63,39 @@ fn check(draft: &Draft, window_bytes: u64, key: u64, order: &[prop::sample::Inde
     // Samples are named by file and offset, so they are in the order of streaming.
     assert_eq!(seen.into_values().collect::<Vec<_>>(), all);
     let other = streamed.reader();
-    for at in order {
+    for (i, at) in order.iter().enumerate() {
         let number = at.index(count as usize) as u64;
-        assert_eq!(streamed.named(other.as_ref(), number), in_order[number as usize], "window {number}");
+        let reader = if i % 2 == 0 { &other } else { &streamed.reader() };
+        assert_eq!(streamed.named(reader.as_ref(), number), in_order[number as usize], "window {number}");
     }
+}
+
+/// Reads all windows in order, by one reader or each by one of its own. Rows are those of streaming, or a window refuses the file.
+fn check_or_refused(draft: &Draft, window_bytes: u64, key: u64, refusal: &str) -> usize {
+    let streamed = Streamed::new(draft.clone(), window_bytes, key);
+    let reader = streamed.reader();
+    let blocks = index(&streamed.source, false).expect("an index").blocks();
+    let all = stream_all(reader.as_ref(), blocks, 5).map(|chunks| rows(&chunks));
+    let mut refused = 0;
+    for alone in [false, true] {
+        let mut seen = BTreeMap::new();
+        let mut read = |number| {
+            let reader = if alone { streamed.reader() } else { reader.clone() };
+            let chunks = streamed.window(reader.as_ref(), number)?;
+            let samples = chunks.iter().flat_map(|chunk| chunk.ids().iter().map(|id| id.sample.0));
+            seen.extend(samples.zip(rows(&chunks)));
+            Ok(())
+        };
+        match (0..streamed.layout.windows()).try_for_each(&mut read) {
+            Ok(()) => assert_eq!(seen.into_values().collect::<Vec<_>>(), *all.as_ref().expect("it is not damaged")),
+            Err(error) => {
+                let error: forebay_core::Error = error;
+                assert!(error.to_string().contains(refusal), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    refused
 }
 
 fn order() -> impl Strategy<Value = Vec<prop::sample::Index>> {
@@ -130,7 +159,46 @@ proptest! {
     }
 }
 
-/// Threads that ask for windows out of order share one pass over the files.
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A reader that begins in the middle of a member that is an archive finds the headers in it. It must not take them for the shard's.
+    #[test]
+    fn archives_in_archives(members in vec((0usize..1200, 0usize..9), 1..30), key: u64, window in 1u64..40_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner: Vec<_> = members.iter().map(|&(size, count)| {
+            let names: Vec<_> = (0..count).map(|i| format!("inner/{i}.txt")).collect();
+            tar_of(&names.iter().map(|name| (name.as_str(), &[b'x'; 1200][..size])).collect::<Vec<_>>())
+        }).collect();
+        let names: Vec<_> = (0..members.len()).map(|i| format!("{i:03}.tar")).collect();
+        let shard = tar_of(&names.iter().zip(&inner).map(|(name, data)| (name.as_str(), data.as_slice())).collect::<Vec<_>>());
+        let paths = files(folder.path(), [shard]);
+        check_or_refused(&Draft::Tar { paths, extensions: None }, window, key, "looks like an archive's header");
+    }
+
+    #[test]
+    fn records_in_records(inner in vec(vec(0usize..500, 0..9), 1..30), verify: bool, key: u64, window in 1u64..9000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let records: Vec<_> = inner.iter().map(|sizes| tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>())).collect();
+        let paths = files(folder.path(), [tfrecord_of(&records)]);
+        check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "looks like the header of a record");
+    }
+
+    /// A reader that begins in the middle passes over a damaged length as it does over any bytes. The reader before it must not.
+    #[test]
+    fn records_with_a_damaged_length(sizes in vec(0usize..3000, 1..30), at: prop::sample::Index, verify: bool, key: u64, window in 1u64..40_000) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = at.index(sizes.len());
+        let mut records = tfrecord_of(&sizes.iter().map(|&size| vec![1; size]).collect::<Vec<_>>());
+        let header: usize = sizes[..at].iter().map(|size| size + 16).sum();
+        records[header + 9] ^= 1;
+        let paths = files(folder.path(), [records]);
+        let refused = check_or_refused(&Draft::Tfrecord { paths, features: Features::Raw, verify }, window, key, "the checksum of a record's length differs");
+        prop_assert!(!verify || refused == 2);
+    }
+}
+
+/// Threads that ask for windows out of order take turns.
 #[test]
 fn threads_get_the_windows_that_one_thread_gets() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -146,6 +214,14 @@ fn threads_get_the_windows_that_one_thread_gets() {
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let Some(want) = want.get(number as usize) else { break };
         assert_eq!(&streamed.named(shared.as_ref(), number), want, "window {number}");
+    };
+    std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(read))));
+    // A split that is leased a second time is read by two threads.
+    let twice = streamed.reader();
+    let read = || {
+        for (number, want) in want.iter().enumerate() {
+            assert_eq!(&streamed.named(twice.as_ref(), number as u64), want, "window {number}");
+        }
     };
     std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(read))));
 }

@@ -33,6 +33,9 @@ pub struct Extent {
     pub blocks: u64,
     /// Its bytes, as stored.
     pub bytes: u64,
+    /// Whether no reader can begin in the middle of one of its files, because names say that they are compressed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_compressed: bool,
 }
 
 /// How an epoch is cut. Fixed once for a job and recorded with it.
@@ -238,7 +241,7 @@ struct LaneOrder {
 impl LaneOrder {
     fn new(stages: &Stages, extent: Extent, window_bytes: u64) -> Option<Self> {
         let shuffle = stages.order.iter().find(|step| matches!(step.node.op, Op::Shuffle { .. }))?;
-        let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, stages.source.divides());
+        let layout = LaneLayout::new(extent.blocks, extent.bytes, window_bytes, !extent.is_compressed);
         let repetitions = stages.order.iter().try_fold(1u64, |all, step| match &step.node.op {
             Op::Repeat { count } => count.map(|count| all.saturating_mul(count)),
             _ => Some(all),

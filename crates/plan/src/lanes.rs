@@ -1,7 +1,7 @@
 //! The two-level shuffle of sources whose rows are not counted: which bytes of which files make a window.
 //!
-//! A **block** is a file, or a run of a file in whose middle a reader can find the next row. A permutation of the epoch deals the blocks to
-//! **lanes**; each lane is read from front to back. A lane is cut into **pieces**: the rows that begin in a range of a block's bytes. A window
+//! A **block** is a file, or a part of a large file in whose middle a reader can find the next row. A permutation of the epoch deals the blocks to
+//! **lanes**; each lane is read from front to back. A lane is cut into **pieces**: the rows whose position is in a range of a block's bytes. A window
 //! takes the next pieces of each lane of its group, and a permutation orders its rows. All of it follows from the sizes of the files, the
 //! bytes of a window and a key, so nobody has to count rows before the first batch.
 //!
@@ -23,9 +23,10 @@ const LANES_MAX: u64 = 40;
 const GROUP_BLOCKS: u64 = 64;
 /// Groups at most: a process that reads all of them keeps a connection to each file that it is in.
 const GROUPS_MAX: u64 = 4;
-/// A file that can be divided is divided into blocks of a 256th of the source, within these bounds.
-const BLOCKS_WANTED: u64 = 256;
-const BLOCK_BYTES: Range<u64> = 1 << 20..64 << 20;
+/// A file that can be divided is cut into equal blocks where it is larger than the source divided by this. So a few large files fill as many
+/// lanes as many small ones, and a block is long enough for one request.
+const BLOCKS_WANTED: u64 = 40;
+const BLOCK_BYTES_MIN: u64 = 8 << 20;
 /// Pieces of each lane in a window. The first windows of a group have 1 and 2, so that the first batch needs a quarter of a window.
 const PIECES: u64 = 4;
 /// The windows before the first full one, and their pieces of a lane.
@@ -50,7 +51,7 @@ impl Layout {
     /// Lays out a source of `files` files and `bytes` bytes in windows of `window_bytes`. `divides` says whether a reader can find the next
     /// row in the middle of a file.
     pub fn new(files: u64, bytes: u64, window_bytes: u64, divides: bool) -> Self {
-        let block_bytes = divides.then(|| (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES.start, BLOCK_BYTES.end));
+        let block_bytes = divides.then(|| bytes.div_ceil(BLOCKS_WANTED).max(BLOCK_BYTES_MIN));
         let blocks = files.saturating_add(block_bytes.map_or(0, |size| bytes / size)).max(1);
         let groups = (blocks / GROUP_BLOCKS).clamp(1, GROUPS_MAX);
         let rounds = blocks.div_ceil(groups * LANES_MAX);
@@ -93,9 +94,9 @@ impl Layout {
     /// Returns the blocks of files of these sizes: file and range.
     fn blocks(&self, sizes: &[u64]) -> Vec<Block> {
         let cut = |(file, &size): (usize, &u64)| {
-            let step = self.block_bytes.unwrap_or(u64::MAX);
-            let count = size.div_ceil(step);
-            (0..count).map(move |i| Block { file, start: i * step, end: (i + 1).saturating_mul(step).min(size) })
+            let count = size.div_ceil(self.block_bytes.unwrap_or(u64::MAX));
+            let bound = move |i: u64| (u128::from(size) * u128::from(i) / u128::from(count)) as u64;
+            (0..count).map(move |i| Block { file, start: bound(i), end: bound(i + 1) })
         };
         sizes.iter().enumerate().flat_map(cut).collect()
     }
@@ -108,15 +109,15 @@ struct Block {
     end: u64,
 }
 
-/// The rows that begin in a range of a file's bytes.
+/// The rows whose position is in a range of a file's bytes: where they begin, or what a format has for that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The lane that it belongs to, within its group.
     pub lane: usize,
     /// The file, by its place in the index.
     pub file: usize,
-    /// Where its block begins: there a reader can find a row without knowing any other.
-    pub block_start: u64,
+    /// Where its block ends: the lane goes on in another one there.
+    pub block_end: u64,
     /// Where its rows begin.
     pub bytes: Range<u64>,
 }
@@ -195,7 +196,7 @@ impl EpochLanes {
             let upto = end.min(of.firsts[at + 1]);
             let byte = |piece: u64| (block.start + (piece - of.firsts[at]) * self.layout.piece_bytes).min(block.end);
             let bytes = byte(next)..byte(upto);
-            pieces.push(Piece { lane, file: block.file, block_start: block.start, bytes });
+            pieces.push(Piece { lane, file: block.file, block_end: block.end, bytes });
             next = upto;
         }
         pieces
@@ -265,7 +266,7 @@ mod tests {
                 prop_assert!(window.len() as u64 <= layout.lanes * 10 + sizes.len() as u64);
                 for piece in window {
                     read[piece.file].push(piece.bytes.clone());
-                    prop_assert!(piece.block_start <= piece.bytes.start && piece.bytes.start < piece.bytes.end);
+                    prop_assert!(piece.bytes.start < piece.bytes.end && piece.bytes.end <= piece.block_end);
                 }
             }
             for (ranges, size) in read.iter_mut().zip(&sizes) {

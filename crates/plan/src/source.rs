@@ -186,16 +186,6 @@ impl Source {
         self.paths().iter().any(is_remote)
     }
 
-    /// Says whether a reader finds the next row in the middle of one of its files: lines end where a line end is, unless names say that the
-    /// files are compressed.
-    pub fn divides(&self) -> bool {
-        let is_compressed = |path: &String| {
-            let name = path.to_ascii_lowercase();
-            [".gz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lzma"].iter().any(|end| name.ends_with(end))
-        };
-        matches!(self, Source::Text { .. } | Source::Jsonl { .. }) && !self.paths().iter().any(is_compressed)
-    }
-
     /// Returns the name of the Python function that makes it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -52,7 +52,7 @@ const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 /// The bytes of such a window.
 const WINDOW_BYTES: u64 = 256 << 20;
 /// The bytes of a window, as stored, of a source that is streamed: the first batch needs all of one.
-const STREAMED_BYTES: u64 = 32 << 20;
+const STREAMED_BYTES: u64 = 16 << 20;
 
 /// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are read side by side
 /// (see `lanes`). `None` where rows are counted first, or nothing is shuffled.

@@ -35,7 +35,7 @@ class OrderOps(Base):
                 windows of whole blocks, each of at most so much (or of one block that has more), so that each block
                 is read once. Of tar, TFRecord, text and JSON lines files a size is that of the stored bytes, many files
                 are read side by side, and nothing is counted before the first batch. `"auto"`: over windows of 256 MiB
-                where the source is Parquet or Arrow files of more than 512 MiB in memory; of 32 MiB where it is tar,
+                where the source is Parquet or Arrow files of more than 512 MiB in memory; of 16 MiB where it is tar,
                 TFRecord, text or JSON lines files in a store; else over all. `explain()` says which.
             keep_position: Whether the optimiser leaves the op where it is.
             name: What it is called in errors and reports.

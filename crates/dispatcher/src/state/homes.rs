@@ -2,7 +2,7 @@
 //!
 //! Without a shuffle a split has the same rows in every epoch: the worker that computed it in the epoch before has what `cache()` keeps of
 //! them, and the pages of their files. With a shuffle over windows of files that are read from front to back, the worker that read the
-//! window before it, of the same group of lanes, knows where its rows begin. With any other shuffle each split has rows from everywhere, and
+//! window before it, of the same group of lanes, has the next bytes of its files on their way. With any other shuffle each split has rows from everywhere, and
 //! no worker has more of them than another.
 //!
 //! A preference, and nothing depends on it: of the next [`AHEAD`] splits of a reader the first is granted whose worker has room, and if there

@@ -33,7 +33,10 @@ impl Indexer for RangeIndexer {
     ) -> Result<Indexed> {
         progress(1, 1)?;
         let rows = source.rows();
-        Ok(Indexed { bytes: b"an index".to_vec(), extent: Extent { rows, blocks: 1, bytes: rows.unwrap_or(0) * 8 } })
+        Ok(Indexed {
+            bytes: b"an index".to_vec(),
+            extent: Extent { rows, blocks: 1, bytes: rows.unwrap_or(0) * 8, is_compressed: false },
+        })
     }
 }
 

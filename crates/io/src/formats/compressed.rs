@@ -1,4 +1,4 @@
-//! Files that are compressed as a whole, told by how they begin and not by their names.
+//! Files that are compressed as a whole, told by how they begin. Names only say beforehand what a file is likely to be.
 
 use std::sync::Arc;
 
@@ -9,6 +9,14 @@ use crate::store::{Forward, Object};
 
 /// How files begin that lz4 compressed.
 const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+
+/// Says whether a file's name is that of a compressed one.
+pub(crate) fn is_named_so(uri: &str) -> bool {
+    let ends = |end: &&str| {
+        uri.len() >= end.len() && uri.as_bytes()[uri.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
+    };
+    [".gz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lzma"].iter().any(ends)
+}
 
 /// Tells what a file of text or an archive is compressed with.
 ///

@@ -29,6 +29,8 @@ pub(crate) struct Member {
     pub(crate) span: Span,
     /// Where its headers begin.
     pub(crate) header: u64,
+    /// Where the header is of the entry before it; 0 for the first one.
+    before: u64,
 }
 
 /// What PAX and GNU headers say of the next member.
@@ -43,12 +45,26 @@ struct Override {
 pub(crate) struct Walk {
     pub(crate) forward: Forward,
     at: u64,
+    /// Where the header is of the entry that was passed last.
+    before: u64,
+    /// Where the payload begins that was passed last.
+    payload: u64,
+    /// No payload behind this may hold what looks like a header.
+    check_from: Option<u64>,
+}
+
+/// What is next in an archive.
+enum Entry {
+    File(Member),
+    /// A folder, a link, a device, or a file with a name that is not looked at.
+    Other,
+    End,
 }
 
 impl Walk {
     /// Begins at a member's headers, or where the file does.
     pub(crate) fn new(forward: Forward, at: u64) -> Self {
-        Self { forward, at }
+        Self { forward, at, before: 0, payload: at, check_from: None }
     }
 
     /// Returns the next regular file, or `None` at the end of the archive.
@@ -56,9 +72,36 @@ impl Walk {
     /// # Errors
     /// Data when a header is broken or the file ends within a member, with file, offset and member.
     pub(crate) fn next(&mut self) -> Result<Option<Member>> {
-        let mut ahead = Override::default();
-        let mut first = self.at;
         loop {
+            match self.entry(true)? {
+                Entry::File(member) => return Ok(Some(member)),
+                Entry::Other => {}
+                Entry::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Checks that a reader finds the same headers in the middle of the archive as the walk does, from `offset` on.
+    fn check_payload(&mut self) -> Result<()> {
+        let Some(from) = self.check_from.map(|from| from.max(self.payload)).filter(|from| *from < self.at) else {
+            return Ok(());
+        };
+        match find_header(&mut self.forward, from, self.at)? {
+            Some(offset) => Err(fail::ambiguous(
+                self.forward.object().uri(),
+                offset,
+                "a row holds what looks like an archive's header",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes one entry. Its name is not looked at unless it `is_named`: a part of it may be in a header that was not read.
+    fn entry(&mut self, is_named: bool) -> Result<Entry> {
+        let mut ahead = Override::default();
+        let first = self.at;
+        loop {
+            self.check_payload()?;
             let at = self.at;
             let object = self.forward.object();
             let uri = object.uri();
@@ -81,7 +124,7 @@ impl Walk {
                     return Err(cut("the archive ends behind an extended header, before its member"));
                 }
                 self.check_rest()?;
-                return Ok(None);
+                return Ok(Entry::End);
             };
             let broken = |what: &str| {
                 fail::corrupt(uri, at, format!("broken tar header: {what}"))
@@ -93,8 +136,12 @@ impl Walk {
             let kind = header[156];
             let mut size = number(&header[124..136]).ok_or_else(|| broken("its size is not a number"))?;
             let extended = matches!(kind, b'x' | b'g' | b'L' | b'K');
-            if !extended {
-                size = ahead.size.unwrap_or(size);
+            if let Some(real) = ahead.size.filter(|_| !extended) {
+                if real != size && self.check_from.is_some_and(|from| from <= at) {
+                    // A reader that begins between the two headers does not know.
+                    return Err(fail::ambiguous(uri, at, "the size of a member is in its extended header alone"));
+                }
+                size = real;
             }
             if matches!(kind, b'1'..=b'6') {
                 size = 0;
@@ -107,6 +154,7 @@ impl Walk {
                     .with("member", String::from_utf8_lossy(&name())));
             }
             self.at = data + size.div_ceil(BLOCK) * BLOCK;
+            self.payload = data;
             if extended {
                 if kind == b'x' || kind == b'L' {
                     if size > HEADER_BYTES_MAX {
@@ -123,18 +171,19 @@ impl Walk {
                     broken("a sparse file, which is not supported").with("member", String::from_utf8_lossy(&name()))
                 );
             }
-            if matches!(kind, b'0' | 0 | b'7') {
+            let before = std::mem::replace(&mut self.before, at);
+            if is_named && matches!(kind, b'0' | 0 | b'7') {
                 let name = match String::from_utf8(name()) {
                     Ok(name) => name,
                     Err(e) if split_name(&String::from_utf8_lossy(e.as_bytes())).is_none() => String::new(),
                     Err(e) => return Err(not_utf8(uri, first, e.as_bytes())),
                 };
                 if !name.ends_with('/') {
-                    return Ok(Some(Member { name, span: Span { offset: data, len: size }, header: first }));
+                    let span = Span { offset: data, len: size };
+                    return Ok(Entry::File(Member { name, span, header: first, before }));
                 }
             }
-            ahead = Override::default();
-            first = self.at;
+            return Ok(Entry::Other);
         }
     }
 
@@ -170,8 +219,29 @@ fn not_utf8(uri: &str, offset: u64, name: &[u8]) -> Error {
         )
 }
 
-/// The sum of the bytes, taking the sum's own field as spaces; old writers summed signed bytes.
+/// Returns where the first block from `from` on, and before `end`, is that has a header's checksum.
+fn find_header(forward: &mut Forward, from: u64, end: u64) -> Result<Option<u64>> {
+    let mut at = from.next_multiple_of(BLOCK);
+    while at < end {
+        let len = (end - at).next_multiple_of(BLOCK).min(REST_STEP as u64) as usize;
+        let blocks = forward.at(at, len)?.as_chunks::<512>().0;
+        if let Some(found) = blocks.iter().position(sum_is_right) {
+            return Ok(Some(at + found as u64 * BLOCK));
+        }
+        if blocks.is_empty() {
+            break;
+        }
+        at += blocks.len() as u64 * BLOCK;
+    }
+    Ok(None)
+}
+
+/// The sum of the bytes, taking the sum's own field as spaces; old writers summed signed bytes. An empty field is no sum: the padded end of
+/// a payload has one.
 fn sum_is_right(header: &[u8; 512]) -> bool {
+    if header[148..156].iter().all(|&b| b == 0 || b == b' ') {
+        return false;
+    }
     let Some(want) = number(&header[148..156]) else { return false };
     let byte = |i: usize| if (148..156).contains(&i) { b' ' } else { header[i] };
     let unsigned: u64 = (0..512).map(|i| u64::from(byte(i))).sum();
@@ -248,28 +318,77 @@ pub(crate) struct Samples {
     pub(crate) walk: Walk,
     next: Option<Member>,
     is_over: bool,
+    /// The position of the next sample, unless the walk is in the middle of one.
+    position: u64,
+    /// Where the first header is looked for, of a walk that began in the middle of a file.
+    looks_from: Option<u64>,
 }
 
+/// # Reading from the middle
+/// A reader that begins at any byte of an archive finds the first header behind it by its checksum. Of the entry that has it, an extended header may
+/// be in front, so its name is not known; and the next entry's sample may have begun before it. So the reader's first sample is the
+/// one that begins behind that next member. The position of a sample says the same for a reader that comes from the front: it is
+/// the header of the entry before the last member of the sample before it. So each sample has one position, and positions ascend.
 impl Samples {
     /// Begins where a sample does, or the file.
     pub(crate) fn new(forward: Forward, at: u64) -> Self {
-        Self { walk: Walk::new(forward, at), next: None, is_over: false }
+        Self { walk: Walk::new(forward, at), next: None, is_over: false, position: 0, looks_from: None }
     }
 
-    /// Returns where the headers of the next sample begin, as far as that is known: not before that; `None` behind the last sample.
-    pub(crate) fn at(&self) -> Option<u64> {
-        let unseen = || (!self.is_over).then_some(self.walk.at);
-        self.next.as_ref().map_or_else(unseen, |member| Some(member.header))
+    /// Begins at the first sample whose position is `offset` or behind.
+    pub(crate) fn from_middle(forward: Forward, offset: u64) -> Self {
+        let looks_from = (offset > 0).then_some(offset);
+        Self { position: offset, looks_from, ..Self::new(forward, 0) }
     }
 
-    /// Returns where the headers of the next sample begin; `None` behind the last one.
-    pub(crate) fn peek(&mut self) -> Result<Option<u64>> {
+    /// Returns the position of the next sample, or what it is not before; `None` behind the last sample.
+    pub(crate) fn position(&self) -> Option<u64> {
+        (!self.is_over).then_some(self.position)
+    }
+
+    /// Finds the first sample of a walk that began in the middle of a file, unless no header begins before `end`.
+    fn find(&mut self, end: u64) -> Result<bool> {
+        let Some(from) = self.looks_from else { return Ok(true) };
+        let Some(header) = find_header(&mut self.walk.forward, from, end)? else {
+            self.looks_from = Some(from.max(end));
+            self.position = from.max(end);
+            return Ok(false);
+        };
+        self.looks_from = None;
+        (self.walk.at, self.walk.payload) = (header, header);
+        if matches!(self.walk.entry(false)?, Entry::End) {
+            self.is_over = true;
+            return Ok(true);
+        }
+        let first = self.peek_member()?.and_then(|member| split_name(&member.name)).map(|(key, _)| key.to_owned());
+        while let Some(member) = self.peek_member()?
+            && split_name(&member.name).map(|(key, _)| key) == first.as_deref()
+        {
+            self.position = member.before;
+            self.next = None;
+        }
+        Ok(true)
+    }
+
+    /// Says whether there is a next sample whose position is before `end`. From there on, what is read is checked: a reader that begins at
+    /// `end`, or behind it, finds the same headers.
+    ///
+    /// # Errors
+    /// Data where it does not, because a member holds an archive.
+    pub(crate) fn has_before(&mut self, end: u64) -> Result<bool> {
+        // Of what a compressed file holds, every reader begins at the start.
+        self.walk.check_from = (!self.walk.forward.is_decoded()).then_some(end);
+        Ok(self.find(end)? && self.peek_member()?.is_some() && self.position < end)
+    }
+
+    /// Returns the next member that is part of a sample.
+    fn peek_member(&mut self) -> Result<Option<&Member>> {
         while self.next.is_none() && !self.is_over {
             self.next = self.walk.next()?;
             self.is_over = self.next.is_none();
             self.next.take_if(|member| split_name(&member.name).is_none());
         }
-        Ok(self.next.as_ref().map(|member| member.header))
+        Ok(self.next.as_ref())
     }
 
     /// Returns the next sample with the members of `extensions`; `visit` sees each of these (extension and place) as it is passed, in file
@@ -281,13 +400,14 @@ impl Samples {
     ) -> Result<Option<Sample>> {
         let mut sample: Option<Sample> = None;
         loop {
-            self.peek()?;
+            self.peek_member()?;
             let Some(member) = self.next.take() else { return Ok(sample) };
             let Some((key, extension)) = split_name(&member.name) else { continue };
             if sample.as_ref().is_some_and(|s| s.key != key) {
                 self.next = Some(member);
                 return Ok(sample);
             }
+            self.position = member.before;
             let sample = sample.get_or_insert_with(|| Sample {
                 key: key.to_owned(),
                 spans: vec![None; extensions.len()],
@@ -400,6 +520,16 @@ mod tests {
         for other in ["a.b/c", "._x.jpg", "a/.hidden", "noext", ""] {
             assert_eq!(split_name(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_empty_sum_is_never_right() {
+        let mut block = [0; 512];
+        assert!(!sum_is_right(&block));
+        block[..2].fill(0x80);
+        assert!(!sum_is_right(&block), "signed bytes have the sum 0");
+        block[148..155].copy_from_slice(b"0001000");
+        assert!(sum_is_right(&block), "unsigned bytes have the sum 0o1000");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::{fail, limits};
 /// The bytes before a payload, and after it.
 pub(crate) const HEADER: usize = 12;
 pub(crate) const FOOTER: usize = 4;
+/// How much is looked at in one go for the next record.
+const STEP: usize = 64 << 10;
 
 /// The checksum that TensorFlow writes: rotated and shifted, so that a checksum of data that holds checksums is no fixed point.
 fn masked(bytes: &[u8]) -> u32 {
@@ -72,6 +74,52 @@ pub(crate) fn next(forward: &mut Forward, offset: u64, record: Option<u64>, veri
         return Err(cut());
     }
     Ok(Some(frame))
+}
+
+/// Says whether bytes begin as a record does that ends before `size`, if it is at `offset`.
+fn is_header(header: &[u8], offset: u64, size: u64) -> bool {
+    let Some((len, sum)) = header.split_first_chunk::<8>() else { return false };
+    let end = u64::from_le_bytes(*len).checked_add(offset + (HEADER + FOOTER) as u64);
+    // The length alone rules out almost every offset.
+    end.is_some_and(|end| end <= size) && sum.len() == 4 && masked(len) == word(sum)
+}
+
+/// Returns where the first record begins from `from` on, and before `end`, by the checksum of its length; the end of the file counts as one.
+pub(crate) fn find(forward: &mut Forward, from: u64, end: u64) -> Result<Option<u64>> {
+    let size = forward.object().size();
+    let mut at = from;
+    while at < end.min(size) {
+        let len = (end.min(size) - at).min(STEP as u64) as usize;
+        let bytes = forward.at(at, len + HEADER - 1)?;
+        if let Some(found) = (0..len).find(|&i| is_header(&bytes[i..bytes.len().min(i + HEADER)], at + i as u64, size))
+        {
+            return Ok(Some(at + found as u64));
+        }
+        at += len as u64;
+    }
+    Ok((end > size).then_some(size))
+}
+
+/// Checks that a reader that begins at `from` finds the record that begins at `at`, or the end of the file, and no other before it.
+///
+/// # Errors
+/// Data where it finds another one, because a record holds records, or where the length's checksum differs.
+pub(crate) fn check_find(forward: &mut Forward, from: u64, at: u64, verify: bool) -> Result<()> {
+    let object = forward.object();
+    if let Some(offset) = find(forward, from, at)? {
+        return Err(fail::ambiguous(object.uri(), offset, "a row holds what looks like the header of a record"));
+    }
+    if at >= object.size() || is_header(forward.at(at, HEADER)?, at, object.size()) {
+        return Ok(());
+    }
+    next(forward, at, None, verify)?;
+    Err(fail::corrupt(
+        object.uri(),
+        at,
+        "the checksum of a record's length differs, so no reader can begin at this record",
+    )
+    .with("fault", "file")
+    .hint("use shuffle(window=None), which needs no checksum where verify=False; or write the file again"))
 }
 
 /// Checks a whole frame and returns its payload.

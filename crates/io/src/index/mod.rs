@@ -15,6 +15,7 @@ use forebay_core::{Error, Result, SampleId};
 use forebay_plan::Extent;
 
 use crate::Allowed;
+use crate::formats::compressed;
 use crate::readers::windows::offset_of;
 use crate::store::Stat;
 use crate::store::decoded::Points;
@@ -167,7 +168,8 @@ impl SourceIndex {
         let bytes = held.fold(self.bytes(), |sum, (file, _)| {
             sum.saturating_sub(self.0.stats[file].size).saturating_add(self.0.size_of(file))
         });
-        Extent { rows: self.rows(), blocks: self.blocks(), bytes }
+        let is_compressed = self.0.uris.iter().any(|uri| compressed::is_named_so(uri));
+        Extent { rows: self.rows(), blocks: self.blocks(), bytes, is_compressed }
     }
 
     /// Returns the pinned files in order.

@@ -11,7 +11,7 @@ use forebay_plan::{LaneWindow, Source};
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
-use super::windows::{Begin, Sequential, Windows, offset_of, position, sample_at};
+use super::windows::{Sequential, Windows, offset_of, position, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
@@ -274,12 +274,12 @@ impl Reader for Frames {
         }
         let mut forward = self.pool.forward(block as usize, self.format.codec_of())?;
         let at = if self.format.has_lines() { lines::begin(&mut forward)? } else { 0 };
-        let walk = Walk { forward, at, solid: at, is_over: false };
+        let walk = Walk { forward, at, solid: at, is_over: false, is_found: true };
         Ok(Box::new(Stream { reader: self, walk, block, epoch, rows: rows.max(1), row: 0, over: false }))
     }
 
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
-        self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
+        self.windows.stream(self, window, rows)
     }
 }
 
@@ -291,6 +291,8 @@ pub(super) struct Walk {
     solid: u64,
     /// Whether no row is left.
     is_over: bool,
+    /// Whether a frame is known to begin here: not where the walk began in the middle of a file and did not come to one.
+    is_found: bool,
 }
 
 impl Walk {
@@ -379,7 +381,6 @@ impl Iterator for Stream<'_> {
 }
 
 /// The frames of a window, one after another.
-#[derive(Default)]
 pub(super) struct WindowFrames {
     bytes: Vec<u8>,
     /// Where each ends.
@@ -397,10 +398,6 @@ impl Sequential for Frames {
     type Cursor = Walk;
     type Rows = WindowFrames;
 
-    fn divides(&self) -> bool {
-        self.format.has_lines()
-    }
-
     fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -409,12 +406,19 @@ impl Sequential for Frames {
         self.format.codec_of()
     }
 
-    fn begin(&self, mut forward: Forward, begin: Begin) -> Result<Walk> {
-        let at = match begin {
-            Begin::Byte(offset) if self.format.has_lines() => lines::find(&mut forward, offset)?,
-            Begin::Row(offset) | Begin::Byte(offset) => offset,
-        };
-        Ok(Walk { forward, at, solid: 0, is_over: false })
+    /// The byte before may be the end of a line.
+    fn bytes_before(&self) -> u64 {
+        u64::from(self.format.has_lines())
+    }
+
+    fn begin(&self, mut forward: Forward, offset: u64) -> Result<Walk> {
+        let has_lines = self.format.has_lines();
+        let at = if has_lines { lines::find(&mut forward, offset)? } else { offset };
+        Ok(Walk { forward, at, solid: 0, is_over: false, is_found: has_lines || offset == 0 })
+    }
+
+    fn forward<'c>(&self, cursor: &'c mut Walk) -> &'c mut Forward {
+        &mut cursor.forward
     }
 
     fn position(&self, cursor: &Walk) -> u64 {
@@ -422,6 +426,11 @@ impl Sequential for Frames {
     }
 
     fn read(&self, file: usize, cursor: &mut Walk, end: u64, mut rows: Option<&mut WindowFrames>) -> Result<()> {
+        if !cursor.is_found {
+            let found = tfrecord::find(&mut cursor.forward, cursor.at, end)?;
+            (cursor.at, cursor.is_found) = (found.unwrap_or(end.max(cursor.at)), found.is_some());
+        }
+        let begin = self.position(cursor);
         while self.position(cursor) < end {
             let Some((at, frame)) = cursor.next(&self.format, None)? else { break };
             if let Some(rows) = &mut rows {
@@ -430,7 +439,19 @@ impl Sequential for Frames {
                 rows.samples.push(sample_at(file, at)?);
             }
         }
-        Ok(())
+        match &self.format {
+            // A reader that begins at `end` has to come to the same record.
+            Format::Record { verify } | Format::Example { verify, .. }
+                if begin < end && !cursor.forward.is_decoded() =>
+            {
+                tfrecord::check_find(&mut cursor.forward, end, cursor.at, *verify)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rows(&self, bytes: usize) -> WindowFrames {
+        WindowFrames { bytes: Vec::with_capacity(bytes), ends: Vec::new(), samples: Vec::new() }
     }
 
     fn len(rows: &WindowFrames) -> usize {
@@ -438,7 +459,8 @@ impl Sequential for Frames {
     }
 
     fn chunk(&self, rows: &WindowFrames, places: &[u64], epoch: Epoch) -> Result<Chunk> {
-        let mut run = Run { bytes: Vec::new(), bounds: vec![0], bare: false };
+        let bytes = places.iter().map(|&place| rows.frame(place as usize).len()).sum();
+        let mut run = Run { bytes: Vec::with_capacity(bytes), bounds: vec![0], bare: false };
         for &place in places {
             run.bytes.extend_from_slice(rows.frame(place as usize));
             run.bounds.push(run.bytes.len() as i64);

@@ -9,10 +9,22 @@ use super::lru::Lru;
 use super::unpacked::Unpacked;
 use crate::SourceIndex;
 use crate::store::decoded::HEAD;
-use crate::store::{CodecOf, Forward, Object, ReadThrough};
+use crate::store::{CodecOf, Forward, Object, Pending, ReadThrough};
 
 /// The most files that a reader holds open.
 const OPEN_MAX: usize = 256;
+
+/// The first bytes of a file, which tell whether it is compressed.
+pub(super) enum Head {
+    /// It is known not to be.
+    Plain,
+    /// They are the first that are read.
+    First,
+    /// They are on their way.
+    Pending(Pending),
+    /// They are here.
+    Local,
+}
 
 /// Opens files, and keeps those that were used last.
 #[derive(Debug)]
@@ -51,33 +63,50 @@ impl Pool {
         }
     }
 
-    /// Looks whether a file is compressed, which `forward` began to read at `offset`; if it is, returns one that reads what the file holds, from
+    /// Asks for what [`Pool::unpacked`] needs of a file that is read from `offset` on.
+    pub(super) fn ask_head(&self, file: usize, object: &Object, offset: u64) -> Head {
+        if self.is_plain(file) {
+            return Head::Plain;
+        }
+        if offset == 0 {
+            return Head::First;
+        }
+        let len = object.size().min(HEAD as u64) as usize;
+        object.request(0, len).map_or(Head::Local, Head::Pending)
+    }
+
+    /// Looks whether a file is compressed, which `forward` began to read; if it is, returns one that reads what the file holds, from
     /// its start. At most `ahead` stored bytes wait for the reader.
     pub(super) fn unpacked(
         &self,
         file: usize,
         mut forward: Forward,
-        offset: u64,
+        head: Head,
         ahead: usize,
         codec_of: CodecOf,
     ) -> Result<Forward> {
         let object = forward.object();
-        let plain = || self.plain.lock().unwrap_or_else(PoisonError::into_inner);
-        if plain().contains(&file) {
-            return Ok(forward);
-        }
         let len = object.size().min(HEAD as u64) as usize;
-        let mut head = vec![0; len];
-        match offset {
-            0 => head.copy_from_slice(forward.at(0, len)?),
-            _ => object.read_at(0, &mut head)?,
+        let mut bytes = vec![0; len];
+        let is_first = matches!(head, Head::First);
+        match head {
+            Head::Plain => return Ok(forward),
+            Head::First => bytes.copy_from_slice(forward.at(0, len)?),
+            Head::Pending(pending) => pending.fill(&mut bytes)?,
+            Head::Local => object.read_at(0, &mut bytes)?,
         }
-        if codec_of(object.uri(), &head)?.is_none() {
-            plain().insert(file);
+        if codec_of(object.uri(), &bytes)?.is_none() {
+            self.plain.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
             return Ok(forward);
         }
-        let whole = if offset == 0 { forward } else { Forward::beside_others(object, 0, ahead)? };
+        let size = object.size();
+        let mut whole = if is_first { forward } else { Forward::beside_others(object, 0..size, ahead)? };
+        whole.ask_until(size)?;
         whole.unpacked(codec_of)
+    }
+
+    fn is_plain(&self, file: usize) -> bool {
+        self.plain.lock().unwrap_or_else(PoisonError::into_inner).contains(&file)
     }
 
     /// Returns a file, open.

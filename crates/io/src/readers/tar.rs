@@ -9,7 +9,7 @@ use forebay_plan::LaneWindow;
 
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
-use super::windows::{Begin, Sequential, Windows, offset_of, position, sample_at};
+use super::windows::{Sequential, Windows, content_offset, offset_of, position, sample_at};
 use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
 use crate::columns::{Binary, binary};
 use crate::fail;
@@ -107,7 +107,7 @@ impl Reader for Tar {
     }
 
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
-        self.windows.stream(self, &window.lanes, window.number, window.epoch, rows)
+        self.windows.stream(self, window, rows)
     }
 }
 
@@ -212,7 +212,6 @@ impl Iterator for Stream<'_> {
 }
 
 /// The samples of a window.
-#[derive(Default)]
 pub(super) struct WindowSamples {
     /// Their members' payloads.
     bytes: Vec<u8>,
@@ -226,10 +225,6 @@ impl Sequential for Tar {
     type Cursor = Samples;
     type Rows = WindowSamples;
 
-    fn divides(&self) -> bool {
-        false
-    }
-
     fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -238,18 +233,26 @@ impl Sequential for Tar {
         compressed::codec
     }
 
-    fn begin(&self, forward: Forward, begin: Begin) -> Result<Samples> {
-        let (Begin::Row(offset) | Begin::Byte(offset)) = begin;
-        Ok(Samples::new(forward, offset))
+    fn bytes_before(&self) -> u64 {
+        0
+    }
+
+    fn begin(&self, forward: Forward, offset: u64) -> Result<Samples> {
+        Ok(Samples::from_middle(forward, offset))
+    }
+
+    fn forward<'c>(&self, cursor: &'c mut Samples) -> &'c mut Forward {
+        &mut cursor.walk.forward
     }
 
     fn position(&self, cursor: &Samples) -> u64 {
         let forward = &cursor.walk.forward;
-        cursor.at().map_or_else(|| forward.object().size(), |header| position(forward, header))
+        cursor.position().map_or_else(|| forward.object().size(), |at| position(forward, at))
     }
 
     fn read(&self, file: usize, cursor: &mut Samples, end: u64, mut rows: Option<&mut WindowSamples>) -> Result<()> {
-        while cursor.peek()?.is_some() && self.position(cursor) < end {
+        let end = content_offset(&cursor.walk.forward, end);
+        while cursor.has_before(end)? {
             let Some(rows) = &mut rows else {
                 cursor.next(&self.extensions, |_, _, _| Ok(()))?;
                 continue;
@@ -270,6 +273,10 @@ impl Sequential for Tar {
         Ok(())
     }
 
+    fn rows(&self, bytes: usize) -> WindowSamples {
+        WindowSamples { bytes: Vec::with_capacity(bytes), keys: Vec::new(), members: Vec::new(), samples: Vec::new() }
+    }
+
     fn len(rows: &WindowSamples) -> usize {
         rows.samples.len()
     }
@@ -277,6 +284,10 @@ impl Sequential for Tar {
     fn chunk(&self, rows: &WindowSamples, places: &[u64], epoch: Epoch) -> Result<Chunk> {
         let width = self.extensions.len();
         let mut columns = Columns::new(self, places.len());
+        for (place, column) in columns.members.iter_mut().enumerate() {
+            let member = |row: &u64| rows.members[*row as usize * width + place].as_ref();
+            column.reserve(places.iter().filter_map(member).map(std::ops::Range::len).sum());
+        }
         for row in places.iter().map(|&place| place as usize) {
             let members = &rows.members[row * width..(row + 1) * width];
             for (column, member) in columns.members.iter_mut().zip(members) {

@@ -1,36 +1,33 @@
 //! Reads windows of a shuffle whose rows are not counted: pieces of files that are read side by side, each from front to back.
 //!
-//! Each group of lanes keeps a cursor in each file that it is in, and windows of a group follow each other, so a file is read once. Where
-//! a piece begins is known once the piece before it was read; that is kept for later epochs. A window that no cursor is at (after a
-//! resume, or where another process reads the windows before it) walks there from the nearest place that is known.
-//! What is known changes what is read, never which rows a piece has.
+//! A piece is a range of a file's stored bytes, and its rows are those whose position is in it. A reader finds the first of them from any byte
+//! of the file. So any process can read any window, and what was read before decides only what a window costs. Each group of lanes keeps a
+//! cursor in each file that it is in, and windows of a group follow each other, so one process reads each byte of a file once.
 //!
-//! A piece is a range of a file's stored bytes. Where a file is compressed, a row counts as beginning at an eighth of its offset in the
-//! content, and the last piece has all rows that are left: text is seldom compressed more than that. Such a file is read from its start.
-//! Bounds: [`GROUPS_MAX`] groups keep cursors, of each [`READY_MAX`] windows wait that were read for another thread, and [`KNOWN_MAX`] places
-//! are known.
+//! Where a file is compressed, the position of a row is a quarter of its offset in the content, and the last piece has all rows that are
+//! left: text is seldom compressed more than that. Such a file is read from its start.
+//! Bounds: [`GROUPS_MAX`] groups keep cursors, and what is asked for ahead follows [`Windows::until`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::Chunk;
-use forebay_plan::{EpochLanes, Piece};
+use forebay_plan::{EpochLanes, LaneWindow, Piece};
 
 use super::Chunks;
-use super::pool::Pool;
+use super::pool::{Head, Pool};
 use crate::store::{CodecOf, Forward};
 
 /// Groups of lanes, of all epochs that are read, whose cursors are kept.
 const GROUPS_MAX: usize = 8;
-/// Windows of a group that were read before another one was, and are not taken yet.
-const READY_MAX: usize = 4;
-/// How many windows before the one that is asked for may be read for other threads, which are about to ask for them.
-const BEHIND_MAX: u64 = 4;
-/// Places where pieces begin that are kept.
-const KNOWN_MAX: usize = 1 << 20;
 /// The bytes that wait for the reader of a lane.
 const AHEAD: std::ops::Range<u64> = 256 << 10..8 << 20;
+/// How far readers go behind the end of a piece, before any did.
+const OVERRUN: u64 = 128 << 10;
+/// What is asked for behind the end of a piece.
+const SLACK: std::ops::Range<u64> = 16 << 10..4 << 20;
 
 /// Bit of a row's number in its sample id that says that the other bits are where it begins in its file.
 const BY_OFFSET: u64 = SampleId::ROWS_MAX >> 1;
@@ -54,7 +51,7 @@ pub(crate) fn offset_of(sample: SampleId) -> Option<u64> {
 }
 
 /// Bytes of the content for a stored byte of a compressed file.
-const DENSITY: u64 = 8;
+const DENSITY: u64 = 4;
 
 /// Returns which stored byte a row counts as beginning at, whose offset in what `forward` reads is given.
 pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
@@ -62,24 +59,21 @@ pub(super) fn position(forward: &Forward, offset: u64) -> u64 {
     if forward.is_decoded() { (offset / DENSITY).min(last()) } else { offset }
 }
 
-/// Where in a file a cursor begins.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Begin {
-    /// At a row that begins at this offset, or at the start of the file.
-    Row(u64),
-    /// At the first row that begins at or behind this offset.
-    Byte(u64),
+/// Returns the offset, in what `forward` reads, of the first row that may have the position `stored`.
+pub(super) fn content_offset(forward: &Forward, stored: u64) -> u64 {
+    match forward.is_decoded() {
+        true if stored >= forward.object().size() => u64::MAX,
+        true => stored.saturating_mul(DENSITY),
+        false => stored,
+    }
 }
 
 /// A format whose rows follow each other in a file.
 pub(super) trait Sequential: Send + Sync {
-    /// A place in an open file where a row begins, or the file's end.
+    /// A place in an open file.
     type Cursor: Send;
     /// Rows in memory.
-    type Rows: Send + Sync + Default;
-
-    /// Says whether a reader finds the next row in the middle of a file: then every offset begins a block.
-    fn divides(&self) -> bool;
+    type Rows: Send + Sync;
 
     /// Returns the files.
     fn pool(&self) -> &Pool;
@@ -87,14 +81,26 @@ pub(super) trait Sequential: Send + Sync {
     /// Tells by its first bytes what a file is compressed with.
     fn codec_of(&self) -> CodecOf;
 
-    /// Begins to read a file.
-    fn begin(&self, forward: Forward, begin: Begin) -> Result<Self::Cursor>;
+    /// Returns how many bytes in front of a piece a reader needs to find its first row.
+    fn bytes_before(&self) -> u64;
 
-    /// Returns the position of the cursor's row, which is not before that; behind the last row, the size of the file.
+    /// Begins at the first row whose position is `offset` or behind.
+    fn begin(&self, forward: Forward, offset: u64) -> Result<Self::Cursor>;
+
+    /// Returns what the cursor reads with.
+    fn forward<'c>(&self, cursor: &'c mut Self::Cursor) -> &'c mut Forward;
+
+    /// Returns the position of the cursor's row, or what it is not before; behind the last row, the size of the file.
     fn position(&self, cursor: &Self::Cursor) -> u64;
 
     /// Moves the cursor to the first row whose position is `end` or behind, and adds the rows that it passes to `rows`, if that is given.
+    ///
+    /// # Errors
+    /// Data when a reader that begins at `end` comes to another row; and what reading says.
     fn read(&self, file: usize, cursor: &mut Self::Cursor, end: u64, rows: Option<&mut Self::Rows>) -> Result<()>;
+
+    /// Makes room for rows that take about `bytes` bytes.
+    fn rows(&self, bytes: usize) -> Self::Rows;
 
     /// Returns the number of rows.
     fn len(rows: &Self::Rows) -> usize;
@@ -106,9 +112,7 @@ pub(super) trait Sequential: Send + Sync {
 /// A file that a lane is about to read: its bytes are on their way.
 struct OpenRequest {
     forward: Forward,
-    /// Where they begin.
-    offset: u64,
-    begin: Begin,
+    head: Head,
 }
 
 /// Where a lane is when a piece is to be read.
@@ -117,50 +121,78 @@ enum LaneFile<C> {
     Request(Box<OpenRequest>),
 }
 
-/// The cursors of one group of lanes in one epoch.
-struct Group<F: Sequential> {
-    /// The window that the cursors are at; `None` if there are none.
-    next: Option<u64>,
-    /// By lane.
-    cursors: HashMap<usize, Open<F>>,
-    /// Windows that were read for other threads.
-    ready: VecDeque<(u64, Arc<F::Rows>)>,
-}
-
 /// A file that a lane is in.
 struct Open<F: Sequential> {
     file: usize,
-    /// Where the piece ends that was read last: the cursor is at the first row that begins there or behind.
+    /// Where the piece ends that was read last: the cursor is at the first row whose position is that or behind.
     byte: u64,
     cursor: F::Cursor,
 }
 
+/// The cursors of one group of lanes in one epoch.
+struct Cursors<F: Sequential> {
+    /// The window that they are at; `None` if there are none.
+    next: Option<u64>,
+    /// How many windows were read one behind the other.
+    run: u32,
+    by_lane: HashMap<usize, Open<F>>,
+}
+
+impl<F: Sequential> Default for Cursors<F> {
+    fn default() -> Self {
+        Self { next: None, run: 0, by_lane: HashMap::new() }
+    }
+}
+
+struct GroupState<F: Sequential> {
+    /// How many threads wait for each window.
+    waiting: BTreeMap<u64, usize>,
+    /// `None` while a thread has them.
+    cursors: Option<Cursors<F>>,
+}
+
+/// One group of lanes in one epoch. Threads that want windows of it read one after another, the first window first.
+struct Group<F: Sequential> {
+    state: Mutex<GroupState<F>>,
+    /// Told when a thread gives the cursors back.
+    free: Condvar,
+}
+
 impl<F: Sequential> Default for Group<F> {
     fn default() -> Self {
-        Self { next: None, cursors: HashMap::new(), ready: VecDeque::new() }
+        let state = GroupState { waiting: BTreeMap::new(), cursors: Some(Cursors::default()) };
+        Self { state: Mutex::new(state), free: Condvar::new() }
     }
 }
 
-/// Where pieces begin: by file and the first byte that is a piece's, the first row at or behind it.
-#[derive(Default)]
-struct Known {
-    of: HashMap<usize, BTreeMap<u64, u64>>,
-    count: usize,
+/// The cursors of a group while one thread has them. Those that an error leaves in the middle of a window are of no use to others.
+struct Taken<'a, F: Sequential> {
+    group: &'a Group<F>,
+    cursors: Cursors<F>,
 }
 
-impl Known {
-    fn first_row(&self, file: usize, byte: u64) -> Option<u64> {
-        self.of.get(&file)?.get(&byte).copied()
+impl<F: Sequential> Drop for Taken<'_, F> {
+    fn drop(&mut self) {
+        lock(&self.group.state).cursors = Some(std::mem::take(&mut self.cursors));
+        self.group.free.notify_all();
     }
+}
 
-    /// Returns the last row that is known to begin a piece that does not begin behind `byte`.
-    fn nearest(&self, file: usize, byte: u64) -> Option<u64> {
-        self.of.get(&file)?.range(..=byte).next_back().map(|(_, row)| *row)
-    }
-
-    fn learn(&mut self, file: usize, byte: u64, row: u64) {
-        if self.count < KNOWN_MAX && self.of.entry(file).or_default().insert(byte, row).is_none() {
-            self.count += 1;
+impl<F: Sequential> Group<F> {
+    /// Waits for the cursors, and until no thread waits for an earlier window.
+    fn take(&self, window: u64) -> Taken<'_, F> {
+        let mut state = lock(&self.state);
+        *state.waiting.entry(window).or_default() += 1;
+        loop {
+            let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| *first == window);
+            if let Some(cursors) = state.cursors.take_if(|_| is_first) {
+                // Two leases may be of the same window.
+                if let Some(others) = state.waiting.remove(&window).filter(|threads| *threads > 1) {
+                    state.waiting.insert(window, others - 1);
+                }
+                return Taken { group: self, cursors };
+            }
+            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -168,17 +200,18 @@ impl Known {
 /// Names a group of lanes of an epoch.
 type GroupKey = (u64, u64);
 /// The groups that were read last, the latest at the end.
-type Recent<F> = VecDeque<(GroupKey, Arc<Mutex<Group<F>>>)>;
+type Recent<F> = VecDeque<(GroupKey, Arc<Group<F>>)>;
 
 /// Reads windows of one source.
 pub(super) struct Windows<F: Sequential> {
-    known: Mutex<Known>,
     groups: Mutex<Recent<F>>,
+    /// How far readers go behind the end of a piece on average.
+    overrun: AtomicU64,
 }
 
 impl<F: Sequential> Default for Windows<F> {
     fn default() -> Self {
-        Self { known: Mutex::default(), groups: Mutex::default() }
+        Self { groups: Mutex::default(), overrun: AtomicU64::new(OVERRUN) }
     }
 }
 
@@ -189,15 +222,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<F: Sequential> Windows<F> {
     /// Reads a window, and returns its rows in chunks of `rows`, in the window's order.
-    pub(super) fn stream<'a>(
-        &self,
-        format: &'a F,
-        lanes: &EpochLanes,
-        number: u64,
-        epoch: Epoch,
-        rows: usize,
-    ) -> Result<Chunks<'a>> {
-        let window = self.load(format, lanes, number)?;
+    pub(super) fn stream<'a>(&self, format: &'a F, window: &LaneWindow, rows: usize) -> Result<Chunks<'a>> {
+        let (lanes, number, epoch) = (&window.lanes, window.number, window.epoch);
+        let (group, index) = lanes.place(number);
+        let of = self.group((lanes.key(), group));
+        let window = self.read(format, lanes, (group, index), &mut of.take(index).cursors)?;
         let count = F::len(&window) as u64;
         let permutation = lanes.permutation(number, count);
         let step = rows.max(1) as u64;
@@ -208,30 +237,7 @@ impl<F: Sequential> Windows<F> {
         })))
     }
 
-    fn load(&self, format: &F, lanes: &EpochLanes, number: u64) -> Result<Arc<F::Rows>> {
-        let (group, index) = lanes.place(number);
-        let of = self.group((lanes.key(), group));
-        let mut of = lock(&of);
-        if let Some(at) = of.ready.iter().position(|(ready, _)| *ready == index) {
-            return of.ready.remove(at).map_or_else(|| Err(Error::internal("no window")), |(_, rows)| Ok(rows));
-        }
-        if of.next.is_some_and(|next| next > index) {
-            // Somebody asks again, or so late that it was dropped.
-            let mut apart = Group::default();
-            return self.read(format, lanes, (group, index), &mut apart);
-        }
-        let first = of.next.filter(|next| index - next <= BEHIND_MAX);
-        let first = first.unwrap_or_else(|| self.first_known(lanes, group, index));
-        for before in first..index {
-            let rows = self.read(format, lanes, (group, before), &mut of)?;
-            of.ready.push_back((before, rows));
-            let surplus = of.ready.len().saturating_sub(READY_MAX);
-            of.ready.drain(..surplus);
-        }
-        self.read(format, lanes, (group, index), &mut of)
-    }
-
-    fn group(&self, key: GroupKey) -> Arc<Mutex<Group<F>>> {
+    fn group(&self, key: GroupKey) -> Arc<Group<F>> {
         let mut groups = lock(&self.groups);
         let found = groups.iter().position(|(of, _)| *of == key).and_then(|at| groups.remove(at));
         let found = found.unwrap_or_else(|| (key, Arc::default()));
@@ -242,94 +248,105 @@ impl<F: Sequential> Windows<F> {
         found.1
     }
 
-    /// Returns the window to begin with where no cursor is: one shortly before that all pieces are known of, so that threads that begin
-    /// out of order do not walk through each other's pieces.
-    fn first_known(&self, lanes: &EpochLanes, group: u64, index: u64) -> u64 {
-        let known = lock(&self.known);
-        let is_known = |piece: &Piece| {
-            piece.bytes.start == piece.block_start || known.first_row(piece.file, piece.bytes.start).is_some()
-        };
-        let mut before = (index.saturating_sub(BEHIND_MAX)..=index).rev();
-        before.find(|window| lanes.pieces(group, *window).iter().all(is_known)).unwrap_or(index)
-    }
-
-    /// Reads a window with the cursors of its group, which are at its pieces then, or are moved there.
-    fn read(
-        &self,
-        format: &F,
-        lanes: &EpochLanes,
-        (group, index): (u64, u64),
-        of: &mut Group<F>,
-    ) -> Result<Arc<F::Rows>> {
-        // Cursors that an error leaves in the middle of a window are of no use.
-        of.next = None;
-        let mut cursors = std::mem::take(&mut of.cursors);
-        let ahead = lanes.share_bytes().clamp(AHEAD.start, AHEAD.end) as usize;
+    /// Reads a window with the cursors of its group, which are at its pieces, or are moved there.
+    fn read(&self, format: &F, lanes: &EpochLanes, (group, index): (u64, u64), of: &mut Cursors<F>) -> Result<F::Rows> {
+        let mut cursors = std::mem::take(of);
+        // Whoever reads an epoch's first window most likely reads the next one, too.
+        let run = if cursors.next == Some(index) { cursors.run.saturating_add(1) } else { u32::from(index == 0) };
+        let share = lanes.share_bytes();
+        let ahead = share.clamp(AHEAD.start, AHEAD.end) as usize;
         let pieces = lanes.pieces(group, index);
-        // Every file is asked for before the first one is read.
+        // All bytes are asked for before those of the first piece are waited for.
         let mut open = Vec::with_capacity(pieces.len());
         for piece in &pieces {
-            let at_hand = cursors.remove(&piece.lane).filter(|open| self.is_at(format, piece, open));
+            let until = self.until(piece, run, share);
+            let at_hand = cursors.by_lane.remove(&piece.lane).and_then(|open| Self::at(format, piece, open));
             open.push(match at_hand {
-                Some(open) => LaneFile::Cursor(open.cursor),
-                None => LaneFile::Request(self.ask(format, piece, ahead)?.into()),
+                Some(mut cursor) => {
+                    format.forward(&mut cursor).ask_until(until)?;
+                    LaneFile::Cursor(cursor)
+                }
+                None => LaneFile::Request(Self::ask(format, piece, until, ahead)?.into()),
             });
         }
-        let mut rows = F::Rows::default();
-        for (piece, at) in pieces.iter().zip(open) {
+        let bytes: u64 = pieces.iter().map(|piece| piece.bytes.end - piece.bytes.start).sum();
+        let mut rows = format.rows((bytes + pieces.len() as u64 * self.overrun.load(Relaxed)) as usize);
+        let asked = self.slack();
+        let mut open: VecDeque<_> = pieces.iter().zip(open).collect();
+        while let Some((piece, at)) = open.pop_front() {
             let cursor = match at {
                 LaneFile::Cursor(cursor) => cursor,
-                LaneFile::Request(request) => Self::begin(format, piece.file, *request, ahead)?,
+                LaneFile::Request(request) => Self::begin(format, piece, *request, ahead)?,
             };
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
-            cursors.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
+            cursors.by_lane.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
+            if self.slack() > asked {
+                // Rows are larger than was known: what the other pieces lack is asked for at once, not one by one.
+                for (piece, at) in &mut open {
+                    let forward = match at {
+                        LaneFile::Cursor(cursor) => format.forward(cursor),
+                        LaneFile::Request(request) => &mut request.forward,
+                    };
+                    forward.ask_until(self.until(piece, run, share))?;
+                }
+            }
         }
-        (of.next, of.cursors) = (Some(index + 1), cursors);
-        Ok(Arc::new(rows))
+        (cursors.next, cursors.run) = (Some(index + 1), run);
+        *of = cursors;
+        Ok(rows)
     }
 
-    /// Says whether a file is open where a piece begins; or before that, if nothing nearer is known.
-    fn is_at(&self, format: &F, piece: &Piece, open: &Open<F>) -> bool {
-        let known = || lock(&self.known).first_row(piece.file, piece.bytes.start).is_some();
-        let is_before = || !format.divides() && format.position(&open.cursor) <= piece.bytes.start && !known();
-        open.file == piece.file && (open.byte == piece.bytes.start || is_before())
+    /// Returns the end of what is asked for of a piece's file. Where windows do not follow each other, another process reads those between them;
+    /// and the first batch needs the first windows alone.
+    fn until(&self, piece: &Piece, run: u32, share: u64) -> u64 {
+        let end = match run {
+            0 => piece.bytes.end,
+            1 => piece.bytes.end + share,
+            2 => piece.bytes.end + 4 * share,
+            _ => piece.block_end,
+        };
+        end.min(piece.block_end).saturating_add(self.slack())
+    }
+
+    /// Returns how much is asked for behind the end of what is wanted: most readers go less far.
+    fn slack(&self) -> u64 {
+        (2 * self.overrun.load(Relaxed)).clamp(SLACK.start, SLACK.end)
+    }
+
+    /// Returns the cursor of a file that is open where a piece begins; or before that, if it is read from its start.
+    fn at(format: &F, piece: &Piece, mut open: Open<F>) -> Option<F::Cursor> {
+        let is_decoded = format.forward(&mut open.cursor).is_decoded();
+        let is_before = is_decoded && format.position(&open.cursor) <= piece.bytes.start;
+        (open.file == piece.file && (open.byte == piece.bytes.start || is_before)).then_some(open.cursor)
     }
 
     fn read_piece(&self, format: &F, piece: &Piece, mut cursor: F::Cursor, rows: &mut F::Rows) -> Result<F::Cursor> {
         if format.position(&cursor) < piece.bytes.start {
             format.read(piece.file, &mut cursor, piece.bytes.start, None)?;
         }
-        self.learn(piece.file, piece.bytes.start, format.position(&cursor));
         format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
-        self.learn(piece.file, piece.bytes.end, format.position(&cursor));
+        let overrun = format.forward(&mut cursor).reached().saturating_sub(piece.bytes.end);
+        let mean = self.overrun.load(Relaxed);
+        // It rises faster than it falls. An update that is lost changes a guess.
+        let weight = if overrun > mean { 4 } else { 16 };
+        self.overrun.store((mean * (weight - 1) + overrun) / weight, Relaxed);
         Ok(cursor)
     }
 
-    /// Asks for a piece's file from the last row on that is known not to be behind the piece's first.
-    fn ask(&self, format: &F, piece: &Piece, ahead: usize) -> Result<OpenRequest> {
-        let nearest = || lock(&self.known).nearest(piece.file, piece.bytes.start);
-        let begin = match format.divides() {
-            true => Begin::Byte(piece.bytes.start),
-            false => Begin::Row(nearest().filter(|row| *row >= piece.block_start).unwrap_or(piece.block_start)),
-        };
-        let offset = match begin {
-            Begin::Row(offset) => offset,
-            // The byte before it may be the end of a line.
-            Begin::Byte(offset) => offset.saturating_sub(1),
-        };
-        let forward = Forward::beside_others(format.pool().get(piece.file)?, offset, ahead)?;
-        Ok(OpenRequest { forward, offset, begin })
+    /// Asks for a piece's file from the piece's first byte on.
+    fn ask(format: &F, piece: &Piece, until: u64, ahead: usize) -> Result<OpenRequest> {
+        let offset = piece.bytes.start.saturating_sub(format.bytes_before());
+        let object = format.pool().get(piece.file)?;
+        let head = format.pool().ask_head(piece.file, &object, offset);
+        let forward = Forward::beside_others(object, offset..until, ahead)?;
+        Ok(OpenRequest { forward, head })
     }
 
     /// Makes a cursor of a file that was asked for. What a compressed file holds is read from its start.
-    fn begin(format: &F, file: usize, request: OpenRequest, ahead: usize) -> Result<F::Cursor> {
-        let OpenRequest { forward, offset, begin } = request;
-        let forward = format.pool().unpacked(file, forward, offset, ahead, format.codec_of())?;
-        let begin = if forward.is_decoded() { Begin::Byte(0) } else { begin };
-        format.begin(forward, begin)
-    }
-
-    fn learn(&self, file: usize, byte: u64, row: u64) {
-        lock(&self.known).learn(file, byte, row);
+    fn begin(format: &F, piece: &Piece, request: OpenRequest, ahead: usize) -> Result<F::Cursor> {
+        let OpenRequest { forward, head } = request;
+        let forward = format.pool().unpacked(piece.file, forward, head, ahead, format.codec_of())?;
+        let offset = if forward.is_decoded() { 0 } else { piece.bytes.start };
+        format.begin(forward, offset)
     }
 }
