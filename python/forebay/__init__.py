@@ -17,6 +17,7 @@ from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
+from forebay._src.quality import ShuffleQuality
 from forebay._src.ranks import RanksWarning
 from forebay._src.saving import Saved
 from forebay._src.schema import Column, Schema
@@ -55,6 +56,7 @@ __all__ = [
     "Schema",
     "NonDeterministicWarning",
     "Service",
+    "ShuffleQuality",
     "SkipSample",
     "SkippedSample",
     "Tls",

@@ -65,6 +65,7 @@ PLAUSIBLE: dict[str, Any] = {
 
 #: They start processes, speak to a network or are no functions of users' values.
 ELSEWHERE = {
+    "ShuffleQuality",
     "SkippedSample",
     "up",
     "connect",

@@ -23,6 +23,8 @@ pub(crate) use sim::{Imagined, Sim, time};
 pub(crate) use token::{Token, TokenAction};
 
 const EXIT_CODES: &str = "\
+`forebay quality FILE.py` measures how well the datasets of a Python script are shuffled.
+
 Exit codes:
   0  it worked                      4  no such job or file, or no permission
   1  it failed: the message says    5  the data is corrupt, or changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json as json_
 import os
 import runpy
@@ -9,13 +10,16 @@ import signal
 import sys
 
 from forebay import _native
-from forebay.errors import NotFoundError
+from forebay._src.quality import quality_file
+from forebay.errors import ForebayError, NotFoundError
 
 
 def main() -> None:
     """Runs the command line and exits with its code."""
     # The command ends at Ctrl-C as any other; a script that it runs gets Python's KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:2] == ["quality"]:
+        sys.exit(quality(sys.argv[2:]))
     sys.exit(_native.cli_main(sys.argv[1:]))
 
 
@@ -49,6 +53,34 @@ def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
     if json:
         return json_.dumps({name: json_.loads(ds._pipeline.to_json()) for name, ds in found.items()}, indent=2)
     return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())
+
+
+def quality(arguments: list[str]) -> int:
+    """Runs `forebay quality`, and returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="forebay quality",
+        description="Measure how well the datasets of a Python script are shuffled. Reads their sources twice.",
+        epilog="Examples:\n  forebay quality train.py\n  forebay quality train.py --label cls --batches 1000",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="the script")
+    parser.add_argument("--label", help="a column of the source: how long runs of the same value are")
+    parser.add_argument("--id", help="a column of the source that tells rows apart")
+    parser.add_argument("--batch", type=int, help="rows of a batch; those of the pipeline by default")
+    parser.add_argument("--batches", type=int, help="how many batches of the shuffled epoch are read; all by default")
+    parser.add_argument("--seed", type=int, default=0, help="what the order follows from")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = vars(parser.parse_args(arguments))
+    try:
+        print(quality_file(given.pop("file"), given.pop("json"), **given))
+    except ForebayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _EXITS.get(error.kind, 1)
+    return 0
+
+
+#: Exit codes by the kind of an error, as of the other commands.
+_EXITS = {"unavailable": 3, "not_found": 4, "permission_denied": 4, "data": 5, "function": 6, "version": 7}
 
 
 def as_script(file: str | os.PathLike[str], arguments: list[str]) -> str:

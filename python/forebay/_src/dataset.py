@@ -7,13 +7,14 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from forebay._src import arguments, for_torch, saving
+from forebay._src import arguments, for_torch, quality, saving
 from forebay._src.augment_ops import AugmentOps
 from forebay._src.image_ops import ImageOps
 from forebay._src.iterator import DatasetIterator
 from forebay._src.local_iteration import LocalIteration
 from forebay._src.mix_ops import MixOps
 from forebay._src.order_ops import OrderOps
+from forebay._src.quality import ShuffleQuality
 from forebay._src.reorder import Order, reordered
 from forebay._src.row_ops import RowOps
 from forebay._src.saving import Compression, Format, Saved
@@ -154,6 +155,43 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             arguments.flag_or_none(even, "explain", "even"),
             arguments.flag(coordinated, "explain", "coordinated"),
         )
+
+    def shuffle_quality(
+        self,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        batch: int | None = None,
+        batches: int | None = None,
+        label: str | None = None,
+        id: str | None = None,
+    ) -> ShuffleQuality:
+        """Returns how well an epoch is shuffled; `print` it. `forebay quality` does it for the datasets of a script.
+
+        Reads the source twice, as it lies and as it is shuffled, and nothing but the columns that are needed. Ops that
+        compute, filter, pack or repeat rows are left out; so nothing is decoded, and batches are of rows as the shuffle
+        gives them.
+
+        Args:
+            seed: As for `iter`.
+            epoch: As for `iter`.
+            batch: Rows of a batch. Default: those of `batch()`, or 64.
+            batches: How many batches of the shuffled epoch are read. Default: all.
+            label: A column of the source, of which runs of the same value are counted.
+            id: A column of the source that tells rows apart. Default: `__key__` of tar shards, `path` of files, else
+                all columns together.
+
+        Raises:
+            NotFoundError: The source has no such column.
+            InvalidPipelineError: Too many rows are alike in these columns.
+
+        >>> import forebay as fb
+        >>> print(fb.range(10_000).shuffle().batch(100).shuffle_quality(seed=1))
+        10000 of 10000 rows, in batches of 100
+          rows move by 0.33... of the epoch; a perfect shuffle: 0.333
+          pairs of a batch from the same hundredth of the input: ... times as many as by chance
+        """
+        return quality.measure(self, **quality.options(seed, epoch, batch, batches, label, id))
 
     def show(self, n: int = 5) -> None:
         """Prints the first `n` batches (or samples).
