@@ -2,29 +2,42 @@
 
     python bench/streaming.py --gigabytes 2.8 --rounds 3
 
-Makes tar shards of pictures' sizes (once), serves them with nginx, which answers after 20 ms (Debian: nginx-light and
-libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in turns: Forebay as it lies and
-shuffled, and WebDataset as its documentation recommends. Samples are read and batched, not decoded. The
-server's log counts the requests and the bytes.
+Makes the same samples of pictures' sizes in the format of each loader (once), serves them with nginx, which answers
+after 20 ms (Debian: nginx-light and libnginx-mod-http-echo), and reads an epoch of them in processes of their own, in
+turns: Forebay as it lies and shuffled, WebDataset, MosaicML Streaming, LitData and Hugging Face datasets, with
+shuffling on. `streaming_loaders.py` says what each reads, with which settings, and how. Samples are read and batched,
+not decoded. Needs `webdataset`, `mosaicml-streaming`, `litdata`, `datasets` and `torch` for those of `--loaders`.
+
+The clock starts when modules are imported, so the first batch includes whatever a loader asks of the store first. What
+the store has sent by then is what its kernel knows of each open connection (bytes that the reader's side has
+acknowledged, headers included), and the server's log for those that are closed: what lies in the reader's socket
+buffers counts as sent. Memory is the highest RSS of the process and of each of its children, added up; pages that they
+share count for each. What was imported when the clock started is a column of its own. Before a run its files are read
+once, so that they come from the page cache as far as they fit there.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import json
+import os
 import resource
+import shutil
+import socket
 import statistics
+import struct
 import subprocess
 import sys
-import tarfile
+import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from machine import about
+from streaming_loaders import BATCH, FORMATS, PACKAGES, SAMPLES, format_of, loader, quiet, sizes
 
-BATCH = 64
-SAMPLES = 900
 CONFIG = """
 load_module /usr/lib/nginx/modules/ngx_http_echo_module.so;
 worker_processes 1;
@@ -33,8 +46,9 @@ pid {folder}/pid;
 error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
-  log_format bytes '$request_method $status $body_bytes_sent';
+  log_format bytes '$remote_port $request_method $status $bytes_sent $body_bytes_sent';
   access_log {folder}/access.log bytes;
+  client_body_temp_path {folder}/temp;
   sendfile on;
   tcp_nopush on;
   keepalive_requests 100000;
@@ -45,78 +59,156 @@ http {{
   }}
 }}
 """
+#: Of Linux: netlink's protocol and message for sockets, and where `tcp_info` says what was acknowledged.
+SOCK_DIAG, BY_FAMILY, REQUEST_DUMP, INFO, BYTES_ACKED = 4, 20, 0x301, 2, 120
 
 
-def make(folder: Path, gigabytes: float) -> int:
-    """Writes shards of about 100 MB; their members are random bytes of 60 to 170 kB."""
-    shards = max(1, round(gigabytes * 10))
-    folder.mkdir(parents=True, exist_ok=True)
-    pool, rng, key = np.random.default_rng(0).bytes(64 << 20), np.random.default_rng(1), 0
-    for shard in range(shards):
-        sizes, places = rng.integers(60_000, 170_000, SAMPLES), rng.integers(0, 60 << 20, SAMPLES)
-        path = folder / f"train-{shard:05}.tar"
-        if not path.exists():
-            with path.with_suffix(".part").open("wb") as file:
-                for i, (size, at) in enumerate(zip(sizes.tolist(), places.tolist(), strict=True)):
-                    for suffix, data in (("cls", str(shard).encode()), ("jpg", memoryview(pool)[at : at + size])):
-                        info = tarfile.TarInfo(f"{key + i:08}.{suffix}")
-                        info.size = len(data)
-                        file.write(info.tobuf(tarfile.USTAR_FORMAT))
-                        file.write(data)
-                        file.write(b"\0" * (-len(data) % 512))
-                file.write(b"\0" * 1024)
-            path.with_suffix(".part").rename(path)
-        key += SAMPLES
-    return shards
+def acknowledged(port: int) -> dict[int, int]:
+    """Returns the bytes that each open connection of a server on this machine has sent, by the reader's port."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as asked:
+        # Established ones and those that are being closed, of TCP over IPv4, with `tcp_info`.
+        identity = struct.pack(">HH16s16s", port, 0, b"", b"") + struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
+        body = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 1 << (INFO - 1), 0b0111_0011_1110) + identity
+        asked.send(struct.pack("=IHHII", 16 + len(body), BY_FAMILY, REQUEST_DUMP, 1, 0) + body)
+        found: dict[int, int] = {}
+        while True:
+            part = asked.recv(1 << 20)
+            while part:
+                length, kind = struct.unpack_from("=IH", part)
+                if kind != BY_FAMILY:
+                    return found
+                _connection(part[16:length], port, found)
+                part = part[(length + 3) & ~3 :]
 
 
-def forebay(url: str, shards: int, window: str) -> Iterator[list[int]]:
-    """Batches of Forebay."""
-    import forebay as fb
-
-    ds = fb.from_tar(f"{url}/train-{{00000..{shards - 1:05}}}.tar")
-    ds = ds if window == "plain" else ds.shuffle() if window == "auto" else ds.shuffle(window=window)
-    for batch in ds.batch(BATCH).iter(seed=3):
-        yield [int(key) for key in batch["__key__"]]
-
-
-def webdataset(url: str, shards: int) -> Iterator[list[int]]:
-    """Batches of WebDataset, with a shuffle of shards and a buffer of 1,000 samples."""
-    import webdataset as wds
-
-    urls = f"{url}/train-{{00000..{shards - 1:05}}}.tar"
-    samples = wds.WebDataset(urls, shardshuffle=1000, empty_check=False).shuffle(1000).to_tuple("__key__", "jpg", "cls")
-    for keys, *_ in samples.batched(BATCH, collation_fn=lambda rows: list(zip(*rows, strict=True))):
-        yield [int(key) for key in keys]
+def _connection(message: bytes, port: int, found: dict[int, int]) -> None:
+    here, there = struct.unpack_from(">HH", message, 4)
+    at = 72
+    while here == port and at + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if kind == INFO and length >= 4 + BYTES_ACKED + 8:
+            found[there] = struct.unpack_from("=Q", message, at + 4 + BYTES_ACKED)[0]
+        at += (length + 3) & ~3
 
 
-def child(loader: str, url: str, shards: int, log: Path) -> None:
+class Log:
+    """What the server has written of its answers since this was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._from = path, path.stat().st_size
+
+    def lines(self) -> list[list[str]]:
+        """Port of the reader, method, status, bytes sent, those of the body: of each answer that has ended."""
+        with self._path.open() as file:
+            file.seek(self._from)
+            return [line.split() for line in file]
+
+    def sent(self, port: int) -> int:
+        """Bytes that were sent until now, those of answers that have not ended included."""
+        open_ = acknowledged(port)
+        return sum(open_.values()) + sum(int(line[3]) for line in self.lines() if int(line[0]) not in open_)
+
+
+class Children:
+    """The highest memory of each child of this process, looked up four times a second."""
+
+    def __init__(self) -> None:
+        self._most: dict[str, int] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.25):
+            for task in Path("/proc/self/task").iterdir():
+                for child in _read(task / "children").split():
+                    self._most[child] = max(_kilobytes(child, "VmHWM"), self._most.get(child, 0))
+
+    def end(self) -> float:
+        """Returns megabytes, added up."""
+        self._over.set()
+        self._thread.join()
+        return sum(self._most.values()) / 1000
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _kilobytes(process: str, what: str) -> int:
+    lines = _read(Path(f"/proc/{process}/status")).splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(what)), 0)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of children that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def child(name: str, url: str, shards: int, folder: Path) -> None:
     """Reads an epoch and prints what it saw."""
-    began, before = time.perf_counter(), log.stat().st_size
-    batches = webdataset(url, shards) if loader == "webdataset" else forebay(url, shards, loader)
+    out = quiet()
+    read, modules = loader(name)
+    for module in modules:
+        importlib.import_module(module)
+    cache = folder / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    log, port, children = Log(folder / "access.log"), int(url.rpartition(":")[2]), Children()
+    imports = _kilobytes("self", "VmRSS") / 1000
+    began, spent = time.perf_counter(), cpu_seconds()
+    batches = iter(read(url, shards, cache))
     keys = [next(batches)]
     first = time.perf_counter()
+    sent_first = log.sent(port)
     keys += batches
     seconds = time.perf_counter() - first
-    cpu = sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    kept = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+    # Not `ru_maxrss`, which a process begins with that of whoever started it.
+    memory = _kilobytes("self", "VmHWM") / 1000 + children.end()
+    del batches
+    gc.collect()
+    spent = cpu_seconds() - spent
     order = np.array([key for batch in keys for key in batch])
-    assert sorted(order.tolist()) == list(range(shards * SAMPLES)), "each sample once"
-    parts = [np.bincount(np.array(batch) * 100 // len(order)) for batch in keys if len(batch) == BATCH]
+    assert set(order.tolist()) == set(range(shards * SAMPLES)), f"{name}: each sample at least once"
+    if len(order) > shards * SAMPLES:
+        print(f"{name} gave {len(order) - shards * SAMPLES} samples twice", file=sys.stderr)
+    parts = [np.bincount(np.array(batch) * 100 // (shards * SAMPLES)) for batch in keys if len(batch) == BATCH]
     pairs = statistics.mean(sum(n * (n - 1) for n in part.tolist()) / (BATCH * (BATCH - 1)) for part in parts)
-    with log.open() as file:
-        file.seek(before)
-        sent = [int(line.split()[-1]) for line in file]
+    data = sum(map(sizes, range(shards)))
+    answers = log.lines()
     told = {
         "first batch, s": first - began,
-        "samples/s": (len(order) - BATCH) / seconds,
-        "CPU-s for a GB": cpu / (shards * 0.1035),
-        "RSS, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
-        "requests": len(sent),
-        "sent / data": sum(sent) / (shards * SAMPLES * 116_100),
+        "sent by the first batch, MB": sent_first / 1e6,
+        "samples/s": (len(order) - len(keys[0])) / seconds,
+        "epoch, s": first - began + seconds,
+        "CPU-s for a GB": spent / (data / 1e9),
+        "RSS, MB": memory,
+        "of it imports, MB": imports,
+        "disk, MB": kept / 1e6,
+        "requests": len(answers),
+        "sent / data": sum(int(line[4]) for line in answers) / data,
         "mean move": float(np.abs(order - np.arange(len(order))).mean() / len(order)),
         "pairs": pairs * 100,
     }
-    print(json.dumps(told))
+    shutil.rmtree(cache, ignore_errors=True)
+    print(json.dumps(told), file=out)
+
+
+def warm(folder: Path) -> None:
+    """Reads files, so that the server finds them in the page cache."""
+    for path in sorted(folder.iterdir()):
+        with path.open("rb", buffering=0) as file:
+            while file.read(8 << 20):
+                pass
+
+
+def nginx() -> str:
+    """The server's version."""
+    said = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
+    return said.strip().rpartition("/")[2]
 
 
 def main() -> None:
@@ -127,36 +219,66 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.02, help="seconds before each answer")
     parser.add_argument("--port", type=int, default=9411)
-    parser.add_argument("--loaders", default="plain,auto,webdataset", help="plain, auto, a window, webdataset")
+    parser.add_argument(
+        "--loaders",
+        default="plain,auto,webdataset,mosaicml,litdata,hf,hf-tar",
+        help="of those that streaming_loaders.py names; NAME:2 for two processes",
+    )
     parser.add_argument("--child", nargs=3, metavar=("LOADER", "SHARDS", "URL"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     folder = args.folder.absolute()
     if args.child:
-        loader, shards, url = args.child
-        return child(loader, url, int(shards), folder / "access.log")
-    shards = make(folder / "data" / "shards", args.gigabytes)
+        name, shards, url = args.child
+        return child(name, url, int(shards), folder)
+    # Each size has a folder of its own: files of another size would be read as if they were of this one.
+    folder /= f"{args.gigabytes:g}GB"
+    shards, loaders = max(1, round(args.gigabytes * 10)), args.loaders.split(",")
+    for kind in dict.fromkeys(map(format_of, loaders)):
+        FORMATS[kind](folder / "data" / kind, shards)
     (folder / "nginx.conf").write_text(CONFIG.format(folder=folder, port=args.port, latency=args.latency))
+    # What LitData and MosaicML sign their requests with; nobody looks at it.
+    environment = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }
+    environment |= {"HF_HOME": str(folder / "hf"), "TOKENIZERS_PARALLELISM": "false"}
     server = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf")])
     try:
         seen: dict[str, list[dict[str, float]]] = {}
-        while not (folder / "access.log").exists():
+        deadline = time.monotonic() + 30
+        while not (folder / "access.log").exists() or not _listens(args.port):
+            assert server.poll() is None, "nginx did not start"
+            assert time.monotonic() < deadline, "nginx does not answer"
             time.sleep(0.05)
         for _ in range(args.rounds):
-            for loader in args.loaders.split(","):
-                url = f"http://127.0.0.1:{args.port}/shards"
-                command = [sys.executable, __file__, "--folder", str(folder), "--child", loader, str(shards), url]
-                said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-                seen.setdefault(loader, []).append(json.loads(said.splitlines()[-1]))
-                print(loader, said.splitlines()[-1], file=sys.stderr)
-        names = list(seen[args.loaders.split(",")[0]][0])
+            for name in loaders:
+                warm(folder / "data" / format_of(name))
+                url = f"http://127.0.0.1:{args.port}"
+                command = [sys.executable, __file__, "--folder", str(folder), "--child", name, str(shards), url]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+                said = done.stdout.splitlines()[-1]
+                seen.setdefault(name, []).append(json.loads(said))
+                print(name, said, file=sys.stderr)
+        names = list(seen[loaders[0]][0])
+        print(about(*PACKAGES, nginx=nginx()))
         print("| loader |", " | ".join(names), "|")
         print("|---|" + "---|" * len(names))
-        for loader, rounds in seen.items():
+        for name, rounds in seen.items():
             figures = (statistics.median(told[name] for told in rounds) for name in names)
-            print(f"| {loader} |", " | ".join(f"{figure:.4g}" for figure in figures), "|")
+            print(f"| {name} |", " | ".join(f"{figure:.4g}" for figure in figures), "|")
     finally:
         server.terminate()
         server.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
