@@ -12,7 +12,6 @@ import itertools
 import json
 import socket
 import struct
-import tarfile
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -24,19 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from buckets import credentials
+from tar_shards import tar
 
 E = fb.errors
-
-
-def tar(ids: range) -> bytes:
-    with io.BytesIO() as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            for i in ids:
-                for suffix, data in (("id", str(i).encode()), ("bin", bytes(i * 37 % 3000))):
-                    info = tarfile.TarInfo(f"{i:06}.{suffix}")
-                    info.size = len(data)
-                    archive.addfile(info, io.BytesIO(data))
-        return file.getvalue()
 
 
 def jsonl(ids: range) -> bytes:

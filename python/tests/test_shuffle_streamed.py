@@ -21,6 +21,7 @@ import zstandard
 from buckets import credentials, put
 from faulty import FaultProxy, none
 from pipelines import fingerprint
+from tar_shards import tar
 
 E = fb.errors
 FILES = (130, 0, 1, 257, 90, 90, 300)
@@ -36,23 +37,8 @@ def frame(record: bytes) -> bytes:
     return length + masked(length) + record + masked(record)
 
 
-def tar(ids: range) -> bytes:
-    """Archives whose members differ in length, with a folder in front."""
-    with io.BytesIO() as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            folder = tarfile.TarInfo("d")
-            folder.type = tarfile.DIRTYPE
-            archive.addfile(folder)
-            for i in ids:
-                for suffix, data in (("id", str(i).encode()), ("bin", bytes(i * 37 % 3000))):
-                    info = tarfile.TarInfo(f"d/{i:05}.{suffix}")
-                    info.size = len(data)
-                    archive.addfile(info, io.BytesIO(data))
-        return file.getvalue()
-
-
 WRITERS: dict[str, Callable[[range], bytes]] = {
-    "tar": tar,
+    "tar": lambda ids: tar(ids, "d"),
     "tfrecord": lambda ids: b"".join(frame(str(i).encode() + b" " * (i * 37 % 300)) for i in ids),
     "text": lambda ids: "".join(f"{i} {'é' * (i * 37 % 150)}\n" for i in ids).encode(),
     "jsonl": lambda ids: "".join(json.dumps({"id": i, "x": "y" * (i * 37 % 300)}) + "\n" for i in ids).encode(),
@@ -241,7 +227,7 @@ def test_damaged_rows_are_left_out_and_named_by_their_place(tmp_path):
 
 
 def test_a_row_larger_than_a_window_and_a_file_larger_than_all_others(tmp_path):
-    (tmp_path / "0").write_bytes(tar(range(3)))
+    (tmp_path / "0").write_bytes(tar(range(3), "d"))
     with tarfile.open(tmp_path / "1", "w") as archive:
         for i in range(3, 6):
             for suffix, data in (("id", str(i).encode()), ("bin", bytes(1 << 20))):

@@ -8,10 +8,14 @@ import os
 import runpy
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from forebay import _native
 from forebay._src.quality import quality_file
 from forebay.errors import ForebayError, NotFoundError
+
+if TYPE_CHECKING:
+    from forebay._src.dataset import Dataset
 
 
 def main() -> None:
@@ -38,18 +42,24 @@ def run_file(file: os.PathLike[str], arguments: list[str], service: str | None) 
     return 0
 
 
-def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
-    """Returns the explanations of all datasets that a script defines at its top level. The command calls this."""
+def datasets_of(file: str | os.PathLike[str], method: str) -> dict[str, Dataset]:
+    """Runs a script, and returns the datasets that it defines at its top level; an error names `method` instead."""
     from forebay._src.dataset import Dataset
 
     path = as_script(file, [])
-    names = runpy.run_path(path, run_name="__forebay_explain__")
+    names = runpy.run_path(path, run_name=f"__forebay_{method}__")
     found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
     if not found:
         raise NotFoundError(
             f"{path!r} defines no dataset at its top level",
-            {"hint": "assign one to a variable outside of functions, or print(ds.explain()) in the script"},
+            {"hint": f"assign one to a variable outside of functions, or print(ds.{method}()) in the script"},
         )
+    return found
+
+
+def explain_file(file: os.PathLike[str], splits: bool, json: bool) -> str:
+    """Returns the explanations of all datasets that a script defines at its top level. The command calls this."""
+    found = datasets_of(file, "explain")
     if json:
         return json_.dumps({name: json_.loads(ds._pipeline.to_json()) for name, ds in found.items()}, indent=2)
     return "\n".join(f"{name}\n{'-' * len(name)}\n{ds.explain(splits=splits)}" for name, ds in found.items())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -122,17 +121,9 @@ def measure(
 
 def quality_file(file: str | os.PathLike[str], as_json: bool, **options: Any) -> str:
     """Measures all datasets that a script defines at its top level, and returns what to print."""
-    from forebay._src.cli import as_script
-    from forebay._src.dataset import Dataset
+    from forebay._src.cli import datasets_of
 
-    path = as_script(file, [])
-    names = runpy.run_path(path, run_name="__forebay_quality__")
-    found = {name: value for name, value in names.items() if isinstance(value, Dataset) and not name.startswith("_")}
-    if not found:
-        raise NotFoundError(
-            f"{path!r} defines no dataset at its top level",
-            {"hint": "assign one to a variable outside of functions, or print(ds.shuffle_quality()) in the script"},
-        )
+    found = datasets_of(file, "shuffle_quality")
     measured = {name: dataset.shuffle_quality(**options) for name, dataset in found.items()}
     if as_json:
         return json.dumps({name: asdict(quality) for name, quality in measured.items()}, indent=2)
