@@ -8,11 +8,11 @@ turns: Forebay as it lies and shuffled, WebDataset, MosaicML Streaming, LitData 
 shuffling on. `streaming_loaders.py` says what each reads, with which settings, and how. Samples are read and batched,
 not decoded. Needs `webdataset`, `mosaicml-streaming`, `litdata`, `datasets` and `torch` for those of `--loaders`.
 
-The clock starts when modules are imported, so the first batch includes whatever a loader asks of the store first. What
-the store has sent by then is what its kernel knows of each open connection (bytes that the reader's side has
-acknowledged, headers included), and the server's log for those that are closed: what lies in the reader's socket
-buffers counts as sent. Memory is the highest RSS of the process and of each of its children, added up; pages that they
-share count for each. What was imported when the clock started is a column of its own. Before a run its files are read
+The clock starts after the imports, so the first batch includes all requests that a loader makes before it. "Sent by the
+first batch" adds up two counts: for an open connection, the bytes that the reader's kernel has acknowledged, with
+headers; for a closed connection, the bytes in the server's log. Bytes in the reader's socket buffers count as sent.
+Memory is the sum of the highest RSS of the process and of each of its children; a page that two processes share counts
+twice. The RSS after the imports has a column of its own. Before a run its files are read
 once, so that they come from the page cache as far as they fit there.
 """
 
@@ -66,7 +66,7 @@ SOCK_DIAG, BY_FAMILY, REQUEST_DUMP, INFO, BYTES_ACKED = 4, 20, 0x301, 2, 120
 def acknowledged(port: int) -> dict[int, int]:
     """Returns the bytes that each open connection of a server on this machine has sent, by the reader's port."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as asked:
-        # Established ones and those that are being closed, of TCP over IPv4, with `tcp_info`.
+        # The request asks for IPv4 connections that are established or closing, with the `tcp_info` of each.
         identity = struct.pack(">HH16s16s", port, 0, b"", b"") + struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
         body = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 1 << (INFO - 1), 0b0111_0011_1110) + identity
         asked.send(struct.pack("=IHHII", 16 + len(body), BY_FAMILY, REQUEST_DUMP, 1, 0) + body)
@@ -166,7 +166,7 @@ def child(name: str, url: str, shards: int, folder: Path) -> None:
     keys += batches
     seconds = time.perf_counter() - first
     kept = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
-    # Not `ru_maxrss`, which a process begins with that of whoever started it.
+    # `ru_maxrss` of a new process begins at the value of its parent; `VmHWM` does not.
     memory = _kilobytes("self", "VmHWM") / 1000 + children.end()
     del batches
     gc.collect()
@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument(
         "--loaders",
         default="plain,auto,webdataset,mosaicml,litdata,hf,hf-tar",
-        help="of those that streaming_loaders.py names; NAME:2 for two processes",
+        help="names of loaders in streaming_loaders.py, with commas between; NAME:2 runs NAME with two processes",
     )
     parser.add_argument("--child", nargs=3, metavar=("LOADER", "SHARDS", "URL"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -236,7 +236,7 @@ def main() -> None:
     for kind in dict.fromkeys(map(format_of, loaders)):
         FORMATS[kind](folder / "data" / kind, shards)
     (folder / "nginx.conf").write_text(CONFIG.format(folder=folder, port=args.port, latency=args.latency))
-    # What LitData and MosaicML sign their requests with; nobody looks at it.
+    # LitData and MosaicML sign their requests and need credentials for it. The server does not check them.
     environment = {
         **os.environ,
         "AWS_ACCESS_KEY_ID": "key",

@@ -11,7 +11,7 @@ use crate::formats::arrow::Column;
 
 /// A group that is being decoded, or was. A part is a `P`.
 pub(super) struct Group<P> {
-    /// The next part that nobody decodes yet.
+    /// The number of the first part that no thread has begun to decode.
     next: AtomicUsize,
     state: Mutex<Decoding<P>>,
     /// Told when the last part is there.

@@ -129,7 +129,7 @@ impl<'a, F: Grouped> Parts<'a, F> {
     }
 }
 
-/// Puts the columns of a group together: those that are packed are empty.
+/// Puts the columns of a group together. A packed column is an empty array in its place.
 fn assembled(
     layout: &Layout,
     fields: &[Field],

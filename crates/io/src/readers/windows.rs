@@ -165,7 +165,7 @@ impl<F: Sequential> Default for Group<F> {
     }
 }
 
-/// The cursors of a group while one thread has them. Those that an error leaves in the middle of a window are of no use to others.
+/// The cursors of a group while one thread has them. After an error the thread gives back no cursors, for its own are in the middle of a window.
 struct Taken<'a, F: Sequential> {
     group: &'a Group<F>,
     cursors: Cursors<F>,
@@ -251,7 +251,7 @@ impl<F: Sequential> Windows<F> {
     /// Reads a window with the cursors of its group, which are at its pieces, or are moved there.
     fn read(&self, format: &F, lanes: &EpochLanes, (group, index): (u64, u64), of: &mut Cursors<F>) -> Result<F::Rows> {
         let mut cursors = std::mem::take(of);
-        // Whoever reads an epoch's first window most likely reads the next one, too.
+        // A process that reads the first window of an epoch most likely reads the second one, too.
         let run = if cursors.next == Some(index) { cursors.run.saturating_add(1) } else { u32::from(index == 0) };
         let share = lanes.share_bytes();
         let ahead = share.clamp(AHEAD.start, AHEAD.end) as usize;
