@@ -1,0 +1,96 @@
+//! What a row of an index is called, and where it is from.
+
+use forebay_core::SampleId;
+
+use super::table::Table;
+use super::{FILES_IN_BLOCK, Layout, ROWS_IN_BLOCK, SourceIndex};
+use crate::readers::windows::offset_of;
+
+impl SourceIndex {
+    /// Returns the name of a row by its number. A row that is not counted, or past the end, is row 0 of block 0.
+    pub fn locate(&self, row: u64) -> SampleId {
+        match self.0.layout {
+            Layout::Unknown | Layout::PerFile { counted: false } => SampleId(0),
+            Layout::Computed { rows, .. } if row < rows => SampleId::new(row / ROWS_IN_BLOCK, row % ROWS_IN_BLOCK),
+            Layout::Files if row < self.0.uris.len() as u64 => {
+                SampleId::new(row / FILES_IN_BLOCK, row % FILES_IN_BLOCK)
+            }
+            Layout::Computed { .. } | Layout::Files => SampleId(0),
+            Layout::PerFile { counted: true } | Layout::Groups => {
+                let after = self.0.starts.partition_point(|&s| s <= row);
+                if after == 0 || after == self.0.starts.len() {
+                    return SampleId(0);
+                }
+                SampleId::new(after as u64 - 1, row - self.0.starts[after - 1])
+            }
+        }
+    }
+
+    /// Returns the file that a counted row is read from, by its place in [`SourceIndex::files`], and which of the file's
+    /// rows it is. `None` where rows are in no file, are not counted, or there is no such row.
+    pub fn origin(&self, row: u64) -> Option<(usize, u64)> {
+        let firsts = match self.0.layout {
+            Layout::Files => return (row < self.0.uris.len() as u64).then_some((row as usize, 0)),
+            Layout::PerFile { counted: true } => &self.0.starts,
+            Layout::Groups => &self.0.firsts,
+            Layout::Unknown | Layout::Computed { .. } | Layout::PerFile { counted: false } => return None,
+        };
+        let after = firsts.partition_point(|&first| first <= row);
+        (after > 0 && after < firsts.len()).then(|| (after - 1, row - firsts[after - 1]))
+    }
+
+    /// Returns what, with its uri, tells the content of a file from any other that was read from there, and from what the
+    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes, or what
+    /// tells its rows, if that is a file of its own.
+    pub fn identity(&self, file: usize) -> Option<String> {
+        let stat = self.0.stats.get(file)?;
+        let told_by = match self.0.tables.get(file).map(|table| &**table) {
+            Some(Table::Documents(documents)) => Some(&documents.told_by),
+            _ => None,
+        };
+        Some(match (self.0.labels.get(file), told_by) {
+            (Some(label), _) => format!("{stat}, class {label}"),
+            (None, Some(told_by)) => format!("{stat}, documents {told_by}"),
+            (None, None) => stat.to_string(),
+        })
+    }
+
+    /// Returns the file of a block of [`Layout::PerFile`] or [`Layout::Groups`], and which row group of it.
+    pub(crate) fn file_of(&self, block: u64) -> (usize, usize) {
+        if self.0.layout != Layout::Groups {
+            return (block as usize, 0);
+        }
+        let firsts = &self.0.first_blocks;
+        let after = firsts.partition_point(|&first| first <= block);
+        if after == 0 || after == firsts.len() {
+            return (0, 0);
+        }
+        (after - 1, (block - firsts[after - 1]) as usize)
+    }
+
+    /// Says where a sample is, for people: `shards/train-000.tar#17 (key 00017)`.
+    pub fn describe_sample(&self, sample: SampleId) -> String {
+        let (block, row) = (sample.block(), sample.row());
+        let inner = &self.0;
+        let uri = |file: usize| inner.uris.get(file).map_or("(no such file)", |u| u);
+        match inner.layout {
+            Layout::Unknown => format!("row {row}"),
+            Layout::Computed { .. } => format!("row {}", block * ROWS_IN_BLOCK + row),
+            Layout::Files => uri((block * FILES_IN_BLOCK + row) as usize).to_owned(),
+            Layout::Groups => {
+                let (file, group) = self.file_of(block);
+                format!("{}#{row} (row group {group})", uri(file))
+            }
+            Layout::PerFile { .. } if let Some(offset) = offset_of(sample) => {
+                format!("{} at byte {offset}", uri(block as usize))
+            }
+            Layout::PerFile { .. } => {
+                let name = format!("{}#{row}", uri(block as usize));
+                match inner.tables.get(block as usize).map(|t| &**t) {
+                    Some(Table::Tar(tar)) => format!("{name} (key {})", tar.key(row as usize)),
+                    _ => name,
+                }
+            }
+        }
+    }
+}
