@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from types import FrameType
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SOURCES = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(_SOURCES)) + os.sep
+#: Programs that come with the package: each writes pipelines as a user does.
+_PROGRAMS = tuple(_SOURCES + name + os.sep for name in ("bench", "demo", "selftest"))
+
+
+def _is_package(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith(_PACKAGE) and not name.startswith(_PROGRAMS)
 
 
 def site() -> tuple[str | None, int]:
     """Returns file and line of the first frame outside this package."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
+    while _is_package(frame):
         if frame.f_back is None:
             return None, 0
         frame = frame.f_back
@@ -23,6 +32,6 @@ def site() -> tuple[str | None, int]:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the line of the user's code that is running; the native module calls this, too."""
     frame, level = sys._getframe(0), 1
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while _is_package(frame) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
