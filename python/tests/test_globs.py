@@ -102,11 +102,11 @@ def test_only_regular_files_are_read(tmp_path):
 
 
 def test_a_folder_is_all_files_below_it(tmp_path):
-    (tmp_path / "a [1]" / "part=1").mkdir(parents=True)
-    (tmp_path / "a [1]" / ".hidden").mkdir()
+    (tmp_path / "a [1]{x,y}" / "part=1").mkdir(parents=True)
+    (tmp_path / "a [1]{x,y}" / ".hidden").mkdir()
     for name in ["b.txt", "part=1/a.txt", "_SUCCESS", ".b.txt.crc", ".hidden/c.txt"]:
-        (tmp_path / "a [1]" / name).write_text(name)
-    for folder in [tmp_path / "a [1]", f"{tmp_path}/a [1]/"]:
+        (tmp_path / "a [1]{x,y}" / name).write_text(name)
+    for folder in [tmp_path / "a [1]{x,y}", tmp_path.as_posix() + "/a [1]{x,y}/"]:
         assert [row["text"] for row in fb.from_text(folder).iter()] == ["b.txt", "part=1/a.txt"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(fb.errors.NotFoundError, match="no file matches"):

@@ -131,6 +131,14 @@ pub(crate) fn list_first(patterns: &[String], most: usize) -> Result<Vec<Found>>
             found.push(Found { uri: local_path(pattern).to_owned(), stat: None });
             continue;
         }
+        // The braces in a folder's name are its own.
+        if !is_remote(pattern)
+            && pattern.ends_with(FILES_OF_FOLDER)
+            && let Ok(files) = local::glob(local_path(pattern))
+        {
+            found.extend(files);
+            continue;
+        }
         for path in braces::expand(pattern)? {
             match (is_remote(&path), is_glob(&path)) {
                 (true, _) if path.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) => {
