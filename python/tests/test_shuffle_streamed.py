@@ -198,6 +198,28 @@ def test_a_store_is_shuffled_so_by_itself_and_the_first_batch_needs_no_pass_over
     assert "rows are not counted" not in fb.from_tar(f"{files}/tar/*").shuffle().explain(), "a local file has an index"
 
 
+@pytest.mark.parametrize("kind", ["tar", "tfrecord"])
+def test_ranks_of_a_process_share_the_reading(kind, moto, monkeypatch):
+    shards = [WRITERS[kind](range(i * 1500, i * 1500 + 1500)) for i in range(8)]
+    put(moto, f"ranks-{kind}")
+    for number, data in enumerate(shards):
+        put(moto, f"ranks-{kind}/{number}", data)
+    for key, value in credentials(moto).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("FOREBAY_CACHE_SOURCE", "off")
+    with FaultProxy(moto, none) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        ds = READERS[kind](f"s3://ranks-{kind}/*").shuffle(window="4MiB").batch(50)
+        seen: list[bytes] = []
+        before, size = proxy.bytes, sum(map(len, shards))
+        for rank in range(3):
+            for batch in ds.iter(seed=5, consumers=(rank, 3), even=False):
+                seen += [bytes(value) for value in batch["id" if kind == "tar" else "record"]]
+        assert len(seen) == 8 * 1500
+        assert kind != "tar" or sorted(map(int, seen)) == list(range(8 * 1500))
+        assert proxy.bytes - before < 2 * size, "each rank reads its windows, and little beside them"
+
+
 @pytest.mark.parametrize("kind", ["tar", "tfrecord", "jsonl"])
 def test_a_file_that_is_cut_off_is_an_error_of_that_file(files, tmp_path, kind):
     for path in (files / kind).iterdir():

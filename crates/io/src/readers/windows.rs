@@ -25,7 +25,7 @@ const GROUPS_MAX: usize = 8;
 /// The bytes that wait for the reader of a lane.
 const AHEAD: std::ops::Range<u64> = 256 << 10..8 << 20;
 /// How far readers go behind the end of a piece, before any did.
-const OVERRUN: u64 = 128 << 10;
+const OVERRUN: u64 = 256 << 10;
 /// What is asked for behind the end of a piece.
 const SLACK: std::ops::Range<u64> = 16 << 10..4 << 20;
 
@@ -205,7 +205,7 @@ type Recent<F> = VecDeque<(GroupKey, Arc<Group<F>>)>;
 /// Reads windows of one source.
 pub(super) struct Windows<F: Sequential> {
     groups: Mutex<Recent<F>>,
-    /// How far readers go behind the end of a piece on average.
+    /// How far most readers go behind the end of a piece.
     overrun: AtomicU64,
 }
 
@@ -271,7 +271,7 @@ impl<F: Sequential> Windows<F> {
         }
         let bytes: u64 = pieces.iter().map(|piece| piece.bytes.end - piece.bytes.start).sum();
         let mut rows = format.rows((bytes + pieces.len() as u64 * self.overrun.load(Relaxed)) as usize);
-        let asked = self.slack();
+        let mut asked = self.slack();
         let mut open: VecDeque<_> = pieces.iter().zip(open).collect();
         while let Some((piece, at)) = open.pop_front() {
             let cursor = match at {
@@ -280,8 +280,9 @@ impl<F: Sequential> Windows<F> {
             };
             let cursor = self.read_piece(format, piece, cursor, &mut rows)?;
             cursors.by_lane.insert(piece.lane, Open { file: piece.file, byte: piece.bytes.end, cursor });
-            if self.slack() > asked {
-                // Rows are larger than was known: what the other pieces lack is asked for at once, not one by one.
+            if self.slack() >= 2 * asked {
+                // Rows are much larger than was known: what the other pieces lack is asked for at once, not one by one.
+                asked = self.slack();
                 for (piece, at) in &mut open {
                     let forward = match at {
                         LaneFile::Cursor(cursor) => format.forward(cursor),
@@ -310,7 +311,7 @@ impl<F: Sequential> Windows<F> {
 
     /// Returns how much is asked for behind the end of what is wanted: most readers go less far.
     fn slack(&self) -> u64 {
-        (2 * self.overrun.load(Relaxed)).clamp(SLACK.start, SLACK.end)
+        self.overrun.load(Relaxed).clamp(SLACK.start, SLACK.end)
     }
 
     /// Returns the cursor of a file that is open where a piece begins; or before that, if it is read from its start.
@@ -326,10 +327,10 @@ impl<F: Sequential> Windows<F> {
         }
         format.read(piece.file, &mut cursor, piece.bytes.end, Some(rows))?;
         let overrun = format.forward(&mut cursor).reached().saturating_sub(piece.bytes.end);
-        let mean = self.overrun.load(Relaxed);
-        // It rises faster than it falls. An update that is lost changes a guess.
-        let weight = if overrun > mean { 4 } else { 16 };
-        self.overrun.store((mean * (weight - 1) + overrun) / weight, Relaxed);
+        let known = self.overrun.load(Relaxed);
+        // It rises faster than it falls, so that few readers go further. An update that is lost changes a guess.
+        let weight = if overrun > known { 4 } else { 32 };
+        self.overrun.store((known * (weight - 1) + overrun) / weight, Relaxed);
         Ok(cursor)
     }
 
