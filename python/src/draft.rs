@@ -4,7 +4,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
 use forebay_exec::Nearby;
-use forebay_io::{Draft, Features, ReadThrough};
+use forebay_io::{Draft, Features, ReadThrough, Together};
 use forebay_plan::{BlobId, Source};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -36,11 +36,15 @@ pub(crate) enum Files {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
+        #[serde(default)]
+        hive: bool,
     },
     Arrow {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
+        #[serde(default)]
+        hive: bool,
     },
     Text {
         paths: Vec<String>,
@@ -82,8 +86,12 @@ impl TryFrom<Files> for Draft {
                 };
                 Draft::Tfrecord { paths, features, verify }
             }
-            Files::Parquet { paths, columns, nullable } => Draft::Parquet { paths, columns, nullable },
-            Files::Arrow { paths, columns, nullable } => Draft::Arrow { paths, columns, nullable },
+            Files::Parquet { paths, columns, nullable, hive } => {
+                Draft::Parquet { paths, columns, nullable, together: Together { partitions: hive } }
+            }
+            Files::Arrow { paths, columns, nullable, hive } => {
+                Draft::Arrow { paths, columns, nullable, together: Together { partitions: hive } }
+            }
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
             Files::Tokens { paths, dtype, length, stride, column } => {

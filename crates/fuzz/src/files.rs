@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
-use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex};
+use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex, Together};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use std::sync::Arc;
 
@@ -160,12 +160,17 @@ pub(crate) fn example(data: &[u8]) {
 
 pub(crate) fn parquet(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Parquet { paths: vec![kept.path.clone()], columns: None, nullable: None });
+    read(Draft::Parquet {
+        paths: vec![kept.path.clone()],
+        columns: None,
+        nullable: None,
+        together: Together::default(),
+    });
 }
 
 pub(crate) fn arrow(data: &[u8]) {
     let kept = keep(data);
-    read(Draft::Arrow { paths: vec![kept.path.clone()], columns: None, nullable: None });
+    read(Draft::Arrow { paths: vec![kept.path.clone()], columns: None, nullable: None, together: Together::default() });
 }
 
 pub(crate) fn jsonl(data: &[u8]) {
@@ -207,7 +212,7 @@ pub(crate) fn index(data: &[u8]) {
         },
         Source::Tfrecord { paths: paths(), features: None, verify: false },
         Source::Text { paths: paths() },
-        Source::Parquet { paths: paths(), fields: vec![Field::new("a", Kind::Bytes)] },
+        Source::Parquet { paths: paths(), fields: vec![Field::new("a", Kind::Bytes)], partitions: Vec::new() },
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];
     for source in sources {

@@ -13,6 +13,7 @@ use crate::formats::{
     arrow, compressed, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens,
 };
 use crate::missing;
+use crate::partitions;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
 
 /// Records that are looked at to find the features of an Example.
@@ -47,12 +48,14 @@ pub enum Draft {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
+        together: Together,
     },
     /// As `Parquet`.
     Arrow {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
+        together: Together,
     },
     Text {
         paths: Vec<String>,
@@ -77,6 +80,13 @@ pub enum Draft {
         paths: Vec<String>,
         column: String,
     },
+}
+
+/// How the files of a table make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Together {
+    /// Whether `key=value` parts of their paths are columns.
+    pub partitions: bool,
 }
 
 /// What to read of a TFRecord.
@@ -148,25 +158,18 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
             };
             Source::Tfrecord { paths, features, verify }
         }
-        Draft::Parquet { paths, columns, nullable } => {
-            let (paths, files) = listed(paths, usize::MAX)?;
-            let file = parquet::File::open(open(&files[0], near)?)?;
-            let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
-            let fields = match nullable {
-                Some(names) => missing::say(fields, &names)?,
-                None => missing::find(fields, &file, &files, near)?,
-            };
-            Source::Parquet { paths, fields }
+        Draft::Parquet { paths, columns, nullable, together } => {
+            let files = Table::list(paths, together)?;
+            let file = parquet::File::open(open(&files.found[0], near)?)?;
+            let find = |fields| missing::find(fields, &file, &files.found, near);
+            let (fields, partitions) = files.columns(file.fields(), columns, nullable, find)?;
+            Source::Parquet { paths: files.paths, fields, partitions }
         }
-        Draft::Arrow { paths, columns, nullable } => {
-            let (paths, files) = looked_up(paths)?;
-            let file = arrow::File::open(open(&files[0], near)?)?;
-            let fields = select(file.fields(), columns).map_err(|e| e.with("file", &files[0].uri))?;
-            let fields = match nullable {
-                Some(names) => missing::say(fields, &names)?,
-                None => fields,
-            };
-            Source::Arrow { paths, fields }
+        Draft::Arrow { paths, columns, nullable, together } => {
+            let files = Table::list(paths, together)?;
+            let file = arrow::File::open(open(&files.found[0], near)?)?;
+            let (fields, partitions) = files.columns(file.fields(), columns, nullable, Ok)?;
+            Source::Arrow { paths: files.paths, fields, partitions }
         }
         Draft::Jsonl { paths, fields } => {
             let (paths, files) = looked_up(paths)?;
@@ -226,6 +229,68 @@ fn has_ids(index: &str) -> Result<()> {
     store::stat(&megatron::file(megatron::prefix(index), "bin"), &Allowed::everything()).map(drop)
 }
 
+/// The files of a table, and what their paths say.
+struct Table {
+    paths: Vec<String>,
+    found: Vec<Found>,
+    /// Where in each uri the folders begin that may have columns.
+    begins: Vec<u64>,
+    /// The columns that these have.
+    said: Vec<Field>,
+}
+
+impl Table {
+    fn list(paths: Vec<String>, together: Together) -> Result<Self> {
+        let paths = paths.iter().map(|p| store::absolute(p).map(store::files_of)).collect::<Result<Vec<_>>>()?;
+        let (found, begins) = partitions::list(&paths)?;
+        exists(&found[0])?;
+        let said = if together.partitions { partitions::find(&found, &begins)? } else { Vec::new() };
+        Ok(Self { paths, found, begins, said })
+    }
+
+    /// Picks columns of the files and of their paths, and says which may be missing: `find` finds it out for those of the
+    /// files. Returns also the names of those that paths have.
+    fn columns(
+        &self,
+        stored: Vec<Field>,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        find: impl FnOnce(Vec<Field>) -> Result<Vec<Field>>,
+    ) -> Result<(Vec<Field>, Vec<String>)> {
+        let is_said = |field: &Field| self.said.iter().any(|said| said.name == field.name);
+        let blame = |e: Error| e.with("file", &self.found[0].uri);
+        let all = stored.iter().filter(|field| !is_said(field)).chain(&self.said).cloned().collect();
+        let picked = select(all, columns).map_err(blame)?;
+        let is_picked = |field: &&Field| picked.iter().any(|picked| picked.name == field.name);
+        stored
+            .iter()
+            .filter(is_picked)
+            .try_for_each(|field| partitions::check_stored(&self.said, field))
+            .map_err(blame)?;
+        let fields = match nullable {
+            Some(names) => missing::say(picked, &names)?,
+            None => {
+                let found = find(picked.iter().filter(|field| !is_said(field)).cloned().collect())?;
+                let narrowed = |field: Field| found.iter().find(|f| f.name == field.name).cloned().unwrap_or(field);
+                picked.into_iter().map(narrowed).collect()
+            }
+        };
+        let uris: Vec<&str> = self.found.iter().map(|found| found.uri.as_str()).collect();
+        let said = || fields.iter().filter(|field| is_said(field));
+        said().try_for_each(|field| partitions::column(field, &uris, &self.begins).map(drop))?;
+        let names = said().map(|field| field.name.clone()).collect();
+        Ok((fields, names))
+    }
+}
+
+/// Refuses a file that a path names and that is not there.
+fn exists(first: &Found) -> Result<()> {
+    if first.stat.is_none() {
+        store::stat(&first.uri, &Allowed::everything())?;
+    }
+    Ok(())
+}
+
 /// Makes patterns absolute and looks up the first files that they stand for, the first one's existence included.
 fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
     listed(paths, FILES)
@@ -235,9 +300,7 @@ fn looked_up(paths: Vec<String>) -> Result<(Vec<String>, Vec<Found>)> {
 fn listed(paths: Vec<String>, most: usize) -> Result<(Vec<String>, Vec<Found>)> {
     let paths = paths.iter().map(|p| store::absolute(p).map(store::files_of)).collect::<Result<Vec<_>>>()?;
     let files = store::list_first(&paths, most)?;
-    if files[0].stat.is_none() {
-        store::stat(&files[0].uri, &Allowed::everything())?;
-    }
+    exists(&files[0])?;
     Ok((paths, files))
 }
 

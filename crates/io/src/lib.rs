@@ -19,6 +19,7 @@ mod index;
 mod infer;
 mod limits;
 mod missing;
+mod partitions;
 mod readers;
 mod rows;
 pub mod saved;
@@ -33,7 +34,7 @@ use forebay_plan::{BlobId, Source};
 pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
-pub use infer::{Draft, Features, infer};
+pub use infer::{Draft, Features, Together, infer};
 pub use readers::{Chunks, Place, Reader};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 

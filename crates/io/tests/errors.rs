@@ -5,7 +5,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 
 use forebay_core::{Error, ErrorKind};
-use forebay_io::{Draft, Features, infer};
+use forebay_io::{Draft, Features, Together, infer};
 use support::{index, open, opened, places, stream_all, tar_of, tfrecord_of, write};
 
 fn folder() -> tempfile::TempDir {
@@ -304,11 +304,22 @@ fn lines_that_are_not_utf8_or_not_json_are_named_by_number() {
 fn what_is_not_parquet_is_said_to_be_no_parquet() {
     let dir = folder();
     let path = write(dir.path(), "t.parquet", b"PAR1 this is not one");
-    let e = failure(Draft::Parquet { paths: vec![path.clone()], columns: None, nullable: None }, true);
+    let e = failure(
+        Draft::Parquet { paths: vec![path.clone()], columns: None, nullable: None, together: Together::default() },
+        true,
+    );
     assert_eq!((e.kind(), e.get("file")), (ErrorKind::Data, Some(path.as_str())));
     assert!(e.message().starts_with("not a parquet file that can be read"), "{e}");
     let columns = Some(vec!["imge".to_owned()]);
-    let e = failure(Draft::Parquet { paths: vec![support::golden("pyarrow.parquet")], columns, nullable: None }, true);
+    let e = failure(
+        Draft::Parquet {
+            paths: vec![support::golden("pyarrow.parquet")],
+            columns,
+            nullable: None,
+            together: Together::default(),
+        },
+        true,
+    );
     assert_eq!((e.kind(), e.get("hint")), (ErrorKind::NotFound, Some("did you mean \"image\"?")));
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use forebay_core::{Epoch, ErrorKind, Fault};
-use forebay_io::{Draft, Features, infer};
+use forebay_io::{Draft, Features, Together, infer};
 use serde_json::Value;
 use support::{assert_rows, golden, index, open, places, rows, stream_all};
 
@@ -55,8 +55,12 @@ fn pyarrow_tables() {
     let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
     let mut want = expected("pyarrow.parquet.json");
     want.iter_mut().for_each(|row| drop(row.as_object_mut().map(|row| row.remove("list"))));
-    let draft =
-        Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: Some(columns.into()), nullable: None };
+    let draft = Draft::Parquet {
+        paths: vec![golden("pyarrow.parquet")],
+        columns: Some(columns.into()),
+        nullable: None,
+        together: Together::default(),
+    };
     check_rows(draft, &want, schema);
 }
 
@@ -65,8 +69,16 @@ fn a_list_that_is_missing_is_an_error_of_its_row_and_of_no_other() {
     let want = expected("pyarrow.parquet.json");
     let (lack, have): (Vec<u64>, Vec<u64>) = (0..want.len() as u64).partition(|&i| want[i as usize]["list"].is_null());
     let kept: Vec<Value> = have.iter().map(|&i| want[i as usize].clone()).collect();
-    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns: None, nullable: None }, None)
-        .expect("infers");
+    let source = infer(
+        Draft::Parquet {
+            paths: vec![golden("pyarrow.parquet")],
+            columns: None,
+            nullable: None,
+            together: Together::default(),
+        },
+        None,
+    )
+    .expect("infers");
     let index = index(&source, true).expect("indexes");
     let reader = open(&source, &index).expect("opens");
     assert_rows(&rows(&[reader.gather(&places(have.iter().copied())).expect("reads")]), &kept);
@@ -98,15 +110,39 @@ fn json_lines() {
 #[test]
 fn a_selection_of_columns_reads_only_those_in_the_order_asked_for() {
     let columns = Some(vec!["user.at.lat".to_owned(), "id".to_owned()]);
-    let source = infer(Draft::Parquet { paths: vec![golden("pyarrow.parquet")], columns, nullable: None }, None)
-        .expect("infers");
+    let source = infer(
+        Draft::Parquet {
+            paths: vec![golden("pyarrow.parquet")],
+            columns,
+            nullable: None,
+            together: Together::default(),
+        },
+        None,
+    )
+    .expect("infers");
     assert_eq!(source.schema().expect("valid").to_string(), "{user.at.lat: float64?, id: int64}");
     let columns = Some(vec!["n".to_owned()]);
-    assert!(infer(Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns, nullable: None }, None).is_ok());
+    assert!(
+        infer(
+            Draft::Parquet {
+                paths: vec![golden("timestamp.parquet")],
+                columns,
+                nullable: None,
+                together: Together::default()
+            },
+            None
+        )
+        .is_ok()
+    );
 }
 
 #[test]
 fn times_are_whole_numbers() {
-    let draft = Draft::Parquet { paths: vec![golden("timestamp.parquet")], columns: None, nullable: None };
+    let draft = Draft::Parquet {
+        paths: vec![golden("timestamp.parquet")],
+        columns: None,
+        nullable: None,
+        together: Together::default(),
+    };
     check_rows(draft, &[serde_json::json!({"when": 0, "n": 1})], "{when: int64, n: int64}");
 }

@@ -4,7 +4,7 @@ mod support;
 
 use forebay_core::{Epoch, SampleId};
 use forebay_data::Chunk;
-use forebay_io::{Draft, Features, infer};
+use forebay_io::{Draft, Features, Together, infer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of, write};
@@ -214,7 +214,7 @@ proptest! {
         let _ = read(Draft::Tfrecord { paths: path("tensorflow.tfrecord"), features: Features::Infer, verify: false }, counted);
         let _ = read(Draft::Jsonl { paths: path("python.jsonl"), fields: None }, counted);
         let _ = read(Draft::Text { paths: path("python.jsonl") }, counted);
-        let _ = read(Draft::Parquet { paths: path("pyarrow.parquet"), columns: None, nullable: None }, counted);
+        let _ = read(Draft::Parquet { paths: path("pyarrow.parquet"), columns: None, nullable: None, together: Together::default() }, counted);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::ErrorKind;
-use forebay_io::{Draft, Features, infer};
+use forebay_io::{Draft, Features, Together, infer};
 use support::{index, open, places, rows, stream_all, tar_of, write};
 
 /// Serves a folder with ranges and etags; `generation` is part of every etag.
@@ -81,7 +81,12 @@ fn remote_rows_are_the_local_rows() {
         [
             Draft::Tar { paths: paths("{webdataset,webdataset}.tar"), extensions: None },
             Draft::Tfrecord { paths: paths("tensorflow.tfrecord"), features: Features::Infer, verify: true },
-            Draft::Parquet { paths: paths("pyarrow.parquet"), columns: Some(columns.to_vec()), nullable: None },
+            Draft::Parquet {
+                paths: paths("pyarrow.parquet"),
+                columns: Some(columns.to_vec()),
+                nullable: None,
+                together: Together::default(),
+            },
             Draft::Jsonl { paths: paths("python.jsonl"), fields: None },
             Draft::Text { paths: paths("python.jsonl") },
         ]

@@ -84,6 +84,9 @@ pub enum Source {
         paths: Vec<String>,
         /// The columns to read.
         fields: Vec<Field>,
+        /// Those of them that the files' paths have, as `key=value`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        partitions: Vec<String>,
     },
     /// Arrow IPC files (Feather, version 2).
     Arrow {
@@ -91,6 +94,9 @@ pub enum Source {
         paths: Vec<String>,
         /// The columns to read.
         fields: Vec<Field>,
+        /// Those of them that the files' paths have, as `key=value`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        partitions: Vec<String>,
     },
     /// Lines of text files, without their line ends: column `text`.
     Text {
@@ -261,6 +267,17 @@ impl Source {
             _ => {}
         }
         source
+    }
+
+    /// Returns its columns that the files' paths have, and no file.
+    pub fn partitions(&self) -> impl Iterator<Item = &Field> {
+        let (fields, names) = match self {
+            Source::Parquet { fields, partitions, .. } | Source::Arrow { fields, partitions, .. } => {
+                (fields.as_slice(), partitions.as_slice())
+            }
+            _ => (&[][..], &[][..]),
+        };
+        fields.iter().filter(|field| names.contains(&field.name))
     }
 
     /// Returns the rows when they are known without looking at any file.

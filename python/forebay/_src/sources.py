@@ -84,7 +84,11 @@ def from_tfrecord(
 
 @explained('from_parquet(paths, columns=["a", "b"]) reads these columns alone')
 def from_parquet(
-    paths: Paths, *, columns: Iterable[str] | None = None, nullable: str | Iterable[str] | None = None
+    paths: Paths,
+    *,
+    columns: Iterable[str] | None = None,
+    nullable: str | Iterable[str] | None = None,
+    partitioning: Literal["hive"] | None = "hive",
 ) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
@@ -96,16 +100,28 @@ def from_parquet(
         columns: The columns to read; others are not even fetched. Default: all.
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
             what a file says may be missing, but for what the footers of 16 files at most, spread over all, count.
+        partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 where all
+            values are whole numbers, else texts. None reads the columns of the files alone.
+
+    >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for year in (2023, 2024):
+    ...         pathlib.Path(folder, f"year={year}").mkdir()
+    ...         pyarrow.parquet.write_table(pyarrow.table({"x": [1.5]}), f"{folder}/year={year}/part-0.parquet")
+    ...     ds = from_parquet(folder)
+    ...     ds.schema, [int(row["year"]) for row in ds]
+    (Schema(x: float64, year: int64), [2023, 2024])
     """
-    names = arguments.columns(columns, "from_parquet", "columns")
-    missing = arguments.columns(nullable, "from_parquet", "nullable")
-    found = arguments.paths(paths, "from_parquet")
-    return _files("from_parquet", source="parquet", paths=found, columns=names, nullable=missing)
+    return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning)
 
 
 @explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
 def from_arrow(
-    paths: Paths, *, columns: Iterable[str] | None = None, nullable: str | Iterable[str] | None = None
+    paths: Paths,
+    *,
+    columns: Iterable[str] | None = None,
+    nullable: str | Iterable[str] | None = None,
+    partitioning: Literal["hive"] | None = "hive",
 ) -> Dataset:
     """Arrow IPC files, which are also Feather files (version 2), compressed or not.
 
@@ -118,12 +134,9 @@ def from_arrow(
         columns: The columns to decode. Default: all.
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
             those of which the first file says so (writers say it of all that they were told nothing about).
+        partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
     """
-    names = arguments.columns(columns, "from_arrow", "columns")
-    missing = arguments.columns(nullable, "from_arrow", "nullable")
-    return _files(
-        "from_arrow", source="arrow", paths=arguments.paths(paths, "from_arrow"), columns=names, nullable=missing
-    )
+    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning)
 
 
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
@@ -310,6 +323,23 @@ _FRAME = "from_numpy({name: frame[name].to_numpy() for name in frame}), or of a 
 def _files(op: str, **source: Any) -> Dataset:
     file, line = site()
     return Dataset(_native.Pipeline.from_files(native_json.dumps(source, op), op, file, line))
+
+
+def _tables(
+    op: str,
+    source: str,
+    paths: Paths,
+    columns: Iterable[str] | None,
+    nullable: str | Iterable[str] | None,
+    partitioning: Literal["hive"] | None,
+) -> Dataset:
+    """Files that have columns of their own, and in their paths."""
+    names = arguments.columns(columns, op, "columns")
+    missing = arguments.columns(nullable, op, "nullable")
+    hive = partitioning is not None and arguments.choice(partitioning, op, "partitioning", "hive") == "hive"
+    return _files(
+        op, source=source, paths=arguments.paths(paths, op), columns=names, nullable=missing, hive=hive
+    )
 
 
 def _memory(op: str, data: Mapping[str, Any]) -> Dataset:

@@ -13,7 +13,7 @@ use super::table::{Counted, Table};
 use super::{Inner, Layout, SourceIndex, cache};
 use crate::formats::{arrow, compressed, lines, mds, megatron, parquet, tar, tfrecord, tokens};
 use crate::store::{self, Forward, Found, Object, Stat};
-use crate::{Allowed, Progress, ReadThrough};
+use crate::{Allowed, Progress, ReadThrough, partitions};
 
 /// How often the caller hears of progress while nothing is done.
 const TICK: Duration = Duration::from_millis(100);
@@ -127,7 +127,13 @@ fn list(source: &Source, counted: bool, allowed: &Allowed, near: Option<&dyn Rea
             let (found, labels) = crate::formats::image_folder::list(root)?;
             Listed { labels, ..Listed::of(found, Layout::Files) }
         }
-        Source::Parquet { paths, .. } | Source::Arrow { paths, .. } => Listed::of(store::list(paths)?, Layout::Groups),
+        Source::Parquet { paths, .. } | Source::Arrow { paths, .. } => {
+            let (found, begins) = partitions::list(paths)?;
+            let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
+            let labels = if source.partitions().next().is_some() { begins } else { Vec::new() };
+            source.partitions().try_for_each(|field| partitions::column(field, &uris, &labels).map(drop))?;
+            Listed { labels, ..Listed::of(found, Layout::Groups) }
+        }
         Source::Tokens { paths, .. } => Listed::of(store::list(paths)?, all),
         Source::Megatron { paths, .. } => Listed::of(list_megatron(paths)?, all),
         Source::Mds { paths, columns, .. } => {

@@ -49,7 +49,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) uris: Vec<Box<str>>,
     pub(crate) stats: Vec<Stat>,
-    /// Of `ImageFolder`: each file's class.
+    /// Of `ImageFolder`: each file's class. Of files whose paths have columns: where in the uri the folders begin that may
+    /// have them.
     pub(crate) labels: Vec<u64>,
     /// Of counted files that hold many rows: where they are.
     pub(crate) tables: Vec<Arc<Table>>,

@@ -40,8 +40,8 @@ impl SourceIndex {
     }
 
     /// Returns what, with its uri, tells the content of a file from any other that was read from there, and from what the
-    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes, or what
-    /// tells its rows, if that is a file of its own.
+    /// same file would give as part of another source: size, mtime or etag, and its class, if files have classes, or where
+    /// its path begins to have columns, or what tells its rows, if that is a file of its own.
     pub fn identity(&self, file: usize) -> Option<String> {
         let stat = self.0.stats.get(file)?;
         let told_by = match self.0.tables.get(file).map(|table| &**table) {
@@ -49,6 +49,7 @@ impl SourceIndex {
             _ => None,
         };
         Some(match (self.0.labels.get(file), told_by) {
+            (Some(begin), _) if self.0.layout == Layout::Groups => format!("{stat}, columns from {begin} on"),
             (Some(label), _) => format!("{stat}, class {label}"),
             (None, Some(told_by)) => format!("{stat}, documents {told_by}"),
             (None, None) => stat.to_string(),

@@ -11,6 +11,7 @@ mod lru;
 mod mds;
 mod memory;
 mod packed;
+mod partitioned;
 mod parts;
 mod pieces;
 mod pool;
@@ -87,7 +88,11 @@ pub(crate) fn open(
         Source::ImageFolder { .. } => {
             index.inner().layout == L::Files && index.inner().labels.len() == index.inner().uris.len()
         }
-        Source::Parquet { .. } | Source::Arrow { .. } => index.inner().layout == L::Groups,
+        Source::Parquet { .. } | Source::Arrow { .. } => {
+            let are_named =
+                source.partitions().next().is_none() || index.inner().labels.len() == index.inner().uris.len();
+            index.inner().layout == L::Groups && are_named
+        }
         Source::MapDataset { .. } | Source::Generator { .. } => {
             return Err(Error::internal(format!("{} is read by python", source.name())));
         }
@@ -107,8 +112,12 @@ pub(crate) fn open(
         Source::Mds { columns, fields, .. } => {
             Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), window_rows)?)
         }
-        Source::Parquet { .. } => Arc::new(Groups::<parquet::File>::new(schema, pool(index), window_rows)),
-        Source::Arrow { .. } => Arc::new(Groups::<arrow::File>::new(schema, pool(index), window_rows)),
+        Source::Parquet { .. } => partitioned::over(source, schema, index, |schema, index| {
+            Arc::new(Groups::<parquet::File>::new(schema, pool(index), window_rows))
+        })?,
+        Source::Arrow { .. } => partitioned::over(source, schema, index, |schema, index| {
+            Arc::new(Groups::<arrow::File>::new(schema, pool(index), window_rows))
+        })?,
         other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),
     })
 }
