@@ -38,6 +38,8 @@ pub(crate) enum Files {
         nullable: Option<Vec<String>>,
         #[serde(default)]
         hive: bool,
+        #[serde(default)]
+        merge: bool,
     },
     Arrow {
         paths: Vec<String>,
@@ -45,6 +47,8 @@ pub(crate) enum Files {
         nullable: Option<Vec<String>>,
         #[serde(default)]
         hive: bool,
+        #[serde(default)]
+        merge: bool,
     },
     Text {
         paths: Vec<String>,
@@ -86,11 +90,11 @@ impl TryFrom<Files> for Draft {
                 };
                 Draft::Tfrecord { paths, features, verify }
             }
-            Files::Parquet { paths, columns, nullable, hive } => {
-                Draft::Parquet { paths, columns, nullable, together: Together { partitions: hive } }
+            Files::Parquet { paths, columns, nullable, hive, merge } => {
+                Draft::Parquet { paths, columns, nullable, together: Together { partitions: hive, merged: merge } }
             }
-            Files::Arrow { paths, columns, nullable, hive } => {
-                Draft::Arrow { paths, columns, nullable, together: Together { partitions: hive } }
+            Files::Arrow { paths, columns, nullable, hive, merge } => {
+                Draft::Arrow { paths, columns, nullable, together: Together { partitions: hive, merged: merge } }
             }
             Files::Text { paths } => Draft::Text { paths },
             Files::Jsonl { paths, fields } => Draft::Jsonl { paths, fields },
@@ -104,13 +108,14 @@ impl TryFrom<Files> for Draft {
 }
 
 /// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
-pub(crate) fn infer(json: &str) -> Result<Source> {
+pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Source> {
     let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
     let draft = Draft::try_from(files)?;
     let files = Source::Files { paths: draft.paths().to_vec() };
     let kept = crate::cache::keeping_bytes(&files)?;
     let near = kept.and_then(|kept| Nearby::open(&files, 0, &kept.cache));
-    forebay_io::infer(draft, near.as_ref().map(|near| near as &dyn ReadThrough))
+    let near = near.as_ref().map(|near| near as &dyn ReadThrough);
+    crate::indexing::followed("reading schemas", poll, |progress| forebay_io::infer_following(draft, near, progress))
 }
 
 /// Makes a source, and its blob, of a dictionary of arrays or lists with the rows first.

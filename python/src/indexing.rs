@@ -64,17 +64,35 @@ fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -
     let (cache, kept) = (cache_folder()?, crate::cache::keeping_bytes(source)?);
     let near = kept.and_then(|kept| Nearby::open(source, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
-    let line = progress_line();
+    followed("indexing", poll, |progress| {
+        forebay_io::index(
+            source,
+            &forebay_io::Allowed::everything(),
+            counted,
+            cache.as_deref(),
+            near,
+            threads,
+            progress,
+        )
+    })
+}
+
+/// Does what looks at many files, with a line that shows how far it is, until `poll` fails.
+pub(crate) fn followed<T>(
+    what: &'static str,
+    poll: &mut dyn FnMut() -> Result<()>,
+    work: impl FnOnce(forebay_io::Progress<'_>) -> Result<T>,
+) -> Result<T> {
+    let line = Progress::new(what, "files");
     // `progress` is called on this thread alone, but has to be shareable.
     let poll = Mutex::new(Polled(poll));
-    let progress = |done: u64, total: u64| {
+    work(&|done: u64, total: u64| {
         line.show(done, total);
         match poll.try_lock() {
             Ok(mut poll) => (poll.0)(),
             Err(_) => Ok(()),
         }
-    };
-    forebay_io::index(source, &forebay_io::Allowed::everything(), counted, cache.as_deref(), near, threads, &progress)
+    })
 }
 
 /// The line that shows how far indexing is, here or at a dispatcher.
@@ -84,7 +102,7 @@ pub(crate) fn progress_line() -> Progress {
 
 struct Polled<'a>(&'a mut dyn FnMut() -> Result<()>);
 
-// SAFETY: `forebay_io::index` calls `progress` on the thread that called it, which is the one that `poll` belongs to.
+// SAFETY: `forebay_io` calls `progress` on the thread that called it, which is the one that `poll` belongs to.
 unsafe impl Send for Polled<'_> {}
 
 /// Where indexes are kept between runs: `$FOREBAY_CACHE/index`, if that names a folder, else the user's cache folder; nowhere

@@ -13,7 +13,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::blobs::BlobSet;
-use crate::errors::{detached, guard, interruptible, raise};
+use crate::errors::{guard, interruptible, raise};
 use crate::functions::PyFunctions;
 use crate::indexing::Listing;
 use crate::iter::{Iteration, NativeIterator};
@@ -53,8 +53,10 @@ impl Pipeline {
     #[staticmethod]
     fn from_files(py: Python<'_>, json: String, name: &str, file: Option<String>, line: u32) -> PyResult<Self> {
         let site = site(file, line);
-        let make = || Graph::new(crate::draft::infer(&json)?, site.clone());
-        let graph = detached(py, || make().map_err(|e| blame_source(e, name, site.as_ref())))?;
+        let graph = interruptible(py, |poll| {
+            let made = crate::draft::infer(&json, poll).and_then(|source| Graph::new(source, site.clone()));
+            made.map_err(|e| blame_source(e, name, site.as_ref()))
+        })?;
         Ok(Self::of(graph, BlobSet::default()))
     }
 

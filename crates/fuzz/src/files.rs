@@ -212,7 +212,12 @@ pub(crate) fn index(data: &[u8]) {
         },
         Source::Tfrecord { paths: paths(), features: None, verify: false },
         Source::Text { paths: paths() },
-        Source::Parquet { paths: paths(), fields: vec![Field::new("a", Kind::Bytes)], partitions: Vec::new() },
+        Source::Parquet {
+            paths: paths(),
+            fields: vec![Field::new("a", Kind::Bytes)],
+            partitions: Vec::new(),
+            merged: None,
+        },
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];
     for source in sources {

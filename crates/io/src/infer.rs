@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{DType, Field, Kind, Schema};
-use forebay_plan::Source;
+use forebay_plan::{Merged, Source};
 
-use crate::Allowed;
 use crate::formats::{
     arrow, compressed, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens,
 };
+use crate::merged::Merging;
 use crate::missing;
 use crate::partitions;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
+use crate::{Allowed, Progress};
 
 /// Records that are looked at to find the features of an Example.
 const RECORDS: u64 = 16;
@@ -87,6 +88,8 @@ pub enum Draft {
 pub struct Together {
     /// Whether `key=value` parts of their paths are columns.
     pub partitions: bool,
+    /// Whether all of them are looked at to find what columns they have together. Else all have those of the first.
+    pub merged: bool,
 }
 
 /// What to read of a TFRecord.
@@ -125,6 +128,14 @@ impl Draft {
 /// NotFound for a path or a glob without a file; Data when the first file is not of its format; Invalid when it holds
 /// what no column can.
 pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
+    infer_following(draft, near, &|_, _| Ok(()))
+}
+
+/// As [`infer`]; `progress` hears of it where all files are looked at.
+///
+/// # Errors
+/// As [`infer`]; what `progress` returns.
+pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: Progress<'_>) -> Result<Source> {
     Ok(match draft {
         Draft::Files { paths } => Source::Files { paths: looked_up(paths)?.0 },
         Draft::Text { paths } => Source::Text { paths: looked_up(paths)?.0 },
@@ -160,16 +171,28 @@ pub fn infer(draft: Draft, near: Option<&dyn ReadThrough>) -> Result<Source> {
         }
         Draft::Parquet { paths, columns, nullable, together } => {
             let files = Table::list(paths, together)?;
-            let file = parquet::File::open(open(&files.found[0], near)?)?;
-            let find = |fields| missing::find(fields, &file, &files.found, near);
-            let (fields, partitions) = files.columns(file.fields(), columns, nullable, find)?;
-            Source::Parquet { paths: files.paths, fields, partitions }
+            let look = |object| parquet::File::open(object).map(|file| file.columns());
+            let (fields, partitions, merged) = match together.merged {
+                true => files.merged(look, columns, nullable, near, progress)?,
+                false => {
+                    let file = parquet::File::open(open(&files.found[0], near)?)?;
+                    let find = |fields| missing::find(fields, &file, &files.found, near);
+                    files.columns(file.fields(), columns, nullable, find)?
+                }
+            };
+            Source::Parquet { paths: files.paths, fields, partitions, merged }
         }
         Draft::Arrow { paths, columns, nullable, together } => {
             let files = Table::list(paths, together)?;
-            let file = arrow::File::open(open(&files.found[0], near)?)?;
-            let (fields, partitions) = files.columns(file.fields(), columns, nullable, Ok)?;
-            Source::Arrow { paths: files.paths, fields, partitions }
+            let look = |object| arrow::File::open(object).map(|file| file.columns());
+            let (fields, partitions, merged) = match together.merged {
+                true => files.merged(look, columns, nullable, near, progress)?,
+                false => {
+                    let file = arrow::File::open(open(&files.found[0], near)?)?;
+                    files.columns(file.fields(), columns, nullable, Ok)?
+                }
+            };
+            Source::Arrow { paths: files.paths, fields, partitions, merged }
         }
         Draft::Jsonl { paths, fields } => {
             let (paths, files) = looked_up(paths)?;
@@ -256,7 +279,7 @@ impl Table {
         columns: Option<Vec<String>>,
         nullable: Option<Vec<String>>,
         find: impl FnOnce(Vec<Field>) -> Result<Vec<Field>>,
-    ) -> Result<(Vec<Field>, Vec<String>)> {
+    ) -> Result<Columns> {
         let is_said = |field: &Field| self.said.iter().any(|said| said.name == field.name);
         let blame = |e: Error| e.with("file", &self.found[0].uri);
         let all = stored.iter().filter(|field| !is_said(field)).chain(&self.said).cloned().collect();
@@ -279,9 +302,27 @@ impl Table {
         let said = || fields.iter().filter(|field| is_said(field));
         said().try_for_each(|field| partitions::column(field, &uris, &self.begins).map(drop))?;
         let names = said().map(|field| field.name.clone()).collect();
-        Ok((fields, names))
+        Ok((fields, names, None))
+    }
+
+    /// As [`Table::columns`], of what all files have together.
+    fn merged(
+        &self,
+        look: impl Fn(Arc<Object>) -> Result<Vec<arrow::Found>> + Sync,
+        columns: Option<Vec<String>>,
+        nullable: Option<Vec<String>>,
+        near: Option<&dyn ReadThrough>,
+        progress: Progress<'_>,
+    ) -> Result<Columns> {
+        let together = Merging::of(&self.found, &|file| look(open(file, near)?), progress)?;
+        let (fields, names, _) = self.columns(together.fields(), columns, nullable, Ok)?;
+        let merged = together.check(fields.iter().filter(|field| !names.contains(&field.name)), &self.found)?;
+        Ok((fields, names, Some(merged)))
     }
 }
+
+/// The columns to read, which of them paths have, and what files have in common that were merged.
+type Columns = (Vec<Field>, Vec<String>, Option<Merged>);
 
 /// Refuses a file that a path names and that is not there.
 fn exists(first: &Found) -> Result<()> {

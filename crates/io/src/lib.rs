@@ -18,6 +18,7 @@ mod formats;
 mod index;
 mod infer;
 mod limits;
+mod merged;
 mod missing;
 mod partitions;
 mod readers;
@@ -34,7 +35,7 @@ use forebay_plan::{BlobId, Source};
 pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
-pub use infer::{Draft, Features, Together, infer};
+pub use infer::{Draft, Features, Together, infer, infer_following};
 pub use readers::{Chunks, Place, Reader};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 

@@ -3,7 +3,7 @@
 //! A source is resolved in three steps, none of them here: its schema is looked up when the user writes it (`io`),
 //! its files are listed and pinned when it runs (a `SourceIndex`), and its rows are read by place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_core::Error;
 use forebay_data::{DType, Field, Kind, Schema};
@@ -38,6 +38,14 @@ pub struct MdsColumn {
     /// The bytes of each value, where all have as many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+}
+
+/// What files have in common that were found to have different columns: a column may be missing from a file, or be of a
+/// narrower type there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    /// How each column counts that is a time, as `timestamp[us]`: in another way in a file, its numbers would mean something else.
+    pub times: BTreeMap<String, String>,
 }
 
 /// The most ids of a row of [`Source::Tokens`]: a row is a gigabyte then.
@@ -87,6 +95,9 @@ pub enum Source {
         /// Those of them that the files' paths have, as `key=value`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         partitions: Vec<String>,
+        /// What files whose columns differ have in common, if they may.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<Merged>,
     },
     /// Arrow IPC files (Feather, version 2).
     Arrow {
@@ -97,6 +108,9 @@ pub enum Source {
         /// Those of them that the files' paths have, as `key=value`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         partitions: Vec<String>,
+        /// What files whose columns differ have in common, if they may.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged: Option<Merged>,
     },
     /// Lines of text files, without their line ends: column `text`.
     Text {
@@ -278,6 +292,14 @@ impl Source {
             _ => (&[][..], &[][..]),
         };
         fields.iter().filter(|field| names.contains(&field.name))
+    }
+
+    /// Returns what its files have in common, if their columns may differ.
+    pub fn merged(&self) -> Option<&Merged> {
+        match self {
+            Source::Parquet { merged, .. } | Source::Arrow { merged, .. } => merged.as_ref(),
+            _ => None,
+        }
     }
 
     /// Returns the rows when they are known without looking at any file.

@@ -89,6 +89,7 @@ def from_parquet(
     columns: Iterable[str] | None = None,
     nullable: str | Iterable[str] | None = None,
     partitioning: Literal["hive"] | None = "hive",
+    merge_schemas: bool = False,
 ) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
@@ -102,6 +103,9 @@ def from_parquet(
             what a file says may be missing, but for what the footers of 16 files at most, spread over all, count.
         partitioning: Whether folders `key=value` below a folder, or matched by a pattern, are columns: int64 where all
             values are whole numbers, else texts. None reads the columns of the files alone.
+        merge_schemas: Whether files may differ in their columns. The footers of all files are read then, here and once:
+            a column that is not in a file is missing there, and of numbers the widest type is taken. Default: files
+            have the columns of the first, or are a `DataError`.
 
     >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -111,8 +115,18 @@ def from_parquet(
     ...     ds = from_parquet(folder)
     ...     ds.schema, [int(row["year"]) for row in ds]
     (Schema(x: float64, year: int64), [2023, 2024])
+
+    A table that grew a column, and outgrew a type:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     old = pyarrow.table({"x": pyarrow.array([1], pyarrow.int32())})
+    ...     pyarrow.parquet.write_table(old, folder + "/0.parquet")
+    ...     pyarrow.parquet.write_table(pyarrow.table({"x": [2**40], "name": ["new"]}), folder + "/1.parquet")
+    ...     ds = from_parquet(folder, merge_schemas=True)
+    ...     ds.schema, [row["name"] for row in ds]
+    (Schema(x: int64, name: string?), [None, 'new'])
     """
-    return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning)
+    return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning, merge_schemas)
 
 
 @explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
@@ -122,6 +136,7 @@ def from_arrow(
     columns: Iterable[str] | None = None,
     nullable: str | Iterable[str] | None = None,
     partitioning: Literal["hive"] | None = "hive",
+    merge_schemas: bool = False,
 ) -> Dataset:
     """Arrow IPC files, which are also Feather files (version 2), compressed or not.
 
@@ -135,8 +150,9 @@ def from_arrow(
         nullable: The columns that may have missing values; a row that lacks another one is a `DataError`. Default:
             those of which the first file says so (writers say it of all that they were told nothing about).
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
+        merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
     """
-    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning)
+    return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
 
 
 def load(path: PathLike, *, partial: bool = False) -> Dataset:
@@ -332,13 +348,15 @@ def _tables(
     columns: Iterable[str] | None,
     nullable: str | Iterable[str] | None,
     partitioning: Literal["hive"] | None,
+    merge_schemas: bool,
 ) -> Dataset:
     """Files that have columns of their own, and in their paths."""
     names = arguments.columns(columns, op, "columns")
     missing = arguments.columns(nullable, op, "nullable")
+    merge = arguments.flag(merge_schemas, op, "merge_schemas")
     hive = partitioning is not None and arguments.choice(partitioning, op, "partitioning", "hive") == "hive"
     return _files(
-        op, source=source, paths=arguments.paths(paths, op), columns=names, nullable=missing, hive=hive
+        op, source=source, paths=arguments.paths(paths, op), columns=names, nullable=missing, hive=hive, merge=merge
     )
 
 

@@ -18,10 +18,10 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     /// Decodes one group.
     type Batches: Iterator<Item = Result<RecordBatch>> + Send;
 
-    /// Reads the footer, and checks that the wanted columns are there.
+    /// Reads the footer. Of the file's columns the wanted ones alone are decoded from here on.
     ///
     /// # Errors
-    /// Data when it is not a file of this format, or of other columns.
+    /// Data when it is not a file of this format.
     fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self>;
 
     /// Returns the columns of the file, as its writer has them.

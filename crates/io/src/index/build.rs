@@ -66,9 +66,7 @@ pub(crate) fn build(
         }
         Ok((stat, Some(counted)))
     };
-    let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
-    let threads = if is_remote { threads.max(REMOTE_THREADS) } else { threads };
-    let done = for_each(&found, threads, progress, one)?;
+    let done = for_each(&found, side_by_side(&found, threads), progress, one)?;
     let mut inner = Inner { layout, labels, tables, ..Inner::default() };
     for (place, (found, (stat, counted))) in found.into_iter().zip(done).enumerate() {
         if let Some(Table::Shard { bytes, .. }) = inner.tables.get(place).map(|table| &**table) {
@@ -82,6 +80,12 @@ pub(crate) fn build(
         }
     }
     SourceIndex::new(inner)
+}
+
+/// Returns how many of these files are looked at together, by a caller who has so many threads.
+pub(crate) fn side_by_side(found: &[Found], threads: usize) -> usize {
+    let is_remote = found.iter().any(|found| store::is_remote(&found.uri));
+    if is_remote { threads.max(REMOTE_THREADS) } else { threads }
 }
 
 /// A file that tells where the rows of another are.
@@ -245,7 +249,7 @@ pub(crate) fn check(stop: &AtomicBool) -> Result<()> {
 
 /// Runs `work` on every item on `threads` threads, and returns the results in the items' order, or the first error in
 /// that order among those that were met. The calling thread only reports.
-fn for_each<I: Sync, O: Send>(
+pub(crate) fn for_each<I: Sync, O: Send>(
     items: &[I],
     threads: usize,
     progress: Progress<'_>,

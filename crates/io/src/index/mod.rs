@@ -19,7 +19,7 @@ use crate::Allowed;
 use crate::formats::compressed;
 use crate::store::Stat;
 use crate::store::decoded::Points;
-pub(crate) use build::{build, check};
+pub(crate) use build::{build, check, for_each, side_by_side};
 use codec::{Decoder, Encoder};
 use table::Table;
 

@@ -8,6 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_data::ArrayData;
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, Loss, Memory, RowId, Schema};
+use forebay_plan::Merged;
 
 use super::blocks::Blocks;
 use super::group::{Decoded, Group};
@@ -30,6 +31,7 @@ type GroupsInUse = Vec<Arc<Group<Part>>>;
 
 pub(super) struct Groups<F> {
     pub(super) schema: Arc<Schema>,
+    merged: Option<Merged>,
     pub(super) pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group<Part>>>>,
@@ -42,7 +44,7 @@ pub(super) struct Groups<F> {
 impl<F: Grouped> Groups<F> {
     /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: of the one that threads finish,
     /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes.
-    pub(super) fn new(schema: Arc<Schema>, pool: Pool, window_rows: u64) -> Self {
+    pub(super) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let kept = match &layout {
@@ -51,16 +53,22 @@ impl<F: Grouped> Groups<F> {
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
         let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
-        Self { schema, pool, footers, groups, layout, memory }
+        Self { schema, merged, pool, footers, groups, layout, memory }
     }
 
     pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
         if let Some(footer) = self.footers.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64) {
             return Ok(footer);
         }
-        let footer = Arc::new(F::open(self.pool.get(file)?, self.schema.fields())?);
-        if file > 0 && self.schema.fields().iter().any(arrow::may_be_time) {
-            arrow::check_time(self.file(0)?.schema(), footer.schema(), self.schema.fields(), self.uri(file))?;
+        let wanted = self.schema.fields();
+        let footer = Arc::new(F::open(self.pool.get(file)?, wanted)?);
+        arrow::check(footer.schema(), wanted, self.merged.is_some(), self.uri(file))?;
+        match &self.merged {
+            Some(merged) => arrow::check_times(merged, footer.schema(), wanted, self.uri(file))?,
+            None if file > 0 && wanted.iter().any(arrow::may_be_time) => {
+                arrow::check_time(self.file(0)?.schema(), footer.schema(), wanted, self.uri(file))?;
+            }
+            None => {}
         }
         self.footers.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, 1, footer.clone());
         Ok(footer)

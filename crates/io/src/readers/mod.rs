@@ -113,10 +113,10 @@ pub(crate) fn open(
             Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), window_rows)?)
         }
         Source::Parquet { .. } => partitioned::over(source, schema, index, |schema, index| {
-            Arc::new(Groups::<parquet::File>::new(schema, pool(index), window_rows))
+            Arc::new(Groups::<parquet::File>::new(schema, source.merged().cloned(), pool(index), window_rows))
         })?,
         Source::Arrow { .. } => partitioned::over(source, schema, index, |schema, index| {
-            Arc::new(Groups::<arrow::File>::new(schema, pool(index), window_rows))
+            Arc::new(Groups::<arrow::File>::new(schema, source.merged().cloned(), pool(index), window_rows))
         })?,
         other => Arc::new(frames::Frames::new(schema, pool(index), frames::Format::of(other)?)),
     })

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, RecordBatch, StructArray, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Int32Array, ListArray, NullArray, RecordBatch, StructArray, UInt64Array,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
 use forebay_core::{Error, ErrorKind, Result};
@@ -65,20 +67,22 @@ impl Lack {
     }
 }
 
-/// Returns the columns of `schema` in `batch`, wherever they are in it.
+/// Returns the columns of `schema` in `batch`, wherever they are in it. A file that may lack one, or have narrower numbers, was
+/// checked by [`super::check`].
 ///
 /// # Errors
-/// Data when a column is not there, or of another type.
+/// Data when a column that is never missing is not there, or one is of another type.
 pub(crate) fn columns(schema: &Schema, batch: &RecordBatch) -> Result<Vec<Column>> {
     let mut found = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
         flatten(field, column, String::new(), None, &mut found)?;
     }
     let pick = |field: &Field| -> Result<Column> {
-        let (_, column) = found
-            .iter()
-            .find(|(name, _)| *name == field.name)
-            .ok_or_else(|| Error::data(format!("column {:?} is not in this file", field.name)))?;
+        let column = match found.iter().find(|(name, _)| *name == field.name) {
+            Some((_, column)) => column,
+            None if field.nullable => &(Arc::new(NullArray::new(batch.num_rows())) as ArrayRef),
+            None => return Err(Error::data(format!("column {:?} is not in this file", field.name))),
+        };
         let (values, inside) = match field.kind {
             Kind::Tensor { .. } => tensor(field, &plain(column)?)?,
             Kind::Utf8 if is_json(column.data_type()) => {

@@ -24,7 +24,9 @@ use super::grouped::Grouped;
 use crate::limits;
 use crate::store::Object;
 pub(crate) use convert::{Column, Lack, columns};
-pub(crate) use schema::{check, check_time, fields, may_be_time};
+pub(crate) use schema::{
+    Found, check, check_time, check_times, fields, found, may_be_time, not_there, other_clock, wider,
+};
 
 /// What ends a file: the length of its footer, and a magic word.
 const TAIL_BYTES: u64 = 10;
@@ -79,18 +81,19 @@ impl File {
         fields(&self.schema)
     }
 
+    /// Returns the columns as they are read, and what else there is to know of them.
+    pub(crate) fn columns(&self) -> Vec<Found> {
+        found(&self.schema)
+    }
+
     /// Decodes the wanted columns alone from here on.
-    ///
-    /// # Errors
-    /// Data when the file's columns are not those.
-    fn wanting(self, wanted: &[Field]) -> Result<Self> {
-        check(&self.schema, wanted, self.object.uri())?;
+    fn wanting(self, wanted: &[Field]) -> Self {
         let is_of =
             |column: &str, name: &str| name == column || name.strip_prefix(column).is_some_and(|r| r.starts_with('.'));
         let columns = self.schema.fields().iter().enumerate();
         let wanted = columns.filter(|(_, column)| wanted.iter().any(|f| is_of(column.name(), &f.name)));
         let decoder = self.decoder.with_projection(wanted.map(|(place, _)| place).collect());
-        Ok(Self { decoder, ..self })
+        Self { decoder, ..self }
     }
 
     /// Returns the rows of each record batch.
@@ -134,7 +137,7 @@ impl Grouped for File {
     type Batches = Batches;
 
     fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self> {
-        Self::open(object)?.wanting(wanted)
+        Self::open(object).map(|file| file.wanting(wanted))
     }
 
     fn schema(&self) -> &ArrowSchema {

@@ -3,9 +3,10 @@
 //! Structs are flattened to dotted names, but for one that its writer called a tensor of variable shape. Invariant: no type
 //! makes a file unreadable: what is neither numbers, text nor bytes is text, as decimals are, or JSON.
 
-use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema};
+use arrow_schema::{DataType, Field as ArrowField, Schema as ArrowSchema, TimeUnit};
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Field, Kind, TENSOR_DTYPE};
+use forebay_plan::Merged;
 
 /// What Arrow calls a tensor whose shape differs from row to row.
 const VARIABLE_SHAPE: &str = "arrow.variable_shape_tensor";
@@ -16,13 +17,17 @@ pub(crate) fn is_tensor(field: &ArrowField) -> bool {
 }
 
 /// Refuses a file whose columns are not those of the source. One of the null type, as writers give to what is missing
-/// throughout, is of any type that may be missing.
-pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
+/// throughout, is of any type that may be missing. Of a source that is merged, a column that may be missing need not be
+/// there, and may be narrower.
+pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], is_merged: bool, uri: &str) -> Result<()> {
     let here = fields(schema);
     for field in wanted {
         let found = here.iter().find(|found| found.name == field.name);
         let is = match found {
             Some(found) if found.kind == field.kind => continue,
+            Some(found) if is_merged && wider(&found.kind, &field.kind).as_ref() == Some(&field.kind) => continue,
+            None if is_merged && field.nullable => continue,
+            None if is_merged => return Err(not_there(field, uri)),
             Some(found) if found.kind == Kind::Utf8 && field.kind.can_be_missing() => {
                 let is_null = |leaf: &Leaf<'_>| leaf.name == field.name && *leaf.field.data_type() == DataType::Null;
                 match leaves(schema).iter().any(is_null) {
@@ -35,11 +40,43 @@ pub(crate) fn check(schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result
             None => "not there".to_owned(),
         };
         let message = format!("column {:?} is {is} in this file, and {} in the first", field.name, field.kind);
-        return Err(Error::data(message)
-            .with("file", uri)
-            .hint("read files of one schema together, or name columns= that all have"));
+        return Err(Error::data(message).with("file", uri).hint(
+            "read them with merge_schemas=True, which finds what all have together; or name columns= that all have",
+        ));
     }
     Ok(())
+}
+
+/// Says that a file lacks a column that was found, or said, to be in all.
+pub(crate) fn not_there(field: &Field, uri: &str) -> Error {
+    let name = &field.name;
+    let error = Error::data(format!("column {name:?} is not in this file, and {} in others", field.kind));
+    error.with("fault", "file").with("file", uri).hint(match field.kind.can_be_missing() {
+        true => format!("where the files are read, say that it may be missing: nullable=[{name:?}]"),
+        false => "a list is never missing: name columns= without this one".to_owned(),
+    })
+}
+
+/// Returns the kind that holds every value of both, if there is one.
+pub(crate) fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
+    match (a, b) {
+        _ if a == b => Some(a.clone()),
+        (Kind::Scalar { dtype: a }, Kind::Scalar { dtype: b }) => widest(*a, *b).map(Kind::scalar),
+        _ => None,
+    }
+}
+
+/// Returns the smallest dtype that holds every number of both exactly, if there is one: numbers stay whole or floats.
+fn widest(a: DType, b: DType) -> Option<DType> {
+    let is_signed = |dtype: DType| matches!(dtype, DType::Int8 | DType::Int16 | DType::Int32 | DType::Int64);
+    let holds = |to: DType, from: DType| match (to, from) {
+        _ if to == from => true,
+        (DType::Bool, _) | (_, DType::Bool) => false,
+        _ if to.is_float() || from.is_float() => to.is_float() && from.is_float() && to.size() > from.size(),
+        _ if is_signed(to) == is_signed(from) => to.size() > from.size(),
+        _ => is_signed(to) && to.size() > from.size(),
+    };
+    DType::ALL.into_iter().filter(|&dtype| holds(dtype, a) && holds(dtype, b)).min_by_key(|dtype| dtype.size())
 }
 
 /// Says that a file has nothing of a column that was found, or said, to be there.
@@ -69,6 +106,70 @@ pub(crate) fn check_time(first: &ArrowSchema, schema: &ArrowSchema, wanted: &[Fi
         }
     }
     Ok(())
+}
+
+/// Refuses a file that counts time otherwise than the files that were merged.
+pub(crate) fn check_times(merged: &Merged, schema: &ArrowSchema, wanted: &[Field], uri: &str) -> Result<()> {
+    for column in found(schema).into_iter().filter(|column| !column.is_null) {
+        let name = &column.field.name;
+        if !wanted.iter().any(|field| field.name == *name && may_be_time(field)) {
+            continue;
+        }
+        let then = merged.times.get(name);
+        if then != column.clock.as_ref() {
+            return Err(other_clock(name, column.clock.as_deref(), then.map(String::as_str), uri));
+        }
+    }
+    Ok(())
+}
+
+/// Says that a file counts time otherwise than others.
+pub(crate) fn other_clock(name: &str, here: Option<&str>, there: Option<&str>, uri: &str) -> Error {
+    let say = |clock: Option<&str>| clock.unwrap_or("no time").to_owned();
+    Error::data(format!("column {name:?} is {} in this file, and {} in others", say(here), say(there)))
+        .with("fault", "file")
+        .with("file", uri)
+        .hint("read files of one unit together, or name columns= without this one")
+}
+
+/// A column of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) field: Field,
+    /// Whether it is of the null type, as writers give to what is missing throughout.
+    pub(crate) is_null: bool,
+    /// How it counts, if it is a time, or a list of times.
+    pub(crate) clock: Option<String>,
+}
+
+/// Returns every column of a file.
+pub(crate) fn found(schema: &ArrowSchema) -> Vec<Found> {
+    let more = |(field, leaf): (Field, Leaf<'_>)| Found {
+        field,
+        is_null: *leaf.field.data_type() == DataType::Null,
+        clock: clock(leaf.field.data_type()).map(|ty| named(&ty)),
+    };
+    fields(schema).into_iter().zip(leaves(schema)).map(more).collect()
+}
+
+/// Returns what pyarrow calls a type of times.
+fn named(ty: &DataType) -> String {
+    let unit = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    };
+    match ty {
+        DataType::Date32 => "date32[day]".to_owned(),
+        DataType::Date64 => "date64[ms]".to_owned(),
+        DataType::Time32(of) => format!("time32[{}]", unit(of)),
+        DataType::Time64(of) => format!("time64[{}]", unit(of)),
+        DataType::Timestamp(of, None) => format!("timestamp[{}]", unit(of)),
+        DataType::Timestamp(of, Some(_)) => format!("timestamp[{}, tz=UTC]", unit(of)),
+        DataType::Duration(of) => format!("duration[{}]", unit(of)),
+        other => other.to_string(),
+    }
 }
 
 /// Says whether a column's whole numbers may be times.

@@ -48,6 +48,18 @@ impl File {
         arrow::fields(self.footer.schema())
     }
 
+    /// Returns the columns as they are read, and what else there is to know of them. One that the footer counts as whole is
+    /// never missing.
+    pub(crate) fn columns(&self) -> Vec<arrow::Found> {
+        let mut columns = arrow::found(self.footer.schema());
+        let fields: Vec<Field> = columns.iter().map(|column| column.field.clone()).collect();
+        let whole = self.is_whole(&fields);
+        for (at, column) in columns.iter_mut().enumerate() {
+            column.field.nullable &= !whole.as_ref().is_none_or(|whole| whole[at]);
+        }
+        columns
+    }
+
     /// Returns whether the footer says of each of these columns that no row of it is missing; `None` where there is no row.
     pub(crate) fn is_whole(&self, fields: &[Field]) -> Option<Vec<bool>> {
         let groups: Vec<_> = self.footer.metadata().row_groups().iter().filter(|group| group.num_rows() > 0).collect();
@@ -129,10 +141,8 @@ impl Grouped for File {
     const BY_COLUMN: bool = true;
     type Batches = Batches;
 
-    fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self> {
-        let file = Self::open(object)?;
-        arrow::check(file.footer.schema(), wanted, file.object.uri())?;
-        Ok(file)
+    fn open(object: Arc<Object>, _wanted: &[Field]) -> Result<Self> {
+        Self::open(object)
     }
 
     fn schema(&self) -> &ArrowSchema {
