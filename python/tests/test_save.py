@@ -308,15 +308,6 @@ def test_files_of_other_writers_are_read_as_they_are(foreign, compression, tmp_p
     assert sorted(found) == sorted((row["word"], row["i"]) for row in rows)
 
 
-def test_files_that_are_none_say_so(foreign, tmp_path):
-    stream = tmp_path / "stream.arrow"
-    with ipc.new_stream(stream, foreign.schema) as writer:
-        writer.write_table(foreign)
-    with pytest.raises(fb.errors.DataError, match="does not end as one") as caught:
-        fb.from_arrow(stream)
-    assert "new_file" in str(caught.value.hint)
-
-
 def test_damaged_files_are_errors_or_the_rows_that_they_say(foreign, images, tmp_path):
     """Whatever byte is another one: no crash, no hang, no memory without measure."""
     every_kind(images).save(tmp_path / "ours")

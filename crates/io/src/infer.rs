@@ -184,12 +184,12 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
         }
         Draft::Arrow { paths, columns, nullable, together } => {
             let files = Table::list(paths, together)?;
-            let look = |object| arrow::File::open(object).map(|file| file.columns());
+            let look = |object: Arc<Object>| arrow::columns_of(&object);
             let (fields, partitions, merged) = match together.merged {
                 true => files.merged(look, columns, nullable, near, progress)?,
                 false => {
-                    let file = arrow::File::open(open(&files.found[0], near)?)?;
-                    files.columns(file.fields(), columns, nullable, Ok)?
+                    let stored = look(open(&files.found[0], near)?)?;
+                    files.columns(stored.into_iter().map(|column| column.field).collect(), columns, nullable, Ok)?
                 }
             };
             Source::Arrow { paths: files.paths, fields, partitions, merged }

@@ -138,11 +138,12 @@ def from_arrow(
     partitioning: Literal["hive"] | None = "hive",
     merge_schemas: bool = False,
 ) -> Dataset:
-    """Arrow IPC files, which are also Feather files (version 2), compressed or not.
+    """Arrow IPC files, which are also Feather files (version 2), and streams, compressed or not.
 
     A record batch is decoded as a whole, so shuffled reading likes those of a megabyte or less. Lists become tensors of
     one dimension; extension types `arrow.fixed_shape_tensor`, `arrow.variable_shape_tensor` and `arrow.bool8` are what
-    they say; other types become what they do in `from_parquet`. Streams, which have no footer, are not read.
+    they say; other types become what they do in `from_parquet`. A stream has no footer, so to count it the heads of
+    its messages are read, one by one.
 
     Args:
         paths: The files.
@@ -151,6 +152,16 @@ def from_arrow(
             those of which the first file says so (writers say it of all that they were told nothing about).
         partitioning: Whether folders `key=value` are columns, as in `from_parquet`.
         merge_schemas: Whether files may differ in their columns, as in `from_parquet`.
+
+    What `pyarrow.ipc.new_stream`, and `save_to_disk` of Hugging Face's datasets, write:
+
+    >>> import pyarrow, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pyarrow.table({"text": ["a", "b"]})
+    ...     with pyarrow.ipc.new_stream(folder + "/data-00000-of-00001.arrow", table.schema) as writer:
+    ...         writer.write_table(table)
+    ...     [row["text"] for row in from_arrow(folder + "/*.arrow")]
+    ['a', 'b']
     """
     return _tables("from_arrow", "arrow", paths, columns, nullable, partitioning, merge_schemas)
 

@@ -7,6 +7,7 @@ use arrow_schema::Schema;
 use forebay_core::Result;
 use forebay_data::Field;
 
+use crate::index::table::Table;
 use crate::store::Object;
 
 /// A file whose rows are decoded group by group.
@@ -18,11 +19,11 @@ pub(crate) trait Grouped: Sized + Send + Sync {
     /// Decodes one group.
     type Batches: Iterator<Item = Result<RecordBatch>> + Send;
 
-    /// Reads the footer. Of the file's columns the wanted ones alone are decoded from here on.
+    /// Reads what is known of all groups: the footer, or `table`, which the index has of the file. Of the file's columns the wanted ones alone are decoded from here on.
     ///
     /// # Errors
     /// Data when it is not a file of this format.
-    fn open(object: Arc<Object>, wanted: &[Field]) -> Result<Self>;
+    fn open(object: Arc<Object>, table: Option<&Table>, wanted: &[Field]) -> Result<Self>;
 
     /// Returns the columns of the file, as its writer has them.
     fn schema(&self) -> &Schema;

@@ -210,7 +210,7 @@ fn format_of(source: &Source) -> String {
 fn scan(source: &Source, object: Arc<Object>, stop: &AtomicBool) -> Result<Counted> {
     let (table, forward) = match source {
         Source::Parquet { .. } => (Table::Groups(parquet::group_rows(object)?), None),
-        Source::Arrow { .. } => (Table::Groups(arrow::group_rows(object)?), None),
+        Source::Arrow { .. } => (arrow::table(object, stop)?, None),
         Source::Tokens { dtype, length, stride, .. } => {
             let rows = tokens::Rows { dtype: *dtype, length: *length, stride: *stride };
             (Table::Even(tokens::rows(&object, rows)?), None)

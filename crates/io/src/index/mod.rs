@@ -100,14 +100,11 @@ impl SourceIndex {
         inner.points.resize(inner.tables.len(), None);
         inner.starts = match inner.layout {
             Layout::PerFile { counted: true } => sums(inner.tables.iter().map(|t| t.rows()))?,
-            Layout::Groups => sums(inner.tables.iter().flat_map(|t| match &**t {
-                Table::Groups(rows) => rows.iter().copied(),
-                _ => [].iter().copied(),
-            }))?,
+            Layout::Groups => sums(inner.tables.iter().flat_map(|t| t.group_rows().iter().copied()))?,
             _ => Vec::new(),
         };
         if inner.layout == Layout::Groups {
-            inner.first_blocks = sums(inner.tables.iter().map(|t| t.groups()))?;
+            inner.first_blocks = sums(inner.tables.iter().map(|t| t.group_rows().len() as u64))?;
             inner.firsts = sums(inner.tables.iter().map(|t| t.rows()))?;
         }
         let index = Self(Arc::new(inner));

@@ -15,8 +15,10 @@ pub(crate) enum Table {
     Frames(Vec<u64>),
     /// Samples of a tar shard.
     Tar(TarTable),
-    /// The rows of each row group of a Parquet file, or record batch of an Arrow file.
+    /// The rows of each row group of a Parquet file, or record batch of an Arrow file with a footer.
     Groups(Vec<u64>),
+    /// The messages of an Arrow stream.
+    Messages(Messages),
     /// Rows of one length, at places of one distance.
     Even(Even),
     /// Documents of token ids that follow each other.
@@ -32,6 +34,17 @@ pub(crate) struct Even {
     pub(crate) step: u64,
     pub(crate) len: u64,
     pub(crate) rows: u64,
+}
+
+/// The messages of an Arrow stream that are behind its schema: record batches, and the dictionaries that these use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Messages {
+    /// The rows of each record batch.
+    pub(crate) rows: Vec<u64>,
+    /// Where each message begins, and where the last ends.
+    pub(crate) starts: Vec<u64>,
+    /// Which of them are dictionaries.
+    pub(crate) dictionaries: Vec<u64>,
 }
 
 /// Documents of a file, as another file beside it tells.
@@ -124,16 +137,19 @@ impl Table {
         match self {
             Table::Frames(starts) => starts.len().saturating_sub(1) as u64,
             Table::Tar(tar) => tar.rows() as u64,
-            Table::Groups(rows) => rows.iter().fold(0, |sum, &n| sum.saturating_add(n)),
+            Table::Groups(_) | Table::Messages(_) => self.group_rows().iter().fold(0, |sum, &n| sum.saturating_add(n)),
             Table::Even(even) => even.rows,
             Table::Documents(documents) => documents.starts.len().saturating_sub(1) as u64,
             Table::Shard { rows, .. } => *rows,
         }
     }
 
-    /// Returns the number of row groups.
-    pub(crate) fn groups(&self) -> u64 {
-        if let Table::Groups(rows) = self { rows.len() as u64 } else { 0 }
+    /// Returns the rows of each group of rows that is decoded as a whole; of a file without such groups, nothing.
+    pub(crate) fn group_rows(&self) -> &[u64] {
+        match self {
+            Table::Groups(rows) | Table::Messages(Messages { rows, .. }) => rows,
+            _ => &[],
+        }
     }
 
     /// Says whether all of it is within a file of this size.
@@ -147,6 +163,7 @@ impl Table {
                 .all(|(offset, len)| *offset == u64::MAX || offset.checked_add(*len).is_some_and(|end| end <= size)),
             Table::Even(even) => even.is_within(size),
             Table::Documents(documents) => documents.starts.iter().all(|start| *start <= size),
+            Table::Messages(messages) => messages.starts.iter().all(|start| *start <= size),
             Table::Groups(_) | Table::Shard { .. } => true,
         }
     }
@@ -177,6 +194,10 @@ impl Table {
                 to.rising(&documents.starts);
             }
             Table::Shard { rows, bytes } => [5, *rows, *bytes].into_iter().for_each(|n| to.int(n)),
+            Table::Messages(messages) => {
+                to.int(6);
+                [&messages.rows, &messages.starts, &messages.dictionaries].into_iter().for_each(|n| to.rising(n));
+            }
         }
     }
 
@@ -197,6 +218,9 @@ impl Table {
                 starts: from.rising()?,
             }),
             5 => Table::Shard { rows: from.int()?, bytes: from.int()? },
+            6 => {
+                Table::Messages(Messages { rows: from.rising()?, starts: from.rising()?, dictionaries: from.rising()? })
+            }
             other => return Err(Error::data(format!("an index holds an unknown table {other}"))),
         };
         Ok(Arc::new(table))

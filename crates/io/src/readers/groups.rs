@@ -61,7 +61,11 @@ impl<F: Grouped> Groups<F> {
             return Ok(footer);
         }
         let wanted = self.schema.fields();
-        let footer = Arc::new(F::open(self.pool.get(file)?, wanted)?);
+        let footer = Arc::new(F::open(
+            self.pool.get(file)?,
+            self.pool.index.inner().tables.get(file).map(|table| &**table),
+            wanted,
+        )?);
         arrow::check(footer.schema(), wanted, self.merged.is_some(), self.uri(file))?;
         match &self.merged {
             Some(merged) => arrow::check_times(merged, footer.schema(), wanted, self.uri(file))?,

@@ -18,6 +18,7 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::arrow;
 use super::grouped::Grouped;
+use crate::index::table::Table;
 use crate::store::Object;
 use object::Ranges;
 
@@ -141,7 +142,7 @@ impl Grouped for File {
     const BY_COLUMN: bool = true;
     type Batches = Batches;
 
-    fn open(object: Arc<Object>, _wanted: &[Field]) -> Result<Self> {
+    fn open(object: Arc<Object>, _table: Option<&Table>, _wanted: &[Field]) -> Result<Self> {
         Self::open(object)
     }
 
