@@ -25,6 +25,7 @@ mod readers;
 mod rows;
 pub mod saved;
 mod store;
+mod tables;
 
 use std::path::Path;
 use std::sync::Arc;
