@@ -39,7 +39,7 @@ from forebay._src.sources import (
     load,
     range,
 )
-from forebay._src.stored_sources import from_mds, from_megatron, from_tokens
+from forebay._src.stored_sources import from_litdata, from_mds, from_megatron, from_tokens
 from forebay._src.tolerance import NonDeterministicWarning, SkippedSample
 from forebay._src.user_errors import SkipSample
 
@@ -71,6 +71,7 @@ __all__ = [
     "from_generator",
     "from_image_folder",
     "from_jsonl",
+    "from_litdata",
     "from_map_dataset",
     "from_mds",
     "from_megatron",

@@ -72,6 +72,10 @@ pub(crate) enum Files {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
     },
+    Litdata {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
 }
 
 impl TryFrom<Files> for Draft {
@@ -103,6 +107,7 @@ impl TryFrom<Files> for Draft {
             }
             Files::Megatron { paths, column } => Draft::Megatron { paths, column },
             Files::Mds { paths, columns } => Draft::Mds { paths, columns },
+            Files::Litdata { paths, columns } => Draft::Litdata { paths, columns },
         })
     }
 }

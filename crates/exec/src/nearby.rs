@@ -65,7 +65,7 @@ pub fn reads_remote(source: &Source) -> bool {
 
 /// Returns the deepest folder that all remote files of a source are in, whatever the patterns stand for.
 fn folder(source: &Source) -> Option<String> {
-    let is_folder = matches!(source, Source::ImageFolder { .. } | Source::Mds { .. });
+    let is_folder = matches!(source, Source::ImageFolder { .. } | Source::Mds { .. } | Source::Litdata { .. });
     let literal = |path: &String| {
         let whole = if is_folder { format!("{}/", path.trim_end_matches('/')) } else { path.clone() };
         let end = whole.find(['*', '?', '[', '{']).unwrap_or(whole.len());

@@ -9,7 +9,7 @@ use forebay_data::{DType, Field, Kind, Schema};
 use forebay_plan::Source;
 
 use crate::formats::{
-    arrow, compressed, example, image_folder, json, lines, mds, megatron, parquet, tar, tfrecord, tokens,
+    arrow, compressed, example, image_folder, json, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens,
 };
 use crate::missing;
 use crate::store::{self, Forward, Found, Object, ReadThrough};
@@ -75,6 +75,10 @@ pub enum Draft {
         paths: Vec<String>,
         columns: Option<Vec<String>>,
     },
+    Litdata {
+        paths: Vec<String>,
+        columns: Option<Vec<String>>,
+    },
     /// With or without the ending of either file.
     Megatron {
         paths: Vec<String>,
@@ -116,6 +120,7 @@ impl Draft {
             | Self::Tokens { paths, .. }
             | Self::Megatron { paths, .. }
             | Self::Mds { paths, .. }
+            | Self::Litdata { paths, .. }
             | Self::Jsonl { paths, .. } => paths,
         }
     }
@@ -215,12 +220,16 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
             Source::Tokens { paths, dtype, length, stride, column }
         }
         Draft::Mds { paths, columns } => {
-            let (indexes, files) = listed(paths.iter().map(|folder| mds::index_of(folder)).collect(), usize::MAX).map_err(|e| {
-                told(e, "name a folder that has an index.json, which MDSWriter writes when it is closed; of several splits name one's folder")
-            })?;
-            let folder = |index: &String| index.strip_suffix("/index.json").unwrap_or(index).to_owned();
+            let hint = "name a folder that has an index.json, which MDSWriter writes when it is closed; of several splits name one's folder";
+            let (paths, files) = listed_folders(&paths, hint)?;
             let mds::Stored { columns, fields, packed } = mds::look(&files, columns.as_deref(), near)?;
-            Source::Mds { paths: indexes.iter().map(folder).collect(), columns, fields, packed }
+            Source::Mds { paths, columns, fields, packed }
+        }
+        Draft::Litdata { paths, columns } => {
+            let hint = "name a folder that has an index.json, which litdata.optimize writes at its end";
+            let (paths, files) = listed_folders(&paths, hint)?;
+            let litdata::Stored { columns, fields, wrap } = litdata::look(&files, columns.as_deref(), near)?;
+            Source::Litdata { paths, columns, fields, wrap }
         }
         Draft::Megatron { paths, column } => {
             let prefixes: Vec<String> = paths.iter().map(|path| megatron::prefix(path).to_owned()).collect();
@@ -231,6 +240,14 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
             Source::Megatron { paths: indexes.iter().map(|path| megatron::prefix(path).to_owned()).collect(), column }
         }
     })
+}
+
+/// Lists the indexes of folders, and returns also the folders.
+fn listed_folders(paths: &[String], hint: &str) -> Result<(Vec<String>, Vec<Found>)> {
+    let indexes = paths.iter().map(|folder| mds::index_of(folder)).collect();
+    let (indexes, files) = listed(indexes, usize::MAX).map_err(|e| told(e, hint))?;
+    let folder = |index: &String| index.strip_suffix("/index.json").unwrap_or(index).to_owned();
+    Ok((indexes.iter().map(folder).collect(), files))
 }
 
 /// Says what to name where there is no such file.

@@ -57,7 +57,7 @@ pub use permute::Permutation;
 pub use reorder::{Chosen, Figures, Move, OpFigures, Reorder, RunOrder};
 pub use seam::Seam;
 pub use sizing::Sizing;
-pub use source::{BlobId, MdsColumn, Merged, Source};
+pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
 pub use sums::{OpReport, OpSums};
 pub use text::{Pack, Packing, Tokenize};

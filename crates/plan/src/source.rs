@@ -40,6 +40,21 @@ pub struct MdsColumn {
     pub size: Option<u64>,
 }
 
+/// How much of a chunk of LitData is compressed at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrap {
+    /// Nothing is compressed.
+    #[default]
+    None,
+    /// The whole file.
+    Chunk,
+    /// Some samples together, behind a table.
+    Batch,
+    /// Each sample.
+    Sample,
+}
+
 /// What files have in common that were found to have different columns: a column may be missing from a file, or be of a
 /// narrower type there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +171,18 @@ pub enum Source {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         packed: bool,
     },
+    /// Folders of LitData's chunks, each with an `index.json`.
+    Litdata {
+        /// Folders: paths, urls, globs and braces.
+        paths: Vec<String>,
+        /// What a sample is stored as, column by column.
+        columns: Vec<MdsColumn>,
+        /// The columns to read.
+        fields: Vec<Field>,
+        /// What of chunks is compressed. They are decompressed as a whole.
+        #[serde(default)]
+        wrap: Wrap,
+    },
     /// Arrays that travel with the graph, as an Arrow IPC stream.
     Memory {
         /// The arrays.
@@ -220,6 +247,7 @@ impl Source {
             Source::Tokens { .. } => "from_tokens",
             Source::Megatron { .. } => "from_megatron",
             Source::Mds { .. } => "from_mds",
+            Source::Litdata { .. } => "from_litdata",
             Source::Memory { .. } => "from_numpy",
             Source::MapDataset { .. } => "from_map_dataset",
             Source::Generator { .. } => "from_generator",
@@ -260,7 +288,8 @@ impl Source {
             Source::Memory { fields, .. }
             | Source::MapDataset { fields, .. }
             | Source::Generator { fields, .. }
-            | Source::Mds { fields, .. } => {
+            | Source::Mds { fields, .. }
+            | Source::Litdata { fields, .. } => {
                 fields.iter().try_for_each(Field::check)?;
                 fields.clone()
             }
@@ -277,6 +306,7 @@ impl Source {
             | Source::Arrow { fields, .. }
             | Source::Jsonl { fields, .. }
             | Source::Mds { fields, .. }
+            | Source::Litdata { fields, .. }
             | Source::Memory { fields, .. } => fields.retain(|field| needed.contains(&field.name)),
             _ => {}
         }
@@ -314,6 +344,15 @@ impl Source {
         }
     }
 
+    /// Says whether its files are shards that are compressed, and decompressed as a whole.
+    pub fn has_packed_shards(&self) -> bool {
+        match self {
+            Source::Mds { packed, .. } => *packed,
+            Source::Litdata { wrap, .. } => *wrap != Wrap::None,
+            _ => false,
+        }
+    }
+
     /// Says whether it reads files, which are listed and pinned before they are read.
     pub fn reads_files(&self) -> bool {
         self.rows().is_none() && !matches!(self, Source::Generator { .. })
@@ -336,6 +375,7 @@ impl Source {
             | Source::Tokens { paths, .. }
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }
+            | Source::Litdata { paths, .. }
             | Source::Jsonl { paths, .. } => paths,
             Source::ImageFolder { root } => std::slice::from_ref(root),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => &[],
@@ -364,6 +404,7 @@ impl Source {
             | Source::Tokens { paths, .. }
             | Source::Megatron { paths, .. }
             | Source::Mds { paths, .. }
+            | Source::Litdata { paths, .. }
             | Source::Jsonl { paths, .. } => paths.clear(),
             Source::ImageFolder { root } => root.clear(),
             Source::Memory { .. } | Source::MapDataset { .. } | Source::Generator { .. } | Source::Range { .. } => {}

@@ -89,7 +89,7 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
 
 /// Returns how many bytes of memory a stored byte of text takes, at most for most files: Parquet is compressed.
 pub(crate) fn expansion(source: &Source) -> u64 {
-    if matches!(source, Source::Parquet { .. } | Source::Mds { packed: true, .. }) { 4 } else { 1 }
+    if matches!(source, Source::Parquet { .. }) || source.has_packed_shards() { 4 } else { 1 }
 }
 
 /// Returns the rows of a window of a pipeline's first shuffle; 0 if it permutes all rows at once. The source has `rows` rows, each of
@@ -129,7 +129,7 @@ pub(crate) fn rows(order: &[Step], source: &Source, rows: u64, row_bytes: u64) -
 /// Returns the rows of a window of a shuffle whose window is [`ShuffleWindow::Auto`]. Readers decode a row group as a whole. A shuffle of all
 /// rows of more groups than a reader keeps would decode a group for each row.
 fn automatic(source: &Source, rows: u64, row_bytes: u64) -> u64 {
-    let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. } | Source::Mds { packed: true, .. });
+    let is_grouped = matches!(source, Source::Parquet { .. } | Source::Arrow { .. }) || source.has_packed_shards();
     if !is_grouped || rows.saturating_mul(row_bytes) <= GLOBAL_BYTES_MAX {
         0
     } else {

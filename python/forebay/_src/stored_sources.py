@@ -1,4 +1,4 @@
-"""Datasets as other libraries lay them out: token files, Megatron's indexed datasets, MosaicML's shards.
+"""Datasets as other libraries lay them out: token files, Megatron's indexed datasets, MosaicML's and LitData's shards.
 
 All are counted without reading a sample, by sizes and indexes, so that `shuffle` is over all rows at once.
 """
@@ -100,3 +100,37 @@ def from_mds(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
     op = "from_mds"
     names = arguments.columns(columns, op, "columns")
     return _files(op, source="mds", paths=arguments.paths(paths, op), columns=names)
+
+
+def from_litdata(paths: Paths, *, columns: Iterable[str] | None = None) -> Dataset:
+    """Folders of LitData's chunks, as `litdata.optimize` writes them.
+
+    A sample is a tree, and its leaves are the columns: `{"image": …, "deep": {"pair": (…, …)}}` has `image`,
+    `deep.pair.0` and `deep.pair.1`; a sample that is no dictionary or tuple is `value`. Columns are numbers, truth
+    values, texts, arrays and tensors, Pillow's images (uint8 of height, width and channels: modes L, RGB and RGBA), and
+    files of any kind as their bytes (also `jpeg`, for `decode_image`). Arrays whose format leaves type or shape open
+    are what the first sample says; a row of another type or number of dimensions is a `DataError`. Pickles, JSON and
+    graphs are refused: leave them out by `columns=`. Chunks that were written for `TokensLoader` give their documents.
+
+    Chunks may be compressed with zstd, as a whole, by samples or by some samples together. They are decompressed as a
+    whole: shuffle these over windows, which is the default of `shuffle` where they are large.
+
+    Args:
+        paths: The folders that have an `index.json`.
+        columns: The columns to read. Default: all.
+
+    >>> import json, pathlib, struct, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     spec = {"type": None, "context": None, "children_spec": []}
+    ...     config = {"data_format": ["int"], "data_spec": json.dumps([1, spec]), "compression": None}
+    ...     samples = [struct.pack("<Iq", 8, number) for number in (7, 8)]
+    ...     chunk = struct.pack("<4I", 2, 16, 28, 40) + b"".join(samples)
+    ...     entry = {"chunk_bytes": len(chunk), "chunk_size": 2, "filename": "chunk-0-0.bin", "dim": None}
+    ...     _ = pathlib.Path(folder, "chunk-0-0.bin").write_bytes(chunk)
+    ...     _ = pathlib.Path(folder, "index.json").write_text(json.dumps({"chunks": [entry], "config": config}))
+    ...     [int(row["value"]) for row in from_litdata(folder)]
+    [7, 8]
+    """
+    op = "from_litdata"
+    names = arguments.columns(columns, op, "columns")
+    return _files(op, source="litdata", paths=arguments.paths(paths, op), columns=names)

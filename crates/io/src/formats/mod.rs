@@ -7,6 +7,7 @@ pub(crate) mod grouped;
 pub(crate) mod image_folder;
 pub(crate) mod json;
 pub(crate) mod lines;
+pub(crate) mod litdata;
 pub(crate) mod mds;
 pub(crate) mod megatron;
 pub(crate) mod parquet;

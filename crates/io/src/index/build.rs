@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
-use forebay_plan::{MdsColumn, Source};
+use forebay_plan::Source;
 
 use super::table::{Counted, Table};
 use super::{Inner, Layout, SourceIndex, cache};
-use crate::formats::{arrow, compressed, lines, mds, megatron, parquet, tar, tfrecord, tokens};
+use crate::formats::{arrow, compressed, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
 use crate::store::{self, Forward, Found, Object, Stat};
 use crate::{Allowed, Progress, ReadThrough, partitions};
 
@@ -69,8 +69,13 @@ pub(crate) fn build(
     let done = for_each(&found, side_by_side(&found, threads), progress, one)?;
     let mut inner = Inner { layout, labels, tables, ..Inner::default() };
     for (place, (found, (stat, counted))) in found.into_iter().zip(done).enumerate() {
-        if let Some(Table::Shard { bytes, .. }) = inner.tables.get(place).map(|table| &**table) {
-            mds::check_size(&found.uri, stat.size, *bytes)?;
+        if let Some(Table::Shard { rows, bytes }) = inner.tables.get(place).map(|table| &**table) {
+            match source {
+                Source::Litdata { wrap, .. } => {
+                    litdata::check_size(&found.uri, stat.size, *rows, *bytes, *wrap)?;
+                }
+                _ => mds::check_size(&found.uri, stat.size, *bytes)?,
+            }
         }
         inner.uris.push(found.uri.into());
         inner.stats.push(stat);
@@ -141,7 +146,21 @@ fn list(source: &Source, counted: bool, allowed: &Allowed, near: Option<&dyn Rea
         Source::Tokens { paths, .. } => Listed::of(store::list(paths)?, all),
         Source::Megatron { paths, .. } => Listed::of(list_megatron(paths)?, all),
         Source::Mds { paths, columns, .. } => {
-            let (found, tables) = list_mds(paths, columns, allowed, near)?;
+            let read = |object: &Arc<Object>| {
+                let index = mds::Index::read(object)?;
+                let fits = index.shards.is_empty() || index.columns == *columns;
+                Ok((index.shards, fits))
+            };
+            let (found, tables) = list_shards(paths, &read, allowed, near)?;
+            Listed { tables, ..Listed::of(found, all) }
+        }
+        Source::Litdata { paths, columns, wrap, .. } => {
+            let read = |object: &Arc<Object>| {
+                let index = litdata::Index::read(object)?;
+                let fits = index.chunks.is_empty() || (index.columns == *columns && index.wrap == *wrap);
+                Ok((index.chunks, fits))
+            };
+            let (found, tables) = list_shards(paths, &read, allowed, near)?;
             Listed { tables, ..Listed::of(found, all) }
         }
         Source::Tar { paths, .. }
@@ -157,10 +176,13 @@ fn list(source: &Source, counted: bool, allowed: &Allowed, near: Option<&dyn Rea
     })
 }
 
+/// What an index has of a folder: its shards, and whether they are of the source's columns.
+type ReadIndex<'r> = &'r dyn Fn(&Arc<Object>) -> Result<(Vec<mds::Shard>, bool)>;
+
 /// Lists the shards of folders, and how many samples each has, by the index of each folder.
-fn list_mds(
+fn list_shards(
     folders: &[String],
-    columns: &[MdsColumn],
+    read: ReadIndex<'_>,
     allowed: &Allowed,
     near: Option<&dyn ReadThrough>,
 ) -> Result<(Vec<Found>, Vec<Arc<Table>>)> {
@@ -169,14 +191,14 @@ fn list_mds(
     for Found { uri, stat } in store::list(&indexes)? {
         allowed.check(&uri)?;
         let stat = stat.map_or_else(|| store::stat(&uri, allowed), Ok)?;
-        let index = mds::Index::read(&Object::open(&uri, &stat, near, allowed)?.into())?;
-        if index.columns != columns && !index.shards.is_empty() {
-            return Err(Error::data("the samples of this folder have other columns than those of the first one")
+        let (shards, fits) = read(&Object::open(&uri, &stat, near, allowed)?.into())?;
+        if !fits {
+            return Err(Error::data("the samples of this folder have other columns, or are compressed otherwise, than those of the first one")
                 .with("fault", "file")
                 .with("file", uri)
                 .hint("read folders whose samples are alike together, and others by themselves"));
         }
-        for shard in index.shards {
+        for shard in shards {
             found.push(Found { uri: shard.uri, stat: None });
             tables.push(Arc::new(Table::Shard { rows: shard.rows, bytes: shard.bytes }));
         }

@@ -1,4 +1,4 @@
-//! `Mds`: samples of MosaicML's shards.
+//! `Mds` and `Litdata`: samples of MosaicML's shards, and of LitData's chunks, which are shards here.
 //!
 //! Where the samples of a shard are is at its beginning: that is read once, and kept. A compressed shard is decompressed as a whole, and kept
 //! up to a bound of bytes, as groups of rows are.
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::{Chunk, Field, RowId, Schema};
-use forebay_plan::MdsColumn;
+use forebay_plan::{MdsColumn, Wrap};
 
 use super::lru::Lru;
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
 use crate::SourceIndex;
-use crate::formats::mds;
+use crate::formats::{litdata, mds};
 use crate::index::table::Table;
 
 /// The bytes of the places of samples that are kept.
@@ -29,6 +29,8 @@ pub(super) struct Mds {
     pool: Pool,
     stored: Vec<MdsColumn>,
     fields: Vec<Field>,
+    /// Of LitData's, what is compressed.
+    wrap: Option<Wrap>,
     starts: Mutex<Lru<Arc<Vec<u32>>>>,
     shards: Mutex<Lru<Arc<Vec<u8>>>>,
     /// A thread that wants a shard which another one decompresses waits for that one.
@@ -49,6 +51,7 @@ impl Mds {
         pool: Pool,
         stored: Vec<MdsColumn>,
         fields: Vec<Field>,
+        wrap: Option<Wrap>,
         window_rows: u64,
     ) -> Result<Self> {
         mds::Parser::new(&stored, &fields, 0)?;
@@ -58,6 +61,7 @@ impl Mds {
             pool,
             stored,
             fields,
+            wrap,
             starts: Mutex::new(Lru::new(STARTS_BYTES_MAX)),
             shards: Mutex::new(Lru::new(kept)),
             unpacking: Default::default(),
@@ -76,6 +80,10 @@ impl Mds {
         }
     }
 
+    fn is_packed(&self, file: usize) -> bool {
+        self.wrap.map_or_else(|| mds::is_packed(self.uri(file)), |wrap| wrap != Wrap::None)
+    }
+
     /// Returns a compressed shard.
     fn shard(&self, file: usize) -> Result<Arc<Vec<u8>>> {
         let kept = || self.shards.lock().unwrap_or_else(PoisonError::into_inner).get(file as u64);
@@ -86,8 +94,11 @@ impl Mds {
         if let Some(shard) = kept() {
             return Ok(shard);
         }
-        let (_, bytes) = self.table(file)?;
-        let shard = Arc::new(mds::unpacked(&*self.pool.get(file)?, bytes)?);
+        let ((rows, bytes), object) = (self.table(file)?, self.pool.get(file)?);
+        let shard = Arc::new(match self.wrap {
+            None => mds::unpacked(&object, bytes)?,
+            Some(wrap) => litdata::unpacked(&object, rows, bytes, wrap)?,
+        });
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, shard.len(), shard.clone());
         Ok(shard)
     }
@@ -98,12 +109,13 @@ impl Mds {
             return Ok(starts);
         }
         let (uri, (rows, bytes)) = (self.uri(file), self.table(file)?);
-        let starts = Arc::new(if mds::is_packed(uri) {
+        let starts = Arc::new(if self.is_packed(file) {
             let shard = self.shard(file)?;
-            mds::starts(uri, rows, shard.len() as u64, |to| copy(&shard, to))?
+            mds::starts(uri, rows, shard.len() as u64, |to| mds::copy(&shard, 0, to))?
         } else {
             let object = self.pool.get(file)?;
-            mds::starts(uri, rows, bytes.min(object.size()), |to| object.read_at(0, to))?
+            let size = if self.wrap.is_some() { object.size() } else { bytes.min(object.size()) };
+            mds::starts(uri, rows, size, |to| object.read_at(0, to))?
         });
         let weight = starts.len() * size_of::<u32>();
         self.starts.lock().unwrap_or_else(PoisonError::into_inner).put(file as u64, weight, starts.clone());
@@ -129,7 +141,7 @@ impl Mds {
         let mut wanted = Vec::new();
         for row in order {
             let (file, offset, len) = self.span(&ids[row])?;
-            found[row] = if mds::is_packed(self.uri(file)) {
+            found[row] = if self.is_packed(file) {
                 let shard = self.shard(file)?;
                 let sample = shard.get(offset as usize..offset as usize + len);
                 Bytes::Unpacked(sample.ok_or_else(|| Error::internal("a sample behind its shard"))?.to_vec())
@@ -178,12 +190,6 @@ impl Reader for Mds {
     fn stream(&self, block: u64, epoch: Epoch, rows: usize) -> Result<Chunks<'_>> {
         stream_counted(self, &self.pool.index, block, epoch, rows)
     }
-}
-
-fn copy(from: &[u8], to: &mut [u8]) -> Result<()> {
-    let from = from.get(..to.len()).ok_or_else(|| Error::internal("more than a shard"))?;
-    to.copy_from_slice(from);
-    Ok(())
 }
 
 /// Returns how many bytes of decompressed shards are kept: a shuffle over windows asks for the rows of two of them in any order.

@@ -110,7 +110,10 @@ pub(crate) fn open(
         Source::Tar { extensions, .. } => Arc::new(tar::Tar::new(schema, pool(index), extensions.clone())),
         Source::Tokens { .. } | Source::Megatron { .. } => Arc::new(tokens::Tokens::new(schema, pool(index), source)),
         Source::Mds { columns, fields, .. } => {
-            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), window_rows)?)
+            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), None, window_rows)?)
+        }
+        Source::Litdata { columns, fields, wrap, .. } => {
+            Arc::new(mds::Mds::new(schema, pool(index), columns.clone(), fields.clone(), Some(*wrap), window_rows)?)
         }
         Source::Parquet { .. } => partitioned::over(source, schema, index, |schema, index| {
             Arc::new(Groups::<parquet::File>::new(schema, source.merged().cloned(), pool(index), window_rows))

@@ -3,6 +3,8 @@
 use forebay_core::{Error, Result};
 use forebay_data::{DType, Kind};
 
+use crate::formats::litdata;
+
 /// What a value's bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -16,6 +18,8 @@ pub(crate) enum Encoding {
         dtype: Option<DType>,
         shape: Option<Vec<usize>>,
     },
+    /// Of LitData's chunks.
+    Litdata(litdata::Encoding),
 }
 
 /// What the column of an array is, as far as it is known without a value.
@@ -29,6 +33,13 @@ pub(crate) enum Open {
 impl Encoding {
     /// Reads a name such as `ndarray:float32:3,4`; `None` for one that is not known.
     pub(crate) fn parse(name: &str) -> Option<Self> {
+        if let Some(name) = name.strip_prefix(litdata::PREFIX) {
+            return match name {
+                "str" | "text" => Some(Self::Text),
+                name if litdata::Encoding::is_bytes(name) => Some(Self::Bytes),
+                name => litdata::Encoding::parse(name).map(Self::Litdata),
+            };
+        }
         Some(match name {
             "bytes" | "jpeg" | "png" | "pil" | "pkl" | "jpeg_array" | "jpegarray" => Self::Bytes,
             "list[pil]" | "list[jpeg]" | "list[png]" => Self::Bytes,
@@ -78,6 +89,7 @@ impl Encoding {
             Self::Scalar(dtype) => Open::Known(Kind::scalar(*dtype)),
             Self::Array { dtype: Some(dtype), shape: Some(shape) } => Open::Known(Kind::fixed(*dtype, shape)),
             Self::Array { .. } => Open::Array,
+            Self::Litdata(encoding) => encoding.kind().map_or(Open::Array, Open::Known),
         }
     }
 
@@ -86,7 +98,11 @@ impl Encoding {
     /// # Errors
     /// Data when the bytes are not an array of this encoding.
     pub(crate) fn take<'v>(&self, value: &'v [u8]) -> Result<(DType, Vec<usize>, &'v [u8])> {
-        let Self::Array { dtype, shape } = self else { return Err(Error::internal("no column of arrays")) };
+        let (dtype, shape) = match self {
+            Self::Array { dtype, shape } => (dtype, shape),
+            Self::Litdata(encoding) => return encoding.take(value),
+            _ => return Err(Error::internal("no column of arrays")),
+        };
         let (dtype, rest) = match dtype {
             Some(dtype) => (*dtype, value),
             None => {

@@ -9,7 +9,7 @@ use forebay_plan::MdsColumn;
 use super::encoding::{Encoding, Open};
 use super::index::{Index, Shard};
 use super::sample::{peek, unknown};
-use super::{is_packed, starts, unpacked};
+use super::{copy, is_packed, starts, unpacked};
 use crate::infer::open;
 use crate::store::{Found, Object, ReadThrough};
 
@@ -33,7 +33,8 @@ pub(crate) fn look(files: &[Found], named: Option<&[String]>, near: Option<&dyn 
     for file in files.iter().take(FOLDERS) {
         let Index { columns, shards } = Index::read(&open(file, near)?)?;
         let Some(first) = shards.iter().find(|shard| shard.rows > 0) else { continue };
-        let fields = fields(&columns, named, first, near).map_err(|e| e.with("file", &file.uri))?;
+        let sample = || first_sample(first, near);
+        let fields = fields(&columns, named, &first.uri, &sample).map_err(|e| e.with("file", &file.uri))?;
         return Ok(Stored { fields, packed: shards.iter().any(|shard| is_packed(&shard.uri)), columns });
     }
     Err(Error::data("there is no sample in the first folders")
@@ -41,11 +42,15 @@ pub(crate) fn look(files: &[Found], named: Option<&[String]>, near: Option<&dyn 
         .hint("check that these are the right folders, and that their writer was closed"))
 }
 
-fn fields(
+/// Picks columns of shards; `first_sample` of a shard tells of those what it is that their encoding leaves open.
+///
+/// # Errors
+/// NotFound for a name that is no column's; Invalid for a column whose encoding is not known; Data for a sample that is none.
+pub(crate) fn fields(
     columns: &[MdsColumn],
     named: Option<&[String]>,
-    first: &Shard,
-    near: Option<&dyn ReadThrough>,
+    shard: &str,
+    first_sample: &dyn Fn() -> Result<Vec<u8>>,
 ) -> Result<Vec<Field>> {
     let known = Schema::new(columns.iter().map(|column| Field::new(&column.name, Kind::Bytes)).collect())?;
     let all: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
@@ -60,9 +65,9 @@ fn fields(
             Open::Array => {
                 let sample = match &sample {
                     Some(sample) => sample,
-                    None => sample.insert(first_sample(first, near)?),
+                    None => sample.insert(first_sample()?),
                 };
-                peek(columns, sample, place).map_err(|e| e.with("shard", &first.uri).with("column", name))?
+                peek(columns, sample, place).map_err(|e| e.with("shard", shard).with("column", name))?
             }
         };
         fields.push(Field::new(name, kind));
@@ -74,17 +79,26 @@ fn fields(
 /// Reads the first sample of a shard.
 fn first_sample(shard: &Shard, near: Option<&dyn ReadThrough>) -> Result<Vec<u8>> {
     let object: Arc<Object> = open(&Found { uri: shard.uri.clone(), stat: None }, near)?;
-    let within = |starts: &[u32]| starts.first_chunk::<2>().map_or(0..0, |[from, to]| *from as usize..*to as usize);
     if is_packed(&shard.uri) {
         let raw = unpacked(&object, shard.bytes)?;
-        let starts = starts(&shard.uri, shard.rows, raw.len() as u64, |to| {
-            to.copy_from_slice(&raw[..to.len()]);
-            Ok(())
-        })?;
-        return Ok(raw[within(&starts)].to_vec());
+        return first_of(&shard.uri, shard.rows, raw.len() as u64, |at, to| copy(&raw, at, to));
     }
-    let place = within(&starts(&shard.uri, shard.rows, object.size(), |to| object.read_at(0, to))?);
-    let mut sample = vec![0; place.len()];
-    object.read_at(place.start as u64, &mut sample)?;
+    first_of(&shard.uri, shard.rows, object.size(), |at, to| object.read_at(at, to))
+}
+
+/// Reads the first sample of a shard: `read` fills a place from an offset of the shard, which has `size` bytes.
+///
+/// # Errors
+/// As [`starts`].
+pub(crate) fn first_of(
+    uri: &str,
+    rows: u64,
+    size: u64,
+    read: impl Fn(u64, &mut [u8]) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let starts = starts(uri, rows, size, |to| read(0, to))?;
+    let (from, to) = starts.first_chunk::<2>().map_or((0, 0), |[from, to]| (*from, *to));
+    let mut sample = vec![0; (to - from) as usize];
+    read(from.into(), &mut sample)?;
     Ok(sample)
 }

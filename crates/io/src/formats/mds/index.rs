@@ -155,7 +155,7 @@ fn columns(entry: &Entry) -> Result<Vec<MdsColumn>> {
 }
 
 /// Returns the path of a file in a folder. An index may not name a file outside of its folder.
-fn inside(folder: &str, name: &str) -> Result<String> {
+pub(crate) fn inside(folder: &str, name: &str) -> Result<String> {
     let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
     if name.split('/').all(is_plain) && !name.contains(['\\', '\0', '?', '#', '%']) {
         return Ok(format!("{folder}{name}"));

@@ -14,8 +14,8 @@ mod index;
 mod packed;
 mod sample;
 
-pub(crate) use fields::{Stored, look};
-pub(crate) use index::{Index, index_of};
+pub(crate) use fields::{Stored, fields, first_of, look};
+pub(crate) use index::{Index, Shard, index_of, inside};
 pub(crate) use packed::{is_packed, unpacked};
 pub(crate) use sample::Parser;
 
@@ -67,8 +67,15 @@ pub(crate) fn check_size(uri: &str, size: u64, bytes: u64) -> Result<()> {
     Err(wrong(uri, size.min(bytes), format!("the shard has {size} bytes, and its index says {bytes}")))
 }
 
+/// Fills a place from an offset of a shard that was decompressed.
+pub(crate) fn copy(shard: &[u8], at: u64, to: &mut [u8]) -> Result<()> {
+    let from = usize::try_from(at).ok().and_then(|at| shard.get(at..)?.get(..to.len()));
+    to.copy_from_slice(from.ok_or_else(|| Error::internal("more than a shard"))?);
+    Ok(())
+}
+
 /// A shard that is not what it should be.
-fn wrong(uri: &str, offset: u64, what: String) -> Error {
+pub(crate) fn wrong(uri: &str, offset: u64, what: String) -> Error {
     fail::corrupt(uri, offset, what)
         .with("fault", "file")
         .hint("the shard is corrupt, or not the one of this index.json: write or fetch the folder again")

@@ -7,9 +7,14 @@ use forebay_plan::MdsColumn;
 
 use super::encoding::{Encoding, Open};
 use crate::columns::Column;
+use crate::formats::litdata;
 
 /// Returns where the value of each column is.
 fn values<'s>(columns: &[MdsColumn], sample: &'s [u8]) -> Result<Vec<&'s [u8]>> {
+    // A document of LitData is a value alone.
+    if matches!(columns, [one] if one.encoding.starts_with(litdata::DOCUMENT)) {
+        return Ok(vec![sample]);
+    }
     let short = || Error::data("a sample ends before its values").hint("the shard is corrupt: write or fetch it again");
     let mut rest = sample;
     let mut lengths = Vec::with_capacity(columns.len());
@@ -45,7 +50,7 @@ pub(super) fn peek(columns: &[MdsColumn], sample: &[u8], place: usize) -> Result
         Encoding::Array { shape: Some(shape), .. } => shape.into_iter().map(Some).collect(),
         _ => vec![None; shape.len()],
     };
-    Ok(Kind::Tensor { dtype, shape: dims })
+    Ok(if shape.is_empty() { Kind::scalar(dtype) } else { Kind::Tensor { dtype, shape: dims } })
 }
 
 /// Makes columns of samples.
@@ -81,7 +86,7 @@ impl<'c> Parser<'c> {
                     std::str::from_utf8(value).map_err(|_| named(Error::data("a text is not utf-8")))?;
                     column.push(value)?;
                 }
-                Encoding::Array { .. } => {
+                Encoding::Array { .. } | Encoding::Litdata(_) => {
                     let (dtype, shape, numbers) = encoding.take(value).map_err(named)?;
                     check(&column.field.kind, dtype, &shape).map_err(named)?;
                     column.push_shaped(&shape, numbers)?;
@@ -106,7 +111,7 @@ fn find(stored: &[MdsColumn], field: &Field) -> Result<(usize, Encoding)> {
     let fits = !field.nullable
         && match encoding.kind() {
             Open::Known(kind) => kind == field.kind && (encoding.size().is_none() || encoding.size() == column.size),
-            Open::Array => matches!(field.kind, Kind::Tensor { .. }),
+            Open::Array => matches!(field.kind, Kind::Tensor { .. } | Kind::Scalar { .. }),
         };
     match fits {
         true => Ok((place, encoding)),
@@ -116,13 +121,18 @@ fn find(stored: &[MdsColumn], field: &Field) -> Result<(usize, Encoding)> {
 
 /// Refuses a column of an encoding of the user's own.
 pub(super) fn unknown(column: &MdsColumn) -> Error {
-    Error::invalid(format!("column {:?} is stored as {:?}, which is not known", column.name, column.encoding))
+    let encoding = column.encoding.strip_prefix(litdata::PREFIX).unwrap_or(&column.encoding);
+    Error::invalid(format!("column {:?} is stored as {encoding:?}, which is not known", column.name))
         .hint("read the others alone: columns=[...]")
 }
 
 /// Compares an array with its column.
 fn check(kind: &Kind, dtype: DType, shape: &[usize]) -> Result<()> {
-    let Kind::Tensor { dtype: wanted, shape: dims } = kind else { return Err(Error::internal("no column of arrays")) };
+    let (wanted, dims) = match kind {
+        Kind::Tensor { dtype, shape } => (dtype, shape.as_slice()),
+        Kind::Scalar { dtype } => (dtype, &[][..]),
+        Kind::Bytes | Kind::Utf8 => return Err(Error::internal("no column of arrays")),
+    };
     let fits = dims.len() == shape.len() && dims.iter().zip(shape).all(|(dim, n)| dim.is_none_or(|dim| dim == *n));
     if fits && *wanted == dtype {
         return Ok(());
