@@ -144,6 +144,18 @@ impl<F: Sequential> Default for Cursors<F> {
     }
 }
 
+impl<F: Sequential> Cursors<F> {
+    /// Returns how many windows are read one behind the other when `index` is read next.
+    fn run_at(&self, index: u64) -> u32 {
+        match self.next {
+            Some(next) if next == index => self.run.saturating_add(1),
+            // A process that reads the first window of an epoch most likely reads the second one, too, unless it did so already.
+            None => u32::from(index == 0),
+            Some(_) => 0,
+        }
+    }
+}
+
 struct GroupState<F: Sequential> {
     /// How many threads wait for each window.
     waiting: BTreeMap<u64, usize>,
@@ -251,8 +263,7 @@ impl<F: Sequential> Windows<F> {
     /// Reads a window with the cursors of its group, which are at its pieces, or are moved there.
     fn read(&self, format: &F, lanes: &EpochLanes, (group, index): (u64, u64), of: &mut Cursors<F>) -> Result<F::Rows> {
         let mut cursors = std::mem::take(of);
-        // A process that reads the first window of an epoch most likely reads the second one, too.
-        let run = if cursors.next == Some(index) { cursors.run.saturating_add(1) } else { u32::from(index == 0) };
+        let run = cursors.run_at(index);
         let share = lanes.share_bytes();
         let ahead = share.clamp(AHEAD.start, AHEAD.end) as usize;
         let pieces = lanes.pieces(group, index);
@@ -349,5 +360,21 @@ impl<F: Sequential> Windows<F> {
         let forward = format.pool().unpacked(piece.file, forward, head, ahead, format.codec_of())?;
         let offset = if forward.is_decoded() { 0 } else { piece.bytes.start };
         format.begin(forward, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::tar::Tar;
+
+    #[test]
+    fn only_windows_that_follow_each_other_are_asked_for_ahead() {
+        let at = |next, run, index| Cursors::<Tar> { next, run, by_lane: HashMap::new() }.run_at(index);
+        assert_eq!((at(None, 0, 0), at(None, 0, 5)), (1, 0));
+        assert_eq!((at(Some(1), 1, 1), at(Some(9), 4, 9)), (2, 5));
+        assert_eq!((at(Some(9), 4, 10), at(Some(9), 4, 3)), (0, 0));
+        // The second window was read before the first one: its bytes are not asked for again.
+        assert_eq!(at(Some(2), 0, 0), 0);
     }
 }
