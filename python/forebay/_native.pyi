@@ -62,8 +62,10 @@ class Pipeline:
         consumers: int,
         even: bool | None,
         coordinated: bool,
+        ordered: bool,
         executor: str,
         budget: int | float,
+        memory: str | None,
         state: str | None,
     ) -> NativeIterator: ...
     def op_blobs(self) -> list[tuple[str, bytes]]: ...
@@ -187,10 +189,12 @@ class ServiceClient:
         ending: str | None,
         absence_s: float,
         coordinated: bool,
+        ordered: bool,
         weight: int,
         priority: int,
         budget: int | float,
         local: int | None,
+        memory: str | None,
         state: str | None,
     ) -> NativeIterator: ...
 

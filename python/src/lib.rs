@@ -27,6 +27,7 @@ mod iter;
 mod jpeg;
 mod masks;
 mod memory;
+mod memory_budget;
 mod numpy;
 mod optimize;
 mod pipeline;

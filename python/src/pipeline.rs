@@ -290,7 +290,7 @@ impl Pipeline {
     }
 
     /// Starts iterating in this process.
-    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, coordinated, executor, budget, state))]
+    #[pyo3(signature = (*, seed, epoch, epochs, threads, consumer, consumers, even, coordinated, ordered, executor, budget, memory, state))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn iterate(
         &self,
@@ -303,11 +303,13 @@ impl Pipeline {
         consumers: u32,
         even: Option<bool>,
         coordinated: bool,
+        ordered: bool,
         executor: &str,
         budget: ErrorBudget,
+        memory: Option<&str>,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
-        let state = guard(py, || state.map(saved).transpose())?;
+        let (state, said) = guard(py, || Ok((state.map(saved).transpose()?, crate::memory_budget::said(memory)?)))?;
         let runner = Runner::new(py, executor, self.blobs.iter().map(|(id, _)| id.clone()).collect())?;
         let started = interruptible(py, |poll| {
             let blobs = Arc::new(self.blobs.clone());
@@ -315,7 +317,7 @@ impl Pipeline {
             let environment = Environment {
                 blobs,
                 functions,
-                memory: Memory::reused(),
+                memory: Memory::reused().with_budget(forebay_server::memory_budget(said)),
                 keeping,
                 watch: Arc::new(SystemClock::default()),
             };
@@ -323,6 +325,7 @@ impl Pipeline {
             let divided = Deal::choose(&self.graph, consumers, even, coordinated)?;
             let executable = self.prepare(divided, Seed(seed), sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
+            crate::memory_budget::check(said, executable.stages(), &plan)?;
             let from = match &state {
                 Some(saved) => saved.position_in(&plan, consumer)?,
                 None => Position { epoch, ..Position::default() },
@@ -331,7 +334,7 @@ impl Pipeline {
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
             check_epoch(from.epoch, epoch, end_epoch)?;
             let (budget, known) = (budget.into(), LeftOut::known(&left_out));
-            let options = LocalOptions { threads, end_epoch, consumer, from: from.clone(), budget, known };
+            let options = LocalOptions { threads, end_epoch, ordered, consumer, from: from.clone(), budget, known };
             Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;

@@ -8,8 +8,8 @@ use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream,
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
 use forebay_exec::LeftOut;
 use forebay_io::Blobs;
-use forebay_plan::Ending;
-use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine};
+use forebay_plan::{Ending, Stages};
+use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine, memory_budget};
 use pyo3::prelude::*;
 
 use crate::errors::{guard, interruptible, raise};
@@ -185,7 +185,8 @@ impl ServiceClient {
 
     /// Creates or joins a job, and starts to read it, with a local worker of so many threads; `None` is as many as help.
     #[pyo3(signature = (
-        pipeline, *, job, seed, epochs, consumer, consumers, even, ending, absence_s, coordinated, weight, priority, budget, local, state
+        pipeline, *, job, seed, epochs, consumer, consumers, even, ending, absence_s, coordinated, ordered, weight, priority, budget, local,
+        memory, state
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords, named in Python")]
     fn open(
@@ -201,19 +202,26 @@ impl ServiceClient {
         ending: Option<&str>,
         absence_s: f64,
         coordinated: bool,
+        ordered: bool,
         weight: u32,
         priority: u32,
         budget: ErrorBudget,
         local: Option<usize>,
+        memory: Option<&str>,
         state: Option<&str>,
     ) -> PyResult<NativeIterator> {
         let state = guard(py, || state.map(saved).transpose())?;
+        let memory = guard(py, || crate::memory_budget::said(memory))?;
         let (ending, absence) = guard(py, || Ok((ending.map(read_ending).transpose()?, read_absence(absence_s)?)))?;
         let consumer = ConsumerIndex(consumer);
         let pipeline = pipeline.get();
         let runner = Runner::new(py, "thread", Vec::new())?;
         let functions = runner.functions();
         let graph = pipeline.graph.clone();
+        if !ordered {
+            // Before there is a job.
+            guard(py, || Stages::new(&graph)?.check_any_order())?;
+        }
         let spec = JobSpec {
             name: job,
             graph,
@@ -241,6 +249,8 @@ impl ServiceClient {
             let seat = Arc::new(if is_alone { Seat::looking(look_at_machine()) } else { Seat::beside(local_key()?) });
             let options = StreamOptions {
                 consumer,
+                ordered,
+                memory: memory_budget(memory),
                 from: from.clone(),
                 budget,
                 known,

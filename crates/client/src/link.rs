@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::meter::Meter;
-use crate::options::BUFFER_BYTES_MAX;
 use crate::reports::Reports;
 use crate::seat::Seat;
 use crate::steps::Steps;
@@ -85,7 +84,7 @@ impl State {
     /// Takes what the front split has.
     pub(crate) fn take_front(&mut self) -> Front {
         let front = self.window.take();
-        if let Front::Chunk(_, chunk) = &front {
+        if let Front::Chunk(.., chunk) = &front {
             self.meter.merge(chunk.num_rows(), chunk.num_bytes());
         }
         front
@@ -99,7 +98,7 @@ impl State {
     /// Says whether a fetch may take in more now; `None` when nobody wants it any more. The front split is never held
     /// up, so that what waits behind it always gets its turn.
     pub(crate) fn room_for(&self, fetch: &Fetch) -> Option<bool> {
-        self.window.is_wanted(fetch).then(|| self.window.has_room(fetch.place, BUFFER_BYTES_MAX))
+        self.window.is_wanted(fetch).then(|| self.window.has_room(fetch.place))
     }
 
     /// Says whether there was no dispatcher for so long, and nothing is on its way without one.

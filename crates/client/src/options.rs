@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Error};
-use forebay_data::Schema;
+use forebay_data::{MemoryBudget, Schema};
 use forebay_exec::{Budget, Lost, Position};
 use forebay_plan::EpochPlan;
 
 use crate::seat::Seat;
 use crate::watch::Watch;
 
-/// Chunks that wait for their turn, over all splits but the first; and what the chosen window of splits adds up to.
-pub(crate) const BUFFER_BYTES_MAX: usize = 256 << 20;
 /// Splits that a stream chooses to have ahead.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_CHOSEN_MAX: u64 = 16;
@@ -28,8 +26,12 @@ pub(crate) const POLL: Duration = Duration::from_millis(50);
 pub struct StreamOptions {
     /// Which of the job's readers this is. Default: 0.
     pub consumer: ConsumerIndex,
+    /// Whether splits come in order. If not, each comes as it is computed. Default: yes.
+    pub ordered: bool,
     /// Splits that may be ahead of what was consumed, at most 64. Default: 2 to 16, by their size.
     pub window: Option<u32>,
+    /// How much memory may be taken here. Default: as much as is of use.
+    pub memory: MemoryBudget,
     /// Where to go on from. Default: from the start.
     pub from: Option<Position>,
     /// How long to wait for a dispatcher that does not answer, once there is nothing left to read. Default: 60 s.
@@ -54,7 +56,9 @@ impl Default for StreamOptions {
     fn default() -> Self {
         Self {
             consumer: ConsumerIndex(0),
+            ordered: true,
             window: None,
+            memory: MemoryBudget::default(),
             from: None,
             deadline: Duration::from_secs(60),
             budget: Budget::default(),
@@ -68,11 +72,11 @@ impl Default for StreamOptions {
     }
 }
 
-/// Chooses how many splits to have ahead: as many as [`BUFFER_BYTES_MAX`] takes, within reason.
-pub(crate) fn window(plan: &EpochPlan, schema: &Schema) -> u32 {
+/// Chooses how many splits to have ahead: as many as fit into the memory for chunks that wait, within reason.
+pub(crate) fn window(plan: &EpochPlan, schema: &Schema, budget: MemoryBudget) -> u32 {
     let sizing = plan.sizing();
     let row = schema.fields().iter().map(|f| f.kind.row_bytes().map(|b| b as u64)).sum::<Option<u64>>();
     let rows = sizing.unit_rows.saturating_mul(sizing.split_units);
     let split = row.filter(|_| rows > 0).map_or(SPLIT_BYTES_UNKNOWN, |row| row.saturating_mul(rows)).max(1);
-    (BUFFER_BYTES_MAX as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX) as u32
+    (budget.arrived() as u64 / split).clamp(WINDOW_MIN, WINDOW_CHOSEN_MAX) as u32
 }

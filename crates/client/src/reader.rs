@@ -4,6 +4,8 @@
 //! handed out and the user came back for more; or, when nothing can be handed out before more comes, once all of it is
 //! in this process (a batch may need rows of more splits than the window has). Nobody is asked where an epoch ends.
 
+use std::collections::BTreeSet;
+
 use forebay_core::Result;
 use forebay_exec::{Delivery, Lost, Merge, Position};
 use forebay_plan::{Count, Ending, Floor};
@@ -33,12 +35,12 @@ pub(crate) struct Reader {
     splits: Option<u64>,
     /// The epoch to end before; `None` is never.
     end_epoch: Option<u64>,
-    /// The split whose chunks are being merged.
+    /// The first split that was not merged as a whole.
     at: Place,
+    /// Splits behind it that were, where they come in any order.
+    ended: BTreeSet<u64>,
     /// The last split that was merged as a whole, and how many chunks it had: a position after all of them is past it.
     merged: Option<(Place, u64)>,
-    /// Chunks of the split at `at` that were merged.
-    chunks: u64,
     /// What was acknowledged.
     acked: Place,
     /// Where the user is once it comes back.
@@ -49,8 +51,8 @@ impl Reader {
     /// Starts at `from`, where `merge` was made.
     pub(crate) fn new(merge: Merge, from: &Position, splits: Option<u64>, end_epoch: Option<u64>) -> Self {
         let at = Place { epoch: from.epoch, ordinal: from.split };
-        let (merged, chunks, acked, delivered) = (None, from.chunk, at, None);
-        Self { merge, ahead: None, splits, end_epoch, at, merged, chunks, acked, delivered }
+        let (merged, acked, delivered) = (None, at, None);
+        Self { merge, ahead: None, splits, end_epoch, at, ended: BTreeSet::new(), merged, acked, delivered }
     }
 
     /// So many readers end epochs together.
@@ -145,7 +147,7 @@ impl Reader {
         if ended.is_none() && self.splits != Some(self.at.ordinal) {
             return Ok(Next::Front);
         }
-        (self.at, self.chunks) = (Place { epoch: self.at.epoch + 1, ordinal: 0 }, 0);
+        self.begin_epoch();
         self.merge.end_epoch()?;
         Ok(Next::Epoch { ended, at: self.at })
     }
@@ -167,13 +169,18 @@ impl Reader {
                     self.merge.leave_epoch();
                 }
                 ahead.begin();
-                (self.at, self.chunks) = (Place { epoch: self.at.epoch + 1, ordinal: 0 }, 0);
+                self.begin_epoch();
                 Ok(Next::Epoch { ended, at: self.at })
             }
         }
     }
 
-    /// Merges what the front split has next.
+    fn begin_epoch(&mut self) {
+        self.at = Place { epoch: self.at.epoch + 1, ordinal: 0 };
+        self.ended.clear();
+    }
+
+    /// Merges what comes next.
     ///
     /// # Errors
     /// What the split failed with, or whatever an op of the tail gives.
@@ -188,13 +195,18 @@ impl Reader {
 
     fn merge_front(&mut self, front: Front) -> Result<()> {
         match front {
-            Front::Chunk(index, chunk) => {
-                self.chunks = index + 1;
-                self.merge.push(self.at.ordinal, index, chunk)
+            Front::Chunk(ordinal, index, chunk) if self.merge.wants(ordinal, index) => {
+                self.merge.push(ordinal, index, chunk)
             }
-            Front::End => {
-                self.merged = Some((self.at, self.chunks));
-                (self.at.ordinal, self.chunks) = (self.at.ordinal + 1, 0);
+            // A state that was saved out of order says that it was delivered.
+            Front::Chunk(..) => Ok(()),
+            Front::End(ordinal, chunks) => {
+                self.merge.end_split(ordinal, chunks);
+                self.merged = Some((Place { ordinal, ..self.at }, chunks));
+                self.ended.insert(ordinal);
+                while self.ended.remove(&self.at.ordinal) {
+                    self.at.ordinal += 1;
+                }
                 Ok(())
             }
             Front::Failed(error) => Err(error),

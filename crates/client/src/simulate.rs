@@ -132,6 +132,8 @@ impl Borrowing {
 pub struct Options {
     /// Which consumer.
     pub consumer: u32,
+    /// Whether splits come in order.
+    pub ordered: bool,
     /// How many splits it has ahead.
     pub window: u32,
     /// How long `next` waits for a dispatcher.
@@ -169,14 +171,16 @@ impl Consumer {
     /// # Errors
     /// Whatever preparing the tail gives.
     pub fn start(now: Ticks, job: &JobDefinition, tail: Arc<Executable>, options: Options) -> Result<Self> {
-        let Options { consumer, window, deadline, from, budget, known } = options;
+        let Options { consumer, ordered, window, deadline, from, budget, known } = options;
         let resume = from.is_some();
         let from = from.unwrap_or_default();
         let splits = tail.plan().num_splits(ConsumerIndex(consumer));
         let at = crate::window::Place { epoch: from.epoch, ordinal: from.split };
         let (epochs, ending) = (Some(job.epochs).filter(|&n| n > 0), Ending::from(job.ending()));
         let seat = Arc::new(Seat::beside(JobKey::from_bytes(&LOCAL_KEY)));
-        let mut state = State::new(Window::new(at, from.chunk), seat, now);
+        let incoming = Window::new(at, from.chunk);
+        let incoming = if ordered { incoming } else { incoming.in_any_order() };
+        let mut state = State::new(incoming, seat, now);
         state.steps = (ending != Ending::Apart).then(|| Steps::new(job.consumers, from.epoch));
         let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
         merge.set_budget(budget);
@@ -390,7 +394,7 @@ impl Consumer {
     }
 
     fn take(&mut self, front: Front) {
-        if let Front::Chunk(_, chunk) = &front {
+        if let Front::Chunk(.., chunk) = &front {
             self.state.meter.merge(chunk.num_rows(), chunk.num_bytes());
         }
         self.ended = self.reader.take(front).err();

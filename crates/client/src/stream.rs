@@ -85,10 +85,15 @@ impl ServiceStream {
             return Err(Error::invalid(format!("the saved state is in split {split}, which job {name:?} has not"))
                 .hint("the saved state is of another job"));
         }
-        let memory = Memory::reused();
+        let memory = Memory::reused().with_budget(options.memory);
         let executable = job.executable(functions, memory.clone())?;
         let at = Place { epoch: from.epoch, ordinal: from.split };
-        let link = Arc::new(Link::new(Window::new(at, from.chunk), options.seat.clone()));
+        let mut incoming = Window::new(at, from.chunk).of_bytes(options.memory.arrived());
+        if !options.ordered {
+            executable.check_any_order()?;
+            incoming = incoming.in_any_order();
+        }
+        let link = Arc::new(Link::new(incoming, options.seat.clone()));
         let fetcher = Arc::new(Fetcher {
             link: link.clone(),
             workers: Workers::new(job.dispatcher.credentials.tls.clone(), options.seat),
@@ -99,7 +104,7 @@ impl ServiceStream {
             key: job.key(),
             consumer: options.consumer,
         });
-        let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema()));
+        let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema(), options.memory));
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
         merge.set_known(Known::of(&options.known));

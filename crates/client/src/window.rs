@@ -1,13 +1,13 @@
 //! Chunks by (epoch, split, index), whatever order they come in. Pure: no clock, no I/O.
 //!
 //! A split comes from one worker, or from two that race for it: then each chunk is taken from whoever brings it first.
-//! Invariants: a chunk is taken once, however many workers send it; the front split's chunks are given out in order; a
-//! split that was complete under one token is not fetched again under another.
+//! Invariants: a chunk is taken once, however many workers send it; a split's chunks are given out in order, and splits too, unless the
+//! reader takes them as they come; a split that was complete under one token is not fetched again under another.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use forebay_core::{Error, Result};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, MemoryBudget};
 
 /// Where a split is in the order of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -42,6 +42,8 @@ struct Incoming {
     next: u64,
     chunks: VecDeque<(Chunk, usize)>,
     end: Option<Result<()>>,
+    /// Whether all of it was given out.
+    is_over: bool,
 }
 
 impl Incoming {
@@ -56,33 +58,48 @@ impl Incoming {
     }
 }
 
-/// What the front split has to give.
+/// What comes next.
 #[derive(Debug)]
 pub(crate) enum Front {
-    /// A chunk and its index.
-    Chunk(u64, Chunk),
-    /// The split is complete.
-    End,
-    /// The split failed here.
+    /// A chunk: the ordinal of its split, and its index there.
+    Chunk(u64, u64, Chunk),
+    /// A split is complete: its ordinal, and how many chunks it has.
+    End(u64, u64),
+    /// A split failed here.
     Failed(Error),
     /// Nothing yet.
     Empty,
 }
 
 /// The splits from the front on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Window {
     front: Place,
     /// The first chunk of the front split that is wanted, where the stream began within it.
     skip: u64,
     splits: BTreeMap<Place, Incoming>,
     bytes: usize,
+    /// Chunks that wait for their turn may take this, over all splits but the first.
+    bytes_max: usize,
+    /// Whether splits are given out in order.
+    ordered: bool,
 }
 
 impl Window {
     /// Starts at chunk `skip` of the split at `front`.
     pub(crate) fn new(front: Place, skip: u64) -> Self {
-        Self { front, skip, splits: BTreeMap::new(), bytes: 0 }
+        let bytes_max = MemoryBudget::default().arrived();
+        Self { front, skip, splits: BTreeMap::new(), bytes: 0, bytes_max, ordered: true }
+    }
+
+    /// Lets chunks that wait take so many bytes.
+    pub(crate) fn of_bytes(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
+    }
+
+    /// Gives out what has come of any split of the front's epoch.
+    pub(crate) fn in_any_order(self) -> Self {
+        Self { ordered: false, ..self }
     }
 
     pub(crate) fn front(&self) -> Place {
@@ -165,22 +182,30 @@ impl Window {
         }
     }
 
-    /// Gives out what the front split has; at its end moves on to the next one.
+    /// Gives out what the front split has, or any of its epoch that has something; at the front's end moves on to the next one.
     pub(crate) fn take(&mut self) -> Front {
-        let Some(split) = self.splits.get_mut(&self.front) else { return Front::Empty };
+        let many = if self.ordered { 1 } else { usize::MAX };
+        let mut splits = self.splits.range_mut(self.front..).take(many);
+        let is_next = |place: &Place| place.epoch == self.front.epoch && (!self.ordered || *place == self.front);
+        let has_more = |split: &Incoming| !split.chunks.is_empty() || (split.end.is_some() && !split.is_over);
+        let Some((place, split)) = splits.find(|(place, split)| is_next(place) && has_more(split)) else {
+            return Front::Empty;
+        };
+        let ordinal = place.ordinal;
         if let Some((chunk, bytes)) = split.chunks.pop_front() {
             self.bytes -= bytes;
             let index = split.next - split.chunks.len() as u64 - 1;
-            return Front::Chunk(index, chunk);
+            return Front::Chunk(ordinal, index, chunk);
         }
-        match &split.end {
-            None => Front::Empty,
-            Some(Err(error)) => Front::Failed(error.clone()),
-            Some(Ok(())) => {
-                self.move_to(Place { ordinal: self.front.ordinal + 1, ..self.front });
-                Front::End
-            }
+        if let Some(Err(error)) = &split.end {
+            return Front::Failed(error.clone());
         }
+        split.is_over = true;
+        let chunks = split.next;
+        while self.splits.get(&self.front).is_some_and(|split| split.is_over) {
+            self.move_to(Place { ordinal: self.front.ordinal + 1, ..self.front });
+        }
+        Front::End(ordinal, chunks)
     }
 
     /// Nothing before `front` is wanted any more.
@@ -192,19 +217,26 @@ impl Window {
         self.bytes -= gone.values().flat_map(|s| &s.chunks).map(|(_, bytes)| bytes).sum::<usize>();
     }
 
-    /// Says whether a split may take in more, with `max` bytes waiting at most. The front may always.
-    pub(crate) fn has_room(&self, place: Place, max: usize) -> bool {
-        place <= self.front || self.bytes < max
+    /// Says whether a split may take in more. The front may always.
+    pub(crate) fn has_room(&self, place: Place) -> bool {
+        place <= self.front || self.bytes < self.bytes_max
     }
 
-    /// Says whether the front split is on its way.
+    /// Says whether what comes next is on its way.
     pub(crate) fn is_coming(&self) -> bool {
-        self.splits.get(&self.front).is_some_and(|split| split.sources.iter().any(|s| s.fetching))
+        let is_fetched = |split: &Incoming| split.sources.iter().any(|s| s.fetching);
+        match self.ordered {
+            true => self.splits.get(&self.front).is_some_and(is_fetched),
+            false => self.splits.values().any(is_fetched),
+        }
     }
 
     /// Returns how many splits are complete and not begun.
     pub(crate) fn ahead(&self) -> usize {
-        self.splits.iter().filter(|(place, split)| **place > self.front && split.end.is_some()).count()
+        self.splits
+            .iter()
+            .filter(|(place, split)| **place > self.front && split.end.is_some() && !split.is_over)
+            .count()
     }
 
     /// Checks the invariants, in time that follows the number of splits and chunks that wait.
@@ -262,8 +294,8 @@ mod tests {
         let mut text = String::new();
         loop {
             match window.take() {
-                Front::Chunk(index, _) => text += &format!("{}/{index} ", window.front().ordinal),
-                Front::End => text += "end ",
+                Front::Chunk(ordinal, index, _) => text += &format!("{ordinal}/{index} "),
+                Front::End(..) => text += "end ",
                 Front::Failed(e) => return text + e.message(),
                 Front::Empty => return text,
             }
@@ -334,11 +366,11 @@ mod tests {
 
     #[test]
     fn the_front_always_has_room_and_the_rest_shares_the_budget() {
-        let mut window = Window::new(at(0), 0);
+        let mut window = Window::new(at(0), 0).of_bytes(8);
         let later = window.assign(at(1), 1, 0, "a").expect("a fetch");
-        assert!(window.has_room(at(1), 8));
+        assert!(window.has_room(at(1)));
         assert_eq!(window.chunk(&later, 0, chunk(0), 8), Ok(true));
-        assert!(!window.has_room(at(1), 8) && window.has_room(at(0), 8));
+        assert!(!window.has_room(at(1)) && window.has_room(at(0)));
         window.move_to(Place { epoch: 1, ordinal: 0 });
         assert_eq!(window.bytes, 0);
     }

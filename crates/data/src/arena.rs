@@ -7,7 +7,7 @@
 //! Invariants: a block belongs to one owner until it is dropped, with the [`Buffer`] made of it; what it holds at first is
 //! whatever was there before, so whoever takes one writes all of it; a process that maps another's arena does so twice: to
 //! write what was lent to it alone, and to read what others read, too. Bounds: [`RESERVED_BYTES`] of addresses, after which
-//! there are no more blocks; [`SPARE_BYTES_MAX`] and [`SMALL_SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is
+//! there are no more blocks; [`MemoryBudget::spare`] and [`SMALL_SPARE_BYTES_MAX`] of free blocks that keep their pages. Memory is
 //! all that is asked of the system here: nothing is read or written but by its owner.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use arrow_buffer::Buffer;
 use arrow_buffer::alloc::Allocation;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::budget::MemoryBudget;
+
 /// Addresses of one arena. Only what is written takes memory.
 const RESERVED_BYTES: usize = 64 << 30;
-/// Free blocks beyond this give their pages back.
-const SPARE_BYTES_MAX: usize = 256 << 20;
 /// The same, of small blocks, which come and go with each batch: large ones must not crowd them out.
 const SMALL_SPARE_BYTES_MAX: usize = 32 << 20;
 /// Blocks below this are small.
@@ -41,7 +41,6 @@ pub struct Arena {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// The first address that was never given out.
     end: usize,
@@ -49,6 +48,15 @@ struct State {
     free: BTreeMap<usize, Vec<Free>>,
     spare_bytes: usize,
     small_spare_bytes: usize,
+    /// Free blocks beyond this give their pages back.
+    spare_bytes_max: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let spare_bytes_max = MemoryBudget::default().spare();
+        Self { end: 0, free: BTreeMap::new(), spare_bytes: 0, small_spare_bytes: 0, spare_bytes_max }
+    }
 }
 
 struct Free {
@@ -61,12 +69,17 @@ impl State {
     fn spare(&mut self, size: usize) -> (&mut usize, usize) {
         match size < SMALL_BYTES {
             true => (&mut self.small_spare_bytes, SMALL_SPARE_BYTES_MAX),
-            false => (&mut self.spare_bytes, SPARE_BYTES_MAX),
+            false => (&mut self.spare_bytes, self.spare_bytes_max),
         }
     }
 }
 
 impl Arena {
+    /// Free blocks beyond so many bytes give their pages back from now on.
+    pub(crate) fn keep_spare(&self, bytes: usize) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).spare_bytes_max = bytes;
+    }
+
     /// Reserves an arena of this process alone.
     ///
     /// # Errors
@@ -363,11 +376,12 @@ mod tests {
     #[test]
     fn no_more_than_the_spare_pages_are_kept() {
         let arena = Arena::private().expect("addresses");
-        let size = SPARE_BYTES_MAX / 2;
+        let max = MemoryBudget::default().spare();
+        let size = max / 2;
         let mut blocks: Vec<_> = (0..3).map(|_| arena.block(size).expect("a block")).collect();
         blocks.iter_mut().for_each(|b| b.as_mut_slice()[0] = 7);
         drop(blocks);
-        assert_eq!(arena.state.lock().expect("no panic").spare_bytes, SPARE_BYTES_MAX);
+        assert_eq!(arena.state.lock().expect("no panic").spare_bytes, max);
         // Those with pages are taken first; the third is clean again.
         let mut again: Vec<_> = (0..3).map(|_| arena.block(size).expect("a block")).collect();
         assert_eq!(again.iter_mut().map(|b| b.as_mut_slice()[0]).collect::<Vec<_>>(), [7, 7, 0]);
@@ -377,7 +391,7 @@ mod tests {
     #[test]
     fn large_blocks_leave_small_ones_their_pages() {
         let arena = Arena::private().expect("addresses");
-        let large = [(); 2].map(|()| arena.block(SPARE_BYTES_MAX).expect("a block"));
+        let large = [(); 2].map(|()| arena.block(MemoryBudget::default().spare()).expect("a block"));
         let mut small = arena.block(SMALL_BYTES / 2).expect("a block");
         small.as_mut_slice()[0] = 7;
         drop((large, small));

@@ -14,6 +14,7 @@
 //! columns without `nullable` have no null; rows of tensors are never missing.
 
 mod arena;
+mod budget;
 mod chunk;
 mod ipc;
 mod lists;
@@ -24,6 +25,7 @@ mod schema;
 mod tensor;
 
 pub use arena::{Arena, Block, SharedMemory, is_in_arena};
+pub use budget::MemoryBudget;
 pub use chunk::{Chunk, RowId, adopt};
 pub use ipc::{read_ipc, write_ipc};
 pub use lists::Int32Lists;

@@ -1,4 +1,4 @@
-//! The seam for where large columns are made: an [`Arena`] of blocks that are used again, or the heap.
+//! The seam for where large columns are made: an [`Arena`] of blocks that are used again, or the heap; and how much of it there is.
 //!
 //! Invariant: which of them it is changes no bit of what is written there.
 
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arrow_buffer::{Buffer, MutableBuffer};
 
 use crate::arena::{Arena, Block};
+use crate::budget::MemoryBudget;
 
 /// Columns below this are made on the heap, which has them at hand.
 const BLOCK_BYTES_MIN: usize = 64 << 10;
@@ -15,12 +16,26 @@ const TOGETHER_BYTES_MIN: usize = 16 << 10;
 
 /// Where large columns are made. A clone is the same memory; the default is the heap.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Option<Arc<Arena>>);
+pub struct Memory {
+    arena: Option<Arc<Arena>>,
+    budget: MemoryBudget,
+}
 
 impl Memory {
     /// Uses an arena's blocks, and the heap when it has no more.
     pub fn within(arena: Arc<Arena>) -> Self {
-        Self(Some(arena))
+        Self { arena: Some(arena), budget: MemoryBudget::default() }
+    }
+
+    /// Returns the same memory for a pipeline that may take so much. What its arena keeps spare is that of the last one who said it.
+    pub fn with_budget(self, budget: MemoryBudget) -> Self {
+        self.arena.iter().for_each(|arena| arena.keep_spare(budget.spare()));
+        Self { budget, ..self }
+    }
+
+    /// Returns how much a pipeline may take.
+    pub fn budget(&self) -> MemoryBudget {
+        self.budget
     }
 
     /// Returns the memory that all pipelines of this process share; the heap where the system refuses. It is there as long
@@ -29,16 +44,16 @@ impl Memory {
         static SHARED: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(arena) = shared.upgrade() {
-            return Self(Some(arena));
+            return Self::within(arena);
         }
         let arena = Arena::private().ok();
         *shared = arena.as_ref().map(Arc::downgrade).unwrap_or_default();
-        Self(arena)
+        Self { arena, budget: MemoryBudget::default() }
     }
 
     /// Returns the arena, if there is one.
     pub fn arena(&self) -> Option<&Arc<Arena>> {
-        self.0.as_ref()
+        self.arena.as_ref()
     }
 
     /// Returns `len` bytes, to be written: what they hold is arbitrary.
@@ -52,7 +67,7 @@ impl Memory {
     }
 
     fn take_from(&self, least: usize, len: usize) -> Bytes {
-        let block = self.0.as_ref().filter(|_| len >= least).and_then(|arena| arena.block(len));
+        let block = self.arena.as_ref().filter(|_| len >= least).and_then(|arena| arena.block(len));
         block.map_or_else(|| Bytes::Heap(MutableBuffer::from_len_zeroed(len)), Bytes::Block)
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Tally;
 use crate::pack::Unpacked;
+use crate::passed::Passed;
 
 /// The first row not yet delivered. The default is the start of the first epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub struct Position {
     /// Rows of that chunk, after the tail's ops, that have been delivered; of the first rows that come out of it and what
     /// follows it, where rows are packed.
     pub rows: u64,
+    /// The split and the chunk that `rows` are of, where it is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<(u64, u64)>,
+    /// What of later splits and chunks has been delivered.
+    #[serde(default, skip_serializing_if = "Passed::is_empty")]
+    pub passed: Passed,
     /// The phase of the epoch (`plan::Deal`): not 0 where it was dealt anew in its middle.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub phase: u64,

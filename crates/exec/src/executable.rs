@@ -307,6 +307,25 @@ impl Executable {
         }
     }
 
+    /// Returns where large columns are made, and how much a pipeline may take.
+    pub fn memory(&self) -> &Memory {
+        &self.environment.memory
+    }
+
+    /// Says whether its splits may be merged as they come.
+    ///
+    /// # Errors
+    /// Invalid where an op, or consumers that take turns, need them in order.
+    pub fn check_any_order(&self) -> Result<()> {
+        if self.plan.deal().coordinated {
+            return Err(Error::invalid(
+                "ordered=False, and coordinated=True: consumers take turns at the batches of one order",
+            )
+            .hint("leave one of them out"));
+        }
+        self.stages.check_any_order()
+    }
+
     /// Says how long it will be read: the epoch before which its reader ends, if it does; and how many epochs of it others read
     /// before. `autocache()` reckons with it.
     pub fn expect(&self, end_epoch: Option<u64>, before: u64) {

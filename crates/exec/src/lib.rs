@@ -33,6 +33,7 @@ mod meter;
 mod mix;
 mod nearby;
 mod pack;
+mod passed;
 mod passing;
 mod prefix;
 mod processor;

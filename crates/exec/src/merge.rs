@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_core::{ConsumerIndex, Epoch, Result};
+use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result};
 use forebay_data::Chunk;
 use forebay_plan::{Batching, OnError, Op, TailStep};
 
@@ -48,9 +48,9 @@ pub struct Merge {
     pending_rows: usize,
     ready: VecDeque<Delivery>,
     losses: Losses,
-    /// The place after the last chunk that was pushed.
+    /// What was pushed.
     next: Position,
-    /// Rows of the next chunk that were delivered before this merge began.
+    /// Rows that come out next and were delivered before this merge began.
     discard: u64,
     /// What is known of the rows that come again.
     replay: Replay,
@@ -64,7 +64,7 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Starts merging for a consumer at `from`: the next chunk pushed must be that one.
+    /// Starts merging for a consumer at `from`: what it has passed must not be pushed.
     ///
     /// # Errors
     /// As [`Executable::new`], for the tail's ops.
@@ -131,10 +131,14 @@ impl Merge {
                 epoch: from.epoch,
                 split: from.split,
                 chunk: from.chunk,
+                rows: from.rows,
+                inside: from.inside,
+                passed: from.passed.clone(),
                 phase: from.phase,
                 ..Position::default()
-            },
-            discard: from.rows,
+            }
+            .with_rows_as_part(),
+            discard: 0,
             replay: Replay::new(from),
             given: from.given,
             satisfied: false,
@@ -166,18 +170,31 @@ impl Merge {
         self.losses.take()
     }
 
-    /// Takes the next chunk of the ordered stream: chunk `index` of split `split`.
+    /// Says whether a chunk of the epoch is still to come.
+    pub fn wants(&self, split: u64, index: u64) -> bool {
+        !self.next.has_passed(split, index)
+    }
+
+    /// Takes the next chunk of the stream: chunk `index` of split `split`. It is the next one in order, unless the tail gives as many rows in
+    /// any order ([`forebay_plan::Stages::check_any_order`]).
     ///
     /// # Errors
     /// Whatever an op of the tail gives; Data when more samples were lost than may be.
     pub fn push(&mut self, split: u64, index: u64, chunk: Chunk) -> Result<()> {
-        let counters = self.counters_out();
-        let (epoch, phase, tally) = (self.next.epoch, self.next.phase, self.losses.tally);
-        let at = Position { epoch, phase, split, chunk: index, counters, tally, ..Position::default() };
+        let (counters, tally) = (self.counters_out(), self.losses.tally);
+        let part = self.next.take_part(split, index);
+        self.discard += part;
+        let inside = Some((split, index)).filter(|at| *at != (self.next.split, self.next.chunk));
+        let at = Position { inside, counters, tally, ..self.next.clone() };
         let chunk = self.within_share(split, index, chunk);
         self.begin_metering();
-        self.next = Position { chunk: index + 1, ..at.clone() };
-        let chunk = self.pass(chunk, (Epoch(epoch), split))?;
+        self.next.pass(split, index);
+        let chunks = self.executable.plan().num_chunks(self.consumer, Ordinal(split));
+        if let Some(chunks) = chunks.filter(|chunks| self.next.has_passed_first(split, *chunks)) {
+            self.next.end_split(split, chunks);
+        }
+        let comes_again = part > 0 || self.given > 0 || self.packer.is_some() || self.bucketer.is_some();
+        let chunk = self.pass(chunk, (Epoch(self.next.epoch), split), comes_again)?;
         self.satisfied = self.is_full();
         match &mut self.packer {
             None => self.accept(chunk, at)?,
@@ -190,9 +207,14 @@ impl Merge {
         }
         self.make_ready(false)?;
         let is_behind = self.bucketer.as_ref().is_some_and(Bucketer::is_behind);
-        self.replay.go_on(self.discard > 0 || self.given > 0 || is_behind);
+        self.replay.go_on(self.discard > 0 || self.given > 0 || is_behind || self.next.passed.has_parts());
         self.end_metering();
         Ok(())
+    }
+
+    /// All chunks of a split were pushed.
+    pub fn end_split(&mut self, split: u64, chunks: u64) {
+        self.next.end_split(split, chunks);
     }
 
     fn begin_metering(&mut self) {
@@ -207,15 +229,18 @@ impl Merge {
         }
     }
 
-    /// Runs the ops that see rows as they come, and counts those that are lost there or were before.
-    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64)) -> Result<Chunk> {
+    /// Runs the ops that see rows as they come, and counts those that are lost there or were before. `comes_again` says that rows of it may
+    /// have been given out before.
+    fn pass(&mut self, chunk: Chunk, at: (Epoch, u64), comes_again: bool) -> Result<Chunk> {
         let executable = self.executable.clone();
         let locate = |e| executable.locate(e);
         let mut isolation = Isolation::new(executable.on_error(), &locate);
         let (rows, mut losses) = (chunk.num_rows(), chunk.losses().to_vec());
         let chunk = self.before.run(chunk, &executable, &mut isolation, &mut self.scratch)?;
         losses.extend(isolation.into_losses());
-        self.replay.check(at.0, &losses)?;
+        if comes_again {
+            self.replay.check(at.0, &losses)?;
+        }
         let plan = executable.plan();
         let expected = plan.rows().map(|rows| rows.div_ceil(plan.deal().parts()));
         // Positions of pipelines that lose nothing stay as short as they were.
@@ -368,9 +393,11 @@ impl Merge {
                 while self.pending_rows >= round {
                     self.deliver_round(batching.size)?;
                 }
-                // Of several consumers that are coordinated, what does not go round is left out.
-                let rest = self.pending_rows / parts;
-                if last && !batching.drop_remainder && rest > 0 {
+                // Of several consumers that are coordinated, what does not go round is left out. Where a plan aligns batches, a chunk is whole
+                // batches: the short one that ends an epoch may come before others.
+                let (rest, is_whole) =
+                    (self.pending_rows / parts, self.executable.stages().aligned.is_some() && parts == 1);
+                if (last || is_whole) && !batching.drop_remainder && rest > 0 {
                     self.deliver_round(rest)?;
                 }
             }
@@ -447,7 +474,7 @@ impl Merge {
 
     fn first_pending(&self) -> Position {
         let next = || match (self.next.split, self.next.chunk) {
-            (0, 0) => self.next.clone(),
+            (0, 0) if self.next.passed.is_empty() => self.next.clone(),
             _ => Position { counters: self.counters_out(), tally: self.losses.tally, ..self.next.clone() },
         };
         if let Some(bucketer) = &self.bucketer {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_io::{Place, ReadThrough, Reader, SourceIndex};
+use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex};
 use forebay_plan::{BlobId, LaneWindow, Source};
 
 use crate::executable::{Environment, numbered, numbered_sample};
@@ -46,7 +46,8 @@ impl Rows {
             _ => {
                 let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
                 let near = near.map(|near| Arc::new(near.clone()) as Arc<dyn ReadThrough>);
-                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), near, window_rows)?, index))
+                let options = ReadOptions { near, window_rows, budget: env.memory.budget() };
+                Ok(Rows::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), options)?, index))
             }
         }
     }

@@ -55,6 +55,9 @@ impl Saved {
             return Ok(self.position.clone());
         }
         let ours = plan.sizing();
+        if self.position.inside.is_some() || !self.position.passed.is_empty() {
+            return Err(self.out_of_order(plan, consumer));
+        }
         // Steps that were given out from a position on are not rows of units.
         if self.position.given > 0
             || !plan.can_deal_anew()
@@ -115,6 +118,16 @@ impl Saved {
             "this state is of consumer {index} of {count}, and here it is {} of {n}: what a consumer of this pipeline gets is known \
              only when it runs (after a filter, a pack, over files that are not counted, or where samples may be left out), so it \
              cannot be dealt anew",
+            consumer.0
+        ))
+        .hint("let each consumer of as many load the state that it saved itself; to change their number, begin an epoch")
+    }
+
+    fn out_of_order(&self, plan: &EpochPlan, consumer: ConsumerIndex) -> Error {
+        let ((index, count), n) = (self.consumer, plan.consumers());
+        Error::invalid(format!(
+            "this state is of consumer {index} of {count} with ordered=False, and here it is {} of {n}: what came out of order cannot be \
+             dealt anew",
             consumer.0
         ))
         .hint("let each consumer of as many load the state that it saved itself; to change their number, begin an epoch")

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use forebay_core::{Epoch, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
-use forebay_io::{Draft, Features, NoBlobs, Place, Reader, SourceIndex, Together};
+use forebay_io::{Draft, Features, NoBlobs, Place, ReadOptions, Reader, SourceIndex, Together};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use std::sync::Arc;
 
@@ -57,11 +57,11 @@ fn read(draft: Draft) {
     let Ok(source) = forebay_io::infer(draft, None) else { return };
     let uncounted = indexed(&source, false).and_then(|index| {
         let blocks = index.blocks();
-        streamed(&*forebay_io::open(&source, index, &NoBlobs, None, 0)?, blocks)
+        streamed(&*forebay_io::open(&source, index, &NoBlobs, ReadOptions::default())?, blocks)
     });
     let Ok(index) = indexed(&source, true) else { return };
     let rows = index.rows().expect("it was counted").min(ROWS_MAX);
-    let reader = forebay_io::open(&source, index, &NoBlobs, None, 0).expect("its own index");
+    let reader = forebay_io::open(&source, index, &NoBlobs, ReadOptions::default()).expect("its own index");
     let places: Vec<Place> = (0..rows).map(|row| Place { row, epoch: Epoch(0) }).collect();
     let gathered: Result<Vec<Chunk>> = places.chunks(STEP).map(|places| reader.gather(places)).collect();
     let _ = reader.gather(&places.iter().rev().copied().collect::<Vec<_>>());
@@ -80,7 +80,7 @@ const WINDOW_BYTES: u64 = 2 << 10;
 
 /// Reads the rows of every window, in order with one reader, or each with a reader of its own. Samples are named by where they begin.
 fn window_rows(source: &Source, index: &SourceIndex, alone: bool) -> Result<Vec<(u64, Chunk)>> {
-    let open = || forebay_io::open(source, index.clone(), &NoBlobs, None, 0);
+    let open = || forebay_io::open(source, index.clone(), &NoBlobs, ReadOptions::default());
     let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
     let layout = LaneLayout::new(index.blocks(), index.bytes(), WINDOW_BYTES, !index.extent().is_compressed);
     let lanes = Arc::new(EpochLanes::new(layout, &sizes, 5));
@@ -120,7 +120,8 @@ pub(crate) fn windows(data: &[u8]) {
     for ((a, left), (b, right)) in in_order.iter().zip(&alone) {
         assert!(a == b && left.same_bits(right), "rows depend on who reads them");
     }
-    let streamed = streamed(&*forebay_io::open(&source, index, &NoBlobs, None, 0).expect("it opened"), 1);
+    let streamed =
+        streamed(&*forebay_io::open(&source, index, &NoBlobs, ReadOptions::default()).expect("it opened"), 1);
     if let Ok(streamed) = streamed {
         let rows: usize = streamed.iter().map(|chunk| chunk.num_rows() + chunk.losses().len()).sum();
         assert!(rows >= ROWS_MAX as usize || rows == in_order.len(), "windows have other rows than the file");
@@ -221,7 +222,7 @@ pub(crate) fn index(data: &[u8]) {
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];
     for source in sources {
-        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs, None, 0) else { continue };
+        let Ok(reader) = forebay_io::open(&source, index.clone(), &NoBlobs, ReadOptions::default()) else { continue };
         let _: &Arc<Schema> = reader.schema();
         let _ = reader.gather(&places);
         for block in [0, 1, u64::MAX] {

@@ -31,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_data::MemoryBudget;
 use forebay_plan::{BlobId, Source};
 
 pub use allowed::Allowed;
@@ -84,18 +85,22 @@ pub fn index(
     index::build(source, allowed, counted, cache, near, threads, progress)
 }
 
-/// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says. Remote files are read through `near`.
-/// `window_rows` is what the plan says ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows.
+/// How a source is read.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// What remote files are read through. Default: nothing.
+    pub near: Option<Arc<dyn ReadThrough>>,
+    /// What the plan says ([`forebay_plan::Sizing`]): groups of rows are kept decoded for two such windows. Default: 0, no windows.
+    pub window_rows: u64,
+    /// How much may be kept decoded. Default: as much as is of use.
+    pub budget: MemoryBudget,
+}
+
+/// Opens a source for reading, by an index made of the same source, within what [`SourceIndex::within`] says.
 ///
 /// # Errors
 /// Internal for the sources that Python reads (`MapDataset`, `Generator`) or another source's index; Data when a blob
 /// is not what the source says.
-pub fn open(
-    source: &Source,
-    index: SourceIndex,
-    blobs: &dyn Blobs,
-    near: Option<Arc<dyn ReadThrough>>,
-    window_rows: u64,
-) -> Result<Arc<dyn Reader>> {
-    readers::open(source, index, blobs, near, window_rows)
+pub fn open(source: &Source, index: SourceIndex, blobs: &dyn Blobs, options: ReadOptions) -> Result<Arc<dyn Reader>> {
+    readers::open(source, index, blobs, options)
 }

@@ -4,7 +4,7 @@ mod support;
 
 use forebay_core::{Epoch, SampleId};
 use forebay_data::Chunk;
-use forebay_io::{Draft, Features, Together, infer};
+use forebay_io::{Draft, Features, ReadOptions, Together, infer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of, write};
@@ -163,7 +163,7 @@ proptest! {
             forebay_data::write_ipc(&parts, false, &mut blob).expect("written");
             let blobs = support::Kept(vec![blob.into()]);
             let source = forebay_plan::Source::Memory { blob: forebay_plan::BlobId::of(&blobs.0[0]), rows: values.len() as u64, fields: fields.clone() };
-            let reader = forebay_io::open(&source, index(&source, true).expect("fits"), &blobs, None, 0).expect("opens");
+            let reader = forebay_io::open(&source, index(&source, true).expect("fits"), &blobs, ReadOptions::default()).expect("opens");
             let all = rows(std::slice::from_ref(&chunk));
             prop_assert_eq!(&rows(&stream_all(&*reader, 1, 7).expect("streams")), &all);
             let order: Vec<u64> = order.iter().map(|i| i.index(values.len()) as u64).collect();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use arrow_array::Float32Array;
 use forebay_core::{Epoch, SampleId};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema, write_ipc};
-use forebay_io::{Draft, Features, Place, Reader};
+use forebay_io::{Draft, Features, Place, ReadOptions, Reader};
 use forebay_plan::{BlobId, Source};
 use support::{Kept, index, opened, tar_of, tfrecord_of, write};
 
@@ -49,7 +49,8 @@ fn gather() {
         write_ipc(&[chunk], false, &mut blob).expect("written");
         let blobs = Kept(vec![blob.into()]);
         let source = Source::Memory { blob: BlobId::of(&blobs.0[0]), rows: rows as u64, fields };
-        let reader = forebay_io::open(&source, index(&source, true).expect("indexes"), &blobs, None, 0).expect("opens");
+        let reader = forebay_io::open(&source, index(&source, true).expect("indexes"), &blobs, ReadOptions::default())
+            .expect("opens");
         let order = shuffled(rows as u64);
         for batch in [256, 8192, rows] {
             let rate = measure(&format!("memory {dtype}[{n}] + float32, {batch} at once"), &*reader, &order, batch);

@@ -313,6 +313,12 @@ impl EpochPlan {
         })
     }
 
+    /// Returns how many chunks a split gives; `None` where its rows are not counted.
+    pub fn num_chunks(&self, consumer: ConsumerIndex, split: Ordinal) -> Option<u64> {
+        let units = self.split_units(consumer, split);
+        self.order.as_ref().map(|_| (units.end - units.start).div_ceil(self.sizing.morsel_units))
+    }
+
     /// Calls `see` with the source row and the random epoch of each row of a morsel, in order; never if [`EpochPlan::knows_rows`] is false.
     pub fn places(&self, epoch: Epoch, consumer: ConsumerIndex, morsel: Morsel, mut see: impl FnMut(u64, Epoch)) {
         let (Some(order), Morsel::Units { first, count }) = (&self.order, morsel) else { return };

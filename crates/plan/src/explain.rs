@@ -276,6 +276,7 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
              order of the epoch; rows are not counted, so the first batch needs one window and no pass over the source",
             sizing.window_bytes
         );
+        windows(out, stages, plan);
         return;
     }
     if sizing.unit_rows == 0 {
@@ -298,10 +299,17 @@ fn splits(out: &mut String, stages: &Stages, plan: &EpochPlan) {
             out,
             "  shuffled over windows of at most {rows} rows (or one block), of {blocks} blocks in random order"
         );
+        windows(out, stages, plan);
     }
     if plan.consumers() > 1 {
         dealt(out, unit, plan);
     }
+}
+
+/// What windows take.
+fn windows(out: &mut String, stages: &Stages, plan: &EpochPlan) {
+    let bytes = plan.sizing().window_memory(stages, plan.extent()).unwrap_or(0);
+    let _ = writeln!(out, "  about {} MiB of memory for the windows that are read at once", bytes.div_ceil(1 << 20));
 }
 
 /// What each of several consumers gets.

@@ -61,4 +61,4 @@ pub use source::{BlobId, MdsColumn, Merged, Source, Wrap};
 pub use stages::{Batching, Stages, Step, TailStep, Work};
 pub use sums::{OpReport, OpSums};
 pub use text::{Pack, Packing, Tokenize};
-pub use window::ShuffleWindow;
+pub use window::{STREAMED_AT_ONCE, ShuffleWindow};

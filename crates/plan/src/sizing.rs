@@ -71,6 +71,17 @@ impl Sizing {
         (split, inside / self.morsel_units, inside % self.morsel_units)
     }
 
+    /// Returns about how many bytes of memory the windows of a shuffle take that are in it at once, whatever a process may take; 0 where the
+    /// order is of all rows, or none.
+    pub fn window_memory(&self, stages: &Stages, extent: Extent) -> Result<u64> {
+        let stored = (extent.bytes / extent.rows.unwrap_or(0).max(1)).max(1);
+        let decoded = stored.saturating_mul(window::expansion(&stages.source));
+        let row = row_bytes(&stages.source.schema()?, decoded).max(1);
+        // Threads finish one window and begin the next; windows of files are read whole before that.
+        let counted = self.window_rows.saturating_mul(row).saturating_mul(2);
+        Ok(counted.max(self.window_bytes.saturating_mul(window::STREAMED_AT_ONCE)))
+    }
+
     /// Chooses sizes for a pipeline over a source.
     pub fn choose(stages: &Stages, extent: Extent, places: Option<u64>, consumers: u32) -> Result<Self> {
         let Some(rows) = extent.rows else {

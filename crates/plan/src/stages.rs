@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use forebay_data::Schema;
 
 use crate::cache::{self, Cached, Candidate};
@@ -287,6 +287,29 @@ impl Stages {
     pub fn batching(&self) -> Option<Batching> {
         let tail = self.tail.iter().find_map(|t| if let TailStep::Batch(b) = t { Some(*b) } else { None });
         self.aligned.or(tail)
+    }
+
+    /// Says whether splits may be merged as they come: whether that gives the same rows, only in another order.
+    ///
+    /// # Errors
+    /// Invalid, naming the op whose rows would depend on which split came first.
+    pub fn check_any_order(&self) -> Result<()> {
+        let is_of: fn(&Op) -> bool =
+            match self.tail.iter().find(|step| !matches!(step, TailStep::Work(_) | TailStep::Batch(_))) {
+                None | Some(TailStep::Work(_) | TailStep::Batch(_)) => return Ok(()),
+                Some(TailStep::Take(_)) => |op| matches!(op, Op::Take { .. }),
+                Some(TailStep::Skip(_)) => |op| matches!(op, Op::Skip { .. }),
+                Some(TailStep::Shard { .. }) => |op| matches!(op, Op::Shard { .. }),
+                Some(TailStep::Pack(_)) => |op| matches!(op, Op::Pack(_)),
+                Some(TailStep::Bucket(_)) => |op| matches!(op, Op::BucketByLength(_)),
+            };
+        let is_in_plan = |place: usize| self.order.iter().any(|step| step.place == place);
+        let mut nodes = self.graph.nodes().iter().enumerate();
+        let node = nodes.find(|(place, node)| is_of(&node.op) && !is_in_plan(*place)).map(|(_, node)| node);
+        let name = node.map_or("an op", |node| node.op.name());
+        let error = Error::invalid(format!("ordered=False, and what {name} gives depends on the order of rows"))
+            .hint(format!("leave out ordered=False, or {name}; or save what it gives once (save), and read that"));
+        Err(node.map_or(error.clone(), |node| node.blame(error)))
     }
 
     /// Says whether the tail has to know which sample each row is.

@@ -53,6 +53,8 @@ const GLOBAL_BYTES_MAX: u64 = 512 << 20;
 const WINDOW_BYTES: u64 = 256 << 20;
 /// The bytes of a window, as stored, of a source that is streamed: the first batch needs all of one.
 const STREAMED_BYTES: u64 = 16 << 20;
+/// How many such windows are in memory at once: all threads work on the chunks of one.
+pub const STREAMED_AT_ONCE: u64 = 3;
 
 /// Returns the bytes of a window of the pipeline's shuffle, if its rows are streamed and not counted: lanes of files are read side by side
 /// (see `lanes`). `None` where rows are counted first, or nothing is shuffled.

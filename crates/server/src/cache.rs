@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_cache::{Cache, Disk, Kept, Options};
 use forebay_core::{Error, Result};
-use forebay_worker::StorePrices;
+use forebay_worker::{MemoryBudget, StorePrices};
 
 use crate::shared_store::shared_store;
 
@@ -252,6 +252,11 @@ pub fn parse_switch(text: &str) -> Result<bool> {
 /// Returns what is used without a setting.
 fn default_memory() -> u64 {
     (memory_of_process() / MEMORY_SHARE).min(MEMORY_MAX)
+}
+
+/// Returns what data may take of this process's memory: what its user says, or half of all.
+pub fn memory_budget(said: Option<u64>) -> MemoryBudget {
+    said.map_or_else(|| MemoryBudget::of_machine(memory_of_process()), MemoryBudget::of)
 }
 
 /// Returns the memory that this process may use: the machine's, or less where a control group says so.

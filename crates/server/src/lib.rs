@@ -32,7 +32,7 @@ mod telemetry;
 mod up;
 
 pub use announce::Announcement;
-pub use cache::{CacheConfig, CachePlaces, parse_bytes, parse_switch};
+pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_switch};
 pub use forebay_client::{Credentials, JobKey, PORT, Remote, Seat, Service, TlsFiles};
 pub use forebay_dispatcher::{
     BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::announce::Announcement;
-use crate::cache::CacheConfig;
+use crate::cache::{CacheConfig, memory_budget};
 use crate::indexer::NearIndexer;
 use crate::lifetime::{exit_with_parent, stop_on_signal};
 use crate::local::{give_way, obey_parent, step_back};
@@ -93,6 +93,8 @@ pub struct WorkerConfig {
     pub threads: usize,
     /// Splits that are waiting or being computed; 0 is twice the threads and two.
     pub slots: usize,
+    /// How much memory data may take. Default: half of the machine's or container's.
+    pub memory: Option<u64>,
     /// Whether readers on this machine may map the memory of chunks.
     pub lend: bool,
     /// Where it keeps what `cache()` keeps.
@@ -185,6 +187,7 @@ pub fn worker_main(config: WorkerConfig, functions: Arc<dyn Functions>) -> Resul
             advertise: config.advertise,
             threads: config.threads,
             slots: config.slots,
+            memory: memory_budget(config.memory),
             lend: config.lend,
             functions,
             cache: Some(cache),

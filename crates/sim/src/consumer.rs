@@ -4,7 +4,7 @@
 mod fetches;
 mod trainer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ struct Saved {
     /// How many items come before that.
     cursor: usize,
     left_out: Vec<Lost>,
+    got: BTreeSet<usize>,
 }
 
 #[derive(Default)]
@@ -73,6 +74,10 @@ pub(crate) struct ConsumerNode {
     delivered: Option<(Delivery, usize)>,
     /// Items that came.
     cursor: usize,
+    /// Which these are, where they may come in any order, and the last of them.
+    any_order: bool,
+    got: BTreeSet<usize>,
+    latest: Vec<usize>,
     /// Where this process began, and the samples that it was told it does not get.
     began: Position,
     told: Vec<Told>,
@@ -276,7 +281,10 @@ impl World<'_> {
         if self.is_cancelled(setup.job) {
             return self.leaves(i);
         }
-        let (tail, budget) = (self.jobs[setup.job].tail.clone(), self.jobs[setup.job].budget);
+        let pipeline = &self.jobs[setup.job];
+        let (tail, budget) = (pipeline.tail.clone(), pipeline.budget);
+        let is_simple = self.scenario.deaths == 0 && self.scenario.poison.is_none();
+        let any_order = self.scenario.seed % 4 == 3 && is_simple && pipeline.may_come_in_any_order();
         let consumer = &mut self.consumers[i];
         if let Some(id) = consumer.asked.take() {
             self.close(id, 0, Payload::Closed);
@@ -284,9 +292,11 @@ impl World<'_> {
         let consumer = &mut self.consumers[i];
         let (from, saved) =
             (consumer.saved.as_ref().map(|s| s.position.clone()), consumer.saved.clone().unwrap_or_default());
-        let Saved { position: began, cursor, left_out: known } = saved;
+        let Saved { position: began, cursor, left_out: known, got } = saved;
         consumer.left_out = known.clone();
-        let options = Options { consumer: setup.index, window: setup.window, deadline: DEADLINE, from, budget, known };
+        (consumer.any_order, consumer.got) = (any_order, got);
+        let (consumer, window, ordered) = (setup.index, setup.window, !any_order);
+        let options = Options { consumer, ordered, window, deadline: DEADLINE, from, budget, known };
         let started = Consumer::start(now, job, tail, options);
         let Some(machine) = self.expect(Node::Consumer(i), started) else { return };
         let consumer = &mut self.consumers[i];

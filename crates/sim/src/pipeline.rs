@@ -159,6 +159,14 @@ impl Pipeline {
         Ok(pipeline)
     }
 
+    /// Says whether its splits may come in any order, and what it gives is the same then.
+    pub(crate) fn may_come_in_any_order(&self) -> bool {
+        let stages = self.tail.stages();
+        let is_cut_in_splits = stages.aligned.is_some() || stages.batching().is_none();
+        let is_apart = self.definition.ending() == forebay_proto::Ending::Apart;
+        is_apart && !self.fails && is_cut_in_splits && self.tail.check_any_order().is_ok()
+    }
+
     /// Returns how many places there are where its splits may be cut.
     pub(crate) fn places(&self) -> u32 {
         self.worker.stops().count() as u32

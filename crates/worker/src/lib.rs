@@ -69,5 +69,7 @@ pub use view::{Figures, View};
 /// Where its dispatcher is, and the certificates of both.
 pub use forebay_proto::{Credentials, Remote, TlsFiles};
 
+/// How much memory data may take in a worker.
+pub use forebay_data::MemoryBudget;
 /// What a worker runs users' Python with.
 pub use forebay_exec::{Functions, NoFunctions, StorePrices};

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_cache::Cache;
+use forebay_data::MemoryBudget;
 use forebay_exec::{Functions, NoFunctions, StorePrices};
 use forebay_proto::{JobKey, Remote, ServerTls};
 
-/// Chunks that a worker holds before it asks for no more splits. One split more than this may be held.
-pub(crate) const HELD_BYTES_MAX: usize = 1 << 30;
 /// Splits that a worker holds, whatever their size, before it asks for no more.
 pub(crate) const HELD_SPLITS_MAX: usize = 1024;
 /// Chunks of a split of unknown length that are computed ahead of its reader before its thread waits.
@@ -51,6 +50,8 @@ pub struct Options {
     pub threads: usize,
     /// Splits that are waiting or being computed. Default: 0, twice the threads and two.
     pub slots: usize,
+    /// How much memory data may take. Default: as much as is of use.
+    pub memory: MemoryBudget,
     /// Whether readers on this machine may map the memory of chunks, instead of being sent copies. Default: true.
     pub lend: bool,
     /// What it listens with. Default: none, in the clear.
@@ -95,7 +96,7 @@ pub struct Local {
 
 /// Splits of a local worker beside those that its threads are at: what waits there waits behind the trainer.
 pub(crate) const LOCAL_QUEUE: usize = 1;
-/// As [`HELD_BYTES_MAX`], of a local worker: the memory is the trainer's machine's.
+/// The most that a local worker holds: the memory is the trainer's machine's.
 const LOCAL_HELD_BYTES_MAX: usize = 256 << 20;
 
 impl Options {
@@ -107,6 +108,7 @@ impl Options {
             advertise: None,
             threads: 0,
             slots: 0,
+            memory: MemoryBudget::default(),
             lend: true,
             tls: None,
             functions: Arc::new(NoFunctions),
@@ -121,8 +123,8 @@ impl Options {
     /// Returns the bounds that it begins with.
     pub(crate) fn bounds(&self) -> Bounds {
         match self.local {
-            None => Bounds { threads: self.threads(), slots: self.slots(), bytes: HELD_BYTES_MAX },
-            Some(_) => Bounds { threads: 0, slots: 0, bytes: LOCAL_HELD_BYTES_MAX },
+            None => Bounds { threads: self.threads(), slots: self.slots(), bytes: self.memory.held() },
+            Some(_) => Bounds { threads: 0, slots: 0, bytes: self.memory.held().min(LOCAL_HELD_BYTES_MAX) },
         }
     }
 
@@ -149,6 +151,7 @@ impl std::fmt::Debug for Options {
             .field("advertise", &self.advertise)
             .field("threads", &self.threads)
             .field("slots", &self.slots)
+            .field("memory", &self.memory)
             .field("lend", &self.lend)
             .field("tls", &self.tls)
             .field("cache", &self.cache)

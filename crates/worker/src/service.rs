@@ -70,7 +70,7 @@ impl Worker {
         };
         let blobs = BlobStore::new(options.dispatcher.clone());
         let arena = options.lend.then(Arena::shared).and_then(|arena| arena.ok());
-        let memory = arena.clone().map_or_else(Memory::reused, Memory::within);
+        let memory = arena.clone().map_or_else(Memory::reused, Memory::within).with_budget(options.memory);
         let (bounds, begin) = (options.bounds(), options.local.map_or(at_once as fn(), |local| local.give_way));
         let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
         let rent = options.prices.map_or_else(Rent::default, |prices| prices.rent(bounds.threads));

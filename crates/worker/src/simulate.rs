@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
-use forebay_data::Chunk;
+use forebay_data::{Chunk, MemoryBudget};
 use forebay_exec::Known;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
@@ -20,7 +20,7 @@ use crate::held::{Held, Made};
 use crate::jobs::Job;
 use crate::loans::Loans;
 use crate::lock::lock;
-use crate::options::{Bounds, HELD_BYTES_MAX};
+use crate::options::Bounds;
 use crate::sharing::{self, Want};
 use crate::shelf::Shelf;
 use crate::talk::Talk;
@@ -236,7 +236,8 @@ impl Worker {
     /// A worker that has just started; a local one computes for one reader alone.
     pub fn new(secret: u128, address: String, threads: usize, slots: usize, only: Option<OneReader>) -> Self {
         let queue = Queue::default();
-        let shelf = Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: HELD_BYTES_MAX }));
+        let shelf =
+            Arc::new(Shelf::new(queue.clone(), Bounds { threads, slots, bytes: MemoryBudget::default().held() }));
         let talk = Talk::new(WorkerSecret::new(secret), address, only, shelf);
         let talk = talk.started_with(JobKey::from_bytes(&LOCAL_KEY));
         // Readers are strangers to every other process of a worker, as those of random numbers are.

@@ -217,11 +217,13 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         consumers: tuple[int, int] | None = None,
         even: bool | None = None,
         coordinated: bool = False,
+        ordered: bool = True,
         executor: Literal["thread", "process"] = "thread",
         on_error: OnError = "raise",
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
         order: Order = "exact",
+        memory: int | str | None = None,
     ) -> DatasetIterator:
         """Iterates in this process.
 
@@ -241,6 +243,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 after a filter or a pack; with `bucket_by_length`, batches of the same bucket, padded to the same
                 length, at each step. Each consumer then reads all samples and keeps its part of them, so they cost as
                 much again for each; a state that one saved fits all, in any number.
+            ordered: Whether batches come in the order of the dataset. With `False`, what is computed first comes first, so
+                that one slow sample holds up nothing but itself: in an order that timing decides, each sample as it is
+                in order, and exactly once, also after a resume. Where the number of rows is known beforehand, each
+                batch is one of the ordered stream; else (after a filter, say) rows that came together are a batch.
+                `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter need the
+                order: with these it is an error.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
             on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):
@@ -250,6 +258,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             order: How much the order in which row ops run may differ from the order as written: `"exact"`, as long as
                 no byte of any sample changes; `"relaxed"`, also where samples are other ones of the same distribution
                 (images are resized before their colours change), which is another dataset; or `"off"`, not at all.
+            memory: How much memory data may take here, in bytes or as `"2GiB"`: what is kept decoded, what waits to be
+                given out, and pages that are kept to be used again are parts of it. What `cache()` keeps is beside it.
+                Default: `FOREBAY_MEMORY`, or half of the machine's or container's memory. No sample depends on it.
+                Where the windows of a shuffle take more, it is an error.
 
         Returns:
             The iterator.
@@ -272,8 +284,10 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             consumers=arguments.consumers_or_none(consumers, "iter"),
             even=arguments.even_alone(even, "iter"),
             coordinated=arguments.flag(coordinated, "iter", "coordinated"),
+            ordered=arguments.flag(ordered, "iter", "ordered"),
             executor=executor,
             tolerance=Tolerance.of("iter", on_error, error_budget, quarantine),
+            memory=arguments.amount(memory, "iter", "memory"),
         )
         return DatasetIterator(iteration, first)
 
@@ -292,6 +306,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         even: bool | arguments.Even | None = None,
         rank_timeout: float = 300.0,
         coordinated: bool = False,
+        ordered: bool = True,
         weight: int = 1,
         priority: int = 0,
         local: int | Literal["auto"] = 0,
@@ -299,6 +314,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
         error_budget: int | float = 0.01,
         quarantine: arguments.PathLike | None = None,
         order: Order = "exact",
+        memory: int | str | None = None,
     ) -> Distributed:
         """Runs the pipeline on a service.
 
@@ -317,6 +333,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             rank_timeout: Seconds that the others wait for a consumer that has no reader (it never started, or it died),
                 where they end epochs together, before they raise. One that lives is waited for, however slow it is.
             coordinated: As for `iter`. It is part of the job, too.
+            ordered: As for `iter`. It is not part of the job: each reader has its own.
             weight: How much of the workers' time the job gets beside others while there is not enough for all: one of
                 weight 3 gets three times what one of weight 1 does. 1 to 1000. Who joins a job leaves it as it is.
             priority: Jobs of a higher one go before those of a lower one, which get what these leave: workers turn to
@@ -329,6 +346,8 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             error_budget: How many samples this reader may leave out in an epoch: a count (int) or a share (float).
             quarantine: The file for their records, written by this reader. Default: `quarantine-<job>.jsonl`.
             order: As for `iter`. Who joins a job gets the order of who created it.
+            memory: How much memory data may take in this process, as for `iter`; `forebay worker --memory` says it of a
+                worker.
 
         Returns:
             An iterable that yields the same arrays as `iter` does, byte for byte, in the same order.
@@ -345,10 +364,12 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
             even=arguments.even(even, "distribute"),
             rank_timeout=arguments.seconds(rank_timeout, "distribute", "rank_timeout"),
             coordinated=arguments.flag(coordinated, "distribute", "coordinated"),
+            ordered=arguments.flag(ordered, "distribute", "ordered"),
             weight=arguments.whole(weight, "distribute", "weight", 1, 1000),
             priority=arguments.whole(priority, "distribute", "priority", 0, 9),
             local=arguments.local(local),
             tolerance=Tolerance.of("distribute", on_error, error_budget, quarantine),
+            memory=arguments.amount(memory, "distribute", "memory"),
         )
 
     def save(

@@ -33,10 +33,12 @@ class Distributed:
         even: bool | Even | None,
         rank_timeout: float,
         coordinated: bool,
+        ordered: bool,
         weight: int,
         priority: int,
         local: int | None,
         tolerance: Tolerance,
+        memory: str | None,
     ) -> None:
         if not arguments.text(job, "distribute", "job"):
             raise InvalidPipelineError("distribute: a job needs a name", {"hint": "job='resnet50'"})
@@ -45,7 +47,8 @@ class Distributed:
         self.job, self.epochs, self.seed, self.even = job, epochs, seed, even
         self._given, self.consumers = consumers, consumers or (0, 1)
         self.rank_timeout = rank_timeout
-        self.coordinated, self.weight, self.priority, self.local = coordinated, weight, priority, local
+        self.coordinated, self.ordered, self.memory = coordinated, ordered, memory
+        self.weight, self.priority, self.local = weight, priority, local
 
     def iter(self) -> DatasetIterator:
         """Starts reading. A job has one reader for each consumer at a time."""
@@ -82,10 +85,12 @@ class ServiceIteration:
             ending=ending,
             absence_s=self.job.rank_timeout,
             coordinated=self.job.coordinated,
+            ordered=self.job.ordered,
             weight=self.job.weight,
             priority=self.job.priority,
             budget=self.job._tolerance.budget,
             local=self.job.local,
+            memory=self.job.memory,
             state=state,
         )
 

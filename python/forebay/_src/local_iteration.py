@@ -24,14 +24,16 @@ class LocalIteration:
         consumers: tuple[int, int] | None,
         even: bool | None,
         coordinated: bool,
+        ordered: bool,
         executor: str,
         tolerance: Tolerance,
+        memory: str | None,
     ) -> None:
         pipeline = pipeline.tolerate(tolerance.on_error)
         self.budget, self.tolerance = tolerance.budget, tolerance
         self.pipeline, self.seed, self.epoch, self.epochs = pipeline, seed, epoch, epochs
         self.threads, self._given, self.even, self.executor = threads, consumers, even, executor
-        self.coordinated = coordinated
+        self.coordinated, self.ordered, self.memory = coordinated, ordered, memory
 
     def start(self, state: str | None) -> _native.NativeIterator:
         """Starts threads."""
@@ -45,8 +47,10 @@ class LocalIteration:
             consumers=count,
             even=self.even,
             coordinated=self.coordinated,
+            ordered=self.ordered,
             executor=self.executor,
             budget=self.budget,
+            memory=self.memory,
             state=state,
         )
 

@@ -229,6 +229,9 @@ pub(crate) struct Worker {
     /// Splits that wait or are computed at once; 0 is twice the threads and two
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
     pub(crate) slots: usize,
+    /// How much memory data may take, as 4GiB; what cache() keeps is beside that [default: half of the machine's or container's]
+    #[arg(long, env = "FOREBAY_MEMORY", value_name = "SIZE", value_parser = super::settings::bytes)]
+    pub(crate) memory: Option<u64>,
     /// Send copies to readers on this machine too, instead of lending them memory
     #[arg(long, env = "FOREBAY_NO_LEND")]
     pub(crate) no_lend: bool,

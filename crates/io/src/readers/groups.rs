@@ -2,6 +2,7 @@
 //! group share its columns out among them, where these are read one by one.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
@@ -21,8 +22,6 @@ use crate::formats::arrow::{self, Column};
 use crate::formats::grouped::Grouped;
 use crate::rows;
 
-/// The most bytes of decoded groups that a reader keeps, unless a shuffle is over windows. A single larger group is kept while it is in use.
-const DECODED_BYTES_MAX: usize = 512 << 20;
 /// The most footers that a reader keeps.
 const FOOTERS_MAX: usize = 256;
 
@@ -35,6 +34,8 @@ pub(super) struct Groups<F> {
     pub(super) pool: Pool,
     footers: Mutex<Lru<Arc<F>>>,
     groups: Mutex<Lru<Arc<Group<Part>>>>,
+    /// The most that a group took so far.
+    largest: AtomicUsize,
     /// How groups are packed, if a shuffle is over windows. Then the weight of a kept group is its rows, else its bytes.
     pub(super) layout: Option<Layout>,
     /// Where packed rows are, and what is made of them.
@@ -43,17 +44,18 @@ pub(super) struct Groups<F> {
 
 impl<F: Grouped> Groups<F> {
     /// A shuffle over windows decodes each group once only if the reader keeps the groups of two windows: of the one that threads finish,
-    /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes.
+    /// and of the one that they begin. So the bound is in rows, which the plan knows exactly, and not in bytes. Without windows it is
+    /// that of the pool; a single larger group is kept while it is in use.
     pub(super) fn new(schema: Arc<Schema>, merged: Option<Merged>, pool: Pool, window_rows: u64) -> Self {
         let layout = (window_rows > 0).then(|| Layout::new(schema.fields()));
         let largest = || pool.index.block_starts().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let kept = match &layout {
             Some(_) => window_rows.max(largest()).saturating_mul(2) as usize,
-            None => DECODED_BYTES_MAX,
+            None => pool.budget.decoded(),
         };
         let (footers, groups) = (Mutex::new(Lru::new(FOOTERS_MAX)), Mutex::new(Lru::new(kept)));
         let memory = layout.as_ref().map_or_else(Memory::default, |_| Memory::reused());
-        Self { schema, merged, pool, footers, groups, layout, memory }
+        Self { schema, merged, pool, footers, groups, largest: AtomicUsize::new(0), layout, memory }
     }
 
     pub(super) fn file(&self, file: usize) -> Result<Arc<F>> {
@@ -123,7 +125,10 @@ impl<F: Grouped> Groups<F> {
             None => memory_of(&decoded.columns),
         };
         match group.wait().map(weight) {
-            Ok(weight) => groups.put(block, weight, group.clone()),
+            Ok(weight) => {
+                self.largest.fetch_max(weight, Relaxed);
+                groups.put(block, weight, group.clone());
+            }
             Err(_) => groups.remove(block),
         }
         Ok(())
@@ -157,6 +162,31 @@ impl<F: Grouped> Groups<F> {
         let decoded: Vec<bool> = blocks.numbers.iter().map(is_decoded).collect();
         let missing = decoded.contains(&false).then(|| ids.iter().position(|id| !decoded[blocks.place(*id)]));
         missing.flatten().unwrap_or(ids.len())
+    }
+
+    /// Says whether blocks take more than may be kept decoded, by what the largest so far took; or before that, by their part of the files.
+    fn exceeds_budget(&self, blocks: &Blocks) -> bool {
+        let index = &self.pool.index;
+        let stored = index.bytes() / index.blocks().max(1);
+        let one = self.largest.load(Relaxed).max(usize::try_from(stored).unwrap_or(usize::MAX));
+        self.layout.is_none()
+            && blocks.numbers.len() > 1
+            && one.saturating_mul(blocks.numbers.len()) > self.pool.budget.decoded()
+    }
+
+    /// Returns rows of blocks that are decoded one after another, so that no more than one of them is in use.
+    fn one_by_one(&self, ids: &Arc<[RowId]>, blocks: &Blocks) -> Result<Chunk> {
+        let mut places: Vec<u32> = (0..ids.len() as u32).collect();
+        let block = |place: &u32| blocks.place(ids[*place as usize]);
+        places.sort_by_key(block);
+        let of_block = |places: &[u32]| {
+            let ids: Arc<[RowId]> = places.iter().map(|place| ids[*place as usize]).collect();
+            self.chunk(ids.clone(), &Blocks::of(&ids))
+        };
+        let sorted = places.chunk_by(|a, b| block(a) == block(b)).map(of_block).collect::<Result<Vec<_>>>()?;
+        let mut back = vec![0; places.len()];
+        (0..).zip(&places).for_each(|(at, place)| back[*place as usize] = at);
+        Chunk::concat(&sorted)?.take(&back)
     }
 
     /// Takes the rows of the window that ends, which is then dropped, before the next one is decoded: it has the memory of the last.
@@ -275,6 +305,9 @@ impl<F: Grouped> Reader for Groups<F> {
         check(&self.pool.index, places)?;
         let ids = ids(&self.pool.index, places);
         let blocks = Blocks::of(&ids);
+        if self.exceeds_budget(&blocks) {
+            return self.one_by_one(&ids, &blocks).or_else(|_| self.chunk(ids, &blocks));
+        }
         // Where one of two parts fails, what is told must not depend on which groups were at hand.
         match ids.split_at(self.at_hand(&ids, &blocks)) {
             (ends, begins) if !ends.is_empty() && !begins.is_empty() => {

@@ -13,14 +13,11 @@ use super::lru::Lru;
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
 use super::{Chunks, Place, Reader, check, ids, stream_counted};
-use crate::SourceIndex;
 use crate::formats::{litdata, mds};
 use crate::index::table::Table;
 
 /// The bytes of the places of samples that are kept.
 const STARTS_BYTES_MAX: usize = 64 << 20;
-/// The bytes of decompressed shards that are kept, or those of two windows where these are more.
-const SHARDS_BYTES_MAX: u64 = 512 << 20;
 /// Shards that are decompressed at once.
 const UNPACKING: usize = 16;
 
@@ -55,7 +52,7 @@ impl Mds {
         window_rows: u64,
     ) -> Result<Self> {
         mds::Parser::new(&stored, &fields, 0)?;
-        let kept = usize::try_from(kept_bytes(&pool.index, window_rows)).unwrap_or(usize::MAX);
+        let kept = usize::try_from(kept_bytes(&pool, window_rows)).unwrap_or(usize::MAX);
         Ok(Self {
             schema,
             pool,
@@ -192,12 +189,14 @@ impl Reader for Mds {
     }
 }
 
-/// Returns how many bytes of decompressed shards are kept: a shuffle over windows asks for the rows of two of them in any order.
-fn kept_bytes(index: &SourceIndex, window_rows: u64) -> u64 {
+/// Returns how many bytes of decompressed shards are kept: as many as may be, or those of two windows where these are more, for a shuffle
+/// over windows asks for the rows of two of them in any order.
+fn kept_bytes(pool: &Pool, window_rows: u64) -> u64 {
+    let (index, least) = (&pool.index, pool.budget.decoded() as u64);
     let bytes = index.inner().tables.iter().fold(0u64, |sum, table| match &**table {
         Table::Shard { bytes, .. } => sum.saturating_add(*bytes),
         _ => sum,
     });
     let row_bytes = bytes / index.rows().unwrap_or(0).max(1) + 1;
-    window_rows.saturating_mul(row_bytes).saturating_mul(2).clamp(SHARDS_BYTES_MAX, bytes.max(SHARDS_BYTES_MAX))
+    window_rows.saturating_mul(row_bytes).saturating_mul(2).clamp(least, bytes.max(least))
 }

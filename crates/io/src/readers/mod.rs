@@ -28,7 +28,7 @@ use forebay_data::{Chunk, RowId, Schema};
 use forebay_plan::{LaneWindow, Source};
 
 use crate::formats::{arrow, parquet};
-use crate::{Blobs, ReadThrough, SourceIndex};
+use crate::{Blobs, ReadOptions, SourceIndex};
 use groups::Groups;
 use pool::Pool;
 
@@ -78,8 +78,7 @@ pub(crate) fn open(
     source: &Source,
     index: SourceIndex,
     blobs: &dyn Blobs,
-    near: Option<Arc<dyn ReadThrough>>,
-    window_rows: u64,
+    options: ReadOptions,
 ) -> Result<Arc<dyn Reader>> {
     use crate::index::Layout as L;
     let fits = match source {
@@ -102,7 +101,8 @@ pub(crate) fn open(
         return Err(Error::internal(format!("the index is not one of {}", source.name())));
     }
     let schema = Arc::new(source.schema()?);
-    let pool = |index| Pool::new(index, near);
+    let ReadOptions { near, window_rows, budget } = options;
+    let pool = |index| Pool::new(index, near, budget);
     Ok(match source {
         Source::Memory { blob, .. } => Arc::new(memory::Memory::open(schema, index, blobs.get(blob)?)?),
         Source::Range { start, step, .. } => Arc::new(range::Range::new(schema, index, *start, *step)),

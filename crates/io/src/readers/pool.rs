@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::{Error, Result};
+use forebay_data::MemoryBudget;
 
 use super::lru::Lru;
 use super::unpacked::Unpacked;
@@ -32,6 +33,8 @@ pub(super) struct Pool {
     pub(super) index: SourceIndex,
     /// What remote files are read through.
     near: Option<Arc<dyn ReadThrough>>,
+    /// How much may be kept decoded.
+    pub(super) budget: MemoryBudget,
     open: Mutex<Lru<Arc<Object>>>,
     /// Files that are known to be read as they are stored, by number.
     plain: Mutex<HashSet<usize>>,
@@ -40,8 +43,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>) -> Self {
-        Self { index, near, open: Mutex::new(Lru::new(OPEN_MAX)), plain: Mutex::default(), unpacked: Unpacked::new() }
+    pub(super) fn new(index: SourceIndex, near: Option<Arc<dyn ReadThrough>>, budget: MemoryBudget) -> Self {
+        let unpacked = Unpacked::new(budget.decoded());
+        Self { index, near, budget, open: Mutex::new(Lru::new(OPEN_MAX)), plain: Mutex::default(), unpacked }
     }
 
     /// Opens a file for one use.

@@ -15,8 +15,6 @@ use crate::store::decoded::{Decoded, Points};
 
 /// The bytes of a block; the last one before a point, or of a file, may have fewer.
 const BLOCK: u64 = 256 << 10;
-/// The bytes of the blocks that a reader keeps.
-const UNPACKED_BYTES_MAX: usize = 512 << 20;
 /// The decoders that rest between two blocks. Each takes up to 2 MiB and the window of its codec: 128 MiB for zstd at most.
 const RESTING_MAX: usize = 8;
 /// Threads that need the same stretch wait for each other; so do some that do not, for there are only so many locks.
@@ -82,9 +80,10 @@ pub(super) fn read(pool: &Pool, mut pieces: Vec<Piece>, buffers: &mut [Vec<u8>])
 }
 
 impl Unpacked {
-    pub(super) fn new() -> Self {
+    /// Keeps so many bytes of blocks.
+    pub(super) fn new(bytes_max: usize) -> Self {
         Self {
-            blocks: Mutex::new(Lru::new(UNPACKED_BYTES_MAX)),
+            blocks: Mutex::new(Lru::new(bytes_max)),
             resting: Mutex::default(),
             stretches: (0..LOCKS).map(|_| Mutex::default()).collect(),
         }

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use bytes::Bytes;
 use forebay_core::{Epoch, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Kind, tensor_shape_of_row, tensor_values};
-use forebay_io::{Blobs, Draft, Place, Reader, SourceIndex, infer};
+use forebay_io::{Blobs, Draft, Place, ReadOptions, Reader, SourceIndex, infer};
 use forebay_plan::{BlobId, Source};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(crate) fn opened(draft: Draft, counted: bool) -> Result<Arc<dyn Reader>> {
 pub(crate) fn open(source: &Source, index: &SourceIndex) -> Result<Arc<dyn Reader>> {
     let crossed = SourceIndex::from_bytes(&index.to_bytes())?;
     assert_eq!(&crossed, index);
-    forebay_io::open(source, crossed, &Kept::default(), None, 0)
+    forebay_io::open(source, crossed, &Kept::default(), ReadOptions::default())
 }
 
 pub(crate) fn places(rows: impl IntoIterator<Item = u64>) -> Vec<Place> {

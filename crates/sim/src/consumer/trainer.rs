@@ -53,6 +53,24 @@ impl World<'_> {
         let consumer = &mut self.consumers[i];
         let before = consumer.cursor;
         let mut wrong = None;
+        if consumer.any_order {
+            consumer.latest.clear();
+            for item in items {
+                let left = (0..expected.len()).find(|at| expected[*at] == item && !consumer.got.contains(at));
+                let Some(at) = left else {
+                    let what =
+                        if expected.contains(&item) { "an item again" } else { "an item that the job does not give" };
+                    wrong = Some(("I2", format!("consumer {i} got {what}, in any order")));
+                    break;
+                };
+                consumer.got.insert(at);
+                consumer.latest.push(at);
+            }
+            consumer.cursor = consumer.got.len();
+            consumer.delivered = Some((delivery, before));
+            self.felt("items in any order");
+            return wrong.map_or((), |(invariant, what)| self.fail(invariant, what));
+        }
         for item in items {
             if is_known && expected.get(consumer.cursor) != Some(&item) && wrong.is_none() {
                 let (at, of) = (consumer.cursor, expected.len());
@@ -92,7 +110,10 @@ impl World<'_> {
             let items = if delivery.batched { 1 } else { used };
             let consumer = &mut self.consumers[i];
             let left_out = consumer.left_out.clone();
-            consumer.saved = Some(Saved { position: delivery.position_after(used), cursor: before + items, left_out });
+            let mut got = consumer.got.clone();
+            consumer.latest.iter().skip(items).for_each(|at| assert!(got.remove(at), "an item was not noted"));
+            let (position, cursor) = (delivery.position_after(used), before + items);
+            consumer.saved = Some(Saved { position, cursor, left_out, got });
         }
         self.polls(i);
     }

@@ -1,20 +1,21 @@
 //! The parallel, ordered, bounded iterator in this process.
 //!
 //! Threads take morsels in order, run the whole fused chain on each, and put the chunks into the morsel's slot; the
-//! consumer empties the slots in order. There is no queue for each op, and nothing to tune. Threads without a morsel, and
+//! consumer empties the slots in order, or, where it does not ask for an order, whichever has a chunk. There is no queue for each op, and nothing to tune. Threads without a morsel, and
 //! those whose morsel is not the oldest or whose slot is full, help with the rows of the oldest (see `crew`). Bounds: at most
-//! `threads + SLOTS_AHEAD` slots (of windows [`WINDOWS_MAX`]), [`SLOT_CHUNKS`] chunks in the slot of a source block, [`READY_BYTES_MAX`] in all.
+//! `threads + SLOTS_AHEAD` slots (of windows [`STREAMED_AT_ONCE`]), [`SLOT_CHUNKS`] chunks in the slot of a source block, what the budget has for chunks that wait in all.
 //! Invariant: the first slot always has a thread at work on it or is done, so nothing waits for ever.
 
-use std::collections::VecDeque;
+mod cursor;
+mod slots;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result};
-use forebay_data::Chunk;
-use forebay_plan::Morsel;
+use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
+use forebay_plan::STREAMED_AT_ONCE;
 
 use crate::budget::{Budget, Lost};
 use crate::crew::Crew;
@@ -23,13 +24,11 @@ use crate::executable::{Asked, Executable};
 use crate::isolate::Known;
 use crate::merge::Merge;
 use crate::work::Scratch;
+use cursor::{Cursor, Task};
+use slots::{Head, State};
 
 /// Morsels that may be done or under way beyond one for each thread.
 const SLOTS_AHEAD: usize = 2;
-/// Windows of a shuffle whose rows are not counted that are in memory at once: all threads work on the chunks of one.
-const WINDOWS_MAX: usize = 3;
-/// Chunks that wait for the user may take this before no new morsel is begun.
-const READY_BYTES_MAX: usize = 128 << 20;
 /// Chunks that a slot keeps before its thread waits.
 const SLOT_CHUNKS: usize = 16;
 /// How often a waiting `next` asks whether it should go on.
@@ -42,6 +41,8 @@ pub struct LocalOptions {
     pub threads: usize,
     /// The epoch to end before. `None` is never.
     pub end_epoch: Option<u64>,
+    /// Whether splits come in order. If not, each comes as it is computed.
+    pub ordered: bool,
     /// Which of the readers this is.
     pub consumer: ConsumerIndex,
     /// Where to begin.
@@ -57,46 +58,13 @@ impl Default for LocalOptions {
         Self {
             threads: 0,
             end_epoch: Some(1),
+            ordered: true,
             consumer: ConsumerIndex(0),
             from: Position::default(),
             budget: Budget::default(),
             known: Known::default(),
         }
     }
-}
-
-/// One morsel to compute, and what follows it.
-#[derive(Debug, Clone, Copy)]
-struct Task {
-    epoch: u64,
-    split: u64,
-    /// The index in its split of the first chunk that it gives.
-    chunk: u64,
-    morsel: Morsel,
-}
-
-struct Slot {
-    task: Task,
-    chunks: VecDeque<Chunk>,
-    taken: u64,
-    outcome: Option<Result<()>>,
-}
-
-/// Walks the tasks of all epochs in order.
-struct Cursor {
-    epoch: u64,
-    split: u64,
-    morsels: VecDeque<(u64, Morsel)>,
-    end_epoch: Option<u64>,
-}
-
-struct State {
-    cursor: Cursor,
-    slots: VecDeque<Slot>,
-    /// The number of the first slot, counted from the start of the stream.
-    base: u64,
-    slots_max: usize,
-    stop: bool,
 }
 
 struct Shared {
@@ -118,7 +86,6 @@ pub struct LocalStream {
     merge: Merge,
     /// The epoch that the merge is in.
     epoch: u64,
-    from: Position,
     ended: Option<Option<Error>>,
 }
 
@@ -130,18 +97,20 @@ impl LocalStream {
     pub fn start(executable: Arc<Executable>, options: LocalOptions) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if options.threads == 0 { cores } else { options.threads };
+        if !options.ordered {
+            executable.check_any_order()?;
+        }
         // Whoever begins with a later epoch has read the earlier ones.
         executable.expect(options.end_epoch, options.from.epoch);
         let mut merge = Merge::new(executable.clone(), options.consumer, &options.from)?;
         merge.set_budget(options.budget);
         merge.set_known(options.known.clone());
-        let from = options.from;
-        let mut cursor =
-            Cursor { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch: options.end_epoch };
-        cursor.skip(&executable, options.consumer, from.chunk);
+        let epoch = options.from.epoch;
+        let cursor = Cursor::new(options.from, options.end_epoch);
         let ahead = executable.stages().prefetch.unwrap_or(SLOTS_AHEAD);
-        let slots_max = if executable.plan().lane_layout().is_some() { WINDOWS_MAX } else { threads + ahead };
-        let state = State { cursor, slots: VecDeque::new(), base: 0, slots_max, stop: false };
+        let slots_max =
+            if executable.plan().lane_layout().is_some() { STREAMED_AT_ONCE as usize } else { threads + ahead };
+        let state = State::new(cursor, slots_max, executable.memory().budget().ready(), options.ordered);
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             executable,
             consumer: options.consumer,
@@ -156,8 +125,7 @@ impl LocalStream {
             std::thread::Builder::new().name(format!("forebay-{i}")).spawn(move || shared.work())
         };
         let threads = (0..threads).map(spawn).collect::<std::io::Result<_>>()?;
-        let epoch = from.epoch;
-        Ok(Self { shared, threads, merge, epoch, from, ended: None })
+        Ok(Self { shared, threads, merge, epoch, ended: None })
     }
 
     /// Returns the next batch (or run of samples); `None` when the last epoch is over. Calls `poll` about every 50 ms
@@ -210,10 +178,11 @@ impl LocalStream {
             }
             match self.shared.head(self.epoch, poll)? {
                 Head::Chunk(split, index, chunk) => {
-                    if (self.epoch, split, index) >= (self.from.epoch, self.from.split, self.from.chunk) {
+                    if self.merge.wants(split, index) {
                         self.merge.push(split, index, chunk)?;
                     }
                 }
+                Head::SplitEnds(split, chunks) => self.merge.end_split(split, chunks),
                 Head::EpochEnds => self.next_epoch()?,
                 Head::StreamEnds => {
                     self.next_epoch()?;
@@ -245,54 +214,6 @@ impl LocalStream {
 impl Drop for LocalStream {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-enum Head {
-    Chunk(u64, u64, Chunk),
-    EpochEnds,
-    StreamEnds,
-}
-
-impl Cursor {
-    fn is_past_end(&self, epoch: u64) -> bool {
-        self.end_epoch.is_some_and(|end| epoch >= end)
-    }
-
-    /// Leaves out the first `chunks` of the split that it stands at.
-    fn skip(&mut self, executable: &Executable, consumer: ConsumerIndex, chunks: u64) {
-        if chunks == 0 || self.is_past_end(self.epoch) {
-            return;
-        }
-        self.fill(executable, consumer);
-        if matches!(self.morsels.front(), Some((_, Morsel::Units { .. }))) {
-            self.morsels.drain(..self.morsels.len().min(chunks as usize));
-        }
-    }
-
-    fn fill(&mut self, executable: &Executable, consumer: ConsumerIndex) {
-        let morsels = executable.plan().morsels(consumer, Ordinal(self.split));
-        self.morsels = (0..).zip(morsels).collect();
-        self.split += 1;
-    }
-
-    /// Returns the next task; `None` when there is none.
-    fn next(&mut self, executable: &Executable, consumer: ConsumerIndex) -> Option<Task> {
-        let mut empty_epochs = 0;
-        while self.morsels.is_empty() {
-            if self.is_past_end(self.epoch) || empty_epochs > 1 {
-                return None;
-            }
-            let splits = executable.plan().num_splits(consumer);
-            if splits.is_some_and(|n| self.split >= n) {
-                empty_epochs += 1;
-                (self.epoch, self.split) = (self.epoch + 1, 0);
-            } else {
-                self.fill(executable, consumer);
-            }
-        }
-        let (chunk, morsel) = self.morsels.pop_front()?;
-        Some(Task { epoch: self.epoch, split: self.split - 1, chunk, morsel })
     }
 }
 
@@ -330,19 +251,17 @@ impl Shared {
                 state = self.lock();
                 continue;
             }
-            if state.slots.len() < state.slots_max && state.ready_bytes() < READY_BYTES_MAX {
+            if state.has_room() {
                 let Some(task) = state.cursor.next(&self.executable, self.consumer) else {
                     self.news.notify_one();
-                    if state.slots.iter().all(|s| s.outcome.is_some()) {
+                    if state.is_done() {
                         return None;
                     }
                     // No morsel is left, but those under way can be helped.
                     state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 };
-                let number = state.base + state.slots.len() as u64;
-                state.slots.push_back(Slot { task, chunks: VecDeque::new(), taken: 0, outcome: None });
-                return Some((number, task));
+                return Some((state.begin(task), task));
             }
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -379,27 +298,15 @@ impl Shared {
     fn head(&self, epoch: u64, poll: &mut dyn FnMut() -> Result<()>) -> Result<Head> {
         let mut state = self.lock();
         loop {
+            let head = state.take(epoch)?;
+            // Also where nothing came: slots may have been over.
+            self.room.notify_all();
+            if let Some(head) = head {
+                return Ok(head);
+            }
             let ended = state.cursor.is_past_end(epoch) || state.cursor.has_ended(&self.executable, self.consumer);
-            match state.slots.front_mut() {
-                Some(slot) if slot.task.epoch > epoch => return Ok(Head::EpochEnds),
-                Some(slot) => {
-                    if let Some(chunk) = slot.chunks.pop_front() {
-                        let index = slot.task.chunk + slot.taken;
-                        slot.taken += 1;
-                        let split = slot.task.split;
-                        self.room.notify_all();
-                        return Ok(Head::Chunk(split, index, chunk));
-                    }
-                    if let Some(outcome) = slot.outcome.take() {
-                        outcome?;
-                        state.slots.pop_front();
-                        state.base += 1;
-                        self.room.notify_all();
-                        continue;
-                    }
-                }
-                None if ended => return Ok(Head::StreamEnds),
-                None => {}
+            if ended && state.is_empty() {
+                return Ok(Head::StreamEnds);
             }
             let (guard, timeout) = self.news.wait_timeout(state, POLL).unwrap_or_else(PoisonError::into_inner);
             state = guard;
@@ -413,36 +320,8 @@ impl Shared {
 
     /// Leaves out what remains of an epoch.
     fn abandon(&self, epoch: u64) {
-        let mut state = self.lock();
-        while state.slots.front().is_some_and(|s| s.task.epoch <= epoch) {
-            state.slots.pop_front();
-            state.base += 1;
-        }
-        if state.cursor.epoch <= epoch {
-            state.cursor.epoch = epoch + 1;
-            state.cursor.split = 0;
-            state.cursor.morsels.clear();
-        }
+        self.lock().abandon(epoch);
         self.room.notify_all();
-    }
-}
-
-impl Cursor {
-    /// Says whether no task is left.
-    fn has_ended(&self, executable: &Executable, consumer: ConsumerIndex) -> bool {
-        let empty = executable.plan().num_splits(consumer) == Some(0);
-        self.morsels.is_empty() && (self.is_past_end(self.epoch) || empty)
-    }
-}
-
-impl State {
-    fn ready_bytes(&self) -> usize {
-        self.slots.iter().flat_map(|s| &s.chunks).map(Chunk::num_bytes).sum()
-    }
-
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
-        let place = number.checked_sub(self.base)?;
-        self.slots.get_mut(place as usize)
     }
 }
 

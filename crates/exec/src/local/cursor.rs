@@ -1,0 +1,85 @@
+//! The morsels of a consumer's epochs, in order.
+
+use std::collections::VecDeque;
+
+use forebay_core::{ConsumerIndex, Ordinal};
+use forebay_plan::Morsel;
+
+use crate::delivery::Position;
+use crate::executable::Executable;
+
+/// One morsel to compute.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    pub(super) epoch: u64,
+    pub(super) split: u64,
+    /// The index in its split of the first chunk that it gives.
+    pub(super) chunk: u64,
+    pub(super) morsel: Morsel,
+}
+
+/// Walks the tasks of all epochs in order, without those that a position has passed.
+pub(super) struct Cursor {
+    epoch: u64,
+    split: u64,
+    morsels: VecDeque<(u64, Morsel)>,
+    end_epoch: Option<u64>,
+    from: Position,
+}
+
+impl Cursor {
+    pub(super) fn new(from: Position, end_epoch: Option<u64>) -> Self {
+        Self { epoch: from.epoch, split: from.split, morsels: VecDeque::new(), end_epoch, from }
+    }
+
+    pub(super) fn is_past_end(&self, epoch: u64) -> bool {
+        self.end_epoch.is_some_and(|end| epoch >= end)
+    }
+
+    /// Says whether no task is left.
+    pub(super) fn has_ended(&self, executable: &Executable, consumer: ConsumerIndex) -> bool {
+        let empty = executable.plan().num_splits(consumer) == Some(0);
+        self.morsels.is_empty() && (self.is_past_end(self.epoch) || empty)
+    }
+
+    /// Leaves out what remains of an epoch.
+    pub(super) fn abandon(&mut self, epoch: u64) {
+        if self.epoch <= epoch {
+            (self.epoch, self.split) = (epoch + 1, 0);
+            self.morsels.clear();
+        }
+    }
+
+    /// Returns the next task; `None` when there is none.
+    pub(super) fn next(&mut self, executable: &Executable, consumer: ConsumerIndex) -> Option<Task> {
+        let mut empty_epochs = 0;
+        while self.morsels.is_empty() {
+            if self.is_past_end(self.epoch) || empty_epochs > 1 {
+                return None;
+            }
+            let splits = executable.plan().num_splits(consumer);
+            if splits.is_some_and(|n| self.split >= n) {
+                empty_epochs += 1;
+                (self.epoch, self.split) = (self.epoch + 1, 0);
+            } else {
+                self.fill(executable, consumer);
+            }
+        }
+        let (chunk, morsel) = self.morsels.pop_front()?;
+        Some(Task { epoch: self.epoch, split: self.split - 1, chunk, morsel })
+    }
+
+    fn fill(&mut self, executable: &Executable, consumer: ConsumerIndex) {
+        let split = self.split;
+        let morsels = executable.plan().morsels(consumer, Ordinal(split));
+        self.morsels = (0..).zip(morsels).collect();
+        self.split += 1;
+        if self.epoch == self.from.epoch {
+            self.morsels.retain(|(chunk, morsel)| match morsel {
+                Morsel::Units { .. } => !self.from.has_passed(split, *chunk),
+                // Its chunks are known when it has been read.
+                Morsel::Block { .. } => !self.from.has_passed_all_of(split),
+            });
+        }
+    }
+}
