@@ -188,6 +188,14 @@ def test_ops_that_need_the_order_say_so(ds, op, service):
         next(fb.range(9).batch(2).iter(ordered=False, coordinated=True, consumers=(0, 2)))
 
 
+def test_consumers_that_end_epochs_together_need_the_order(service):
+    ds = fb.range(100).filter(fb.col("id") > 3).batch(2)
+    options = {"job": f"job-{uuid.uuid4().hex[:8]}", "consumers": (0, 2), "ordered": False}
+    with pytest.raises(E.InvalidPipelineError, match="consumers that end epochs together") as caught:
+        next(ds.distribute(service, **options).iter())
+    assert "even=False" in caught.value.context["hint"]
+
+
 def test_a_state_out_of_order_is_not_dealt_to_other_ranks(tmp_path):
     gate = tmp_path / "gate"
     ds = fb.range(4000).map(waits_for(gate, 7)).batch(10)

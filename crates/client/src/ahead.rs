@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// What a reader does next.
 pub(crate) enum Step {
     /// It gives this out, after which it stands there.
-    Give(Box<Delivery>, Position),
+    Give(Box<Delivery>, Box<Position>),
     /// It waits for the others; and for rows, where it has none itself.
     Wait { is_starved: bool },
     /// The epoch is over for all.
@@ -144,7 +144,7 @@ impl Ahead {
             self.last = Some(last_of(delivery.clone()).copied()?);
         }
         delivery.count(before, 0);
-        Ok(Step::Give(Box::new(delivery), end))
+        Ok(Step::Give(Box::new(delivery), end.into()))
     }
 
     /// The user may have written to what was given out, and may do so again.
@@ -154,7 +154,7 @@ impl Ahead {
         let place = self.count.has - 1;
         again.count(place, self.given - place);
         self.given += 1;
-        Ok(Step::Give(Box::new(again), end))
+        Ok(Step::Give(Box::new(again), end.into()))
     }
 
     fn over(&mut self, floor: Floor) -> Result<Step> {

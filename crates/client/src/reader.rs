@@ -159,7 +159,7 @@ impl Reader {
         let Some(ahead) = &mut self.ahead else { return Ok(Next::Over) };
         match ahead.next(floor)? {
             Step::Give(delivery, end) => {
-                self.delivered = Some(end);
+                self.delivered = Some(*end);
                 Ok(Next::Delivery(delivery))
             }
             Step::Wait { is_starved } => Ok(Next::Others { is_starved }),

@@ -91,6 +91,7 @@ impl ServiceStream {
         let mut incoming = Window::new(at, from.chunk).of_bytes(options.memory.arrived());
         if !options.ordered {
             executable.check_any_order()?;
+            check_apart(job.ending())?;
             incoming = incoming.in_any_order();
         }
         let link = Arc::new(Link::new(incoming, options.seat.clone()));
@@ -406,6 +407,17 @@ impl ServiceStream {
             std::mem::forget(task);
         }
     }
+}
+
+/// Where readers end epochs together, a state is one step behind: the step that comes again must be the one that was given out.
+fn check_apart(ending: Ending) -> Result<()> {
+    if ending == Ending::Apart {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "ordered=False, and consumers that end epochs together, as how much each gets is not known beforehand",
+    )
+    .hint("with even=False each ends where it ends"))
 }
 
 fn named_all(missing: &[Missing]) -> String {

@@ -248,7 +248,7 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 in order, and exactly once, also after a resume. Where the number of rows is known beforehand, each
                 batch is one of the ordered stream; else (after a filter, say) rows that came together are a batch.
                 `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter need the
-                order: with these it is an error.
+                order: with these it is an error. So it is on a service where several consumers end epochs together.
             executor: Where Python functions run: `"thread"`, in this interpreter, or `"process"`, in processes of their
                 own, which a crash cannot take down and which have a time limit.
             on_error: What becomes of a sample that fails by itself (a corrupt record, an exception in a function):

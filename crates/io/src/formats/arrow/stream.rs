@@ -83,7 +83,10 @@ pub(super) fn head(object: &Object) -> Result<(Head, u64)> {
     let none = || {
         Error::data("not an arrow file that can be read: it begins neither as a file nor as a stream")
             .with("file", object.uri())
-            .hint("it is truncated or of another format; Feather version 1 is written again with pyarrow.feather.write_feather")
+            .hint(
+                "it is truncated or of another format: name the files to read by a pattern, data/*.arrow; Feather version 1 is \
+                 written again with pyarrow.feather.write_feather",
+            )
     };
     let mut begin = vec![0; PREFIX_BYTES.min(object.size() as usize)];
     object.read_at(0, &mut begin)?;

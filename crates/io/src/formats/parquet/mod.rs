@@ -187,7 +187,7 @@ pub(crate) fn guarded<T>(uri: &str, decode: impl FnOnce() -> parquet::errors::Re
     let corrupt = |what: String| {
         Error::data(format!("not a parquet file that can be read: {what}"))
             .with("file", uri)
-            .hint("the file is truncated, corrupt or of another format: write or fetch it again")
+            .hint("the file is truncated, corrupt or of another format: write or fetch it again; or name the files to read by a pattern, data/*.parquet")
     };
     let unsupported = |what: String| {
         Error::data(format!("this parquet file has what is not supported: {what}"))
