@@ -2,8 +2,8 @@
 
     python bench/any_order.py [--rows 20000] [--slow 0.002] [--seconds 0.25] [--threads 4] [--rounds 3]
 
-Each row takes a millisecond, and a share of them, chosen by their number, `--seconds`: as one large image, or a request that is answered late.
-The row function sleeps, so threads, and not cores, are what is short.
+Each row takes a millisecond, and a share of them, chosen by their number, `--seconds`: as one large image, or a request
+that is answered late. The row function sleeps, so threads, and not cores, are what is short.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import Any
 
 import forebay as fb
 
 
 def pipeline(rows: int, slow: float, seconds: float) -> fb.Dataset:
+    """Returns rows of which a share is slow."""
     every = round(1 / slow)
 
-    def work(row):
+    def work(row: dict[str, Any]) -> dict[str, Any]:
         time.sleep(seconds if row["id"] * 7919 % every == 0 else 0.001)
         return row
 
@@ -26,6 +28,7 @@ def pipeline(rows: int, slow: float, seconds: float) -> fb.Dataset:
 
 
 def rate(ds: fb.Dataset, ordered: bool, threads: int) -> float:
+    """Returns the rows a second of one epoch."""
     began, rows = time.perf_counter(), 0
     for batch in ds.iter(ordered=ordered, threads=threads):
         rows += len(batch["id"])
@@ -33,6 +36,7 @@ def rate(ds: fb.Dataset, ordered: bool, threads: int) -> float:
 
 
 def main() -> None:
+    """Prints both."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--slow", type=float, default=0.002, help="the share of rows that are slow")
@@ -46,7 +50,8 @@ def main() -> None:
         for ordered in rates:
             rates[ordered].append(rate(ds, ordered, given.threads))
     mean_seconds = (1 - given.slow) * 0.001 + given.slow * given.seconds
-    print(f"at most {given.threads / mean_seconds:.0f} rows/s: {given.threads} threads, {mean_seconds * 1000:.2f} ms a row")
+    most = given.threads / mean_seconds
+    print(f"at most {most:.0f} rows/s: {given.threads} threads, {mean_seconds * 1000:.2f} ms a row")
     for ordered, found in rates.items():
         print(f"ordered={ordered}: {statistics.mean(found):.0f} rows/s ({min(found):.0f} to {max(found):.0f})")
 

@@ -165,7 +165,11 @@ def test_losses_are_those_of_the_ordered_stream():
         list(ds.iter(ordered=False, on_error="skip", error_budget=3))
 
 
-LISTS = fb.range(20).map(lambda row: {"ids": np.arange(row["id"] % 5 + 1, dtype=np.int32)}, schema={"ids": ("int32", (None,))})
+def some_ids(row):
+    return {"ids": np.arange(row["id"] % 5 + 1, dtype=np.int32)}
+
+
+LISTS = fb.range(20).map(some_ids, schema={"ids": ("int32", (None,))})
 
 
 @pytest.mark.parametrize(

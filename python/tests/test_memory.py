@@ -17,7 +17,7 @@ from pipelines import fingerprint
 E = fb.errors
 MIB = 1 << 20
 
-# Memory of a process is counted from when its libraries are there. It reads everything, and prints what that took at most.
+# Reads everything, and prints the memory that this took at most, beside what the libraries take.
 READ = """
 import json, sys
 import forebay as fb
@@ -43,7 +43,8 @@ def wide(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("memory") / "wide.parquet"
     rng, rows = np.random.default_rng(0), 768
     ids = np.arange(12 * rows)
-    table = pa.table({"id": ids, **{f"x{i}": pa.FixedSizeListArray.from_arrays(rng.random(12 * rows * 256), 256) for i in range(16)}})
+    lists = {f"x{i}": pa.FixedSizeListArray.from_arrays(rng.random(12 * rows * 256), 256) for i in range(16)}
+    table = pa.table({"id": ids, **lists})
     pq.write_table(table, path, row_group_size=rows, compression=None, use_dictionary=False)
     return path
 
@@ -65,13 +66,14 @@ def test_what_is_kept_decoded_keeps_to_the_bound(wide):
 def test_no_sample_depends_on_it(wide):
     ds = fb.from_parquet(wide, columns=["id", "x3"]).shuffle(window=None).batch(100)
     some = [fingerprint(batch) for batch in ds.iter(seed=3)]
-    assert [fingerprint(batch) for batch in ds.iter(seed=3, memory=1)] == some, "a bound below one row group is a correct stream"
+    # A bound below one row group.
+    assert [fingerprint(batch) for batch in ds.iter(seed=3, memory=1)] == some
 
 
 def test_a_bound_that_windows_do_not_fit_into_is_refused(wide, monkeypatch):
     ds = fb.from_parquet(wide).shuffle(window="64MiB").batch(10)
     assert "MiB of memory for the windows that are read at once" in ds.explain()
-    with pytest.raises(E.InvalidPipelineError, match="take about .* MiB, and 100 MiB of memory are allowed") as caught:
+    with pytest.raises(E.InvalidPipelineError, match=r"take about .* MiB, and 100 MiB of memory are allowed") as caught:
         next(ds.iter(memory="100MiB"))
     assert "window=" in caught.value.context["hint"]
     monkeypatch.setenv("FOREBAY_MEMORY", "100MiB")

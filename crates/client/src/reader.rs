@@ -219,9 +219,10 @@ impl Reader {
         self.merge.take_losses()
     }
 
-    /// Returns the first split that a position still needs.
+    /// Returns the first split that a position still needs, or that has not ended: a worker lets go of what is acknowledged, and would not say
+    /// any more that the split is complete.
     fn consumed(&self, position: &Position) -> Place {
-        let place = Place { epoch: position.epoch, ordinal: position.split };
+        let place = Place { epoch: position.epoch, ordinal: position.split }.min(self.at);
         match self.merged {
             Some((merged, chunks)) if merged == place && position.chunk >= chunks => {
                 Place { ordinal: place.ordinal + 1, ..place }

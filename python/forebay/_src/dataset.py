@@ -243,9 +243,9 @@ class Dataset(RowOps, ImageOps, AugmentOps, TextOps, OrderOps, MixOps, SpeedOps)
                 after a filter or a pack; with `bucket_by_length`, batches of the same bucket, padded to the same
                 length, at each step. Each consumer then reads all samples and keeps its part of them, so they cost as
                 much again for each; a state that one saved fits all, in any number.
-            ordered: Whether batches come in the order of the dataset. With `False`, what is computed first comes first, so
-                that one slow sample holds up nothing but itself: in an order that timing decides, each sample as it is
-                in order, and exactly once, also after a resume. Where the number of rows is known beforehand, each
+            ordered: Whether batches come in the order of the dataset. With `False`, what is computed first comes first,
+                so that one slow sample holds up nothing but its batch. Timing decides the order; each sample is what it
+                is in order, and comes once, also after a resume. Where the number of rows is known beforehand, each
                 batch is one of the ordered stream; else (after a filter, say) rows that came together are a batch.
                 `pack`, `bucket_by_length`, `coordinated=True`, and `take`, `skip` or `shard` after a filter need the
                 order: with these it is an error. So it is on a service where several consumers end epochs together.
