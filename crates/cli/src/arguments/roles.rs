@@ -230,8 +230,9 @@ pub(crate) struct Worker {
     #[arg(long, env = "FOREBAY_SLOTS", default_value_t = 0)]
     pub(crate) slots: usize,
     /// How much memory data may take, as 4GiB; what cache() keeps is beside that [default: half of the machine's or container's]
-    #[arg(long, env = "FOREBAY_MEMORY", value_name = "SIZE", value_parser = super::settings::bytes)]
-    pub(crate) memory: Option<u64>,
+    // Not `memory`: arguments of one command are told apart by the names of their fields, and the cache has one of that name.
+    #[arg(long = "memory", env = "FOREBAY_MEMORY", value_name = "SIZE", value_parser = super::settings::bytes)]
+    pub(crate) data_memory: Option<u64>,
     /// Send copies to readers on this machine too, instead of lending them memory
     #[arg(long, env = "FOREBAY_NO_LEND")]
     pub(crate) no_lend: bool,

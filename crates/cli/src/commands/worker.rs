@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: Worker, host: &dyn Host) -> Result<(), Failure> {
         advertise: arguments.advertise,
         threads: arguments.threads,
         slots: arguments.slots,
-        memory: arguments.memory,
+        memory: arguments.data_memory,
         lend: !arguments.no_lend,
         cache: CacheConfig::try_from(arguments.cache).map_err(Failure::Usage)?,
         machine: MachineKind {
