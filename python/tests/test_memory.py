@@ -89,7 +89,7 @@ def test_a_bound_that_windows_do_not_fit_into_is_refused(wide, monkeypatch):
 def test_on_a_service_the_reader_and_the_workers_have_each_their_own(wide, monkeypatch):
     ds = fb.from_parquet(wide, columns=["id"]).shuffle().batch(64)
     want = [fingerprint(batch) for batch in ds.iter(seed=2)]
-    monkeypatch.setenv("FOREBAY_MEMORY", "1MiB")
-    with fb.up(workers=2, threads=1) as service:
-        got = ds.distribute(service, job="little", seed=2, memory="64KiB")
+    monkeypatch.setenv("FOREBAY_MEMORY", "1")
+    with fb.up(workers=2, threads=1, cache_memory="1GiB") as service:
+        got = ds.distribute(service, job="little", seed=2, memory=1)
         assert [fingerprint(batch) for batch in got] == want

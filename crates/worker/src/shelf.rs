@@ -67,7 +67,8 @@ impl<E: Engine> Shelf<E> {
         let (jobs, splits, pending, held_up) = Default::default();
         let state = State { jobs, splits, lost: None, token_max: 0, pending, held_up };
         let (threads, slots) = (AtomicUsize::new(bounds.threads), AtomicUsize::new(bounds.slots));
-        let (state, bytes_max) = (Mutex::new(state), bounds.bytes);
+        // Who holds nothing has room, whatever the bound.
+        let (state, bytes_max) = (Mutex::new(state), bounds.bytes.max(1));
         Self { meter: Arc::default(), engine, threads, slots, bytes_max, state, leased: Notify::new() }
     }
 
