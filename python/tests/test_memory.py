@@ -31,7 +31,7 @@ ds = fb.from_parquet(path).shuffle(window=None).batch(256)
 next(fb.range(10).batch(2).iter())
 before = peak("VmRSS:")
 rows = 0
-for batch in ds.iter(seed=1, memory=memory or None):
+for batch in ds.iter(seed=1, threads=2, memory=memory or None):
     rows += len(batch["id"])
 print(json.dumps({"rows": rows, "peak": peak("VmHWM:") - before}))
 """
