@@ -229,8 +229,8 @@ impl Merge {
         }
     }
 
-    /// Runs the ops that see rows as they come, and counts those that are lost there or were before. `comes_again` says that rows of it may
-    /// have been given out before.
+    /// Runs the ops that see rows as they come. Counts the samples that these ops lose, and the samples that the chunk says were lost before.
+    /// `comes_again` says that the saved run may have given out rows of this chunk.
     fn pass(&mut self, chunk: Chunk, at: (Epoch, u64), comes_again: bool) -> Result<Chunk> {
         let executable = self.executable.clone();
         let locate = |e| executable.locate(e);

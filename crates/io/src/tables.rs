@@ -35,8 +35,8 @@ impl Table {
         Ok(Self { paths, found, begins, said })
     }
 
-    /// Picks columns of the files and of their paths, and says which may be missing: `find` finds it out for those of the
-    /// files. Returns also the names of those that paths have.
+    /// Picks columns of the files and of their paths, and says which columns may be missing: `find` finds that out for the columns of the
+    /// files. Also returns the names of the columns that paths have.
     ///
     /// # Errors
     /// NotFound for a name that is no column's; Data for a column that files and paths have otherwise, or that a path lacks.

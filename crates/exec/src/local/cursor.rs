@@ -18,7 +18,7 @@ pub(super) struct Task {
     pub(super) morsel: Morsel,
 }
 
-/// Walks the tasks of all epochs in order, without those that a position has passed.
+/// Walks the tasks of all epochs in order, and leaves out each task whose chunks a saved position says were delivered.
 pub(super) struct Cursor {
     epoch: u64,
     split: u64,

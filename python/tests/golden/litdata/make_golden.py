@@ -48,7 +48,7 @@ def rows() -> list[dict[str, Any]]:
     return made
 
 
-#: The columns that are PyTorch's, and those that are Pillow's.
+#: The columns of PyTorch's tensors, and the columns of Pillow's images.
 TENSORS, PICTURES = ("tensor", "tokens", "point", "mask"), ("pixels", "grey")
 
 

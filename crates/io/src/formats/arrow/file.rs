@@ -59,7 +59,8 @@ pub(crate) struct File {
     place: Place,
     /// The columns that are decoded.
     projection: Vec<usize>,
-    /// With so many of the file's dictionaries: of a stream that has new ones later, those that were needed last.
+    /// The decoder, and how many dictionaries it has read. A stream may have dictionaries between its record batches; then this is the decoder of
+    /// the record batch that was read last.
     decoder: Mutex<Option<(usize, Arc<FileDecoder>)>>,
 }
 
