@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_cache::{FileKey, RowKey};
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex};
+use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex, WindowAnnouncement};
 use forebay_plan::{BlobId, LaneWindow, Source};
 
 use crate::executable::{Environment, numbered, numbered_sample};
@@ -93,6 +93,14 @@ impl Rows {
             None => RowKey { file: unfiled, row },
         };
         rows.iter().map(key).collect()
+    }
+
+    /// Says that a thread is about to read a window.
+    pub(crate) fn announce(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
+        match self {
+            Rows::Files(reader, _) => reader.announce_window(window),
+            Rows::Items { .. } | Rows::Generator { .. } => None,
+        }
     }
 
     /// Reads a block from its start, or a window of a shuffle, and shows the rows chunk by chunk; an error is the last.

@@ -38,7 +38,7 @@ pub use allowed::Allowed;
 pub use bring::bring;
 pub use index::{FileRef, ROWS_IN_BLOCK, SourceIndex};
 pub use infer::{Draft, Features, Together, infer, infer_following};
-pub use readers::{Chunks, Place, Reader};
+pub use readers::{Chunks, Place, Reader, WindowAnnouncement};
 pub use store::{Arriving, Bucket, Done, Entry, Fetch, NearFile, ReadThrough, RemoteFile, Wanted, is_remote};
 
 /// Gives the bytes of a blob that travels with a graph (arrays).

@@ -8,32 +8,35 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_core::ErrorKind;
+use forebay_core::{Epoch, ErrorKind};
 use forebay_io::{Draft, Features, Together, infer};
+use forebay_plan::{EpochLanes, LaneLayout, LaneWindow};
 use support::{index, open, places, rows, stream_all, tar_of, write};
 
-/// Serves a folder with ranges and etags; `generation` is part of every etag.
+/// Serves a folder with ranges and etags; `generation` is part of every etag, `sent` are the bytes that were sent.
+#[derive(Clone, Default)]
 struct Server {
     address: String,
     generation: Arc<AtomicU64>,
     requests: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
 }
 
 fn serve(root: PathBuf) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("bound"));
-    let (generation, requests) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (g, r) = (generation.clone(), requests.clone());
+    let server = Server { address, ..Server::default() };
+    let counts = server.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let (root, g, r) = (root.clone(), g.clone(), r.clone());
-            std::thread::spawn(move || while answer(&stream, &root, &g, &r).is_some() {});
+            let (root, server) = (root.clone(), counts.clone());
+            std::thread::spawn(move || while answer(&stream, &root, &server).is_some() {});
         }
     });
-    Server { address, generation, requests }
+    server
 }
 
-fn answer(stream: &TcpStream, root: &std::path::Path, generation: &AtomicU64, requests: &AtomicU64) -> Option<()> {
+fn answer(stream: &TcpStream, root: &std::path::Path, server: &Server) -> Option<()> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next()?.ok()?;
     let mut range = None;
@@ -43,7 +46,7 @@ fn answer(stream: &TcpStream, root: &std::path::Path, generation: &AtomicU64, re
             range = Some(a.parse::<usize>().ok()?..b.parse::<usize>().ok()? + 1);
         }
     }
-    requests.fetch_add(1, Ordering::Relaxed);
+    server.requests.fetch_add(1, Ordering::Relaxed);
     let mut words = first.split(' ');
     let (method, path) = (words.next()?, words.next()?);
     let Ok(bytes) = std::fs::read(root.join(path.trim_start_matches('/'))) else {
@@ -57,7 +60,7 @@ fn answer(stream: &TcpStream, root: &std::path::Path, generation: &AtomicU64, re
         Some(_) => return None,
         None => ("200 OK".to_owned(), &bytes[..]),
     };
-    let etag = generation.load(Ordering::Relaxed);
+    let etag = server.generation.load(Ordering::Relaxed);
     let head = format!(
         "HTTP/1.1 {status}\r\nETag: \"{etag}\"\r\nLast-Modified: Tue, 01 Oct 2024 00:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
         part.len()
@@ -65,7 +68,10 @@ fn answer(stream: &TcpStream, root: &std::path::Path, generation: &AtomicU64, re
     let mut stream = stream;
     stream.write_all(head.as_bytes()).ok()?;
     if method != "HEAD" {
-        stream.write_all(part).ok()?;
+        for some in part.chunks(16 << 10) {
+            stream.write_all(some).ok()?;
+            server.sent.fetch_add(some.len() as u64, Ordering::Relaxed);
+        }
     }
     stream.flush().ok()
 }
@@ -122,6 +128,53 @@ fn many_small_remote_members_take_few_requests() {
     let before = server.requests.load(Ordering::Relaxed);
     assert_eq!(reader.gather(&places((0..400).rev())).expect("reads").num_rows(), 400);
     assert_eq!(server.requests.load(Ordering::Relaxed) - before, 1);
+}
+
+/// Reads neighbouring windows by two threads, the later one first.
+#[test]
+fn windows_that_threads_begin_in_another_order_are_sent_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let line = format!("{}\n", "x".repeat(4 << 10));
+    let names: Vec<String> = (0..12).map(|i| format!("{i:02}.txt")).collect();
+    names.iter().for_each(|name| drop(write(dir.path(), name, line.repeat(500).as_bytes())));
+    let server = serve(dir.path().to_path_buf());
+    let paths = names.iter().map(|name| format!("{}/{name}", server.address)).collect();
+    let source = infer(Draft::Text { paths }, None).expect("infers");
+    let index = index(&source, false).expect("lists");
+    let sizes: Vec<u64> = index.files().map(|file| file.size).collect();
+    let layout = LaneLayout::new(index.blocks(), index.bytes(), 1 << 20, true);
+    let lanes = Arc::new(EpochLanes::new(layout, &sizes, 7));
+    let window = |number| LaneWindow { lanes: lanes.clone(), number, epoch: Epoch(0) };
+    let reader = open(&source, &index).expect("opens");
+    let read = |number| -> usize {
+        let chunks = reader.window(&window(number), 64).expect("reads");
+        chunks.map(|chunk| chunk.expect("reads").num_rows()).sum()
+    };
+    let before = server.sent.load(Ordering::Relaxed);
+    let numbers: Vec<u64> = (0..layout.windows()).collect();
+    assert!(numbers.len() > 20, "{}", numbers.len());
+    let rows: usize = numbers
+        .chunks(2)
+        .map(|pair| {
+            let announced: Vec<_> = pair.iter().map(|&number| reader.announce_window(&window(number))).collect();
+            std::thread::scope(|scope| {
+                let (begins, begun) = std::sync::mpsc::channel();
+                let later = pair.get(1).map(|&number| {
+                    scope.spawn(move || {
+                        begins.send(()).expect("it waits");
+                        read(number)
+                    })
+                });
+                begun.recv().ok();
+                let rows = read(pair[0]) + later.map_or(0, |later| later.join().expect("reads"));
+                drop(announced);
+                rows
+            })
+        })
+        .sum();
+    let sent = server.sent.load(Ordering::Relaxed) - before;
+    assert_eq!(rows, 12 * 500);
+    assert!(sent * 10 < index.bytes() * 11, "{sent} bytes of {} were sent", index.bytes());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
 use forebay_exec::{Asked, Scratch, panicked};
+use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::held::{Held, Made, Put};
@@ -66,10 +67,9 @@ fn wanted(pool: &Arc<Shared>, split: &Held, job: &Prepared, run: u64, index: u64
 pub(crate) fn block(
     pool: &Arc<Shared>,
     scratch: &mut Scratch,
-    split: &Held,
-    job: &Prepared,
-    run: u64,
+    (split, job, run): (&Held, &Prepared, u64),
     morsels: impl Iterator<Item = (u64, Morsel)>,
+    mut announced: Option<WindowAnnouncement>,
 ) {
     let mut next = 0;
     let mut began = Instant::now();
@@ -80,6 +80,8 @@ pub(crate) fn block(
             attempt(scratch, split, job, morsel, &mut |made| {
                 let here = index;
                 index += 1;
+                // Chunks may come from a cache, and wait for their reader.
+                announced.take();
                 pool.go_on();
                 if here < next {
                     return Ok(());

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use forebay_core::{ConsumerIndex, Ordinal};
+use forebay_core::{ConsumerIndex, Epoch, Ordinal};
 use forebay_exec::{Crew, Processor, Scratch};
+use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
 use crate::busy::{Asked, Busy, PieceId};
@@ -44,10 +45,21 @@ struct Entry {
     order: u64,
 }
 
+impl Entry {
+    /// Threads take the windows of a shuffle in order: this says so to its reader.
+    fn into_block(mut self) -> Piece {
+        let mut morsels = self.morsels.peekable();
+        let epoch = Epoch(self.split.key.epoch);
+        let announced = morsels.peek().and_then(|(_, morsel)| self.job.executable.announce(epoch, *morsel));
+        self.morsels = Box::new(morsels);
+        Piece::Block(self, announced)
+    }
+}
+
 /// What a thread takes.
 enum Piece {
     Morsel(Arc<Held>, Arc<Prepared>, u64, (u64, Morsel), u64),
-    Block(Entry),
+    Block(Entry, Option<WindowAnnouncement>),
     /// Rows of a morsel that another thread has begun.
     Help,
 }
@@ -189,7 +201,7 @@ fn piece(entries: &mut VecDeque<Entry>) -> Option<Piece> {
         if entry.split.is_stale(entry.run) {
             entries.pop_front();
         } else if !entry.counted {
-            return entries.pop_front().map(Piece::Block);
+            return entries.pop_front().map(Entry::into_block);
         } else if let Some(next) = entry.morsels.next() {
             return Some(Piece::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
         } else {
@@ -224,9 +236,10 @@ impl Shared {
                     scratch.share(&self.crew, order);
                     morsel(&self, &mut scratch, &split, &job, run, next);
                 }
-                Piece::Block(entry) => {
+                Piece::Block(entry, announced) => {
                     scratch.share(&self.crew, entry.order);
-                    block(&self, &mut scratch, &entry.split, &entry.job, entry.run, entry.morsels);
+                    let (split, job) = (&entry.split, &entry.job);
+                    block(&self, &mut scratch, (split, job, entry.run), entry.morsels, announced);
                 }
                 Piece::Help => {
                     self.crew.help(&mut scratch);
@@ -261,7 +274,7 @@ impl Shared {
                 let next = || entries.next(busy.turn(*most), piece).map(|(piece, turn)| (piece, Some(turn)));
                 if let Some((piece, turn)) = help.or_else(next) {
                     let split = match &piece {
-                        Piece::Morsel(split, _, run, ..) | Piece::Block(Entry { split, run, .. }) => {
+                        Piece::Morsel(split, _, run, ..) | Piece::Block(Entry { split, run, .. }, _) => {
                             Some((split.clone(), *run))
                         }
                         Piece::Help => None,

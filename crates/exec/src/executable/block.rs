@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use forebay_core::{Epoch, Result};
 use forebay_data::Chunk;
+use forebay_io::WindowAnnouncement;
+use forebay_plan::Morsel;
 
 use super::{Executable, Told};
 use crate::isolate::Isolation;
@@ -18,6 +20,14 @@ const RUN_CHUNKS: usize = 8;
 const RUN_BYTES: usize = 4 << 20;
 
 impl Executable {
+    /// Says that a thread is about to compute a morsel: see [`Reader::announce_window`](forebay_io::Reader::announce_window). The thread
+    /// drops the announcement when the morsel has given a chunk, or ends.
+    pub fn announce(&self, epoch: Epoch, morsel: Morsel) -> Option<WindowAnnouncement> {
+        let Morsel::Block { block } = morsel else { return None };
+        let window = self.plan.window(epoch, block)?;
+        self.rows.as_ref()?.announce(&window)
+    }
+
     /// Computes a source block, or a window of a shuffle whose rows are not counted. Runs of chunks are computed together, each by one of
     /// the crew; they are handed over in order, and those before an error come before it.
     pub(super) fn block(

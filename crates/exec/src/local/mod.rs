@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
+use forebay_io::WindowAnnouncement;
 use forebay_plan::STREAMED_AT_ONCE;
 
 use crate::budget::{Budget, Lost};
@@ -225,9 +226,9 @@ impl Shared {
 
     fn work(&self) {
         let mut scratch = Scratch::default();
-        while let Some((number, task)) = self.take_task(&mut scratch) {
+        while let Some((number, task, announced)) = self.take_task(&mut scratch) {
             scratch.share(&self.crew, number);
-            let run = AssertUnwindSafe(|| self.run(number, task, &mut scratch));
+            let run = AssertUnwindSafe(|| self.run(number, task, announced, &mut scratch));
             let outcome = catch_unwind(run).unwrap_or_else(|panic| Err(crate::panicked(&*panic)));
             let mut state = self.lock();
             if let Some(slot) = state.slot(number) {
@@ -239,7 +240,7 @@ impl Shared {
     }
 
     /// Takes the next morsel; while there is none to take, or an earlier one is under way, helps with that.
-    fn take_task(&self, scratch: &mut Scratch) -> Option<(u64, Task)> {
+    fn take_task(&self, scratch: &mut Scratch) -> Option<(u64, Task, Option<WindowAnnouncement>)> {
         let mut state = self.lock();
         loop {
             if state.stop {
@@ -261,17 +262,26 @@ impl Shared {
                     state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 };
-                return Some((state.begin(task), task));
+                let announced = self.executable.announce(Epoch(task.epoch), task.morsel);
+                return Some((state.begin(task), task, announced));
             }
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn run(&self, number: u64, task: Task, scratch: &mut Scratch) -> Result<()> {
+    fn run(
+        &self,
+        number: u64,
+        task: Task,
+        mut announced: Option<WindowAnnouncement>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let (epoch, consumer, ops) = (Epoch(task.epoch), self.consumer, self.executable.stop(None));
         let asked = Asked { epoch, consumer, morsel: task.morsel, known: &self.known, ops };
         let mut helping = Scratch::default();
         self.executable.morsel(&asked, scratch, &mut |chunk| {
+            // Chunks may come from a cache, and wait here.
+            announced.take();
             let mut state = self.lock();
             loop {
                 if state.stop {

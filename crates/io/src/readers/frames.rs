@@ -12,7 +12,7 @@ use forebay_plan::{LaneWindow, Source};
 use super::pieces::{self, Layout, Piece};
 use super::pool::Pool;
 use super::windows::{Sequential, Windows, offset_of, position, sample_at};
-use super::{Chunks, Place, Reader, block_ids, check, ids, stream_counted};
+use super::{Chunks, Place, Reader, WindowAnnouncement, block_ids, check, ids, stream_counted};
 use crate::columns::binary;
 use crate::fail;
 use crate::formats::{compressed, example, json, lines, tfrecord};
@@ -280,6 +280,10 @@ impl Reader for Frames {
 
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         self.windows.stream(self, window, rows)
+    }
+
+    fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
+        Some(self.windows.announce(window))
     }
 }
 

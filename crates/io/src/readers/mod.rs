@@ -44,6 +44,17 @@ pub struct Place {
 /// Chunks in order. After an error there is no more.
 pub type Chunks<'a> = Box<dyn Iterator<Item = Result<Chunk>> + Send + 'a>;
 
+/// While it lives, or until the window is read, no later window of the same lanes is read in this process.
+pub struct WindowAnnouncement {
+    _expected: Box<dyn Send>,
+}
+
+impl WindowAnnouncement {
+    fn new(expected: impl Send + 'static) -> Self {
+        Self { _expected: Box::new(expected) }
+    }
+}
+
 /// Reads one source. Any number of threads may use a reader at once.
 pub trait Reader: Send + Sync {
     /// Returns the columns of a row.
@@ -70,6 +81,13 @@ pub trait Reader: Send + Sync {
     fn window(&self, window: &LaneWindow, rows: usize) -> Result<Chunks<'_>> {
         let _ = rows;
         Err(Error::internal(format!("window {} is of a source whose rows are counted", window.number)))
+    }
+
+    /// Says that a thread is about to read a window. Threads that announce windows in order may read them in any: their bytes are asked for
+    /// once. A thread that will not read it drops the announcement.
+    fn announce_window(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
+        let _ = window;
+        None
     }
 }
 

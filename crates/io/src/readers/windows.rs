@@ -8,17 +8,21 @@
 //! left: text is seldom compressed more than that. Such a file is read from its start.
 //! Bounds: [`GROUPS_MAX`] groups keep cursors, and what is asked for ahead follows [`Windows::until`].
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod turns;
+
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forebay_core::{Epoch, Error, Result, SampleId};
 use forebay_data::Chunk;
 use forebay_plan::{EpochLanes, LaneWindow, Piece};
 
 use super::Chunks;
+use super::WindowAnnouncement;
 use super::pool::{Head, Pool};
 use crate::store::{CodecOf, Forward};
+use turns::{Cursors, Group, Open, lock};
 
 /// Groups of lanes, of all epochs that are read, whose cursors are kept.
 const GROUPS_MAX: usize = 8;
@@ -121,94 +125,6 @@ enum LaneFile<C> {
     Request(Box<OpenRequest>),
 }
 
-/// A file that a lane is in.
-struct Open<F: Sequential> {
-    file: usize,
-    /// Where the piece ends that was read last: the cursor is at the first row whose position is that or behind.
-    byte: u64,
-    cursor: F::Cursor,
-}
-
-/// The cursors of one group of lanes in one epoch.
-struct Cursors<F: Sequential> {
-    /// The window that they are at; `None` if there are none.
-    next: Option<u64>,
-    /// How many windows were read one behind the other.
-    run: u32,
-    by_lane: HashMap<usize, Open<F>>,
-}
-
-impl<F: Sequential> Default for Cursors<F> {
-    fn default() -> Self {
-        Self { next: None, run: 0, by_lane: HashMap::new() }
-    }
-}
-
-impl<F: Sequential> Cursors<F> {
-    /// Returns how many windows are read one behind the other when `index` is read next.
-    fn run_at(&self, index: u64) -> u32 {
-        match self.next {
-            Some(next) if next == index => self.run.saturating_add(1),
-            // A process that reads the first window of an epoch most likely reads the second one, too, unless it did so already.
-            None => u32::from(index == 0),
-            Some(_) => 0,
-        }
-    }
-}
-
-struct GroupState<F: Sequential> {
-    /// How many threads wait for each window.
-    waiting: BTreeMap<u64, usize>,
-    /// `None` while a thread has them.
-    cursors: Option<Cursors<F>>,
-}
-
-/// One group of lanes in one epoch. Threads that want windows of it read one after another, the first window first.
-struct Group<F: Sequential> {
-    state: Mutex<GroupState<F>>,
-    /// Told when a thread gives the cursors back.
-    free: Condvar,
-}
-
-impl<F: Sequential> Default for Group<F> {
-    fn default() -> Self {
-        let state = GroupState { waiting: BTreeMap::new(), cursors: Some(Cursors::default()) };
-        Self { state: Mutex::new(state), free: Condvar::new() }
-    }
-}
-
-/// The cursors of a group while one thread has them. After an error the thread gives back no cursors, for its own are in the middle of a window.
-struct Taken<'a, F: Sequential> {
-    group: &'a Group<F>,
-    cursors: Cursors<F>,
-}
-
-impl<F: Sequential> Drop for Taken<'_, F> {
-    fn drop(&mut self) {
-        lock(&self.group.state).cursors = Some(std::mem::take(&mut self.cursors));
-        self.group.free.notify_all();
-    }
-}
-
-impl<F: Sequential> Group<F> {
-    /// Waits for the cursors, and until no thread waits for an earlier window.
-    fn take(&self, window: u64) -> Taken<'_, F> {
-        let mut state = lock(&self.state);
-        *state.waiting.entry(window).or_default() += 1;
-        loop {
-            let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| *first == window);
-            if let Some(cursors) = state.cursors.take_if(|_| is_first) {
-                // Two leases may be of the same window.
-                if let Some(others) = state.waiting.remove(&window).filter(|threads| *threads > 1) {
-                    state.waiting.insert(window, others - 1);
-                }
-                return Taken { group: self, cursors };
-            }
-            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
 /// Names a group of lanes of an epoch.
 type GroupKey = (u64, u64);
 /// The groups that were read last, the latest at the end.
@@ -227,12 +143,13 @@ impl<F: Sequential> Default for Windows<F> {
     }
 }
 
-/// What is locked is consistent between statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl<F: Sequential + 'static> Windows<F> {
+    /// See [`super::Reader::announce_window`].
+    pub(super) fn announce(&self, window: &LaneWindow) -> WindowAnnouncement {
+        let (group, index) = window.lanes.place(window.number);
+        WindowAnnouncement::new(self.group((window.lanes.key(), group)).announce(index))
+    }
 
-impl<F: Sequential> Windows<F> {
     /// Reads a window, and returns its rows in chunks of `rows`, in the window's order.
     pub(super) fn stream<'a>(&self, format: &'a F, window: &LaneWindow, rows: usize) -> Result<Chunks<'a>> {
         let (lanes, number, epoch) = (&window.lanes, window.number, window.epoch);
@@ -360,21 +277,5 @@ impl<F: Sequential> Windows<F> {
         let forward = format.pool().unpacked(piece.file, forward, head, ahead, format.codec_of())?;
         let offset = if forward.is_decoded() { 0 } else { piece.bytes.start };
         format.begin(forward, offset)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::readers::tar::Tar;
-
-    #[test]
-    fn only_windows_that_follow_each_other_are_asked_for_ahead() {
-        let at = |next, run, index| Cursors::<Tar> { next, run, by_lane: HashMap::new() }.run_at(index);
-        assert_eq!((at(None, 0, 0), at(None, 0, 5)), (1, 0));
-        assert_eq!((at(Some(1), 1, 1), at(Some(9), 4, 9)), (2, 5));
-        assert_eq!((at(Some(9), 4, 10), at(Some(9), 4, 3)), (0, 0));
-        // The second window was read before the first one: its bytes are not asked for again.
-        assert_eq!(at(Some(2), 0, 0), 0);
     }
 }

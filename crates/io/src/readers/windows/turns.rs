@@ -1,0 +1,177 @@
+//! Which thread reads the next window of a group of lanes.
+//!
+//! The threads of a process take windows in order, and may come to the reader in another: a window that is read before the one in front of it
+//! would move the cursors past that, and its bytes would be sent twice. So who takes a window announces it, and later ones wait for it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Sequential;
+
+/// What is locked is consistent between statements.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that a lane is in.
+pub(super) struct Open<F: Sequential> {
+    pub(super) file: usize,
+    /// Where the piece ends that was read last: the cursor is at the first row whose position is that or behind.
+    pub(super) byte: u64,
+    pub(super) cursor: F::Cursor,
+}
+
+/// The cursors of one group of lanes in one epoch.
+pub(super) struct Cursors<F: Sequential> {
+    /// The window that they are at; `None` if there are none.
+    pub(super) next: Option<u64>,
+    /// How many windows were read one behind the other.
+    pub(super) run: u32,
+    pub(super) by_lane: HashMap<usize, Open<F>>,
+}
+
+impl<F: Sequential> Default for Cursors<F> {
+    fn default() -> Self {
+        Self { next: None, run: 0, by_lane: HashMap::new() }
+    }
+}
+
+impl<F: Sequential> Cursors<F> {
+    /// Returns how many windows are read one behind the other when `index` is read next.
+    pub(super) fn run_at(&self, index: u64) -> u32 {
+        match self.next {
+            Some(next) if next == index => self.run.saturating_add(1),
+            // A process that reads the first window of an epoch most likely reads the second one, too, unless it did so already.
+            None => u32::from(index == 0),
+            Some(_) => 0,
+        }
+    }
+}
+
+struct GroupState<F: Sequential> {
+    /// The windows that a thread waits for, or is about to read; each with a number of its own, for there may be two threads.
+    expected: BTreeSet<(u64, u64)>,
+    /// The number of the next one.
+    next: u64,
+    /// `None` while a thread has them.
+    cursors: Option<Cursors<F>>,
+}
+
+impl<F: Sequential> GroupState<F> {
+    fn expect(&mut self, window: u64) -> (u64, u64) {
+        let expected = (window, self.next);
+        self.next += 1;
+        self.expected.insert(expected);
+        expected
+    }
+}
+
+/// One group of lanes in one epoch. Threads that want windows of it read one after another, the first window first.
+pub(super) struct Group<F: Sequential> {
+    state: Mutex<GroupState<F>>,
+    /// Told when a thread gives the cursors back.
+    free: Condvar,
+}
+
+impl<F: Sequential> Default for Group<F> {
+    fn default() -> Self {
+        let state = GroupState { expected: BTreeSet::new(), next: 0, cursors: Some(Cursors::default()) };
+        Self { state: Mutex::new(state), free: Condvar::new() }
+    }
+}
+
+/// The cursors of a group while one thread has them. After an error the thread gives back no cursors, for its own are in the middle of a window.
+pub(super) struct Taken<'a, F: Sequential> {
+    group: &'a Group<F>,
+    pub(super) cursors: Cursors<F>,
+}
+
+impl<F: Sequential> Drop for Taken<'_, F> {
+    fn drop(&mut self) {
+        lock(&self.group.state).cursors = Some(std::mem::take(&mut self.cursors));
+        self.group.free.notify_all();
+    }
+}
+
+/// Later windows of the group are not read before this one, until it is read, or this is dropped.
+struct Announced<F: Sequential> {
+    group: Arc<Group<F>>,
+    expected: (u64, u64),
+}
+
+impl<F: Sequential> Drop for Announced<F> {
+    fn drop(&mut self) {
+        if lock(&self.group.state).expected.remove(&self.expected) {
+            self.group.free.notify_all();
+        }
+    }
+}
+
+impl<F: Sequential> Group<F> {
+    /// Says that a thread is about to read a window.
+    pub(super) fn announce(self: Arc<Self>, window: u64) -> impl Send + use<F> {
+        let expected = lock(&self.state).expect(window);
+        Announced { group: self, expected }
+    }
+
+    /// Waits for the cursors, and until no thread waits for an earlier window or is about to read one.
+    pub(super) fn take(&self, window: u64) -> Taken<'_, F> {
+        let mut state = lock(&self.state);
+        let own = state.expect(window);
+        loop {
+            let is_first = state.expected.first().is_none_or(|(first, _)| *first >= window);
+            if let Some(cursors) = state.cursors.take_if(|_| is_first) {
+                state.expected.remove(&own);
+                // Its announcement has no use any more. Where two leases are of one window, it may be that of the other.
+                let announced = state.expected.range((window, 0)..=(window, u64::MAX)).next().copied();
+                announced.map(|announced| state.expected.remove(&announced));
+                return Taken { group: self, cursors };
+            }
+            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::readers::tar::Tar;
+
+    #[test]
+    fn only_windows_that_follow_each_other_are_asked_for_ahead() {
+        let at = |next, run, index| Cursors::<Tar> { next, run, by_lane: HashMap::new() }.run_at(index);
+        assert_eq!((at(None, 0, 0), at(None, 0, 5)), (1, 0));
+        assert_eq!((at(Some(1), 1, 1), at(Some(9), 4, 9)), (2, 5));
+        assert_eq!((at(Some(9), 4, 10), at(Some(9), 4, 3)), (0, 0));
+        // The second window was read before the first one: its bytes are not asked for again.
+        assert_eq!(at(Some(2), 0, 0), 0);
+    }
+
+    #[test]
+    fn a_window_waits_for_an_earlier_one_that_was_announced() {
+        let group = Arc::new(Group::<Tar>::default());
+        let expected = || lock(&group.state).expected.len();
+        let announced = [2, 1, 0].map(|window| group.clone().announce(window));
+        let read = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            let take = |window| {
+                let _taken = group.take(window);
+                lock(&read).push(window);
+            };
+            scope.spawn(move || take(2));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while expected() < 4 {
+                assert!(Instant::now() < deadline, "the thread did not wait for the other windows");
+                std::thread::yield_now();
+            }
+            take(0);
+            // The second window is not read after all.
+            let [_, second, _] = announced;
+            drop(second);
+        });
+        assert_eq!(*lock(&read), [0, 2]);
+        assert_eq!(expected(), 0);
+    }
+}
