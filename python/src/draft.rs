@@ -4,8 +4,8 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
 use forebay_exec::Nearby;
-use forebay_io::{Draft, Features, ReadThrough, Together};
-use forebay_plan::{BlobId, Source};
+use forebay_io::{Draft, Features, Progress, ReadThrough, Together};
+use forebay_plan::{BlobId, Expr, Source};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
@@ -40,6 +40,8 @@ pub(crate) enum Files {
         hive: bool,
         #[serde(default)]
         merge: bool,
+        #[serde(default)]
+        filter: Option<Expr>,
     },
     Arrow {
         paths: Vec<String>,
@@ -78,6 +80,15 @@ pub(crate) enum Files {
     },
 }
 
+impl Files {
+    fn filter(&self) -> Option<Expr> {
+        match self {
+            Files::Parquet { filter, .. } => filter.clone(),
+            _ => None,
+        }
+    }
+}
+
 impl TryFrom<Files> for Draft {
     type Error = Error;
 
@@ -94,7 +105,7 @@ impl TryFrom<Files> for Draft {
                 };
                 Draft::Tfrecord { paths, features, verify }
             }
-            Files::Parquet { paths, columns, nullable, hive, merge } => {
+            Files::Parquet { paths, columns, nullable, hive, merge, filter: _ } => {
                 Draft::Parquet { paths, columns, nullable, together: Together { partitions: hive, merged: merge } }
             }
             Files::Arrow { paths, columns, nullable, hive, merge } => {
@@ -115,12 +126,15 @@ impl TryFrom<Files> for Draft {
 /// Looks up what a source of files leaves open. What is read of remote files on the way is kept where their bytes are.
 pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<Source> {
     let files: Files = serde_json::from_str(json).map_err(crate::pipeline::not_arguments)?;
+    let filter = files.filter();
     let draft = Draft::try_from(files)?;
     let files = Source::Files { paths: draft.paths().to_vec() };
     let kept = crate::cache::keeping_bytes(&files)?;
     let near = kept.and_then(|kept| Nearby::open(&files, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
-    crate::indexing::followed("reading schemas", poll, |progress| forebay_io::infer_following(draft, near, progress))
+    let infer = |progress: Progress<'_>| forebay_io::infer_following(draft, near, progress);
+    let source = crate::indexing::followed("reading schemas", poll, infer)?;
+    filter.map_or(Ok(source.clone()), |filter| source.filtered(filter))
 }
 
 /// Makes a source, and its blob, of a dictionary of arrays or lists with the rows first.

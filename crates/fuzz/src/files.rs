@@ -218,6 +218,7 @@ pub(crate) fn index(data: &[u8]) {
             fields: vec![Field::new("a", Kind::Bytes)],
             partitions: Vec::new(),
             merged: None,
+            filter: None,
         },
         Source::Range { start: 0, stop: rows.unwrap_or(0).min(1 << 40) as i64, step: 1 },
     ];

@@ -184,7 +184,7 @@ pub fn infer_following(draft: Draft, near: Option<&dyn ReadThrough>, progress: P
                     files.columns(file.fields(), columns, nullable, find)?
                 }
             };
-            Source::Parquet { paths: files.paths, fields, partitions, merged }
+            Source::Parquet { paths: files.paths, fields, partitions, merged, filter: None }
         }
         Draft::Arrow { paths, columns, nullable, together } => {
             let files = Table::list(paths, together)?;

@@ -7,6 +7,7 @@
 mod cast;
 mod kind;
 mod missing;
+mod ranges;
 mod written;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use cast::CastType;
 pub(crate) use cast::cast_may_fail;
 pub use kind::{ExprKind, meet, promote, stack_dtype};
+pub use ranges::{ColumnValues, ValueBound, ValueRange};
 use written::Part;
 
 /// One expression over the columns of a row.

@@ -44,7 +44,9 @@ pub use deal::Deal;
 pub use ending::{Count, Ending, Floor};
 pub use epoch::{EpochPlan, Extent, Morsel};
 pub use explain::{describe, explain};
-pub use expr::{Binary, CastType, Expr, ExprKind, Unary, meet, promote, stack_dtype};
+pub use expr::{
+    Binary, CastType, ColumnValues, Expr, ExprKind, Unary, ValueBound, ValueRange, meet, promote, stack_dtype,
+};
 pub use graph::{Graph, Node, Site};
 pub use image::image_layout;
 pub use lane_order::LaneWindow;

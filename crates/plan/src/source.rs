@@ -9,6 +9,8 @@ use forebay_core::Error;
 use forebay_data::{DType, Field, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
+use crate::expr::Expr;
+
 /// The BLAKE3 hash, in hexadecimal, of bytes kept beside the graph: arrays, or a pickled Python object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -113,6 +115,9 @@ pub enum Source {
         /// What files whose columns differ have in common, if they may.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged: Option<Merged>,
+        /// Row groups are left out that have no row of which this is true, by what their footer says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filter: Option<Box<Expr>>,
     },
     /// Arrow IPC files (Feather, version 2).
     Arrow {
@@ -231,6 +236,27 @@ impl Source {
         let is_remote =
             |path: &String| path.split_once("://").is_some_and(|(scheme, _)| scheme != "file" && !scheme.contains('/'));
         self.paths().iter().any(is_remote)
+    }
+
+    /// Leaves out the row groups that have no row of which `condition` is true, by what their footers say.
+    ///
+    /// # Errors
+    /// Invalid for a source that has no such footers.
+    pub fn filtered(self, condition: Expr) -> Result<Self, Error> {
+        match self {
+            Source::Parquet { paths, fields, partitions, merged, .. } => {
+                Ok(Source::Parquet { paths, fields, partitions, merged, filter: Some(condition.into()) })
+            }
+            other => Err(Error::invalid(format!("{} leaves no row groups out", other.name())).hint("use filter")),
+        }
+    }
+
+    /// Returns the condition of which no row is true that is left out.
+    pub fn filter(&self) -> Option<&Expr> {
+        match self {
+            Source::Parquet { filter, .. } => filter.as_deref(),
+            _ => None,
+        }
     }
 
     /// Returns the name of the Python function that makes it.

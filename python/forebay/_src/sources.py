@@ -16,6 +16,7 @@ from forebay import _native
 from forebay._src import adapters, arguments, native_json, pickling, saving
 from forebay._src.arguments import PathLike, Paths
 from forebay._src.dataset import Dataset
+from forebay._src.expr import Expr
 from forebay._src.schema import to_fields
 from forebay._src.site import site
 from forebay._src.usage import explained
@@ -90,6 +91,7 @@ def from_parquet(
     nullable: str | Iterable[str] | None = None,
     partitioning: Literal["hive"] | None = "hive",
     merge_schemas: bool = False,
+    filters: Expr | None = None,
 ) -> Dataset:
     """Parquet files. A row in which a list is missing is a `DataError` of that row.
 
@@ -106,6 +108,9 @@ def from_parquet(
         merge_schemas: Whether files may differ in their columns. The footers of all files are read then, here and once:
             a column that is not in a file is missing there, and of numbers the widest type is taken. Default: files
             have the columns of the first, or are a `DataError`.
+        filters: Reads the rows alone for which this expression is true, as `filter` behind it would, also over columns
+            that are not in `columns`. Row groups, and files, for which the statistics of a footer or `key=value` in a
+            path show that it is true of no row are no part of the data: they are neither read nor counted.
 
     >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -125,8 +130,30 @@ def from_parquet(
     ...     ds = from_parquet(folder, merge_schemas=True)
     ...     ds.schema, [row["name"] for row in ds]
     (Schema(x: int64, name: string?), [None, 'new'])
+
+    A table that is sorted by a column, of which only what is wanted is read:
+
+    >>> import forebay as fb
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pyarrow.table({"day": range(1000), "x": range(1000)})
+    ...     pyarrow.parquet.write_table(table, folder + "/0.parquet", row_group_size=10)
+    ...     ds = from_parquet(folder, columns=["x"], filters=fb.col("day") >= 998)
+    ...     [int(row["x"]) for row in ds]
+    [998, 999]
     """
-    return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning, merge_schemas)
+    if filters is None:
+        return _tables("from_parquet", "parquet", paths, columns, nullable, partitioning, merge_schemas)
+    if not isinstance(filters, Expr):
+        what = f"from_parquet: filters is {type(filters).__name__}, and must be an expression"
+        hint = 'write fb.col("x") > 5, and join conditions with & and |; for a Python function use .filter(function)'
+        raise InvalidPipelineError(what, {"hint": hint})
+    named = arguments.columns(columns, "from_parquet", "columns")
+    parts = filters.to_parts()
+    needed = [part["name"] for part in parts if part["expr"] == "col"]
+    read = None if named is None else list(dict.fromkeys([*named, *needed]))
+    ds = _tables("from_parquet", "parquet", paths, read, nullable, partitioning, merge_schemas, filter=parts)
+    ds = ds.filter(filters)
+    return ds if named is None or read == named else ds.select(named)
 
 
 @explained('from_arrow(paths, columns=["a", "b"]) reads these columns alone')
@@ -360,14 +387,16 @@ def _tables(
     nullable: str | Iterable[str] | None,
     partitioning: Literal["hive"] | None,
     merge_schemas: bool,
+    **more: Any,
 ) -> Dataset:
     """Files that have columns of their own, and in their paths."""
     names = arguments.columns(columns, op, "columns")
     missing = arguments.columns(nullable, op, "nullable")
     merge = arguments.flag(merge_schemas, op, "merge_schemas")
     hive = partitioning is not None and arguments.choice(partitioning, op, "partitioning", "hive") == "hive"
+    source_paths = arguments.paths(paths, op)
     return _files(
-        op, source=source, paths=arguments.paths(paths, op), columns=names, nullable=missing, hive=hive, merge=merge
+        op, source=source, paths=source_paths, columns=names, nullable=missing, hive=hive, merge=merge, **more
     )
 
 

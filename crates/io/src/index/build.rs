@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use forebay_plan::Source;
 
+use super::filtered::Filtered;
 use super::table::{Counted, Table};
 use super::{Inner, Layout, SourceIndex, cache};
 use crate::formats::{arrow, compressed, lines, litdata, mds, megatron, parquet, tar, tfrecord, tokens};
@@ -36,7 +37,8 @@ pub(crate) fn build(
     found.iter().try_for_each(|found| allowed.check(&found.uri))?;
     let needs_tables = matches!(layout, Layout::PerFile { counted: true } | Layout::Groups) && tables.is_empty();
     let format = format_of(source);
-    let one = |found: &Found, stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
+    let filtered = Filtered::of(source, &found, &labels)?;
+    let one = |&(place, found): &(usize, &Found), stop: &AtomicBool| -> Result<(Stat, Option<Counted>)> {
         let stat = found.stat.clone().map_or_else(|| store::stat(&found.uri, allowed), Ok)?;
         if !needs_tables {
             return Ok((stat, None));
@@ -47,7 +49,13 @@ pub(crate) fn build(
                 let format = format!("{format}:{}", teller.stat);
                 (Some(teller), format)
             }
-            _ => (None, format.clone()),
+            _ => match &filtered {
+                Some(filtered) if filtered.leaves_out(place) => {
+                    return Ok((stat, Some(Counted { table: Table::Groups(Vec::new()).into(), points: None })));
+                }
+                Some(filtered) => (None, format!("{format}:{}", filtered.key(place))),
+                None => (None, format.clone()),
+            },
         };
         if let Some(counted) = cache.and_then(|folder| cache::load(folder, &found.uri, &format, &stat)) {
             return Ok((stat, Some(counted)));
@@ -59,14 +67,18 @@ pub(crate) fn build(
                 let table = Table::Documents(megatron::documents(index, its.to_string(), stat.size, stop)?);
                 Counted { table: table.into(), points: None }
             }
-            None => scan(source, open(&found.uri, &stat)?, stop)?,
+            None => match &filtered {
+                Some(filtered) => filtered.scan(place, open(&found.uri, &stat)?)?,
+                None => scan(source, open(&found.uri, &stat)?, stop)?,
+            },
         };
         if let Some(folder) = cache {
             cache::keep(folder, &found.uri, &format, &stat, &counted);
         }
         Ok((stat, Some(counted)))
     };
-    let done = for_each(&found, side_by_side(&found, threads), progress, one)?;
+    let numbered: Vec<_> = found.iter().enumerate().collect();
+    let done = for_each(&numbered, side_by_side(&found, threads), progress, one)?;
     let mut inner = Inner { layout, labels, tables, ..Inner::default() };
     for (place, (found, (stat, counted))) in found.into_iter().zip(done).enumerate() {
         if let Some(Table::Shard { rows, bytes }) = inner.tables.get(place).map(|table| &**table) {

@@ -6,6 +6,7 @@
 mod build;
 mod cache;
 pub(crate) mod codec;
+mod filtered;
 mod names;
 mod room;
 pub(crate) mod table;
@@ -17,6 +18,7 @@ use forebay_plan::Extent;
 
 use crate::Allowed;
 use crate::formats::compressed;
+use crate::formats::parquet::Matching;
 use crate::store::Stat;
 use crate::store::decoded::Points;
 pub(crate) use build::{build, check, for_each, side_by_side};
@@ -88,10 +90,19 @@ impl Inner {
         self.points.get(file)?.as_ref()
     }
 
-    /// Returns the bytes that a file's rows lie in: where it is compressed and counted, of what it holds.
+    /// Returns the bytes that a file's rows lie in: where it is compressed and counted, of what it holds; where row groups are left out,
+    /// of the others.
     pub(crate) fn size_of(&self, file: usize) -> u64 {
         let stored = self.stats.get(file).map_or(0, |stat| stat.size);
-        self.points_of(file).map_or(stored, |points| points.size)
+        let matching = || self.matching(file).map(|matching| matching.bytes);
+        self.points_of(file).map(|points| points.size).or_else(matching).unwrap_or(stored)
+    }
+
+    fn matching(&self, file: usize) -> Option<&Matching> {
+        self.tables.get(file).and_then(|table| match &**table {
+            Table::Matching(matching) => Some(matching),
+            _ => None,
+        })
     }
 }
 
@@ -162,8 +173,8 @@ impl SourceIndex {
 
     /// Returns what a plan needs to know of the source: of counted files, the bytes that they hold, compressed or not.
     pub fn extent(&self) -> Extent {
-        let held = self.0.points.iter().enumerate().filter(|(_, points)| points.is_some());
-        let bytes = held.fold(self.bytes(), |sum, (file, _)| {
+        let is_other = |&file: &usize| self.0.points_of(file).is_some() || self.0.matching(file).is_some();
+        let bytes = (0..self.0.tables.len()).filter(is_other).fold(self.bytes(), |sum, file| {
             sum.saturating_sub(self.0.stats[file].size).saturating_add(self.0.size_of(file))
         });
         let is_compressed = self.0.uris.iter().any(|uri| compressed::is_named_so(uri));

@@ -6,6 +6,7 @@ use forebay_core::{Error, Result};
 use forebay_data::DType;
 
 use super::codec::{Decoder, Encoder};
+use crate::formats::parquet::Matching;
 use crate::store::decoded::Points;
 
 /// The rows of one file, as its format needs them.
@@ -17,6 +18,8 @@ pub(crate) enum Table {
     Tar(TarTable),
     /// The rows of each row group of a Parquet file, or record batch of an Arrow file with a footer.
     Groups(Vec<u64>),
+    /// As `Groups`, of which some are left out: they have no rows here.
+    Matching(Matching),
     /// The messages of an Arrow stream.
     Messages(Messages),
     /// Rows of one length, at places of one distance.
@@ -137,7 +140,9 @@ impl Table {
         match self {
             Table::Frames(starts) => starts.len().saturating_sub(1) as u64,
             Table::Tar(tar) => tar.rows() as u64,
-            Table::Groups(_) | Table::Messages(_) => self.group_rows().iter().fold(0, |sum, &n| sum.saturating_add(n)),
+            Table::Groups(_) | Table::Matching(_) | Table::Messages(_) => {
+                self.group_rows().iter().fold(0, |sum, &n| sum.saturating_add(n))
+            }
             Table::Even(even) => even.rows,
             Table::Documents(documents) => documents.starts.len().saturating_sub(1) as u64,
             Table::Shard { rows, .. } => *rows,
@@ -147,7 +152,9 @@ impl Table {
     /// Returns the rows of each group of rows that is decoded as a whole; of a file without such groups, nothing.
     pub(crate) fn group_rows(&self) -> &[u64] {
         match self {
-            Table::Groups(rows) | Table::Messages(Messages { rows, .. }) => rows,
+            Table::Groups(rows) | Table::Matching(Matching { rows, .. }) | Table::Messages(Messages { rows, .. }) => {
+                rows
+            }
             _ => &[],
         }
     }
@@ -164,7 +171,7 @@ impl Table {
             Table::Even(even) => even.is_within(size),
             Table::Documents(documents) => documents.starts.iter().all(|start| *start <= size),
             Table::Messages(messages) => messages.starts.iter().all(|start| *start <= size),
-            Table::Groups(_) | Table::Shard { .. } => true,
+            Table::Groups(_) | Table::Matching(_) | Table::Shard { .. } => true,
         }
     }
 
@@ -183,6 +190,11 @@ impl Table {
             Table::Groups(rows) => {
                 to.int(2);
                 to.rising(rows);
+            }
+            Table::Matching(Matching { rows, bytes }) => {
+                to.int(7);
+                to.rising(rows);
+                to.int(*bytes);
             }
             Table::Even(Even { start, step, len, rows }) => {
                 [3, *start, *step, *len, *rows].into_iter().for_each(|n| to.int(n));
@@ -221,6 +233,7 @@ impl Table {
             6 => {
                 Table::Messages(Messages { rows: from.rising()?, starts: from.rising()?, dictionaries: from.rising()? })
             }
+            7 => Table::Matching(Matching { rows: from.rising()?, bytes: from.int()? }),
             other => return Err(Error::data(format!("an index holds an unknown table {other}"))),
         };
         Ok(Arc::new(table))

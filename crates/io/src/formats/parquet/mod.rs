@@ -2,6 +2,7 @@
 
 mod decoded;
 mod object;
+mod statistics;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::grouped::Grouped;
 use crate::index::table::Table;
 use crate::store::Object;
 use object::Ranges;
+pub(crate) use statistics::Matching;
 
 /// What columns may be compressed with, as writers call it.
 const CODECS: &str = "snappy, gzip, brotli, lz4 or zstd";

@@ -1,0 +1,75 @@
+//! Parquet files of which row groups are left out that have no row of which a condition is true.
+//!
+//! Invariant: what is left out follows from the files and the condition alone, so that each machine counts the same rows.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Int64Array, LargeStringArray};
+use forebay_core::{Error, Result};
+use forebay_data::Field;
+use forebay_plan::{ColumnValues, Expr, Source, ValueBound, ValueRange};
+
+use super::table::{Counted, Table};
+use crate::formats::parquet;
+use crate::partitions;
+use crate::store::{Found, Object};
+
+/// A condition over the columns of files, and what their paths say of it.
+pub(super) struct Filtered<'s> {
+    filter: &'s Expr,
+    fields: &'s [Field],
+    /// The condition and the types of the columns, as text.
+    written: String,
+    /// The columns that are in the paths: a value for each file.
+    of_paths: Vec<(&'s str, ArrayRef)>,
+}
+
+impl<'s> Filtered<'s> {
+    /// Returns the condition of a source that has one.
+    ///
+    /// # Errors
+    /// As [`partitions::column`].
+    pub(super) fn of(source: &'s Source, found: &[Found], begins: &[u64]) -> Result<Option<Self>> {
+        let (Some(filter), Source::Parquet { fields, .. }) = (source.filter(), source) else { return Ok(None) };
+        let written = serde_json::to_string(&(filter, fields)).map_err(|e| Error::internal(e.to_string()))?;
+        let uris: Vec<&str> = found.iter().map(|found| found.uri.as_str()).collect();
+        let of_path = |field: &'s Field| Ok((field.name.as_str(), partitions::column(field, &uris, begins)?));
+        let of_paths = source.partitions().map(of_path).collect::<Result<_>>()?;
+        Ok(Some(Self { filter, fields, written, of_paths }))
+    }
+
+    /// Says whether the path of a file shows that the condition is true of none of its rows.
+    pub(super) fn leaves_out(&self, file: usize) -> bool {
+        !self.filter.may_be_true(&|name| self.of_path(file, name).unwrap_or_default())
+    }
+
+    /// Names what the table of a file depends on besides its content.
+    pub(super) fn key(&self, file: usize) -> String {
+        let said: Vec<_> = self.of_paths.iter().map(|(name, _)| (name, self.of_path(file, name))).collect();
+        format!("{}:{said:?}", self.written)
+    }
+
+    /// Finds the row groups of a file that may have such rows.
+    pub(super) fn scan(&self, file: usize, object: Arc<Object>) -> Result<Counted> {
+        let known = |name: &str| self.of_path(file, name);
+        let matching = parquet::File::open(object)?.matching(self.filter, self.fields, &known);
+        Ok(Counted { table: Table::Matching(matching).into(), points: None })
+    }
+
+    /// Returns what the path of a file says of a column.
+    fn of_path(&self, file: usize, name: &str) -> Option<ColumnValues> {
+        let (_, column) = self.of_paths.iter().find(|(column, _)| *column == name)?;
+        let whole = || Some(ValueBound::Int(column.as_any().downcast_ref::<Int64Array>()?.value(file).into()));
+        let text = || {
+            let texts = column.as_any().downcast_ref::<LargeStringArray>()?;
+            Some(ValueBound::Bytes(texts.value(file).as_bytes().to_vec()))
+        };
+        let is_missing = column.is_null(file);
+        let range = match whole().or_else(text) {
+            _ if is_missing => ValueRange::Empty,
+            Some(value) => ValueRange::Between(value.clone(), value),
+            None => ValueRange::Any,
+        };
+        Some(ColumnValues { range, may_be_missing: is_missing, may_be_nan: false })
+    }
+}
