@@ -17,6 +17,7 @@ from forebay._src.distributed import Distributed
 from forebay._src.expr import Expr, col, lit, stack, where
 from forebay._src.image_ops import IMAGENET_MEAN, IMAGENET_STD
 from forebay._src.iterator import DatasetIterator
+from forebay._src.library_sources import from_array_record, from_lance
 from forebay._src.quality import ShuffleQuality
 from forebay._src.ranks import RanksWarning
 from forebay._src.saving import Saved
@@ -65,12 +66,14 @@ __all__ = [
     "connect",
     "errors",
     "examples",
+    "from_array_record",
     "from_arrow",
     "from_dict",
     "from_files",
     "from_generator",
     "from_image_folder",
     "from_jsonl",
+    "from_lance",
     "from_litdata",
     "from_map_dataset",
     "from_mds",

@@ -192,6 +192,13 @@ impl Pipeline {
         })
     }
 
+    /// The files of its source, in order.
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        interruptible(py, |poll| {
+            Ok(self.index(&self.graph, false, poll)?.files().map(|file| file.uri.to_owned()).collect())
+        })
+    }
+
     /// What an epoch gives (batches, or samples): a number; `None` when not known before it runs; -1 when endless.
     fn cardinality(&self, py: Python<'_>) -> PyResult<Option<i128>> {
         interruptible(py, |poll| {

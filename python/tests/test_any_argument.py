@@ -59,6 +59,7 @@ PLAUSIBLE: dict[str, Any] = {
     "state": {},
     "std": 0.5,
     "tokenizer": "tokenizer.json",
+    "uri": "nothing.lance",
     "value": 1,
     "yes": 0,
 }

@@ -8,8 +8,13 @@ from types import TracebackType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+
+class SourceError(Exception):
+    """Raised by a reader of ours that cannot open its data, or finds that it is not what the pipeline has pinned."""
+
+
 #: What no sample is to blame for: every other one would raise it too, or the code is not finished.
-_PROGRAMMING = (NameError, AttributeError, TypeError, ImportError, SyntaxError, NotImplementedError)
+_PROGRAMMING = (NameError, AttributeError, TypeError, ImportError, SyntaxError, NotImplementedError, SourceError)
 
 
 class SkipSample(Exception):
