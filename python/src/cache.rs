@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use forebay_core::{Error, Result};
-use forebay_exec::{Keeping, Rent, reads_remote};
+use forebay_exec::{CacheContext, Rent, reads_remote};
 use forebay_plan::{Graph, Source};
 use forebay_server::CacheConfig;
 use pyo3::intern;
@@ -27,7 +27,7 @@ struct Opened {
     process: u32,
     /// As what.
     config: CacheConfig,
-    keeping: Keeping,
+    keeping: CacheContext,
 }
 
 static CACHE: Mutex<Option<Opened>> = Mutex::new(None);
@@ -47,8 +47,8 @@ static TOLD: Mutex<Told> = Mutex::new(Told { looked: None, disk: false, store: f
 ///
 /// # Errors
 /// Invalid when a `FOREBAY_CACHE_*` variable is not what it should be.
-pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
-    match graph.nodes().iter().any(|node| node.op.keeps_rows()) {
+pub(crate) fn keeping(graph: &Graph) -> Result<Option<CacheContext>> {
+    match graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         true => open(&CacheConfig::from_env()?).map(Some),
         false => keeping_bytes(graph.source()),
     }
@@ -58,7 +58,7 @@ pub(crate) fn keeping(graph: &Graph) -> Result<Option<Keeping>> {
 ///
 /// # Errors
 /// As [`keeping`].
-pub(crate) fn keeping_bytes(source: &Source) -> Result<Option<Keeping>> {
+pub(crate) fn keeping_bytes(source: &Source) -> Result<Option<CacheContext>> {
     if !reads_remote(source) {
         return Ok(None);
     }
@@ -66,7 +66,7 @@ pub(crate) fn keeping_bytes(source: &Source) -> Result<Option<Keeping>> {
     config.keeps_sources().then(|| open(&config)).transpose()
 }
 
-fn open(config: &CacheConfig) -> Result<Keeping> {
+fn open(config: &CacheConfig) -> Result<CacheContext> {
     let mut cache = lock(&CACHE);
     let process = std::process::id();
     if let Some(opened) = &*cache
@@ -80,7 +80,7 @@ fn open(config: &CacheConfig) -> Result<Keeping> {
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let rent = config.prices.map_or_else(Rent::default, |prices| prices.rent(threads));
-    let opened = Keeping { rent, ..Keeping::new(config.open(&warn)?) };
+    let opened = CacheContext { rent, ..CacheContext::new(config.open(&warn)?) };
     // A forked child has the cache of its parent in memory, but none of the threads that may hold its locks.
     std::mem::forget(cache.replace(Opened { process, config: config.clone(), keeping: opened.clone() }));
     Ok(opened)

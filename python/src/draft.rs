@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Schema, write_ipc};
-use forebay_exec::Nearby;
+use forebay_exec::PageCachedSource;
 use forebay_io::{Draft, Features, Progress, ReadThrough, Together};
 use forebay_plan::{BlobId, Expr, Source};
 use pyo3::prelude::*;
@@ -130,7 +130,7 @@ pub(crate) fn infer(json: &str, poll: &mut dyn FnMut() -> Result<()>) -> Result<
     let draft = Draft::try_from(files)?;
     let files = Source::Files { paths: draft.paths().to_vec() };
     let kept = crate::cache::keeping_bytes(&files)?;
-    let near = kept.and_then(|kept| Nearby::open(&files, 0, &kept.cache));
+    let near = kept.and_then(|kept| PageCachedSource::open(&files, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     let infer = |progress: Progress<'_>| forebay_io::infer_following(draft, near, progress);
     let source = crate::indexing::followed("reading schemas", poll, infer)?;

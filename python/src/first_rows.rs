@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_core::{Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
 use forebay_exec::{Budget, Environment, Executable, LocalOptions, LocalStream};
-use forebay_plan::{Class, Deal, Graph, Node, OnError, Op, Reorder, Stages};
+use forebay_plan::{Class, Graph, Node, OnError, Op, Reorder, Sharding, Stages};
 
 use crate::functions::PyFunctions;
 use crate::pipeline::Pipeline;
@@ -26,7 +26,7 @@ impl Pipeline {
         let mut graph = graph.with_on_error(OnError::Skip).with_reorder(Reorder::Off);
         for node in self.graph.nodes() {
             let computes = matches!(node.op.class(), Class::RowWise | Class::Filter | Class::Global);
-            if computes && !node.op.keeps_rows() {
+            if computes && !node.op.is_cache_point() {
                 let batched = graph_is_batched_before(&self.graph, node);
                 graph = graph.then(if batched { as_batched(node) } else { (**node).clone() })?;
             }
@@ -37,10 +37,10 @@ impl Pipeline {
             blobs: Arc::new(self.blobs.clone()),
             functions,
             memory: Memory::default(),
-            keeping: None,
+            cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
-        let divided = (Stages::new(&graph)?, Deal::from(1));
+        let divided = (Stages::new(&graph)?, Sharding::from(1));
         let executable = self.prepare(divided, Seed(0), None, &environment, poll)?;
         let budget = Budget::Count(PROBE_LOST_MAX);
         let mut stream =
@@ -49,7 +49,7 @@ impl Pipeline {
         let mut first_lost = None;
         while found < rows {
             let next = stream.next(poll).inspect_err(|_| self.listing.forget());
-            first_lost = first_lost.or_else(|| stream.take_losses().into_iter().next());
+            first_lost = first_lost.or_else(|| stream.take_skipped().into_iter().next());
             let Some(delivery) = next.map_err(|e| first_lost.take().map_or(e, |lost| lost.loss.error))? else { break };
             found += delivery.chunk.num_rows();
             chunks.push(delivery.chunk);

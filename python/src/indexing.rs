@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_cli::Progress;
 use forebay_core::Result;
-use forebay_exec::Nearby;
+use forebay_exec::PageCachedSource;
 use forebay_io::{ReadThrough, SourceIndex, is_remote};
 use forebay_plan::Source;
 use forebay_server::CachePlaces;
@@ -62,7 +62,7 @@ impl Listing {
 fn index(source: &Source, counted: bool, poll: &mut dyn FnMut() -> Result<()>) -> Result<SourceIndex> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (cache, kept) = (cache_folder()?, crate::cache::keeping_bytes(source)?);
-    let near = kept.and_then(|kept| Nearby::open(source, 0, &kept.cache));
+    let near = kept.and_then(|kept| PageCachedSource::open(source, 0, &kept.cache));
     let near = near.as_ref().map(|near| near as &dyn ReadThrough);
     followed("indexing", poll, |progress| {
         forebay_io::index(

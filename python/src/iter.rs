@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay_client::ServiceStream;
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Fault, Result};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, LeftOut, LocalStream, Lost, Position, Saved, Span};
+use forebay_exec::{Delivery, LocalStream, Position, SavedSkip, SavedState, SkippedSample, Span};
 use forebay_plan::EpochPlan;
 use forebay_server::LocalWorker;
 use pyo3::prelude::*;
@@ -72,9 +72,9 @@ impl Iteration {
         }
     }
 
-    fn take_losses(&mut self) -> Vec<Lost> {
+    fn take_losses(&mut self) -> Vec<SkippedSample> {
         match self {
-            Iteration::Local(stream, _) => stream.take_losses(),
+            Iteration::Local(stream, _) => stream.take_skipped(),
             Iteration::Service(stream, _) => stream.take_losses(),
         }
     }
@@ -88,9 +88,9 @@ struct Inner {
     /// Where the last delivery begins and ends.
     at: Mutex<Span>,
     /// Samples that were left out, and that nobody has asked for yet.
-    losses: Mutex<Vec<Lost>>,
+    losses: Mutex<Vec<SkippedSample>>,
     /// Those that might not fail again: a resumed run must leave them out all the same.
-    uncertain: Mutex<Vec<LeftOut>>,
+    uncertain: Mutex<Vec<SavedSkip>>,
     closing: AtomicBool,
     /// What was said of the iteration last, once that is gone.
     last: Mutex<Option<String>>,
@@ -118,7 +118,7 @@ impl NativeIterator {
         from: Position,
         plan: Arc<EpochPlan>,
         consumer: ConsumerIndex,
-        uncertain: Vec<LeftOut>,
+        uncertain: Vec<SavedSkip>,
         runner: Runner,
     ) -> Self {
         let inner = Arc::new(Inner {
@@ -167,7 +167,7 @@ impl NativeIterator {
     /// The samples that were left out of what came since this was last asked for, in the order of the stream.
     fn losses<'py>(&self, py: Python<'py>) -> Vec<LostRow<'py>> {
         let lost = std::mem::take(&mut *lock(&self.inner.losses));
-        let row = |lost: Lost| {
+        let row = |lost: SkippedSample| {
             let exception = raise(py, &lost.loss.error).into_value(py).into_bound(py).into_any();
             let record = lost.loss.record.map(|record| PyBytes::new(py, &record));
             (lost.epoch.0, lost.split, lost.loss.row.sample.0, lost.loss.row.epoch.0, exception, record)
@@ -181,7 +181,7 @@ impl NativeIterator {
     fn saved(&self, rows: Option<u64>) -> String {
         let at = lock(&self.inner.at).after(rows.unwrap_or(u64::MAX));
         let left_out = lock(&self.inner.uncertain).clone();
-        serde_json::to_string(&Saved::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
+        serde_json::to_string(&SavedState::new(&self.plan, self.consumer, at, left_out)).unwrap_or_default()
     }
 
     /// What the ops of the pipeline cost in this process, and what is kept of it and why, as JSON.
@@ -250,12 +250,12 @@ impl NativeIterator {
 }
 
 impl Inner {
-    fn tell(&self, losses: Vec<Lost>) {
+    fn tell(&self, losses: Vec<SkippedSample>) {
         if losses.is_empty() {
             return;
         }
         let mut uncertain = lock(&self.uncertain);
-        for lost in losses.iter().filter(|l| l.loss.error.fault() == Fault::Process).map(LeftOut::of) {
+        for lost in losses.iter().filter(|l| l.loss.error.fault() == Fault::Process).map(SavedSkip::of) {
             if !uncertain.contains(&lost) {
                 uncertain.push(lost);
             }

@@ -73,7 +73,7 @@ impl Prepared {
                 blobs,
                 functions,
                 memory: Memory::reused(),
-                keeping: None,
+                cache_context: None,
                 watch: Arc::new(SystemClock::default()),
             },
         })

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::{ConsumerIndex, Error, Result, Seed, SystemClock};
 use forebay_data::{Field, Kind, Memory};
-use forebay_exec::{Budget, Environment, Executable, LeftOut, LocalOptions, LocalStream, Position, Randomness, Saved};
+use forebay_exec::{
+    Budget, Environment, Executable, LocalOptions, LocalStream, Position, Randomness, SavedSkip, SavedState,
+};
 use forebay_io::{Blobs, SourceIndex};
-use forebay_plan::{Deal, EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Site, Sizing, Source, Stages};
+use forebay_plan::{EpochPlan, Function, Graph, Node, OnError, Op, Reorder, Sharding, Site, Sizing, Source, Stages};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -182,12 +184,12 @@ impl Pipeline {
         coordinated: bool,
     ) -> PyResult<String> {
         interruptible(py, |poll| {
-            let (stages, deal) = Deal::choose(&self.graph, consumers, even, coordinated)?;
+            let (stages, sharding) = Sharding::choose(&self.graph, consumers, even, coordinated)?;
             if !plan {
                 return Ok(forebay_plan::explain(&stages, None));
             }
             let index = self.index(&self.graph, stages.counted, poll)?;
-            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
+            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), sharding, None)?;
             Ok(forebay_plan::explain(&stages, Some(&plan)))
         })
     }
@@ -221,7 +223,7 @@ impl Pipeline {
     /// are known, or an epoch has no end.
     fn uneven(&self, py: Python<'_>, consumers: u32) -> PyResult<Option<String>> {
         guard(py, || {
-            let (stages, _) = Deal::choose(&self.graph, consumers, None, false)?;
+            let (stages, _) = Sharding::choose(&self.graph, consumers, None, false)?;
             if self.graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat { count: None })) {
                 return Ok(None);
             }
@@ -248,14 +250,14 @@ impl Pipeline {
             return self.cardinality(py);
         }
         interruptible(py, |poll| {
-            let (stages, deal) = Deal::choose(&self.graph, consumers, even, coordinated)?;
+            let (stages, sharding) = Sharding::choose(&self.graph, consumers, even, coordinated)?;
             let consumer = ConsumerIndex(consumer);
             // What is coordinated is dealt by the lengths of rows.
-            if !stages.dealt || deal.coordinated {
+            if !stages.dealt || sharding.coordinated {
                 return Ok(None);
             }
             let index = self.index(&self.graph, stages.counted, poll)?;
-            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), deal, None)?;
+            let plan = EpochPlan::new(&stages, index.extent(), Seed(0), sharding, None)?;
             let Some(units) = plan.share(consumer, 0).or_else(|| plan.consumer_units(consumer)) else {
                 return Ok(Some(-1));
             };
@@ -264,7 +266,7 @@ impl Pipeline {
             }
             // A unit is a batch, or a run of samples, of which the last one may be shorter.
             let size = plan.sizing().unit_rows;
-            let (parts, part) = (plan.deal().parts(), plan.deal().part(consumer));
+            let (parts, part) = (plan.sharding().parts(), plan.sharding().part(consumer));
             let rows = |unit: u64| plan.rows().unwrap_or(0).saturating_sub((unit * parts + part) * size).min(size);
             let has_batches = self.graph.batch().is_some();
             let last = units.checked_sub(1).map_or(0, rows);
@@ -325,11 +327,11 @@ impl Pipeline {
                 blobs,
                 functions,
                 memory: Memory::reused().with_budget(forebay_server::memory_budget(said)),
-                keeping,
+                cache_context: keeping,
                 watch: Arc::new(SystemClock::default()),
             };
             let sizing = state.as_ref().and_then(|s| s.sizing);
-            let divided = Deal::choose(&self.graph, consumers, even, coordinated)?;
+            let divided = Sharding::choose(&self.graph, consumers, even, coordinated)?;
             let executable = self.prepare(divided, Seed(seed), sizing, &environment, poll)?;
             let (plan, consumer) = (executable.plan().clone(), ConsumerIndex(consumer));
             crate::memory_budget::check(said, executable.stages(), &plan)?;
@@ -340,8 +342,9 @@ impl Pipeline {
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
             let end_epoch = epochs.map(|n| epoch.saturating_add(n));
             check_epoch(from.epoch, epoch, end_epoch)?;
-            let (budget, known) = (budget.into(), LeftOut::known(&left_out));
-            let options = LocalOptions { threads, end_epoch, ordered, consumer, from: from.clone(), budget, known };
+            let (budget, known_skips) = (budget.into(), SavedSkip::known_skips(&left_out));
+            let options =
+                LocalOptions { threads, end_epoch, ordered, consumer, from: from.clone(), budget, known_skips };
             Ok((LocalStream::start(executable, options)?, from, plan, consumer, left_out))
         });
         let (stream, from, plan, consumer, left_out) = started?;
@@ -382,7 +385,7 @@ impl From<ErrorBudget> for Budget {
 const PROBE_ROWS: usize = 4;
 
 /// Reads what an iterator saved.
-pub(crate) fn saved(json: &str) -> Result<Saved> {
+pub(crate) fn saved(json: &str) -> Result<SavedState> {
     serde_json::from_str(json).map_err(|e| Error::invalid(format!("this is not a state of an iterator: {e}")))
 }
 
@@ -416,14 +419,14 @@ impl Pipeline {
     /// Makes a pipeline of this source ready to run here.
     pub(crate) fn prepare(
         &self,
-        (stages, deal): (Stages, Deal),
+        (stages, sharding): (Stages, Sharding),
         seed: Seed,
         sizing: Option<Sizing>,
         environment: &Environment,
         poll: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Arc<Executable>> {
         let index = self.index(&stages.graph, stages.counted, poll)?;
-        let plan = EpochPlan::new(&stages, index.extent(), seed, deal, sizing)?;
+        let plan = EpochPlan::new(&stages, index.extent(), seed, sharding, sizing)?;
         let executable = Executable::new(Arc::new(stages), Arc::new(plan), Some(index), environment);
         executable.inspect_err(|_| self.listing.forget())
     }

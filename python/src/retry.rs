@@ -46,7 +46,7 @@ pub(crate) fn retry(
             blobs: Arc::new(blobs),
             functions,
             memory: Memory::default(),
-            keeping: None,
+            cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
         Executable::for_rows(stages, plan, &environment)?.finish(chunk, 0).map(drop)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_client::{Credentials, JobSpec, Remote, Seat, Service, ServiceStream, StreamOptions, TlsFiles};
 use forebay_core::{ConsumerIndex, Error, Result, Seed};
-use forebay_exec::LeftOut;
+use forebay_exec::SavedSkip;
 use forebay_io::Blobs;
 use forebay_plan::{Ending, Stages};
 use forebay_server::{JobKey, LocalRecipe, LocalThreads, LocalWorker, local_key, look_at_machine, memory_budget};
@@ -242,7 +242,7 @@ impl ServiceClient {
             let opened = self.service.open_job(&spec, &blobs, &mut |done, total| show.show(done, total), poll)?;
             let from = state.as_ref().map(|s| s.position_in(opened.plan(), consumer)).transpose()?;
             let left_out = state.map(|s| s.left_out).unwrap_or_default();
-            let (budget, known) = (budget.into(), left_out.iter().map(LeftOut::lost).collect());
+            let (budget, known) = (budget.into(), left_out.iter().map(SavedSkip::to_skipped).collect());
             let threads = local.map_or(LocalThreads::Auto, LocalThreads::Fixed);
             // What its machine has to spare says whoever looks after a local worker, or the reader itself.
             let is_alone = threads == LocalThreads::Fixed(0);

@@ -12,7 +12,7 @@ use forebay_exec::Executable;
 /// # Errors
 /// Data when no chunk is cut there.
 pub(crate) fn columns(executable: &Executable, ops: u32) -> Result<&Arc<Schema>> {
-    let found = executable.stops().find(|(stop, _)| *stop == ops);
+    let found = executable.boundaries().find(|(stop, _)| *stop == ops);
     let unknown = || Error::data(format!("a chunk says that {ops} row ops have run on it, and is cut nowhere"));
     found.map(|(_, schema)| schema).ok_or_else(unknown)
 }

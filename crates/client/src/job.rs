@@ -8,7 +8,7 @@ use bytes::Bytes;
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock, VERSION};
 use forebay_data::Memory;
 use forebay_exec::{Environment, Executable, Functions};
-use forebay_plan::{BlobId, Deal, Ending, EpochPlan, Graph, Stages};
+use forebay_plan::{BlobId, Ending, EpochPlan, Graph, Sharding, Stages};
 use forebay_proto::open_job_event::Event;
 use forebay_proto::{JobDefinition, JobKey, OpenJobRequest, Remote, client, leader, may_pass, to_error};
 
@@ -105,7 +105,7 @@ impl OpenedJob {
             blobs: self.blobs.clone(),
             functions,
             memory,
-            keeping: None,
+            cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
         Executable::for_reader(self.stages.clone(), self.plan.clone(), &environment)
@@ -128,8 +128,8 @@ pub(crate) fn open(
     if spec.epochs == Some(0) {
         return Err(Error::invalid("a job has at least 1 epoch").hint("epochs=None is without end"));
     }
-    let (stages, deal) = Deal::choose(&spec.graph, spec.consumers, spec.even, spec.coordinated)?;
-    let ending = Ending::choose(&spec.graph, &stages, deal, spec.even, spec.ending);
+    let (stages, sharding) = Sharding::choose(&spec.graph, spec.consumers, spec.even, spec.coordinated)?;
+    let ending = Ending::choose(&spec.graph, &stages, sharding, spec.even, spec.ending);
     upload(service, &spec.graph.blobs(), blobs, poll)?;
     let tail = Arc::new(TailBlobs::of(&stages, blobs)?);
     let request = OpenJobRequest {
@@ -139,7 +139,7 @@ pub(crate) fn open(
         seed: spec.seed.0,
         epochs: spec.epochs.unwrap_or(0),
         consumers: spec.consumers,
-        even: deal.even,
+        even: sharding.even,
         coordinated: spec.coordinated,
         weight: spec.weight,
         priority: spec.priority,
@@ -148,11 +148,11 @@ pub(crate) fn open(
     let definition = ask_again(service, &request, progress, poll)?;
     // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.
     let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
-    let stages = Arc::new(Stages::in_parts(&graph, definition.deal().parts())?);
+    let stages = Arc::new(Stages::in_parts(&graph, definition.sharding().parts())?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
-    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.sharding(), Some(sizing))?;
     Ok(OpenedJob {
         dispatcher: service.leader().remote().clone(),
         definition,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_core::{Clock, Error, SystemClock, Ticks};
-use forebay_exec::Lost;
+use forebay_exec::SkippedSample;
 use forebay_plan::Floor;
 use forebay_proto::Unreachable;
 use tokio::sync::Notify;
@@ -115,7 +115,7 @@ impl State {
     }
 
     /// Takes what was left out, to be said to the dispatcher.
-    pub(crate) fn report(&mut self, lost: &[Lost]) {
+    pub(crate) fn report(&mut self, lost: &[SkippedSample]) {
         for lost in lost.iter().filter(|l| !l.loss.is_warning()) {
             self.settled_at = self.reports.add(lost).unwrap_or(self.settled_at);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Error};
 use forebay_data::{MemoryBudget, Schema};
-use forebay_exec::{Budget, Lost, Position};
+use forebay_exec::{Budget, Position, SkippedSample};
 use forebay_plan::EpochPlan;
 
 use crate::seat::Seat;
@@ -39,7 +39,7 @@ pub struct StreamOptions {
     /// How many samples may be left out, where the pipeline leaves out those that fail. Default: one in a hundred.
     pub budget: Budget,
     /// Samples that an earlier run left out and this one must, too. Default: none.
-    pub known: Vec<Lost>,
+    pub known: Vec<SkippedSample>,
     /// The place of its local worker. Default: empty.
     pub seat: Arc<Seat>,
     /// How long a reader waits for a batch that nobody computes before its user is told. Default: 10 s.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use forebay_core::Result;
-use forebay_exec::{Delivery, Lost, Merge, Position};
+use forebay_exec::{Delivery, Merge, Position, SkippedSample};
 use forebay_plan::{Count, Ending, Floor};
 
 use crate::ahead::{Ahead, Step};
@@ -215,8 +215,8 @@ impl Reader {
     }
 
     /// Returns the samples that were left out of what was merged since this was last asked for.
-    pub(crate) fn take_losses(&mut self) -> Vec<Lost> {
-        self.merge.take_losses()
+    pub(crate) fn take_losses(&mut self) -> Vec<SkippedSample> {
+        self.merge.take_skipped()
     }
 
     /// Returns the first split that a position still needs, or that has not ended: a worker lets go of what is acknowledged, and would not say

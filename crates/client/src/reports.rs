@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use forebay_core::Fault;
-use forebay_exec::Lost as Loss;
+use forebay_exec::SkippedSample as Loss;
 use forebay_proto::{Lost, LostSample};
 
 /// Samples in one message.

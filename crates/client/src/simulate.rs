@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{ConsumerIndex, Error, Result, Ticks};
 use forebay_data::Chunk;
-use forebay_exec::{Budget, Delivery, Executable, Known, Lost, Merge, Position};
+use forebay_exec::{Budget, Delivery, Executable, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::consumer_message::Message;
 use forebay_proto::{JobDefinition, JobKey, Reader as ReaderStream, Return, Ticket, consumer_event};
@@ -143,7 +143,7 @@ pub struct Options {
     /// How many samples may be left out.
     pub budget: Budget,
     /// Those that were left out before it.
-    pub known: Vec<Lost>,
+    pub known: Vec<SkippedSample>,
 }
 
 /// A consumer's state machines.
@@ -158,7 +158,7 @@ pub struct Consumer {
     /// Whether `next` has waited since it last found something.
     waiting: bool,
     /// What was left out, and that nobody has asked for yet.
-    lost: Vec<Lost>,
+    lost: Vec<SkippedSample>,
     /// What ends the stream, once it is known of what was left out before that it is written down.
     ended: Option<Error>,
     /// Since when it waits for readers that are not there.
@@ -184,7 +184,7 @@ impl Consumer {
         state.steps = (ending != Ending::Apart).then(|| Steps::new(job.consumers, from.epoch));
         let mut merge = Merge::new(tail.clone(), ConsumerIndex(consumer), &from)?;
         merge.set_budget(budget);
-        merge.set_known(Known::of(&known));
+        merge.set_known_skips(KnownSkips::of(&known));
         Ok(Self {
             state,
             talk: Talk::new(job.job, consumer, window, resume, Vec::new()),
@@ -389,7 +389,7 @@ impl Consumer {
     }
 
     /// Returns the samples that were left out since this was last asked for.
-    pub fn take_losses(&mut self) -> Vec<Lost> {
+    pub fn take_losses(&mut self) -> Vec<SkippedSample> {
         std::mem::take(&mut self.lost)
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Error, ErrorKind, Result, Ticks};
 use forebay_data::Memory;
-use forebay_exec::{Delivery, Executable, Functions, Known, Lost, Merge, Position};
+use forebay_exec::{Delivery, Executable, Functions, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::{Ending, Floor};
 use forebay_proto::{Missing, NO_JOB};
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ pub struct ServiceStream {
     watch: Watch,
     ended: Option<Option<Error>>,
     /// What was left out, and that nobody has asked for yet.
-    lost: Vec<Lost>,
+    lost: Vec<SkippedSample>,
     task: Option<JoinHandle<()>>,
     owner: Owner,
 }
@@ -108,7 +108,7 @@ impl ServiceStream {
         let window = options.window.unwrap_or_else(|| window(job.plan(), executable.schema(), options.memory));
         let mut merge = Merge::new(executable.clone(), options.consumer, &from)?;
         merge.set_budget(options.budget);
-        merge.set_known(Known::of(&options.known));
+        merge.set_known_skips(KnownSkips::of(&options.known));
         let reader = Reader::new(merge, &from, splits, job.epochs()).ending(job.ending(), consumers, &from);
         link.lock().steps = (job.ending() != Ending::Apart).then(|| Steps::new(consumers, from.epoch));
         let lost = options.known.iter().map(sample).collect();
@@ -180,7 +180,7 @@ impl ServiceStream {
     }
 
     /// Returns the samples that were left out of what came since this was last asked for, in the order of the stream.
-    pub fn take_losses(&mut self) -> Vec<Lost> {
+    pub fn take_losses(&mut self) -> Vec<SkippedSample> {
         std::mem::take(&mut self.lost)
     }
 

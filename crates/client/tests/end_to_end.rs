@@ -15,7 +15,7 @@ use forebay_core::{ConsumerIndex, Error, ErrorKind, Result};
 use forebay_data::{Chunk, DType, Field, Kind, Schema};
 use forebay_dispatcher::{Policy, Scaling};
 use forebay_exec::{Delivery, Functions, NoFunctions, Pickle, Position, Randomness};
-use forebay_plan::{Binary, BlobId, Deal, EpochPlan, Expr, Extent, Function, Op, Source};
+use forebay_plan::{Binary, BlobId, EpochPlan, Expr, Extent, Function, Op, Sharding, Source};
 use futures::TryStreamExt;
 use proptest::prelude::*;
 use tonic::transport::Endpoint;
@@ -74,7 +74,7 @@ fn a_service_gives_what_this_process_gives() {
         number.set(number.get() + 1);
         let (name, graph) = (format!("job {}", number.get()), range(rows, ops));
         // What several could not do each for itself, one does.
-        let (stages, _) = Deal::choose(&graph, consumers, None, false).expect("a pipeline");
+        let (stages, _) = Sharding::choose(&graph, consumers, None, false).expect("a pipeline");
         let extent = Extent { rows: Some(rows as u64), blocks: 1, bytes: 0, is_compressed: false };
         let shared = EpochPlan::new(&stages, extent, cluster::SEED, consumers, None).is_ok();
         let consumers = if shared { consumers } else { 1 };

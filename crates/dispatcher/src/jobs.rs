@@ -229,7 +229,7 @@ fn prepare(
         return Err(Error::invalid(format!("job {:?} needs blobs that were not handed in", request.name))
             .with("blobs", missing.join(", ")));
     }
-    let stages = Stages::in_parts(graph, request.deal().parts())?;
+    let stages = Stages::in_parts(graph, request.sharding().parts())?;
     let tell = |done, total| {
         // A slow reader misses some steps of the progress.
         let _ = progress.try_send(IndexProgress { done, total });
@@ -238,7 +238,7 @@ fn prepare(
     let Indexed { bytes, extent } = indexer.index(graph.source(), allowed, stages.counted, &tell)?;
     let kept = blobs.pin([BlobId::of(&bytes)]);
     let index = blobs.put(&bytes)?;
-    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.deal(), None)?.sizing();
+    let sizing = EpochPlan::new(&stages, extent, Seed(request.seed), request.sharding(), None)?.sizing();
     let json = |e: serde_json::Error| Error::internal(format!("cannot write a job down: {e}"));
     let record = JobRecord {
         id: 0,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_core::{Error, Result, Seed, WorkerId};
-use forebay_plan::{Deal, Ending, EpochPlan, Extent, Graph, OpSums, Sizing, Stages};
+use forebay_plan::{Ending, EpochPlan, Extent, Graph, OpCounters, Sharding, Sizing, Stages};
 use forebay_policy::scaling::forebay::Rest;
 use forebay_proto::{JobDefinition, JobKey};
 use serde::{Deserialize, Serialize};
@@ -139,13 +139,13 @@ impl JobRecord {
         let unreadable = |e: serde_json::Error| Error::data(format!("job {:?} cannot be read: {e}", self.name));
         let extent: Extent = serde_json::from_str(&self.extent).map_err(unreadable)?;
         let sizing: Sizing = serde_json::from_str(&self.sizing).map_err(unreadable)?;
-        let stages = Stages::in_parts(&Graph::from_json(&self.graph)?, self.deal().parts())?;
-        EpochPlan::new(&stages, extent, Seed(self.seed), self.deal(), Some(sizing))
+        let stages = Stages::in_parts(&Graph::from_json(&self.graph)?, self.sharding().parts())?;
+        EpochPlan::new(&stages, extent, Seed(self.seed), self.sharding(), Some(sizing))
     }
 
     /// Returns how epochs are dealt to consumers.
-    pub(crate) fn deal(&self) -> Deal {
-        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    pub(crate) fn sharding(&self) -> Sharding {
+        Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
 
     pub(crate) fn definition(&self) -> JobDefinition {
@@ -225,7 +225,7 @@ pub(crate) struct OpRecord {
     pub(crate) at: At,
     /// Of the ops that are fused in it.
     pub(crate) places: Vec<u32>,
-    pub(crate) sums: OpSums,
+    pub(crate) sums: OpCounters,
     /// Nanoseconds of a row: the median that was shown last.
     pub(crate) row_ns: f64,
 }

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
         blobs: Arc::new(NoBlobs),
         functions: Arc::new(NoFunctions),
         memory: Memory::reused(),
-        keeping: None,
+        cache_context: None,
         watch: Arc::new(SystemClock::default()),
     };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;

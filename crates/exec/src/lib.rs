@@ -4,73 +4,64 @@
 //! Stages + EpochPlan + SourceIndex -> Executable   one pipeline, shared by threads
 //! Executable.morsel()                              the pure function: rows of a morsel
 //! Merge                                            ordered chunks -> exact batches, with their positions
-//! Crew                                             threads that share the rows of the oldest morsel
+//! RowPool                                          threads that share the rows of the oldest morsel
 //! LocalStream                                      threads + Merge: the iterator of this process
 //! ```
 //!
 //! A worker runs the same `Executable`, and a client of a service the same `Merge`.
+//!
+//! | folder | contents |
+//! |---|---|
+//! | `executable/` | a pipeline over its source, ready to run |
+//! | `ops/` | the ops of a pipeline, compiled: each takes a chunk and returns one |
+//! | `image/`, `table/`, `tokenize/` | the kernels that the ops call |
+//! | `cached/` | `cache()`, `autocache()`, and the page cache of remote files |
+//! | `skip/` | samples that fail: isolated, skipped, counted, remembered |
+//! | `tail/` | the merge: everything that sees the stream of one consumer in order |
+//! | `threads/` | threads that share rows, and how much processor time they use |
+//! | `local/` | the iterator in this process |
+//! | `profile/` | what ops cost, and whether another order of them gives the same samples |
 
-mod again;
-mod alike;
-mod auto;
-mod bring;
-mod bucket;
-mod budget;
-mod crew;
-mod delivery;
+mod cached;
 mod executable;
-mod functions;
 pub mod image;
-mod images;
-mod isolate;
-mod learned;
-mod left_out;
 mod local;
-mod measure;
-mod meeting;
-mod merge;
-mod meter;
-mod mix;
-mod nearby;
-mod pack;
-mod passed;
-mod passing;
-mod prefix;
-mod processor;
-mod replay;
-mod rows;
-mod saved;
+mod lock;
+mod ops;
+mod profile;
+mod skip;
 pub mod table;
+mod tail;
+mod threads;
 mod tokenize;
-mod twice;
-mod way;
-mod work;
 
-pub use again::{DEATHS_MAX, Failure, blamed, survive};
-pub use bring::{Brought, bring};
-pub use budget::{Budget, Lost};
-pub use crew::Crew;
-pub use delivery::{Delivery, Position, Span};
-pub use executable::{Asked, Environment, Executable};
-pub use functions::{Functions, NoFunctions, Pickle, Randomness};
-pub use isolate::Known;
-pub use learned::Learned;
-pub use left_out::LeftOut;
-pub use local::{LocalOptions, LocalStream};
-pub use measure::{Now, compare, measure};
-pub use merge::Merge;
-pub use meter::OpMeter;
-pub use nearby::{Nearby, reads_remote};
-pub use pack::Unpacked;
-pub use prefix::Keeping;
-pub use processor::{Helped, Processor, helped_by};
-pub use saved::Saved;
+pub use cached::autocache_profile::AutoCacheProfiles;
+pub use cached::context::CacheContext;
+pub use cached::page_cached::{PageCachedSource, reads_remote};
+pub use cached::warm::{WarmReport, warm};
+pub use executable::environment::Environment;
+pub use executable::{Executable, MorselRequest};
+pub use local::stream::{LocalOptions, LocalStream};
+pub use ops::death_retry::{CallFailure, DEATHS_MAX, blamed, retry_after_deaths};
+pub use ops::functions::{Functions, NoFunctions, Pickle, Randomness};
+pub use ops::scratch::Scratch;
+pub use profile::measure::{Now, compare, measure};
+pub use profile::op_meter::OpMeter;
+pub use skip::known_skips::KnownSkips;
+pub use skip::saved_skip::SavedSkip;
+pub use skip::skip_log::{Budget, SkippedSample};
+pub use tail::delivery::{Delivery, Span};
+pub use tail::merge::Merge;
+pub use tail::pack::Unpacked;
+pub use tail::position::Position;
+pub use tail::saved_state::SavedState;
+pub use threads::cpu_time::{HelperGuard, ThreadCpuTime, count_helper};
+pub use threads::row_pool::RowPool;
 pub use tokenize::check;
-pub use work::Scratch;
 
 pub use forebay_policy::caching::{Rent, StorePrices};
 
-/// Makes an error of a panic: a bug of ours, told without a backtrace.
+/// Turns a panic, which is a bug of Forebay, into an error without a backtrace.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> forebay_core::Error {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());

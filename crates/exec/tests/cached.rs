@@ -11,7 +11,7 @@ use forebay_cache::{Cache, Options};
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, RowId, Schema};
 use forebay_exec::{
-    Budget, Environment, Executable, Functions, Keeping, LocalOptions, LocalStream, Pickle, Position, Randomness,
+    Budget, CacheContext, Environment, Executable, Functions, LocalOptions, LocalStream, Pickle, Position, Randomness,
 };
 use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, Node, OnError, Op, Source, Stages};
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ impl Case {
             blobs: Arc::new(Empty),
             functions: functions.clone(),
             memory: Memory::reused(),
-            keeping: cache.cloned().map(Keeping::new),
+            cache_context: cache.cloned().map(CacheContext::new),
             watch: Arc::new(SystemClock::default()),
         };
         Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")
@@ -95,7 +95,7 @@ impl Case {
             let column = delivery.chunk.column("tripled").expect("tripled");
             all.extend_from_slice(column.as_any().downcast_ref::<Int64Array>().expect("int64").values());
         }
-        for of in stream.take_losses() {
+        for of in stream.take_skipped() {
             lost.push((of.epoch.0, of.loss.row, of.loss.error.message().to_owned()));
         }
         lost.sort_by_key(|(epoch, row, _)| (*epoch, row.sample, row.epoch));

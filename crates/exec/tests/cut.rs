@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::random::*;
 use forebay_core::{ConsumerIndex, Epoch, Ordinal, Result, Seed};
 use forebay_data::{DType, write_ipc};
-use forebay_exec::{Asked, Executable, Known, Scratch};
+use forebay_exec::{Executable, KnownSkips, MorselRequest, Scratch};
 use forebay_plan::{BlobId, EpochPlan, Layout, Node, Op, Stages};
 
 /// The rows, for a source that is arrays; other blobs are pickles, and empty.
@@ -66,20 +66,23 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
         let whole = Executable::new(stages.clone(), plan.clone(), index.clone(), &environment).expect("opens");
         let worker = Executable::for_worker(stages.clone(), plan.clone(), index, &environment).expect("opens");
         let reader = Executable::for_reader(stages, plan.clone(), &environment).expect("a reader");
-        let stops: Vec<_> = worker.stops().map(|(ops, schema)| (ops, schema.clone())).collect();
-        assert!(reader.stops().map(|(ops, _)| ops).eq(stops.iter().map(|(ops, _)| *ops)), "they agree on the places");
+        let stops: Vec<_> = worker.boundaries().map(|(ops, schema)| (ops, schema.clone())).collect();
+        assert!(
+            reader.boundaries().map(|(ops, _)| ops).eq(stops.iter().map(|(ops, _)| *ops)),
+            "they agree on the places"
+        );
         cut += u64::from(stops.len() > 1);
         for morsel in plan.morsels(here, Ordinal(0)) {
             let compute = |executable: &Executable, ops: u32| {
-                let (mut chunks, known) = (Vec::new(), Known::default());
-                let asked = Asked { epoch: Epoch(1), consumer: here, morsel, known: &known, ops };
+                let (mut chunks, known_skips) = (Vec::new(), KnownSkips::default());
+                let asked = MorselRequest { epoch: Epoch(1), consumer: here, morsel, known_skips: &known_skips, ops };
                 executable.morsel(&asked, &mut Scratch::default(), &mut |chunk| {
                     chunks.push(chunk);
                     Ok(())
                 })?;
                 Ok::<_, forebay_core::Error>(chunks.remove(0))
             };
-            let Ok(want) = compute(&whole, whole.stop(None)) else { continue };
+            let Ok(want) = compute(&whole, whole.resolve_boundary(None)) else { continue };
             for (ops, schema) in &stops {
                 let sent = compute(&worker, *ops).expect("what runs as a whole runs in two");
                 assert_eq!(sent.schema(), schema, "{seed}\n{}", told(&graph));

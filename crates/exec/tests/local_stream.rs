@@ -22,7 +22,7 @@ fn executable(rows: i64, ops: &[Op], consumers: u32) -> Arc<Executable> {
         blobs: Arc::new(NoBlobs),
         functions: Arc::new(NoFunctions),
         memory: Memory::default(),
-        keeping: None,
+        cache_context: None,
         watch: Arc::new(SystemClock::default()),
     };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")

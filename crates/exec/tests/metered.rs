@@ -12,7 +12,7 @@ use common::{Empty, ids, triple, tripled};
 use forebay_cache::{Cache, Options};
 use forebay_core::{Result, Seed, Stopwatch, SystemClock};
 use forebay_data::{Chunk, Memory, Schema, write_ipc};
-use forebay_exec::{Environment, Executable, Functions, Keeping, LocalOptions, LocalStream, Pickle, Randomness};
+use forebay_exec::{CacheContext, Environment, Executable, Functions, LocalOptions, LocalStream, Pickle, Randomness};
 use forebay_plan::{Binary, EpochPlan, Expr, Function, Graph, ImageMode, Node, Op, OpReport, Site, Source, Stages};
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ fn build(
         blobs: Arc::new(Empty),
         functions,
         memory: Memory::reused(),
-        keeping: cache.cloned().map(Keeping::new),
+        cache_context: cache.cloned().map(CacheContext::new),
         watch,
     };
     Executable::new(stages, Arc::new(plan), Some(index), &environment).expect("opens")

@@ -16,7 +16,7 @@ fn environment() -> Environment {
         blobs: Arc::new(NoBlobs),
         functions: Arc::new(NoFunctions),
         memory: Memory::default(),
-        keeping: None,
+        cache_context: None,
         watch: Arc::new(SystemClock::default()),
     }
 }

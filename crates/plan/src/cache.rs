@@ -137,7 +137,7 @@ pub(crate) fn check(stages: &Stages, place: usize, op: &Op, merged: Option<&Arc<
         return Err(Error::invalid(format!("{name}: a generator's samples have no names to keep them under"))
             .hint("use from_map_dataset, or write the samples to files first"));
     }
-    let earlier = before.iter().find(|n| n.op.keeps_rows());
+    let earlier = before.iter().find(|n| n.op.is_cache_point());
     if let Some(earlier) = earlier.filter(|n| !matches!((&n.op, op), (Op::Autocache {}, Op::Autocache {}))) {
         let hint = match (&earlier.op, op) {
             (Op::Cache { .. }, Op::Cache { .. }) => "the last one is enough: it keeps what all ops before it made",

@@ -9,9 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::deal::Deal;
 use crate::graph::Graph;
 use crate::op::Op;
+use crate::sharding::Sharding;
 use crate::stages::Stages;
 
 /// What is done at the first step of an epoch that some consumers have and others have not.
@@ -51,9 +51,9 @@ pub struct Floor {
 
 impl Ending {
     /// Chooses for a job: what was asked for, where numbers may differ; if nothing was, they drop, unless the user said `even=False`.
-    pub fn choose(graph: &Graph, stages: &Stages, deal: Deal, even: Option<bool>, asked: Option<Self>) -> Self {
+    pub fn choose(graph: &Graph, stages: &Stages, sharding: Sharding, even: Option<bool>, asked: Option<Self>) -> Self {
         let is_endless = graph.nodes().iter().any(|node| matches!(node.op, Op::Repeat { count: None }));
-        if deal.consumers < 2 || deal.coordinated || is_endless {
+        if sharding.consumers < 2 || sharding.coordinated || is_endless {
             return Self::Apart;
         }
         let is_known = stages.dealt && !graph.on_error().is_tolerant();

@@ -1,7 +1,7 @@
 //! The epoch plan: which rows make which split, for each consumer. Computed from a few numbers, stored nowhere.
 //!
 //! Rows are dealt in **units**: a batch where the plan aligns splits with batches, else a run of rows (or a source
-//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `deal`), so the global
+//! block that is read from its start). Unit `u` of an epoch belongs to consumer `u mod n` (see `sharding`), so the global
 //! sequence of batches is the same for any number of consumers. A split is a run of a consumer's units; a **morsel** is
 //! the part of a split that a thread computes at once.
 //!
@@ -13,11 +13,11 @@ use std::ops::Range;
 use forebay_core::{ConsumerIndex, Epoch, Error, Ordinal, Result, Seed};
 use serde::{Deserialize, Serialize};
 
-use crate::deal::Deal;
 use crate::lane_order::{LaneOrder, LaneWindow};
 use crate::lanes::Layout as LaneLayout;
 use crate::op::Op;
 use crate::order::{Blocks, Order};
+use crate::sharding::Sharding;
 use crate::sizing::Sizing;
 use crate::source::Source;
 use crate::stages::Stages;
@@ -104,7 +104,7 @@ pub struct EpochPlan {
     order: Option<Order>,
     lane_order: Option<LaneOrder>,
     extent: Extent,
-    deal: Deal,
+    sharding: Sharding,
     /// Whether the plan knows all that consumers get.
     dealt: bool,
     /// Whether a sample may be left out, so that what a consumer passed does not say how many units those were.
@@ -128,11 +128,11 @@ impl EpochPlan {
         stages: &Stages,
         extent: Extent,
         seed: Seed,
-        deal: impl Into<Deal>,
+        sharding: impl Into<Sharding>,
         sizing: Option<Sizing>,
     ) -> Result<Self> {
-        let deal = deal.into();
-        let deal = Deal { consumers: deal.consumers.max(1), ..deal };
+        let sharding = sharding.into();
+        let sharding = Sharding { consumers: sharding.consumers.max(1), ..sharding };
         let order = order(stages, extent, Blocks::default())?;
         let places = order.as_ref().and_then(Order::len).map(|len| match stages.aligned {
             Some(b) if b.drop_remainder => len - len % b.size as u64,
@@ -140,7 +140,7 @@ impl EpochPlan {
         });
         let sizing = match sizing {
             Some(sizing) => sizing.check(stages, order.is_some())?,
-            None => Sizing::choose(stages, extent, places, deal.parts() as u32)?,
+            None => Sizing::choose(stages, extent, places, sharding.parts() as u32)?,
         };
         let order = match sizing.window_rows {
             0 => order,
@@ -154,14 +154,14 @@ impl EpochPlan {
         let tolerant = stages.graph.on_error().is_tolerant();
         let batched = stages.unit.is_some();
         let short = batched && stages.batching().is_some_and(|b| !b.drop_remainder);
-        let plan = Self { order, lane_order, extent, deal, dealt, tolerant, batched, short, sizing, seed, places };
-        if deal.even {
+        let plan = Self { order, lane_order, extent, sharding, dealt, tolerant, batched, short, sizing, seed, places };
+        if sharding.even {
             plan.check_even(stages)?;
         }
-        if deal.coordinated {
+        if sharding.coordinated {
             check_coordinated(stages)?;
         }
-        if deal.parts() > 1 {
+        if sharding.parts() > 1 {
             check_parts(stages)?;
         }
         Ok(plan)
@@ -174,7 +174,7 @@ impl EpochPlan {
                 .hint("leave even out, and let consumers that step together take a number of steps, over epochs=None");
             return Err(stages.first_uncounted().map_or(error.clone(), |node| node.blame(error)));
         }
-        let (n, units) = (self.deal.consumers, self.whole_units());
+        let (n, units) = (self.sharding.consumers, self.whole_units());
         match units {
             Some(units) if units > 0 && units < u64::from(n) => {
                 let what = if self.batched { "batches" } else { "samples" };
@@ -223,12 +223,12 @@ impl EpochPlan {
 
     /// Returns the number of consumers.
     pub fn consumers(&self) -> u32 {
-        self.deal.consumers
+        self.sharding.consumers
     }
 
     /// Returns how units are dealt.
-    pub fn deal(&self) -> Deal {
-        self.deal
+    pub fn sharding(&self) -> Sharding {
+        self.sharding
     }
 
     /// Returns what was known of the source.
@@ -242,7 +242,7 @@ impl EpochPlan {
     }
 
     /// Says whether a stream can be dealt anew in the middle of an epoch: where it stands says which units were taken.
-    pub fn can_deal_anew(&self) -> bool {
+    pub fn can_reshard(&self) -> bool {
         self.dealt && !self.tolerant
     }
 
@@ -274,14 +274,14 @@ impl EpochPlan {
     /// Returns the units of its own after which a consumer's epoch is over, though more were dealt to it: shares are even.
     /// `phase` is that of the epoch.
     pub fn share(&self, consumer: ConsumerIndex, phase: u64) -> Option<u64> {
-        let units = self.whole_units().filter(|_| self.deal.even)?;
-        let share = self.deal.even_share(consumer, units, phase);
+        let units = self.whole_units().filter(|_| self.sharding.even)?;
+        let share = self.sharding.even_share(consumer, units, phase);
         Some(share).filter(|share| self.consumer_units(consumer).is_some_and(|dealt| *share < dealt))
     }
 
     /// Returns the units of one consumer; `None` is endless.
     pub fn consumer_units(&self, consumer: ConsumerIndex) -> Option<u64> {
-        self.units().map(|units| self.deal.dealt(consumer, units))
+        self.units().map(|units| self.sharding.dealt(consumer, units))
     }
 
     /// Returns the splits of one consumer's epoch; `None` is endless.
@@ -306,7 +306,7 @@ impl EpochPlan {
         let units = self.split_units(consumer, split);
         let size = self.sizing.morsel_units;
         let counted = self.order.is_some();
-        let (n, i) = (self.deal.parts(), self.deal.part(consumer));
+        let (n, i) = (self.sharding.parts(), self.sharding.part(consumer));
         units.clone().step_by(size as usize).map(move |first| match counted {
             true => Morsel::Units { first, count: size.min(units.end - first) },
             false => Morsel::Block { block: first * n + i },
@@ -328,7 +328,7 @@ impl EpochPlan {
         let mut at = order.of_epoch(self.seed, epoch);
         let end = self.places.unwrap_or(u64::MAX);
         for unit in first..first + count {
-            let global = unit * self.deal.parts() + self.deal.part(consumer);
+            let global = unit * self.sharding.parts() + self.sharding.part(consumer);
             let start = global * self.sizing.unit_rows;
             at.for_each(start..(start + self.sizing.unit_rows).min(end), &mut see);
         }

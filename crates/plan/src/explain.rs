@@ -315,11 +315,11 @@ fn windows(out: &mut String, stages: &Stages, plan: &EpochPlan) {
 /// What each of several consumers gets.
 fn dealt(out: &mut String, unit: &str, plan: &EpochPlan) {
     let n = plan.consumers();
-    if plan.deal().coordinated {
+    if plan.sharding().coordinated {
         let _ = writeln!(out, "  each of {n} consumers reads all of them, and takes its part of every {n} batches");
         return;
     }
-    let what = match (plan.is_dealt(), plan.deal().even, plan.units()) {
+    let what = match (plan.is_dealt(), plan.sharding().even, plan.units()) {
         (false, _, _) => "how much each gets is known only when it has run".to_owned(),
         (true, _, None) => "without end".to_owned(),
         (true, true, Some(units)) => {

@@ -162,7 +162,7 @@ impl Stages {
         Self::in_parts(graph, 1)
     }
 
-    /// Divides a graph whose rows are dealt in so many parts ([`Deal::parts`](crate::Deal::parts)).
+    /// Divides a graph whose rows are dealt in so many parts ([`Sharding::parts`](crate::Sharding::parts)).
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -176,7 +176,7 @@ impl Stages {
         let places = run_order.places().to_vec();
         let mut stages = Self {
             graph: graph.clone(),
-            source: graph.needed()?,
+            source: graph.projected_source()?,
             run_order,
             counted,
             order: Vec::new(),
@@ -353,7 +353,7 @@ fn is_counted(graph: &Graph, parts: u64) -> bool {
         _ if window::lane_window_bytes(graph).is_some() => false,
         _ if parts > 1 => true,
         // What is kept of a row is found by the row's place.
-        _ if graph.nodes().iter().any(|n| n.op.keeps_rows()) => true,
+        _ if graph.nodes().iter().any(|n| n.op.is_cache_point()) => true,
         source @ (Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }) => {
             graph.nodes().iter().any(|n| match &n.op {
                 Op::Shuffle { .. } | Op::Repeat { .. } => true,

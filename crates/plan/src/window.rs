@@ -66,7 +66,7 @@ pub(crate) fn lane_window_bytes(graph: &Graph) -> Option<u64> {
         Source::Tar { .. } | Source::Tfrecord { .. } | Source::Text { .. } | Source::Jsonl { .. }
     );
     // What is kept of a row is found by the row's place.
-    if !streams || graph.nodes().iter().any(|node| node.op.keeps_rows()) {
+    if !streams || graph.nodes().iter().any(|node| node.op.is_cache_point()) {
         return None;
     }
     let mut window = None;

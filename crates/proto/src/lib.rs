@@ -33,8 +33,8 @@ mod generated {
     include!("generated/forebay.v1.rs");
 }
 
-use forebay_plan::Deal;
 use forebay_plan::Ending as Ends;
+use forebay_plan::Sharding;
 
 pub use address::{Address, PORT};
 pub use connect::{
@@ -71,15 +71,15 @@ pub const NO_JOB: &str = "unknown";
 
 impl JobDefinition {
     /// Returns how the job's epochs are dealt to its readers.
-    pub fn deal(&self) -> Deal {
-        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    pub fn sharding(&self) -> Sharding {
+        Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
 }
 
 impl OpenJobRequest {
     /// Returns how epochs are to be dealt.
-    pub fn deal(&self) -> Deal {
-        Deal { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
+    pub fn sharding(&self) -> Sharding {
+        Sharding { consumers: self.consumers, even: self.even, coordinated: self.coordinated }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What ops did, as it is said on the wire.
 
-use forebay_plan::{OpReport, OpSums};
+use forebay_plan::{OpCounters, OpReport};
 
 use crate::OpSpent;
 
@@ -19,7 +19,7 @@ impl From<OpReport> for OpSpent {
     }
 }
 
-impl From<&OpSpent> for OpSums {
+impl From<&OpSpent> for OpCounters {
     fn from(said: &OpSpent) -> Self {
         Self {
             rows_in: said.rows_in,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_cache::Cache;
 use forebay_core::Result;
 use forebay_dispatcher::{FileIndexer, Indexed, Indexer, Source};
-use forebay_exec::Nearby;
+use forebay_exec::PageCachedSource;
 use forebay_io::{Allowed, ReadThrough};
 
 /// See the module's documentation. Without a cache it keeps nothing.
@@ -22,7 +22,7 @@ impl Indexer for NearIndexer {
         counted: bool,
         progress: &(dyn Fn(u64, u64) -> Result<()> + Sync),
     ) -> Result<Indexed> {
-        let near = self.cache.as_ref().and_then(|cache| Nearby::open(source, 0, cache));
+        let near = self.cache.as_ref().and_then(|cache| PageCachedSource::open(source, 0, cache));
         let near = near.as_ref().map(|near| near as &dyn ReadThrough);
         self.files.index_through(near, source, allowed, counted, progress)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_client::simulate::{Consumer, HEARTBEAT, Options, SILENCE_MAX, SessionEnd, StreamEnd};
 use forebay_core::Error;
-use forebay_exec::{Delivery, Lost, Position};
+use forebay_exec::{Delivery, Position, SkippedSample};
 use forebay_proto::{JobDefinition, consumer_event};
 
 use crate::fault::Node;
@@ -52,7 +52,7 @@ struct Saved {
     position: Position,
     /// How many items come before that.
     cursor: usize,
-    left_out: Vec<Lost>,
+    left_out: Vec<SkippedSample>,
     got: BTreeSet<usize>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct ConsumerNode {
     began: Position,
     told: Vec<Told>,
     /// Every sample that was left out so far, before this process began too.
-    left_out: Vec<Lost>,
+    left_out: Vec<SkippedSample>,
     saved: Option<Saved>,
     /// Places and the chunks of them that were taken, for planted bugs.
     taken: BTreeMap<(u64, u64), u64>,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use forebay_core::{Epoch, Error, ErrorKind, Fault, SampleId};
 use forebay_data::{Chunk, RowId};
-use forebay_exec::{Known, Position};
+use forebay_exec::{KnownSkips, Position};
 use forebay_proto::{LostSample, worker_event};
 use forebay_worker::simulate::Task;
 
@@ -58,7 +58,7 @@ impl World<'_> {
         if count >= by_accident.len() {
             return before;
         }
-        let mut lost = BTreeMap::<_, Known>::new();
+        let mut lost = BTreeMap::<_, KnownSkips>::new();
         for sample in &by_accident {
             let row = RowId { sample: SampleId(sample.sample), epoch: Epoch(sample.repetition) };
             let of_split = lost.entry((sample.epoch, sample.ordinal)).or_default();
@@ -241,7 +241,7 @@ fn fault(lost: &LostSample) -> Fault {
 pub(crate) type Told = (u64, u64, u64, u64);
 
 /// Names samples that a process was told of.
-pub(crate) fn told(lost: &[forebay_exec::Lost]) -> impl Iterator<Item = Told> {
+pub(crate) fn told(lost: &[forebay_exec::SkippedSample]) -> impl Iterator<Item = Told> {
     lost.iter().map(|lost| {
         let ((epoch, split, _), sample, repetition) = missing(lost, 0);
         (epoch, split, sample, repetition)

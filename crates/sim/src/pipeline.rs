@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Ordinal, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory, RowId, Schema};
-use forebay_exec::{Asked, Budget, Environment, Executable, Known, NoFunctions, Scratch};
-use forebay_plan::{Deal, Ending, EpochPlan, Sizing, Stages};
+use forebay_exec::{Budget, Environment, Executable, KnownSkips, MorselRequest, NoFunctions, Scratch};
+use forebay_plan::{Ending, EpochPlan, Sharding, Sizing, Stages};
 use forebay_proto::JobDefinition;
 
 use crate::catalogue::{Drawn, draw, mixed};
@@ -64,7 +64,7 @@ impl Pipeline {
         let (epochs, seed) = (epochs + more_epochs, seed + more_seed);
         // Where ranks end together is a matter of its own: none of them fails, and each has rows of its own.
         let is_mixed = fails || coordinated.is_some();
-        let (stages, deal) = Deal::choose(&graph, consumers, None, coordinated.is_some())?;
+        let (stages, sharding) = Sharding::choose(&graph, consumers, None, coordinated.is_some())?;
         let stages = Arc::new(stages);
         let index = forebay_io::index(
             graph.source(),
@@ -83,23 +83,23 @@ impl Pipeline {
         let morsel_units = dice.within(1..1 + if is_cut { 2 } else { split_units });
         let sizing = Sizing { unit_rows, morsel_units, split_units, window_rows: 0, window_bytes: 0 };
         // What several could not do each for itself, one does.
-        let among = Deal { even: false, ..deal };
+        let among = Sharding { even: false, ..sharding };
         let shared = EpochPlan::new(&stages, extent, Seed(seed), among, Some(sizing)).is_ok();
         let consumers = if shared { consumers } else { 1 };
-        let deal = Deal { consumers, even: shared && deal.even, ..deal };
+        let sharding = Sharding { consumers, even: shared && sharding.even, ..sharding };
         let plan = |even| {
-            let deal = Deal { even, ..deal };
-            EpochPlan::new(&stages, extent, Seed(seed), deal, Some(sizing))
+            let sharding = Sharding { even, ..sharding };
+            EpochPlan::new(&stages, extent, Seed(seed), sharding, Some(sizing))
         };
         // Where there are fewer batches than consumers, none could have as many as the others.
-        let even = deal.even && plan(true).is_ok() && dice.percent(50);
+        let even = sharding.even && plan(true).is_ok() && dice.percent(50);
         let plan = Arc::new(plan(even)?);
         let functions = Arc::new(NoFunctions);
         let environment = Environment {
             blobs,
             functions,
             memory: Memory::default(),
-            keeping: None,
+            cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
         let json = |e: serde_json::Error| Error::internal(e.to_string());
@@ -169,12 +169,12 @@ impl Pipeline {
 
     /// Returns how many places there are where its splits may be cut.
     pub(crate) fn places(&self) -> u32 {
-        self.worker.stops().count() as u32
+        self.worker.boundaries().count() as u32
     }
 
     /// Returns the columns of chunks on which so many row ops have run; `None` where they are never handed over.
     pub(crate) fn columns(&self, ops: u32) -> Option<&Arc<Schema>> {
-        self.worker.stops().find(|(stop, _)| *stop == ops).map(|(_, schema)| schema)
+        self.worker.boundaries().find(|(stop, _)| *stop == ops).map(|(_, schema)| schema)
     }
 
     /// Returns the chunks of a split on which so many row ops have run: the pure function that every worker computes.
@@ -182,13 +182,19 @@ impl Pipeline {
         if let Some(known) = self.chunks.borrow().get(&(place, ops)) {
             return Ok(known.clone());
         }
-        let chunks: Rc<[Chunk]> = compute(&self.worker, place, ops, &Known::default())?.into();
+        let chunks: Rc<[Chunk]> = compute(&self.worker, place, ops, &KnownSkips::default())?.into();
         self.chunks.borrow_mut().insert((place, ops), chunks.clone());
         Ok(chunks)
     }
 
     /// Returns one chunk of them, without samples that are known to be lost.
-    pub(crate) fn chunk(&self, place: (u32, u64, u64), ops: u32, index: usize, known: &Known) -> Result<Option<Chunk>> {
+    pub(crate) fn chunk(
+        &self,
+        place: (u32, u64, u64),
+        ops: u32,
+        index: usize,
+        known: &KnownSkips,
+    ) -> Result<Option<Chunk>> {
         if known.is_empty() {
             return Ok(self.chunks(place, ops)?.get(index).cloned());
         }
@@ -206,7 +212,7 @@ fn compute(
     executable: &Executable,
     (consumer, epoch, ordinal): (u32, u64, u64),
     ops: u32,
-    known: &Known,
+    known: &KnownSkips,
 ) -> Result<Vec<Chunk>> {
     let mut chunks = Vec::new();
     let consumer = ConsumerIndex(consumer);
@@ -216,7 +222,7 @@ fn compute(
             Ok(())
         };
         let mut scratch = Scratch::default();
-        let asked = Asked { epoch: Epoch(epoch), consumer, morsel, known, ops };
+        let asked = MorselRequest { epoch: Epoch(epoch), consumer, morsel, known_skips: known, ops };
         executable.morsel(&asked, &mut scratch, &mut emit)?;
     }
     Ok(chunks)
@@ -246,7 +252,7 @@ mod tests {
             seen += 1;
             let mut ids: Vec<i64> = Vec::new();
             for place in splits(&pipeline) {
-                for chunk in &*pipeline.chunks(place, pipeline.worker.stop(None)).expect("computed") {
+                for chunk in &*pipeline.chunks(place, pipeline.worker.resolve_boundary(None)).expect("computed") {
                     let column = chunk.column("id").expect("a column").clone();
                     ids.extend(column.as_any().downcast_ref::<Int64Array>().expect("int64").values());
                 }
@@ -263,12 +269,13 @@ mod tests {
         let catalogue = Catalogue::default();
         let (mut cut, mut before) = (0, 0);
         for pipeline in (0..PIPELINES).map(|n| catalogue.get(n)) {
-            let stops: Vec<_> = pipeline.worker.stops().map(|(ops, _)| ops).collect();
+            let stops: Vec<_> = pipeline.worker.boundaries().map(|(ops, _)| ops).collect();
             cut += usize::from(stops.len() > 2);
-            before += usize::from(stops.last() != Some(&pipeline.worker.stop(None)));
+            before += usize::from(stops.last() != Some(&pipeline.worker.resolve_boundary(None)));
             for place in splits(&pipeline) {
                 let whole =
-                    compute(&pipeline.whole, place, pipeline.whole.stop(None), &Known::default()).expect("computed");
+                    compute(&pipeline.whole, place, pipeline.whole.resolve_boundary(None), &KnownSkips::default())
+                        .expect("computed");
                 for &ops in &stops {
                     let sent = pipeline.chunks(place, ops).expect("computed");
                     assert_eq!(sent.len(), whole.len(), "{}", pipeline.text);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, ErrorKind, Result};
-use forebay_exec::{Asked, Scratch, panicked};
+use forebay_exec::{MorselRequest, Scratch, panicked};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
@@ -128,8 +128,8 @@ fn attempt(
     emit: &mut dyn FnMut(Made) -> Result<()>,
 ) -> Result<()> {
     let (epoch, consumer) = (Epoch(split.key.epoch), ConsumerIndex(split.key.consumer));
-    let (known, ops) = (split.known(), job.executable.stop(split.ops()));
-    let asked = Asked { epoch, consumer, morsel, known: &known, ops };
+    let (known, ops) = (split.known(), job.executable.resolve_boundary(split.ops()));
+    let asked = MorselRequest { epoch, consumer, morsel, known_skips: &known, ops };
     let run = || job.executable.morsel(&asked, scratch, &mut |chunk| emit(Made { chunk, ops, shared: false }));
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         // What a panic left behind is not used again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_cache::Cache;
 use forebay_data::Memory;
-use forebay_exec::{Functions, Keeping};
+use forebay_exec::{CacheContext, Functions};
 
 use crate::blobs::BlobStore;
 use crate::held::Held;
@@ -49,7 +49,7 @@ pub(crate) struct Threads {
     /// Where chunks are made: from there they can be lent.
     pub(crate) memory: Memory,
     /// Where what is before `cache()` is kept, for all jobs.
-    pub(crate) keeping: Option<Keeping>,
+    pub(crate) keeping: Option<CacheContext>,
     /// The same, to say how it is.
     pub(crate) cache: Option<Arc<Cache>>,
     /// What jobs with the same samples share.

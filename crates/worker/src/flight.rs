@@ -67,7 +67,7 @@ impl Messages {
         let (bytes, job) = (chunk.num_bytes(), self.reading.job().clone());
         let mut encoder = std::mem::take(&mut self.encoder);
         let encode = move || {
-            let (chunk, ops) = (job.finish.finish(chunk, ops)?, job.finish.stop(Some(u32::MAX)));
+            let (chunk, ops) = (job.finish.finish(chunk, ops)?, job.finish.resolve_boundary(Some(u32::MAX)));
             let finished = Made { chunk, ops, shared };
             Ok::<_, Error>((encoder.encode(&finished, index, job.with_ids)?, encoder))
         };

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use forebay_core::{Epoch, Error};
 use forebay_data::Chunk;
-use forebay_exec::Known;
+use forebay_exec::KnownSkips;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
@@ -112,7 +112,7 @@ pub(crate) struct Held {
     meter: Arc<Meter>,
     state: Mutex<State>,
     /// Rows that are left out whether they fail or not.
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<KnownSkips>>,
     /// Told of everything that a reader can wait for.
     changed: Notify,
     /// Told when a reader has moved on.
@@ -176,12 +176,12 @@ impl Held {
         }
     }
 
-    pub(crate) fn known(&self) -> Arc<Known> {
+    pub(crate) fn known(&self) -> Arc<KnownSkips> {
         lock(&self.known).clone()
     }
 
     /// What is computed from now on leaves these rows out.
-    pub(crate) fn set_known(&self, known: Arc<Known>) {
+    pub(crate) fn set_known(&self, known: Arc<KnownSkips>) {
         *lock(&self.known) = known;
     }
 

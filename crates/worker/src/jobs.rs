@@ -11,7 +11,7 @@ use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use forebay_core::{Error, ErrorKind, Result, Seed, SystemClock};
 use forebay_data::{Chunk, Memory};
-use forebay_exec::{Environment, Executable, Functions, Keeping, panicked};
+use forebay_exec::{CacheContext, Environment, Executable, Functions, panicked};
 use forebay_io::{Allowed, SourceIndex};
 use forebay_plan::{BlobId, EpochPlan, Graph, Stages};
 use forebay_proto::{JobDefinition, Stream, may_pass};
@@ -152,7 +152,7 @@ pub(crate) async fn prepare(
     functions: Arc<dyn Functions>,
     sources: Option<Arc<[String]>>,
     memory: Memory,
-    keeping: Option<Keeping>,
+    keeping: Option<CacheContext>,
     window: &Arc<Window>,
 ) -> Result<Arc<Prepared>> {
     let definition = &job.definition;
@@ -171,14 +171,14 @@ pub(crate) async fn prepare(
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));
     let extent = serde_json::from_str(&definition.extent).map_err(parse)?;
     let sizing = serde_json::from_str(&definition.sizing).map_err(parse)?;
-    let stages = Arc::new(Stages::in_parts(&graph, definition.deal().parts())?);
-    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.deal(), Some(sizing))?;
+    let stages = Arc::new(Stages::in_parts(&graph, definition.sharding().parts())?);
+    let plan = EpochPlan::new(&stages, extent, Seed(definition.seed), definition.sharding(), Some(sizing))?;
     let plan = Arc::new(plan);
     let environment = Environment {
         blobs: Arc::new(Fetched(blobs)),
         functions,
         memory,
-        keeping,
+        cache_context: keeping,
         watch: Arc::new(SystemClock::default()),
     };
     let join = || window.join(Stream::of(definition));

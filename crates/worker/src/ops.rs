@@ -76,7 +76,7 @@ mod tests {
             blobs: Arc::new(NoBlobs),
             functions: Arc::new(NoFunctions),
             memory: Memory::default(),
-            keeping: None,
+            cache_context: None,
             watch: Arc::new(SystemClock::default()),
         };
         let schema = Arc::new(graph.source().schema()?);

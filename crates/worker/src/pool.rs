@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use forebay_core::{ConsumerIndex, Epoch, Ordinal};
-use forebay_exec::{Crew, Processor, Scratch};
+use forebay_exec::{RowPool, Scratch, ThreadCpuTime};
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
@@ -85,14 +85,14 @@ pub(crate) struct Shared {
     work: Condvar,
     /// What a thread does before all else.
     begin: fn(),
-    crew: Arc<Crew>,
+    crew: Arc<RowPool>,
     /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
     helped_us: AtomicU64,
 }
 
 /// A thread that is at a piece, of a split where it helps nobody.
 struct Thread {
-    processor: Processor,
+    processor: ThreadCpuTime,
     split: Option<(Arc<Held>, u64)>,
 }
 
@@ -110,7 +110,7 @@ impl Pool {
     /// Starts threads, each of which calls `begin` first.
     pub(crate) fn new(threads: usize, begin: fn()) -> Self {
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
-            let crew = Arc::new(Crew::new(wake(shared.clone())));
+            let crew = Arc::new(RowPool::new(wake(shared.clone())));
             Shared { state: Mutex::default(), work: Condvar::new(), begin, crew, helped_us: AtomicU64::default() }
         });
         watch(Arc::downgrade(&shared));
@@ -225,7 +225,7 @@ impl Shared {
     }
 
     fn work(self: Arc<Self>) {
-        let (mut scratch, processor) = (Scratch::default(), Processor::of_this_thread());
+        let (mut scratch, processor) = (Scratch::default(), ThreadCpuTime::of_this_thread());
         while let Some((piece, turn, id)) = self.take(&processor) {
             AT.set(id);
             let began = Instant::now();
@@ -242,7 +242,7 @@ impl Shared {
                     block(&self, &mut scratch, (split, job, entry.run), entry.morsels, announced);
                 }
                 Piece::Help => {
-                    self.crew.help(&mut scratch);
+                    self.crew.run_shared(&mut scratch);
                     self.helped_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
                 }
             }
@@ -262,7 +262,7 @@ impl Shared {
         if held_up > 0 { self.work.notify_all() } else { self.work.notify_one() }
     }
 
-    fn take(&self, processor: &Processor) -> Option<(Piece, Option<Turn>, PieceId)> {
+    fn take(&self, processor: &ThreadCpuTime) -> Option<(Piece, Option<Turn>, PieceId)> {
         let mut state = lock(&self.state);
         loop {
             if state.stop {

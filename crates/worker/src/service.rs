@@ -7,7 +7,7 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_cache::Cache;
 use forebay_core::{Error, ErrorKind, Result, Stopwatch, SystemClock, WorkerId};
 use forebay_data::{Arena, Memory};
-use forebay_exec::{Keeping, Rent};
+use forebay_exec::{CacheContext, Rent};
 use forebay_io::Allowed;
 use forebay_proto::{Address, OneReader, WorkerSecret, reachable};
 use tokio::net::TcpListener;
@@ -75,7 +75,7 @@ impl Worker {
         let (pool, functions) = (Pool::new(bounds.threads, begin), options.functions.clone());
         let rent = options.prices.map_or_else(Rent::default, |prices| prices.rent(bounds.threads));
         let cache = options.cache.clone();
-        let keeping = cache.clone().map(|cache| Keeping { rent, ..Keeping::new(cache) });
+        let keeping = cache.clone().map(|cache| CacheContext { rent, ..CacheContext::new(cache) });
         let (blobs, window) = (Arc::new(blobs), Arc::default());
         let sources = options.local.is_none().then(|| Arc::from(&*options.allow_sources));
         let threads = Threads { pool, blobs, functions, sources, memory, keeping, cache, window };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forebay_core::{Epoch, Error, Result, SampleId, Ticks};
 use forebay_data::RowId;
-use forebay_exec::Known;
+use forebay_exec::KnownSkips;
 use forebay_proto::{Consumed, JobDefinition, Lease, LostOfSplit, Ticket};
 use tokio::sync::Notify;
 
@@ -30,7 +30,7 @@ struct State<P> {
     jobs: HashMap<u64, Arc<Job<P>>>,
     splits: BTreeMap<Key, Arc<Held>>,
     /// Rows that are known to be lost of a split whose lease comes next.
-    lost: Option<(Key, Arc<Known>)>,
+    lost: Option<(Key, Arc<KnownSkips>)>,
     /// The highest token that was leased to this worker. Leases come in the order of their tokens.
     token_max: u64,
     /// Since when jobs are being prepared, as far as [`Shelf::find_held_up`] has seen.
@@ -117,7 +117,7 @@ impl<E: Engine> Shelf<E> {
     pub(crate) fn lost(&self, of: &LostOfSplit) {
         let Some(first) = of.samples.first() else { return };
         let key = Key { job: of.job, consumer: of.consumer, epoch: first.epoch, ordinal: first.ordinal };
-        let mut known = Known::default();
+        let mut known = KnownSkips::default();
         for lost in &of.samples {
             let row = RowId { sample: SampleId(lost.sample), epoch: Epoch(lost.repetition) };
             known.add(Epoch(lost.epoch), row, Error::from_json(&lost.error));

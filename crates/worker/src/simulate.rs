@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result, Ticks};
 use forebay_data::{Chunk, MemoryBudget};
-use forebay_exec::Known;
+use forebay_exec::KnownSkips;
 use forebay_proto::worker_message::Message;
 use forebay_proto::{
     JobDefinition, JobKey, Lease, OneReader, Reader as ReaderStream, Return, Stream, Ticket, WorkerSecret, worker_event,
@@ -114,7 +114,7 @@ impl Task {
     }
 
     /// Returns the rows that are left out whether they fail or not.
-    pub fn known(&self) -> Arc<Known> {
+    pub fn known(&self) -> Arc<KnownSkips> {
         self.split.known()
     }
 

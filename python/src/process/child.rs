@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::{Failure, Pickle, helped_by};
+use forebay_exec::{CallFailure, Pickle, count_helper};
 use forebay_plan::BlobId;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
@@ -103,7 +103,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts a process and waits until it is ready.
-    pub(super) fn start(python: &Python, stopped: &Stopped) -> std::result::Result<Self, Failure> {
+    pub(super) fn start(python: &Python, stopped: &Stopped) -> std::result::Result<Self, CallFailure> {
         let mut child = Self::spawn(python)?;
         let what = "a function process".to_owned();
         let watch = Watch { what, ids: &[], by_row: false, timeout: START_TIMEOUT, stopped };
@@ -112,7 +112,7 @@ impl Child {
         match (answer, child.death) {
             (Ok(Body::Ready), _) => Ok(child),
             (Ok(other), _) => Err(Error::internal(format!("a function process answered {other:?}")).into()),
-            (Err(error), Some(row)) => Err(Failure::Died(row, error)),
+            (Err(error), Some(row)) => Err(CallFailure::Died(row, error)),
             (Err(error), None) => Err(error.into()),
         }
     }
@@ -234,7 +234,7 @@ impl Child {
     /// Waits for the answer, as long as the child goes on from row to row in time.
     fn answer(&mut self, watch: &Watch<'_>) -> Result<Body> {
         let (mut row, mut since) = (0, Instant::now());
-        let _helped = helped_by(self.process.id());
+        let _helped = count_helper(self.process.id());
         loop {
             // Waits for `LOOK` at most, as the socket was told.
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {

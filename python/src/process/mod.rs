@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{ArrayRef, BooleanArray};
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, RowId, Schema};
-use forebay_exec::{DEATHS_MAX, Failure, Functions, Pickle, Randomness, blamed, survive};
+use forebay_exec::{CallFailure, DEATHS_MAX, Functions, Pickle, Randomness, blamed, retry_after_deaths};
 use forebay_plan::{BlobId, Function};
 
 use crate::functions::{closed, lock};
@@ -109,8 +109,8 @@ impl ProcessFunctions {
         let mut tries = 1;
         loop {
             match Child::start(&self.key.python, &self.stopped) {
-                Err(Failure::Died(..)) if tries < STARTS_MAX && self.stopped.get().is_none() => tries += 1,
-                Err(Failure::Died(_, error) | Failure::Other(error)) => return Err(error),
+                Err(CallFailure::Died(..)) if tries < STARTS_MAX && self.stopped.get().is_none() => tries += 1,
+                Err(CallFailure::Died(_, error) | CallFailure::Other(error)) => return Err(error),
                 Ok(child) => return Ok(child),
             }
         }
@@ -121,7 +121,7 @@ impl ProcessFunctions {
         &self,
         object: &BlobId,
         work: &mut dyn FnMut(&mut Child) -> Result<T>,
-    ) -> std::result::Result<T, Failure> {
+    ) -> std::result::Result<T, CallFailure> {
         loop {
             if self.stopped.get().is_some() {
                 return Err(closed().into());
@@ -141,10 +141,10 @@ impl ProcessFunctions {
                 return Err(closed().into());
             }
             match (result, death) {
-                (Err(error), Some(row)) => return Err(Failure::Died(row, error)),
+                (Err(error), Some(row)) => return Err(CallFailure::Died(row, error)),
                 // What another job loaded in this process is in the way there alone.
                 (Err(_), _) if refused && !is_new => {}
-                (result, _) => return result.map_err(Failure::Other),
+                (result, _) => return result.map_err(CallFailure::Other),
             }
         }
     }
@@ -192,7 +192,7 @@ impl Functions for ProcessFunctions {
         randomness: Option<Randomness>,
         output: &Arc<Schema>,
     ) -> Result<Vec<ArrayRef>> {
-        let parts = survive(input.num_rows(), !function.batched, &|rows| {
+        let parts = retry_after_deaths(input.num_rows(), !function.batched, &|rows| {
             let input = input.slice(rows.start, rows.len());
             let watch = self.watch_function("map", function, &input);
             self.with_child(&pickle.id, &mut |child| {
@@ -216,7 +216,7 @@ impl Functions for ProcessFunctions {
         input: &Chunk,
         randomness: Option<Randomness>,
     ) -> Result<BooleanArray> {
-        let parts = survive(input.num_rows(), !function.batched, &|rows| {
+        let parts = retry_after_deaths(input.num_rows(), !function.batched, &|rows| {
             let input = input.slice(rows.start, rows.len());
             let watch = self.watch_function("filter", function, &input);
             self.with_child(&pickle.id, &mut |child| {
@@ -233,7 +233,7 @@ impl Functions for ProcessFunctions {
     }
 
     fn items(&self, dataset: &Pickle, rows: &[u64], ids: Arc<[RowId]>, schema: &Arc<Schema>) -> Result<Chunk> {
-        let parts = survive(rows.len(), true, &|part| {
+        let parts = retry_after_deaths(rows.len(), true, &|part| {
             let (rows, ids) = (&rows[part.clone()], &ids[part]);
             let watch = self.watch("from_map_dataset".to_owned(), ids, true, ITEM_TIMEOUT);
             self.with_child(&dataset.id, &mut |child| {
@@ -264,7 +264,7 @@ impl Functions for ProcessFunctions {
                 })
             });
             match ran {
-                Err(Failure::Died(item, error)) => {
+                Err(CallFailure::Died(item, error)) => {
                     deaths = if at == Some(item) { deaths + 1 } else { 1 };
                     in_vain = if emitted > before { 1 } else { in_vain + 1 };
                     at = Some(item);
@@ -272,7 +272,7 @@ impl Functions for ProcessFunctions {
                         return Err(blamed(error));
                     }
                 }
-                Err(Failure::Other(error)) => return Err(error),
+                Err(CallFailure::Other(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
         }

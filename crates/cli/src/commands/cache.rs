@@ -145,9 +145,9 @@ fn bring(urls: &[String], cache: &CacheConfig, json: bool) -> Result<()> {
         progress.show(done >> 20, all >> 20);
         Ok(())
     };
-    let found = forebay_exec::bring(urls, &opened, &show)?;
+    let found = forebay_exec::warm(urls, &opened, &show)?;
     drop(progress);
-    let forebay_exec::Brought { files, bytes, fetched, found, pages_not_kept } = found;
+    let forebay_exec::WarmReport { files, bytes, fetched, found, pages_not_kept } = found;
     if json {
         output::json(&Brought { files, bytes, fetched, found, pages_not_kept })?;
     } else {

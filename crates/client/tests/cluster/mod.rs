@@ -190,7 +190,7 @@ pub fn reference(job: &OpenedJob, functions: Arc<dyn Functions>, consumer: u32) 
         blobs: Arc::new(Blobs),
         functions,
         memory: Memory::default(),
-        keeping: None,
+        cache_context: None,
         watch: Arc::new(SystemClock::default()),
     };
     let executable = Executable::new(stages, plan, Some(index), &environment)?;

@@ -68,7 +68,7 @@ impl Cuts {
     /// Finds the places of a job. One whose graph cannot be read has none, and nothing is decided.
     pub(super) fn of(record: &JobRecord) -> Self {
         let read = || {
-            let stages = Stages::in_parts(&Graph::from_json(&record.graph).ok()?, record.deal().parts()).ok()?;
+            let stages = Stages::in_parts(&Graph::from_json(&record.graph).ok()?, record.sharding().parts()).ok()?;
             let cuts = stages.cuts().ok()?;
             let places: Vec<_> =
                 stages.split.iter().flat_map(Work::steps).map(|s| (s.place as u32, s.node.op.name())).collect();

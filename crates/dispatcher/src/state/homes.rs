@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use forebay_core::{ConsumerIndex, WorkerId};
-use forebay_plan::{Deal, EpochPlan, Graph, LaneLayout, Op};
+use forebay_plan::{EpochPlan, Graph, LaneLayout, Op, Sharding};
 
 use super::State;
 use super::consumer::Consumer;
@@ -41,7 +41,7 @@ enum Kind {
     /// The ordinal: all epochs have the same order.
     Ordinal,
     /// The group of lanes that a window is read from.
-    Group { layout: LaneLayout, deal: Deal },
+    Group { layout: LaneLayout, sharding: Sharding },
 }
 
 impl Kind {
@@ -53,7 +53,7 @@ impl Kind {
         }
         let groups = |plan: EpochPlan| plan.lane_layout().filter(|layout| layout.groups() > 1);
         let layout = record.plan().ok().and_then(groups);
-        layout.map_or(Kind::None, |layout| Kind::Group { layout, deal: record.deal() })
+        layout.map_or(Kind::None, |layout| Kind::Group { layout, sharding: record.sharding() })
     }
 
     fn key(self, consumer: u32, ordinal: u64) -> Option<(u32, u64)> {
@@ -61,8 +61,9 @@ impl Kind {
             Kind::None => None,
             Kind::Ordinal => Some((consumer, ordinal)),
             // All consumers share the windows of a group.
-            Kind::Group { layout, deal } => {
-                let window = ordinal.saturating_mul(deal.parts()).saturating_add(deal.part(ConsumerIndex(consumer)));
+            Kind::Group { layout, sharding } => {
+                let window =
+                    ordinal.saturating_mul(sharding.parts()).saturating_add(sharding.part(ConsumerIndex(consumer)));
                 Some((0, window % layout.windows() % layout.groups()))
             }
         }

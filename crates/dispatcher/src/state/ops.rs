@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_core::Ticks;
-use forebay_plan::{Graph, Named, OpSums, RunOrder};
+use forebay_plan::{Graph, OpCounters, OpLabel, RunOrder};
 use forebay_proto::{JobOps, OpSpent, OpStatus};
 
 use super::cuts::LEFT_MIN;
@@ -47,18 +47,18 @@ pub(super) struct Ops(BTreeMap<(At, Vec<u32>), Figures>);
 /// What one op did.
 #[derive(Debug, Clone, Default)]
 struct Figures {
-    all: OpSums,
+    all: OpCounters,
     /// Since when, and what since then.
-    window: Option<(Ticks, OpSums)>,
+    window: Option<(Ticks, OpCounters)>,
     /// Nanoseconds of a row in each of the last windows.
     rows_ns: VecDeque<f64>,
 }
 
 impl Figures {
     fn add(&mut self, now: Ticks, said: &OpSpent) {
-        let said = OpSums::from(said).at_most(SAID_MAX);
+        let said = OpCounters::from(said).at_most(SAID_MAX);
         self.all.add(&said);
-        let (began, window) = self.window.get_or_insert((now, OpSums::default()));
+        let (began, window) = self.window.get_or_insert((now, OpCounters::default()));
         window.add(&said);
         if now - *began >= WINDOW && window.timed > 0 {
             if self.rows_ns.len() == WINDOWS {
@@ -90,7 +90,7 @@ impl Figures {
         self.all.of_row(self.all.bytes_out) * self.all.rows_in as f64 / self.all.rows_out.max(1) as f64
     }
 
-    fn status(&self, named: Named, at: At, earlier: bool) -> OpStatus {
+    fn status(&self, named: OpLabel, at: At, earlier: bool) -> OpStatus {
         let (seconds, bytes_in, bytes_out) = self.all.scaled();
         OpStatus {
             op: named.op,
@@ -174,7 +174,7 @@ impl Ops {
     fn list(&self, graph: &Graph, order: &RunOrder, earlier: bool) -> Vec<OpStatus> {
         let named = |((at, places), figures): (&(At, Vec<u32>), &Figures)| {
             let places: Vec<_> = places.iter().map(|&place| place as usize).collect();
-            (Named::of(graph, order, &places), *at, figures.clone())
+            (OpLabel::of(graph, order, &places), *at, figures.clone())
         };
         let mut ops: Vec<_> = self.0.iter().filter(|(_, f)| f.all.rows_in > 0).map(named).collect();
         // What the workers leave to a reader comes later.

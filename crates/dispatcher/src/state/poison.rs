@@ -158,7 +158,10 @@ fn rows(record: &JobRecord, (key, at): SplitKey) -> Result<String> {
     let more = rows.len().saturating_sub(NAMED_MAX);
     Ok(match (rows.len(), more) {
         (0, _) => {
-            format!("those of source block {}", at.ordinal * record.deal().parts() + record.deal().part(consumer))
+            format!(
+                "those of source block {}",
+                at.ordinal * record.sharding().parts() + record.sharding().part(consumer)
+            )
         }
         (_, 0) => named.join(", "),
         _ => format!("{} and {more} more", named.join(", ")),

@@ -197,7 +197,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Batch> {
 pub(crate) mod tests {
     use super::*;
     use crate::records::{At, OpRecord, RestRecord};
-    use forebay_plan::OpSums;
+    use forebay_plan::OpCounters;
     use forebay_proto::JobKey;
 
     pub(crate) fn job(id: u64, name: &str) -> Arc<JobRecord> {
@@ -232,7 +232,7 @@ pub(crate) mod tests {
             "too_few":{"at":{"workers":4,"local":2,"cut":1},"load":4.25,"demand":20.5,"remote":16.125}}"#;
         let rest = serde_json::from_str(rest).expect("a place of rest");
         let sums =
-            OpSums { rows_in: 9, rows_out: 8, rows_found: 1, timed: 3, nanos: 7000, bytes_in: 30, bytes_out: 60 };
+            OpCounters { rows_in: 9, rows_out: 8, rows_found: 1, timed: 3, nanos: 7000, bytes_in: 30, bytes_out: 60 };
         Arc::new(LearnedRecord {
             tenant: "a-tenant".to_owned(),
             dataset: format!("dataset {number}"),

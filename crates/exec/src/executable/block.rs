@@ -1,5 +1,6 @@
-//! Source blocks that are read from their start, and windows of a shuffle whose rows are not counted: one thread reads, and all threads of the
-//! crew run the ops on the chunks.
+//! Source blocks that are read from their start, and windows of a shuffle whose rows are not counted.
+//!
+//! One thread reads; all threads of the pool run the ops on the chunks.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,41 +9,42 @@ use forebay_data::Chunk;
 use forebay_io::WindowAnnouncement;
 use forebay_plan::Morsel;
 
-use super::{Executable, Told};
-use crate::isolate::Isolation;
-use crate::meter::{Given, READ};
-use crate::rows::Rows;
-use crate::work::Scratch;
+use super::{Executable, MorselContext};
+use crate::executable::row_source::RowSource;
+use crate::ops::scratch::Scratch;
+use crate::profile::op_meter::{MeterInput, READ};
+use crate::skip::isolation::Isolation;
 
-/// Chunks of a streamed block that are computed together, at most …
+/// The most chunks of a streamed block that are computed together.
 const RUN_CHUNKS: usize = 8;
-/// … and their bytes, where the next one may have to be waited for, unless one is more.
+/// The bytes after which they are computed where the next chunk may be slow to come; one chunk may have more.
 const RUN_BYTES: usize = 4 << 20;
 
 impl Executable {
-    /// Says that a thread is about to compute a morsel: see [`Reader::announce_window`](forebay_io::Reader::announce_window). The thread
-    /// drops the announcement when the morsel has given a chunk, or ends.
+    /// Announces that a thread is about to compute a morsel: see
+    /// [`Reader::announce_window`](forebay_io::Reader::announce_window). The thread drops the announcement when the
+    /// morsel has given a chunk, or ends.
     pub fn announce(&self, epoch: Epoch, morsel: Morsel) -> Option<WindowAnnouncement> {
         let Morsel::Block { block } = morsel else { return None };
         let window = self.plan.window(epoch, block)?;
         self.rows.as_ref()?.announce(&window)
     }
 
-    /// Computes a source block, or a window of a shuffle whose rows are not counted. Runs of chunks are computed together, each by one of
-    /// the crew; they are handed over in order, and those before an error come before it.
+    /// Computes a source block or an uncounted window. Threads of the pool compute a run of chunks together, one chunk
+    /// each; the chunks are emitted in order, and those before an error come before it.
     pub(super) fn block(
         &self,
-        rows: &Rows,
+        rows: &RowSource,
         block: u64,
-        (epoch, told): (Epoch, Told<'_>),
+        context: MorselContext<'_>,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
-        let window = self.plan.window(epoch, block);
-        // The rows of a window are at hand; a generator may take its time for the next one.
+        let window = self.plan.window(context.epoch, block);
+        // All rows of a window are at hand; a generator may be slow to yield the next one.
         let (chunks_max, bytes_max) = match (&window, rows) {
             (Some(_), _) => (RUN_CHUNKS, usize::MAX),
-            (None, Rows::Generator { .. }) => (1, usize::MAX),
+            (None, RowSource::Generator { .. }) => (1, usize::MAX),
             _ => (RUN_CHUNKS, RUN_BYTES),
         };
         let (mut run, mut bytes) = (Vec::new(), 0);
@@ -50,45 +52,45 @@ impl Executable {
         let mut run_max = 1;
         self.meter.begin(&mut scratch.tally);
         let mut reading = scratch.tally.start();
-        rows.stream(block, window.as_ref(), epoch, &mut |chunk| {
+        rows.stream(block, window.as_ref(), context.epoch, &mut |chunk| {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(e) => {
-                    self.together(std::mem::take(&mut run), told, scratch, emit)?;
+                    self.run_together(std::mem::take(&mut run), context, scratch, emit)?;
                     return Err(self.locate(e));
                 }
             };
-            scratch.tally.stop(READ, reading, Given::Places(chunk.num_rows()), Some(&chunk));
+            scratch.tally.stop(READ, reading, MeterInput::Places(chunk.num_rows()), Some(&chunk));
             self.meter.end(&mut scratch.tally);
             bytes += chunk.num_bytes();
             run.push(chunk);
             if run.len() >= run_max || bytes >= bytes_max {
-                self.together(std::mem::take(&mut run), told, scratch, emit)?;
+                self.run_together(std::mem::take(&mut run), context, scratch, emit)?;
                 (bytes, run_max) = (0, (run_max * 2).min(chunks_max));
             }
-            // The time that the receiver of the chunks takes is no work of the ops.
+            // The time that the receiver of the chunks takes is not a cost of the ops.
             self.meter.begin(&mut scratch.tally);
             reading = scratch.tally.start();
             Ok(())
         })?;
         self.meter.end(&mut scratch.tally);
-        self.together(run, told, scratch, emit)
+        self.run_together(run, context, scratch, emit)
     }
 
-    /// Runs the row ops on chunks that were read, with the crew, and hands them over in order.
-    fn together(
+    /// Runs the row ops on a run of chunks with the pool, and emits the results in order.
+    fn run_together(
         &self,
         run: Vec<Chunk>,
-        told: Told<'_>,
+        context: MorselContext<'_>,
         scratch: &mut Scratch,
         emit: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let done: Vec<Mutex<Option<Result<Chunk>>>> = run.iter().map(|_| Mutex::default()).collect();
         let one = |at: usize, scratch: &mut Scratch| {
-            // A thread that waits for the rows of one chunk may begin another: each has a scratch of its own.
+            // A thread that waits for the rows of one chunk may begin another: each chunk has its own scratch.
             let mut scratch = scratch.beside();
             self.meter.begin(&mut scratch.tally);
-            let ran = self.read_chunk(run[at].clone(), told, &mut scratch);
+            let ran = self.run_read_chunk(run[at].clone(), context, &mut scratch);
             self.meter.end(&mut scratch.tally);
             let failed = ran.as_ref().err().cloned();
             *done[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(ran);
@@ -104,10 +106,10 @@ impl Executable {
         ran
     }
 
-    fn read_chunk(&self, chunk: Chunk, told: Told<'_>, scratch: &mut Scratch) -> Result<Chunk> {
+    fn run_read_chunk(&self, chunk: Chunk, context: MorselContext<'_>, scratch: &mut Scratch) -> Result<Chunk> {
         let locate = |e| self.locate(e);
         let mut isolation = Isolation::new(self.on_error(), &locate);
         isolation.take_unread(chunk.losses()).map_err(locate)?;
-        self.run(chunk, told, isolation, scratch)
+        self.run(chunk, context, isolation, scratch)
     }
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use forebay_core::{ConsumerIndex, Ordinal};
 use forebay_plan::Morsel;
 
-use crate::delivery::Position;
 use crate::executable::Executable;
+use crate::tail::position::Position;
 
 /// One morsel to compute.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Task {
     pub(super) morsel: Morsel,
 }
 
-/// Walks the tasks of all epochs in order, and leaves out each task whose chunks a saved position says were delivered.
+/// Walks the tasks of all epochs in order, without the tasks whose chunks a saved position counts as delivered.
 pub(super) struct Cursor {
     epoch: u64,
     split: u64,
@@ -42,7 +42,7 @@ impl Cursor {
         self.morsels.is_empty() && (self.is_past_end(self.epoch) || empty)
     }
 
-    /// Leaves out what remains of an epoch.
+    /// Skips the rest of an epoch.
     pub(super) fn abandon(&mut self, epoch: u64) {
         if self.epoch <= epoch {
             (self.epoch, self.split) = (epoch + 1, 0);
@@ -77,7 +77,7 @@ impl Cursor {
         if self.epoch == self.from.epoch {
             self.morsels.retain(|(chunk, morsel)| match morsel {
                 Morsel::Units { .. } => !self.from.has_passed(split, *chunk),
-                // Its chunks are known when it has been read.
+                // The number of its chunks is known only after it was read.
                 Morsel::Block { .. } => !self.from.has_passed_all_of(split),
             });
         }

@@ -1,4 +1,4 @@
-//! The morsels that are under way or done, and which of their chunks comes next.
+//! The morsels that are under way or done, and which chunk comes next.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use forebay_plan::Morsel;
 
 use super::cursor::{Cursor, Task};
 
-/// How many morsels the last one that is begun is behind the first one that has not been delivered, where they come as they are computed.
+/// The most morsels from the first undelivered one to the last one that was begun, where chunks come as computed.
 const SPREAD_MAX: usize = 256;
 
 /// One morsel.
@@ -17,28 +17,28 @@ pub(super) struct Slot {
     pub(super) chunks: VecDeque<Chunk>,
     taken: u64,
     pub(super) outcome: Option<Result<()>>,
-    /// Whether all of it was delivered. It waits for those before it.
+    /// Whether all of it was delivered, while an earlier slot was not.
     is_over: bool,
 }
 
-/// What comes next in a stream.
+/// The next item of a stream.
 pub(super) enum Head {
     /// A chunk, its split and its index.
     Chunk(u64, u64, Chunk),
-    /// A split has so many chunks, and they all came.
+    /// A split has this many chunks, and all of them came.
     SplitEnds(u64, u64),
     EpochEnds,
     StreamEnds,
 }
 
-/// What the threads of a stream share.
+/// The state that the threads of a stream share.
 pub(super) struct State {
     pub(super) cursor: Cursor,
     slots: VecDeque<Slot>,
     /// The number of the first slot, counted from the start of the stream.
     base: u64,
     slots_max: usize,
-    /// Chunks that wait for the user may take this before no new morsel is begun.
+    /// The bytes of waiting chunks above which no new morsel is begun.
     ready_bytes_max: usize,
     /// Whether morsels are delivered in order.
     ordered: bool,
@@ -54,22 +54,22 @@ impl State {
     pub(super) fn has_room(&self) -> bool {
         let open = self.slots.iter().filter(|slot| !slot.is_over).count();
         let ready = || self.slots.iter().flat_map(|s| &s.chunks).map(Chunk::num_bytes).sum::<usize>();
-        // One is always under way, whatever it takes.
+        // One morsel is always under way, whatever its size.
         let has_memory = || open == 0 || ready() < self.ready_bytes_max;
         open < self.slots_max && self.slots.len() < SPREAD_MAX && has_memory()
     }
 
-    /// Says whether all that was begun was delivered.
+    /// Says whether every morsel that was begun was delivered.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Says whether no thread is at work.
+    /// Says whether no thread works on a morsel.
     pub(super) fn is_done(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_over || slot.outcome.is_some())
     }
 
-    /// Makes a slot for a task that begins; returns its number.
+    /// Makes a slot for a task; returns its number.
     pub(super) fn begin(&mut self, task: Task) -> u64 {
         let number = self.base + self.slots.len() as u64;
         self.slots.push_back(Slot { task, chunks: VecDeque::new(), taken: 0, outcome: None, is_over: false });
@@ -81,7 +81,7 @@ impl State {
         self.slots.get_mut(place as usize)
     }
 
-    /// Leaves out what remains of an epoch.
+    /// Skips the rest of an epoch.
     pub(super) fn abandon(&mut self, epoch: u64) {
         while self.slots.pop_front_if(|slot| slot.task.epoch <= epoch).is_some() {
             self.base += 1;
@@ -89,10 +89,10 @@ impl State {
         self.cursor.abandon(epoch);
     }
 
-    /// Takes what comes next of an epoch, if it is there.
+    /// Takes the next item of an epoch, if it is there.
     ///
     /// # Errors
-    /// What a morsel failed with.
+    /// The error of a morsel.
     pub(super) fn take(&mut self, epoch: u64) -> Result<Option<Head>> {
         loop {
             let many = if self.ordered { 1 } else { self.slots.len() };

@@ -20,7 +20,7 @@ use engine::{Engine, Scratch};
 use framing::Framing;
 
 /// The op in its place, with its tokenizer.
-pub(crate) struct TokenizeWork {
+pub(crate) struct TokenizeOp {
     step: Step,
     op: Tokenize,
     engine: Arc<Engine>,
@@ -65,7 +65,7 @@ fn engine(id: &BlobId, blobs: &dyn Blobs) -> Result<Arc<Engine>> {
     Ok(engine)
 }
 
-impl TokenizeWork {
+impl TokenizeOp {
     pub(crate) fn new(step: &Step, blobs: &dyn Blobs) -> Result<Self> {
         let Op::Tokenize(op) = &step.node.op else { return Err(Error::internal("no tokenize")) };
         let (engine, framing) = open(op, blobs).map_err(|e| step.node.blame(e))?;

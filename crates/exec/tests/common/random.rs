@@ -240,7 +240,7 @@ pub(crate) fn pipeline(draw: &mut Draw) -> Graph {
 /// Where pipelines without files run; `blobs` has their arrays.
 pub(crate) fn environment(blobs: Arc<dyn forebay_io::Blobs>) -> Environment {
     let (functions, watch) = (Arc::new(Hashed), Arc::new(SystemClock::default()));
-    Environment { blobs, functions, memory: Memory::default(), keeping: None, watch }
+    Environment { blobs, functions, memory: Memory::default(), cache_context: None, watch }
 }
 
 /// A pipeline over rows that are handed to it, `rows` of them if that is known.

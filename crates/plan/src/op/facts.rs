@@ -54,7 +54,7 @@ impl Op {
     }
 
     /// Says whether what is before it may be kept.
-    pub fn keeps_rows(&self) -> bool {
+    pub fn is_cache_point(&self) -> bool {
         matches!(self, Op::Cache { .. } | Op::Autocache {})
     }
 

@@ -9,11 +9,11 @@
 //! mode every sample that is given out has the same bytes as in the order as written.
 
 mod access;
+mod changed_columns;
 mod choose;
 mod cost;
 mod legal;
-mod told;
-mod touched;
+mod moves;
 
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ impl RunOrder {
         let moves = segments.iter().flat_map(|segment| {
             let pass =
                 |later: usize, earlier: usize| segment.may_pass(later - segment.start, earlier - segment.start, exact);
-            told::moves(&places[segment.start..][..segment.items.len()], pass)
+            moves::moves(&places[segment.start..][..segment.items.len()], pass)
         });
         let moves: Vec<_> = moves.collect();
         Self { is_exact: moves.iter().all(|m| m.is_exact), places, moves, gain, is_measured: false }

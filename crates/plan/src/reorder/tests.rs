@@ -244,7 +244,7 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
 fn what_a_relaxed_order_touches_is_followed_to_where_a_split_ends() {
     let touched = |ops: &[Op], mode| {
         let stages = Stages::new(&graph(ops).with_reorder(mode)).expect("stages");
-        stages.touched().expect("columns").into_iter().collect::<Vec<_>>()
+        stages.changed_columns().expect("columns").into_iter().collect::<Vec<_>>()
     };
     let ops = [decode(), jitter(None), resize(64)];
     let with = |more: &[Op]| touched(&[&ops[..], more].concat(), Reorder::Relaxed);

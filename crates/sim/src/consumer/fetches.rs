@@ -149,7 +149,7 @@ impl World<'_> {
         *consumer.taken.entry(place).or_default() += 1;
         let first = *consumer.cut.entry(place).or_insert(ops);
         let done = match self.planted {
-            Some(Planted::CutOfReader) => job.tail.stop(None),
+            Some(Planted::CutOfReader) => job.tail.resolve_boundary(None),
             Some(Planted::CutOfSplit) => first,
             _ => ops,
         };

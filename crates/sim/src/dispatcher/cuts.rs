@@ -41,7 +41,7 @@ impl World<'_> {
     pub(super) fn forget_cuts(&mut self) {
         for (number, ops) in std::mem::take(&mut self.dispatcher.cuts.at) {
             let Some(job) = self.dispatcher.cuts.jobs.get(&number) else { continue };
-            if ops != self.jobs[*job].worker.stop(None) {
+            if ops != self.jobs[*job].worker.resolve_boundary(None) {
                 self.dispatcher.cuts.forgotten.insert(number);
             }
         }
@@ -62,7 +62,7 @@ impl World<'_> {
             return self.fail("cut", format!("worker {worker} (local: {is_local}) is told to run {:?} ops", lease.ops));
         }
         let (Some(ops), false) = (lease.ops, is_local) else { return };
-        let (usual, cuts) = (job.worker.stop(None), &mut self.dispatcher.cuts);
+        let (usual, cuts) = (job.worker.resolve_boundary(None), &mut self.dispatcher.cuts);
         let known = cuts.at.insert(lease.job, ops);
         let is_anew = cuts.forgotten.remove(&lease.job) && ops == usual;
         if is_anew {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use forebay_core::{ConsumerIndex, Epoch, Error, Result};
 use forebay_data::Chunk;
-use forebay_exec::{Delivery, Known, Lost, Merge, Position};
+use forebay_exec::{Delivery, KnownSkips, Merge, Position, SkippedSample};
 use forebay_plan::Ending;
 
 use super::{Pipeline, compute};
@@ -35,7 +35,7 @@ pub(crate) struct Due {
 }
 
 /// Samples that are known to be lost, by epoch and split.
-pub(crate) type KnownLost = BTreeMap<(u64, u64), Rc<Known>>;
+pub(crate) type KnownLost = BTreeMap<(u64, u64), Rc<KnownSkips>>;
 
 /// Batches that consumers in step share.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl Pipeline {
                         continue;
                     }
                     let pushed = merge.push(ordinal, index, chunk.clone());
-                    let lost = merge.take_losses();
+                    let lost = merge.take_skipped();
                     if pushed.is_ok() && lost.len() < chunk.losses().len() {
                         return Err(Error::internal(format!("{:?} are lost, and {lost:?} is told", chunk.losses())));
                     }
@@ -117,21 +117,23 @@ impl Pipeline {
     }
 
     fn whole_chunks(&self, place: (u32, u64, u64), known: &KnownLost) -> Result<Rc<[Chunk]>> {
-        let compute = |known: &Known| Ok::<_, Error>(compute(&self.whole, place, self.whole.stop(None), known)?.into());
+        let compute = |known: &KnownSkips| {
+            Ok::<_, Error>(compute(&self.whole, place, self.whole.resolve_boundary(None), known)?.into())
+        };
         if let Some(known) = known.get(&(place.1, place.2)) {
             return compute(known);
         }
         if let Some(chunks) = self.whole_chunks.borrow().get(&place) {
             return Ok(chunks.clone());
         }
-        let chunks: Rc<[Chunk]> = compute(&Known::default())?;
+        let chunks: Rc<[Chunk]> = compute(&KnownSkips::default())?;
         self.whole_chunks.borrow_mut().insert(place, chunks.clone());
         Ok(chunks)
     }
 }
 
 impl Due {
-    fn lose(&mut self, index: u64, lost: Vec<Lost>) {
+    fn lose(&mut self, index: u64, lost: Vec<SkippedSample>) {
         let missing = lost.into_iter().map(|lost| missing(&lost, index));
         self.missing.extend(missing);
     }
@@ -170,6 +172,6 @@ pub(super) fn ended(ending: Ending, mut all: Vec<Due>) -> Vec<Rc<Due>> {
 }
 
 /// Names a sample that was left out of a chunk.
-pub(crate) fn missing(lost: &Lost, index: u64) -> Missing {
+pub(crate) fn missing(lost: &SkippedSample, index: u64) -> Missing {
     ((lost.epoch.0, lost.split, index), lost.loss.row.sample.0, lost.loss.row.epoch.0)
 }

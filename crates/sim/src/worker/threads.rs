@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_core::Error;
 use forebay_data::Chunk;
-use forebay_exec::Known;
+use forebay_exec::KnownSkips;
 use forebay_worker::simulate::{Computing, Task, Todo, WAIT_MAX, Wanted};
 
 use super::WorkerTimer;
@@ -59,7 +59,7 @@ impl World<'_> {
                 let job = self.job(&task.job().name);
                 let streamed = job.streamed;
                 // Wherever it is cut, there are as many.
-                let chunks = job.chunks(task.place(), job.worker.stop(task.ops()));
+                let chunks = job.chunks(task.place(), job.worker.resolve_boundary(task.ops()));
                 let Some(chunks) = self.expect(Node::Worker(i), chunks).map(|chunks| chunks.len()) else { return };
                 match streamed {
                     true => task.set_streamed(),
@@ -141,7 +141,7 @@ impl World<'_> {
     }
 
     fn compute_one(&mut self, i: usize, entry: Entry, index: usize, computing: Computing) {
-        let ops = self.job(&entry.task.job().name).worker.stop(entry.task.ops());
+        let ops = self.job(&entry.task.job().name).worker.resolve_boundary(entry.task.ops());
         let (late, failed) = self.storage();
         let chunk = self.scenario.workers[i].chunk;
         let (until, factor) = self.workers[i].slow;
@@ -186,7 +186,7 @@ impl World<'_> {
     fn put(&mut self, i: usize, task: &Task, index: usize, ops: u32, computing: Computing) {
         let job = self.job(&task.job().name);
         let known = match self.planted {
-            Some(Planted::KnownForgotten) => Known::default(),
+            Some(Planted::KnownForgotten) => KnownSkips::default(),
             _ => (*task.known()).clone(),
         };
         let chunk = job.chunk(task.place(), ops, index, &known);

@@ -155,7 +155,7 @@ fn a_chunk_that_lacks_a_sample_by_accident_is_computed_again_for_a_reader_that_c
         (Error::data("each time"), false, "chunk end"),
     ] {
         let held = held(&meter);
-        let mut known = Known::default();
+        let mut known = KnownSkips::default();
         if is_known {
             known.add(Epoch(0), row, error.clone());
         }

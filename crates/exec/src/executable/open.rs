@@ -1,0 +1,148 @@
+//! Opens a source and prepares its ops, for each role: a stream in this process, a worker, a consumer, rows at hand.
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_io::{ROWS_IN_BLOCK, SourceIndex};
+use forebay_plan::{EpochPlan, Stages, usual_cut};
+
+use super::{Boundary, Executable};
+use crate::cached::autocache::AutoCache;
+use crate::cached::page_cached::PageCachedSource;
+use crate::executable::environment::Environment;
+use crate::executable::row_source::RowSource;
+use crate::executable::variant::PipelineVariant;
+use crate::profile::op_meter::OpMeter;
+
+/// Returns the first row of each block of a source, and the number of rows. Blocks of a Python object are runs of items.
+fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> Vec<u64> {
+    let rows = plan.extent().rows.unwrap_or(0);
+    let runs = || (0..rows.div_ceil(ROWS_IN_BLOCK)).map(|run| run * ROWS_IN_BLOCK).chain([rows]).collect();
+    index.map_or_else(runs, SourceIndex::block_starts)
+}
+
+impl Executable {
+    /// Opens the source and prepares each op of a split.
+    ///
+    /// # Errors
+    /// Errors of opening the source, and Invalid where an op's arguments cannot work together.
+    pub fn new(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        index: Option<SourceIndex>,
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let cuts = stages.cuts()?;
+        let whole = cuts.last().map(Boundary::of).into_iter().collect();
+        Self::open(stages, plan, index, (whole, 0), environment)
+    }
+
+    /// As [`Executable::new`], for a worker: the executable can end at each boundary ([`Stages::cuts`]).
+    ///
+    /// # Errors
+    /// As [`Executable::new`].
+    pub fn for_worker(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        index: Option<SourceIndex>,
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let cuts = stages.cuts()?;
+        let boundaries = cuts.iter().map(Boundary::of).collect();
+        Self::open(stages, plan, index, (boundaries, usual_cut(&cuts)), environment)
+    }
+
+    /// Prepares the ops that a consumer of a service runs: those after each boundary, and those after the merge.
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// As [`Executable::new`].
+    pub fn for_reader(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+        let cuts = stages.cuts()?;
+        let meter = OpMeter::new(environment.watch.clone());
+        let variant = PipelineVariant::after_boundaries(&cuts, &plan, environment, &meter)?;
+        let boundaries = cuts.iter().map(Boundary::of).collect();
+        Self::without_source(stages, plan, boundaries, variant, environment.clone(), meter)
+    }
+
+    /// Prepares the row ops without the source, for rows at hand on which no op has run.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], but nothing is opened.
+    pub fn for_rows(stages: Arc<Stages>, plan: Arc<EpochPlan>, environment: &Environment) -> Result<Arc<Self>> {
+        let input = Arc::new(stages.source.schema()?);
+        let environment = Environment { cache_context: None, ..environment.clone() };
+        let meter = OpMeter::new(environment.watch.clone());
+        let all = stages.split.iter().map(|work| work.steps().len() as u32).sum();
+        let variant = PipelineVariant::new(&stages, &[all], &input, &plan, &environment, &meter)?;
+        let boundaries = vec![Boundary { ops: 0, schema: input }];
+        Self::without_source(stages, plan, boundaries, variant, environment, meter)
+    }
+
+    fn without_source(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        boundaries: Vec<Boundary>,
+        variant: PipelineVariant,
+        environment: Environment,
+        meter: Arc<OpMeter>,
+    ) -> Result<Arc<Self>> {
+        let schema = stages.split_schema()?;
+        Ok(Arc::new(Self {
+            stages,
+            plan,
+            index: None,
+            rows: None,
+            page_cached: None,
+            variant,
+            autocache: None,
+            boundaries,
+            default_boundary: 0,
+            schema,
+            environment,
+            meter,
+        }))
+    }
+
+    fn open(
+        stages: Arc<Stages>,
+        plan: Arc<EpochPlan>,
+        index: Option<SourceIndex>,
+        (boundaries, default_boundary): (Vec<Boundary>, usize),
+        environment: &Environment,
+    ) -> Result<Arc<Self>> {
+        let source = &stages.source;
+        let bytes = index.as_ref().map_or(0, SourceIndex::bytes);
+        let context = environment.cache_context.as_ref();
+        let page_cached = context.and_then(|context| PageCachedSource::open(source, bytes, &context.cache));
+        let plan =
+            if plan.knows_rows() { plan } else { Arc::new(plan.over(&stages, block_starts(index.as_ref(), &plan))?) };
+        let sizes = || index.iter().flat_map(SourceIndex::files).map(|file| file.size).collect();
+        let plan = if plan.lane_layout().is_some() { Arc::new(plan.over_files(sizes())) } else { plan };
+        let window_rows = plan.sizing().window_rows;
+        let rows = Some(RowSource::open(source, index.clone(), page_cached.as_ref(), window_rows, environment)?);
+        let input = Arc::new(stages.source.schema()?);
+        let meter = OpMeter::new(environment.watch.clone());
+        let ops: Vec<_> = boundaries.iter().map(|boundary| boundary.ops).collect();
+        let variant = PipelineVariant::new(&stages, &ops, &input, &plan, environment, &meter)?;
+        if let Some((prefix, context)) = variant.prefix.as_ref().zip(context) {
+            prefix.open(context);
+        }
+        let autocache = AutoCache::new(&stages, &ops, &input, &plan, environment, &meter)?;
+        let (environment, schema) = (environment.clone(), stages.split_schema()?);
+        Ok(Arc::new(Self {
+            stages,
+            plan,
+            index,
+            rows,
+            page_cached,
+            variant,
+            autocache,
+            boundaries,
+            default_boundary,
+            schema,
+            environment,
+            meter,
+        }))
+    }
+}

@@ -1,0 +1,139 @@
+//! Reads the rows of a source: files and arrays through `io`, or a user's Python object.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_cache::{FileKey, RowKey};
+use forebay_core::{Epoch, Error, Result, SampleId};
+use forebay_data::{Chunk, RowId, Schema};
+use forebay_io::{Place, ReadOptions, ReadThrough, Reader, SourceIndex, WindowAnnouncement};
+use forebay_plan::{BlobId, LaneWindow, Source};
+
+use crate::cached::page_cached::PageCachedSource;
+use crate::executable::environment::Environment;
+use crate::executable::row_ids::{numbered, numbered_sample};
+use crate::ops::functions::{Functions, Pickle};
+
+/// Rows of a chunk that is read from a block of unknown length. Fixed, because it decides what a batched function sees.
+const STREAM_ROWS: usize = 64;
+
+/// Returns the key of a file: its address, and its pinned identity.
+fn file_key(index: &SourceIndex, file: usize) -> FileKey {
+    let (uri, size) = index.files().nth(file).map_or(("", 0), |f| (f.uri, f.size));
+    FileKey::of(uri, size, &index.identity(file).unwrap_or_default())
+}
+
+/// The opened source of a pipeline.
+pub(crate) enum RowSource {
+    Files(Arc<dyn Reader>, SourceIndex),
+    Items { dataset: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
+    Generator { generator: Pickle, schema: Arc<Schema>, functions: Arc<dyn Functions> },
+}
+
+impl RowSource {
+    /// Opens a source; remote files are read through the page cache, if there is one.
+    pub(crate) fn open(
+        source: &Source,
+        index: Option<SourceIndex>,
+        page_cached: Option<&PageCachedSource>,
+        window_rows: u64,
+        env: &Environment,
+    ) -> Result<Self> {
+        let schema = Arc::new(source.schema()?);
+        let pickle = |id: &BlobId| Ok::<_, Error>(Pickle { id: id.clone(), bytes: env.blobs.get(id)? });
+        let functions = env.functions.clone();
+        match source {
+            Source::MapDataset { blob, .. } => Ok(RowSource::Items { dataset: pickle(blob)?, schema, functions }),
+            Source::Generator { blob, .. } => Ok(RowSource::Generator { generator: pickle(blob)?, schema, functions }),
+            _ => {
+                let index = index.ok_or_else(|| Error::internal("a source of files needs its index"))?;
+                let near = page_cached.map(|source| Arc::new(source.clone()) as Arc<dyn ReadThrough>);
+                let options = ReadOptions { near, window_rows, budget: env.memory.budget() };
+                Ok(RowSource::Files(forebay_io::open(source, index.clone(), env.blobs.as_ref(), options)?, index))
+            }
+        }
+    }
+
+    pub(crate) fn gather(&self, places: &[Place]) -> Result<Chunk> {
+        match self {
+            RowSource::Files(reader, _) => reader.gather(places),
+            RowSource::Items { dataset, schema, functions } => {
+                let rows: Vec<u64> = places.iter().map(|p| p.row).collect();
+                functions.items(dataset, &rows, numbered(places), schema)
+            }
+            RowSource::Generator { .. } => Err(Error::internal("a generator has no rows to pick")),
+        }
+    }
+
+    /// Returns the sample id of a counted row, and the name that the user knows.
+    pub(crate) fn name(&self, row: u64) -> (SampleId, String) {
+        let sample = self.sample(row);
+        match self {
+            RowSource::Files(_, index) => (sample, index.describe_sample(sample)),
+            _ => (sample, format!("row {row}")),
+        }
+    }
+
+    /// Returns the sample id of a counted row.
+    pub(crate) fn sample(&self, row: u64) -> SampleId {
+        match self {
+            RowSource::Files(_, index) => index.locate(row),
+            _ => numbered_sample(row),
+        }
+    }
+
+    /// Returns the cache keys of counted rows: each by its pinned file and its row there. Rows of no file are named by
+    /// their number alone, because the source's own id identifies their content.
+    pub(crate) fn keys(&self, rows: &[u64]) -> Vec<RowKey> {
+        let unfiled = FileKey([0; 16]);
+        let RowSource::Files(_, index) = self else {
+            return rows.iter().map(|&row| RowKey { file: unfiled, row }).collect();
+        };
+        let mut files = HashMap::new();
+        let key = |&row: &u64| match index.origin(row) {
+            Some((file, row)) => RowKey { file: *files.entry(file).or_insert_with(|| file_key(index, file)), row },
+            None => RowKey { file: unfiled, row },
+        };
+        rows.iter().map(key).collect()
+    }
+
+    /// Announces that a thread is about to read a window.
+    pub(crate) fn announce(&self, window: &LaneWindow) -> Option<WindowAnnouncement> {
+        match self {
+            RowSource::Files(reader, _) => reader.announce_window(window),
+            RowSource::Items { .. } | RowSource::Generator { .. } => None,
+        }
+    }
+
+    /// Reads a block from its start, or a window of a shuffle, and passes the rows to `see` chunk by chunk; an error comes
+    /// last.
+    pub(crate) fn stream(
+        &self,
+        block: u64,
+        window: Option<&LaneWindow>,
+        epoch: Epoch,
+        see: &mut dyn FnMut(Result<Chunk>) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            RowSource::Files(reader, _) => {
+                let chunks = match window {
+                    Some(window) => reader.window(window, STREAM_ROWS),
+                    None => reader.stream(block, epoch, STREAM_ROWS),
+                };
+                match chunks {
+                    Ok(mut chunks) => chunks.try_for_each(see),
+                    Err(e) => see(Err(e)),
+                }
+            }
+            RowSource::Items { .. } => Err(Error::internal("a map dataset is not read as a block")),
+            RowSource::Generator { generator, schema, functions } => {
+                let mut row = 0u64;
+                functions.generate(generator, STREAM_ROWS, schema, &mut |columns, rows| {
+                    let ids = (row..row + rows as u64).map(|r| RowId { sample: SampleId::new(0, r), epoch }).collect();
+                    row += rows as u64;
+                    see(Chunk::new(schema.clone(), columns, ids))
+                })
+            }
+        }
+    }
+}

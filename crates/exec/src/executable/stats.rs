@@ -1,0 +1,47 @@
+//! What an executable reports of itself as JSON: what its ops cost, what is cached, and what the caches found.
+
+use serde_json::{Map, Value, json};
+
+use super::Executable;
+use crate::cached::prefix::Prefix;
+
+impl Executable {
+    /// Returns a JSON object: `ops` is always there, and says what the ops that ran in this process cost. `cache` is
+    /// about `cache()` and `autocache()`, `source` about the page cache of remote files; each is left out where the
+    /// pipeline or this process has none.
+    pub fn stats(&self) -> String {
+        let mut stats = Map::new();
+        stats.insert("ops".to_owned(), self.meter.describe(&self.stages));
+        stats.extend(self.row_cache().map(|cache| ("cache".to_owned(), cache)));
+        stats.extend(self.page_cache());
+        Value::Object(stats).to_string()
+    }
+
+    /// Returns the same as a worker reports it of a job: the members of `cache`, and `source` beside them. `None` where
+    /// nothing is cached.
+    pub fn caching(&self) -> Option<String> {
+        let (rows, pages) = (self.row_cache(), self.page_cache());
+        if rows.is_none() && pages.is_none() {
+            return None;
+        }
+        let mut members = match rows {
+            Some(Value::Object(rows)) => rows,
+            _ => Map::new(),
+        };
+        members.extend(pages);
+        Some(Value::Object(members).to_string())
+    }
+
+    fn page_cache(&self) -> Option<(String, Value)> {
+        self.page_cached.as_ref().map(|source| ("source".to_owned(), source.describe()))
+    }
+
+    fn row_cache(&self) -> Option<Value> {
+        let context = self.environment.cache_context.as_ref()?;
+        let always = |prefix: &Prefix| json!({"kept": prefix.title(), "why": "cache() is written there", "rows": prefix.describe(context)});
+        match &self.autocache {
+            Some(autocache) => Some(autocache.describe()),
+            None => self.variant.prefix.as_ref().map(always),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One compiled variant of a pipeline: the ops before the cache point, the ops after it, and one suffix for each
+//! placement boundary.
+//!
+//! Ops before the first boundary are compiled once. Those between it and a later one are compiled for each boundary;
+//! they are cheap to have twice (`forebay_plan::Stages::cuts`). Invariant: all variants of a pipeline give the same
+//! rows.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_data::Schema;
+use forebay_plan::{CacheBypass, Cut, EpochPlan, Stages, Work};
+
+use crate::cached::prefix::Prefix;
+use crate::executable::environment::Environment;
+use crate::ops::compiled_op::CompiledOp;
+use crate::ops::image_op::FusedImageOp;
+use crate::profile::op_meter::{OpMeter, OpSlot};
+
+/// The ops of a pipeline, compiled.
+pub(crate) struct PipelineVariant {
+    /// The ops before the cache point.
+    pub(crate) prefix: Option<Prefix>,
+    /// The ops after the cache point that all boundaries share; without a cache point, from the first op on.
+    shared: Vec<CompiledOp>,
+    /// The bypass of the cache point, where it ends among the shared ops.
+    bypass: Option<CompiledBypass>,
+    /// The other ops, for each boundary: up to it, or for a consumer those after it.
+    suffixes: Vec<Suffix>,
+}
+
+#[derive(Default)]
+struct Suffix {
+    ops: Vec<CompiledOp>,
+    /// The bypass of the cache point, where it ends among these ops.
+    bypass: Option<CompiledBypass>,
+}
+
+/// The ops that a row runs which bypasses a full cache: see [`CacheBypass`].
+pub(crate) struct CompiledBypass {
+    /// The ops before the fused image op.
+    pub(crate) before: Vec<CompiledOp>,
+    /// The columns after those.
+    pub(crate) schema: Arc<Schema>,
+    /// The image op, fused across the cache point.
+    pub(crate) image: FusedImageOp,
+    /// Counts the cost of the image op.
+    pub(crate) slot: OpSlot,
+    /// The number of ops between the cache point and the image op of cached rows.
+    pub(crate) between: usize,
+}
+
+impl PipelineVariant {
+    /// Compiles the row ops of `stages` up to each boundary: `boundaries` holds the number of ops before each, the
+    /// fewest first. Rows are cached after [`Prefix::open`] was called.
+    ///
+    /// # Errors
+    /// Invalid where an op's arguments cannot work together.
+    pub(crate) fn new(
+        stages: &Stages,
+        boundaries: &[u32],
+        input: &Arc<Schema>,
+        plan: &EpochPlan,
+        environment: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let pipelines: Vec<_> = boundaries.iter().map(|&ops| stages.first_ops(ops as usize)).collect();
+        let (Some(first), Some(last)) = (pipelines.first(), pipelines.last()) else {
+            return Err(Error::internal("a pipeline has a boundary"));
+        };
+        // An image op that is fused with more steps before a later boundary is not shared.
+        let same = |(a, b): &(&Work, &Work)| a.steps().len() == b.steps().len();
+        let common = first.iter().zip(last).take_while(same).count();
+        let in_prefix = stages.prefix().len();
+        let bypass = |works: &[Work]| {
+            let found = stages.cache_bypass(works);
+            found.map(|bypass| CompiledBypass::new(&bypass, input, plan, environment, meter)).transpose()
+        };
+        let shared_bypass = bypass(&first[..common])?;
+        let mut shared = compile(&first[..common], input, plan, environment, meter)?;
+        let schema = shared.last().map_or(input, CompiledOp::schema).clone();
+        let suffix = |pipeline: &Vec<Work>| {
+            let ops = compile(&pipeline[common..], &schema, plan, environment, meter)?;
+            Ok(Suffix { ops, bypass: if shared_bypass.is_some() { None } else { bypass(pipeline)? } })
+        };
+        let suffixes = pipelines.iter().map(suffix).collect::<Result<_>>()?;
+        let before = shared.drain(..in_prefix).collect();
+        let prefix = Prefix::new(before, stages, plan, environment, meter);
+        Ok(Self { prefix, shared, bypass: shared_bypass, suffixes })
+    }
+
+    /// Compiles the ops after each boundary, for a consumer.
+    ///
+    /// # Errors
+    /// As [`PipelineVariant::new`].
+    pub(crate) fn after_boundaries(
+        cuts: &[Cut],
+        plan: &EpochPlan,
+        environment: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let suffix = |cut: &Cut| {
+            let ops = compile(&cut.reader, &cut.schema, plan, environment, meter)?;
+            Ok(Suffix { ops, bypass: None })
+        };
+        let suffixes = cuts.iter().map(suffix).collect::<Result<_>>()?;
+        Ok(Self { prefix: None, shared: Vec::new(), bypass: None, suffixes })
+    }
+
+    /// Returns the ops after the cache point up to the boundary of that index; for a consumer, those after the boundary.
+    pub(crate) fn ops(&self, boundary: usize) -> impl Iterator<Item = &CompiledOp> {
+        self.shared.iter().chain(self.suffixes.get(boundary).into_iter().flat_map(|suffix| &suffix.ops))
+    }
+
+    /// Returns the bypass of the cache point, up to the boundary of that index.
+    pub(crate) fn bypass(&self, boundary: usize) -> Option<&CompiledBypass> {
+        self.bypass.as_ref().or_else(|| self.suffixes.get(boundary)?.bypass.as_ref())
+    }
+}
+
+impl CompiledBypass {
+    fn new(
+        bypass: &CacheBypass,
+        input: &Arc<Schema>,
+        plan: &EpochPlan,
+        environment: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let before = compile(&bypass.before, input, plan, environment, meter)?;
+        let schema = before.last().map_or(input, CompiledOp::schema).clone();
+        let Work::Image { column, steps } = &bypass.image else {
+            return Err(Error::internal("a cache bypass has an image op"));
+        };
+        let image = FusedImageOp::new(column, steps, &schema, plan.seed(), environment.memory.clone())?;
+        Ok(Self { before, schema, image, slot: meter.slot_of(&bypass.image), between: bypass.between })
+    }
+}
+
+fn compile(
+    works: &[Work],
+    input: &Arc<Schema>,
+    plan: &EpochPlan,
+    environment: &Environment,
+    meter: &OpMeter,
+) -> Result<Vec<CompiledOp>> {
+    let mut schema = input.clone();
+    let compile = |work| {
+        let op = CompiledOp::new(work, &schema, plan.seed(), environment, meter)?;
+        schema = op.schema().clone();
+        Ok(op)
+    };
+    works.iter().map(compile).collect()
+}

@@ -1,0 +1,82 @@
+//! One fused op of a plan, ready to run on a chunk: fused image ops, a vectorised op on columns, tokenization, a user's
+//! function, or a mixing of batches.
+
+use std::sync::Arc;
+
+use forebay_core::{Result, Seed};
+use forebay_data::{Chunk, Schema};
+use forebay_plan::{Step, Work};
+
+use crate::executable::environment::Environment;
+use crate::ops::batches::each_batch;
+use crate::ops::function_op::FunctionOp;
+use crate::ops::image_op::FusedImageOp;
+use crate::ops::mix_op::MixOp;
+use crate::ops::scratch::Scratch;
+use crate::profile::op_meter::{MeterInput, OpMeter, OpSlot};
+use crate::table;
+use crate::tokenize::TokenizeOp;
+
+/// A fused op, ready to run.
+pub(crate) struct CompiledOp {
+    pub(crate) kernel: Kernel,
+    /// Counts its cost.
+    pub(crate) slot: OpSlot,
+}
+
+pub(crate) enum Kernel {
+    Image(FusedImageOp),
+    Table(Step),
+    Tokenize(Box<TokenizeOp>),
+    Function(FunctionOp),
+    Mix(MixOp),
+}
+
+impl CompiledOp {
+    pub(crate) fn new(
+        work: &Work,
+        input: &Arc<Schema>,
+        seed: Seed,
+        env: &Environment,
+        meter: &OpMeter,
+    ) -> Result<Self> {
+        let kernel = match work {
+            Work::Image { column, steps } => {
+                Kernel::Image(FusedImageOp::new(column, steps, input, seed, env.memory.clone())?)
+            }
+            Work::Table(step) => Kernel::Table(step.clone()),
+            Work::Tokenize(step) => Kernel::Tokenize(Box::new(TokenizeOp::new(step, env.blobs.as_ref())?)),
+            Work::Function(step) => Kernel::Function(FunctionOp::new(step, seed, env)?),
+            Work::Mix(step) => Kernel::Mix(MixOp::new(step, seed)),
+        };
+        Ok(Self { kernel, slot: meter.slot_of(work) })
+    }
+
+    /// Returns the columns after it.
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        match &self.kernel {
+            Kernel::Image(op) => op.schema(),
+            Kernel::Table(step) => &step.schema,
+            Kernel::Tokenize(op) => op.schema(),
+            Kernel::Function(op) => op.schema(),
+            Kernel::Mix(op) => &op.step.schema,
+        }
+    }
+
+    /// Runs it; `batch` is the batch size that a per-batch op sees.
+    pub(crate) fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
+        scratch.metered(self.slot, MeterInput::Chunk(chunk), |scratch| self.kernel.run(chunk, batch, scratch))
+    }
+}
+
+impl Kernel {
+    fn run(&self, chunk: &Chunk, batch: Option<usize>, scratch: &mut Scratch) -> Result<Chunk> {
+        match self {
+            Kernel::Image(op) => op.run(chunk, scratch),
+            Kernel::Table(step) => table::apply(&step.node.op, chunk, &step.schema).map_err(|e| step.node.blame(e)),
+            Kernel::Tokenize(op) => op.run(chunk),
+            Kernel::Function(op) => op.run(chunk, batch),
+            Kernel::Mix(op) => each_batch(chunk, batch, |batch| op.run(batch)).map_err(|e| op.step.node.blame(e)),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Finds functions whose result depends on more than their row: calls them again for a few rows, and compares bits.
+//!
+//! A hash of the row's id selects the rows, so every run checks the same ones. Checking one row in [`EVERY`] costs less
+//! than a hundredth of the function's time. Each op warns once; the check changes no row.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arrow_array::{Array, ArrayRef};
+use forebay_core::rng::op_key;
+use forebay_core::{Error, ErrorKind, Result, Seed};
+use forebay_data::{Chunk, Loss, RowId, Schema};
+
+/// One row in this many is computed twice; of a batched function, one call.
+const EVERY: u64 = 128;
+
+/// The check of one function.
+#[derive(Debug, Default)]
+pub(crate) struct DeterminismCheck {
+    /// Whether it has warned.
+    has_warned: AtomicBool,
+}
+
+impl DeterminismCheck {
+    /// Calls a function again for some rows, and compares with `output`; a `batched` function sees all rows at once.
+    /// Returns a warning about the first row that differs.
+    pub(crate) fn check(
+        &self,
+        input: &Chunk,
+        output: &[ArrayRef],
+        schema: &Schema,
+        batched: bool,
+        call: &dyn Fn(&Chunk) -> Result<Vec<ArrayRef>>,
+    ) -> Option<Loss> {
+        if self.has_warned.load(Relaxed) {
+            return None;
+        }
+        let ids = input.ids();
+        let (calls, size) = if batched { (1, ids.len()) } else { (ids.len(), 1) };
+        let chosen = (0..calls.min(ids.len())).filter(|&i| is_chosen(ids[i]));
+        for row in chosen {
+            let first: Vec<ArrayRef> = output.iter().map(|c| c.slice(row, size)).collect();
+            let what = match call(&input.slice(row, size)) {
+                Ok(again) => differing(&first, &again, schema),
+                // The iterator was closed, or memory ran out: this is not about the function.
+                Err(error) if error.kind() != ErrorKind::Function => None,
+                Err(error) => Some(format!("it {}", error.message())),
+            };
+            if let Some(what) = what {
+                self.has_warned.store(true, Relaxed);
+                let message = "a function gave another result when it was called again for the same sample";
+                let error = Error::new(ErrorKind::Function, message)
+                    .with("fault", "nondeterministic")
+                    .with("sample", ids[row].sample)
+                    .with("differs", what)
+                    .hint(
+                        "draw random numbers from the generator that a second parameter named rng gets; keep clocks, \
+                           counters and the network out of it, or the stream changes when a worker is lost",
+                    );
+                return Some(Loss { row: ids[row], error, record: None });
+            }
+        }
+        None
+    }
+}
+
+fn is_chosen(id: RowId) -> bool {
+    op_key(Seed(id.sample.0), id.epoch, 0).is_multiple_of(EVERY)
+}
+
+/// Returns the first column that differs in a bit.
+fn differing(first: &[ArrayRef], again: &[ArrayRef], schema: &Schema) -> Option<String> {
+    let differs = first.iter().zip(again).position(|(a, b)| a.to_data() != b.to_data())?;
+    Some(schema.fields().get(differs).map_or("its verdict".to_owned(), |field| format!("column {:?}", field.name)))
+}

@@ -1,0 +1,321 @@
+//! Fused image ops over a column: each image goes through the whole chain once, straight into its slot of the batch, on
+//! any idle thread of the pool.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, LargeBinaryArray};
+use arrow_buffer::Buffer;
+use forebay_core::rng::{SampleRng, op_key};
+use forebay_core::{Error, Result, Seed};
+use forebay_data::{
+    Chunk, FixedTensorBuilder, Kind, Memory, RowId, Schema, VariableTensorBuilder, column_of, tensor_shape_of_row,
+    tensor_values,
+};
+use forebay_plan::{Direction, ImageMode, Interpolation, Layout, Op, Step, image_layout};
+
+use crate::image::{self, Augment, Chain, Input, Mode, Output};
+use crate::ops::scratch::Scratch;
+
+pub(crate) struct FusedImageOp {
+    column: String,
+    steps: Vec<Step>,
+    chain: Chain,
+    seed: Seed,
+    schema: Arc<Schema>,
+    memory: Memory,
+}
+
+impl FusedImageOp {
+    pub(crate) fn new(column: &str, steps: &[Step], input: &Arc<Schema>, seed: Seed, memory: Memory) -> Result<Self> {
+        let mut decode = None;
+        let mut chain = Vec::new();
+        for step in steps {
+            match &step.node.op {
+                Op::DecodeImage { mode: ImageMode::Grey, .. } => decode = Some(Mode::Grey),
+                Op::DecodeImage { mode: ImageMode::Rgb, .. } => decode = Some(Mode::Rgb),
+                Op::DecodeImage { mode: ImageMode::Palette, .. } => decode = Some(Mode::Palette),
+                op => chain.push(kernel(op, step.random)?),
+            }
+        }
+        let chain = Chain::new(decode, chain).map_err(|e| steps[0].node.blame(e))?;
+        let schema = steps.last().map_or_else(|| input.clone(), |s| s.schema.clone());
+        Ok(Self { column: column.to_owned(), steps: steps.to_vec(), chain, seed, schema, memory })
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// The column that it changes.
+    pub(crate) fn column(&self) -> &str {
+        &self.column
+    }
+
+    pub(crate) fn run(&self, chunk: &Chunk, scratch: &mut Scratch) -> Result<Chunk> {
+        let images = self.images(chunk)?;
+        if let Some(column) = self.as_they_are(&images)? {
+            return chunk.with_column(self.schema.field(&self.column)?.clone(), column);
+        }
+        let row = |row: usize, scratch: &mut Scratch, out: &mut Output<'_>| {
+            self.row(&images, row, chunk.ids()[row], scratch, out)
+        };
+        let column = self.make(chunk.num_rows(), scratch, &row)?;
+        chunk.with_column(self.schema.field(&self.column)?.clone(), column)
+    }
+
+    /// Returns the images without a copy where the op changes nothing: it crops, and all have that size already.
+    fn as_they_are(&self, images: &Images<'_>) -> Result<Option<ArrayRef>> {
+        let kind = &self.schema.field(&self.column)?.kind;
+        let (Images::Numbers { values, size: 1, images, .. }, Some(shape)) = (images, kind.known_shape()) else {
+            return Ok(None);
+        };
+        let (wanted, bytes) = ((shape[0], shape[1]), shape.iter().product::<usize>());
+        let crops =
+            |step: &Step| matches!(step.node.op, Op::CenterCrop { height, width, .. } if (height, width) == wanted);
+        let is_there = |(row, (has, start)): (usize, &([usize; 3], usize))| *has == *shape && *start == row * bytes;
+        if !self.steps.iter().all(crops) || !images.iter().enumerate().all(is_there) {
+            return Ok(None);
+        }
+        column_of(kind, values.clone(), images.len()).map(Some)
+    }
+
+    /// Returns the input images.
+    pub(crate) fn images<'a>(&self, chunk: &'a Chunk) -> Result<Images<'a>> {
+        Images::new(&chunk.schema().field(&self.column)?.kind, chunk.column(&self.column)?)
+    }
+
+    /// Runs one image through the chain.
+    pub(crate) fn row(
+        &self,
+        images: &Images<'_>,
+        row: usize,
+        id: RowId,
+        scratch: &mut Scratch,
+        out: &mut Output<'_>,
+    ) -> Result<image::Shape> {
+        let rng = |op| self.rng(op, id);
+        let scratch = scratch.images();
+        let result = images.row(row).and_then(|input| self.chain.run(input, rng, scratch, out));
+        result.map_err(|e| self.steps[0].node.blame(e.with("sample", id.sample)))
+    }
+
+    /// Makes the output column, of images that `row` makes.
+    pub(crate) fn make(
+        &self,
+        rows: usize,
+        scratch: &mut Scratch,
+        row: &(dyn Fn(usize, &mut Scratch, &mut Output<'_>) -> Result<image::Shape> + Sync),
+    ) -> Result<ArrayRef> {
+        let kind = &self.schema.field(&self.column)?.kind;
+        let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
+        let Some(shape) = kind.known_shape() else {
+            let mut builder = VariableTensorBuilder::new(dtype, 3);
+            let mut bytes = Vec::new();
+            for at in 0..rows {
+                let shape = row(at, scratch, &mut Output::Vec(&mut bytes))?;
+                builder.push(&shape.dims, &bytes[..shape.bytes()])?;
+            }
+            return builder.finish();
+        };
+        let mut builder = FixedTensorBuilder::within(&self.memory, dtype, &shape, rows);
+        let slots = builder.slots();
+        scratch.for_each_row(rows, &|at, scratch| {
+            // SAFETY: each row is made once.
+            let slot = unsafe { slots.slot(at) };
+            row(at, scratch, &mut Output::Slot(slot)).map(drop)
+        })?;
+        builder.finish()
+    }
+
+    fn rng(&self, op: u64, id: RowId) -> SampleRng {
+        SampleRng::new(op_key(self.seed, id.epoch, op), id.sample)
+    }
+}
+
+/// The kernel of an op.
+fn kernel(op: &Op, random: u64) -> Result<image::Step> {
+    if let Some(augment) = augment(op) {
+        return Ok(image::Step::Augment { augment, key_op: random });
+    }
+    Ok(match op {
+        Op::Resize { height, width, antialias, .. } => {
+            image::Step::Resize { height: *height, width: *width, antialias: *antialias }
+        }
+        Op::ResizeShorter { size, max_size, antialias, .. } => {
+            image::Step::ResizeShorter { size: *size, max_size: *max_size, antialias: *antialias }
+        }
+        Op::CenterCrop { height, width, .. } => image::Step::CenterCrop { height: *height, width: *width },
+        Op::RandomResizedCrop { height, width, scale, ratio, antialias, .. } => image::Step::RandomResizedCrop {
+            height: *height,
+            width: *width,
+            scale: *scale,
+            ratio: *ratio,
+            antialias: *antialias,
+            key_op: random,
+        },
+        Op::RandomFlip { probability, direction, .. } => image::Step::Flip {
+            axis: match direction {
+                Direction::Horizontal => image::Axis::Horizontal,
+                Direction::Vertical => image::Axis::Vertical,
+            },
+            p: *probability,
+            key_op: random,
+        },
+        Op::Normalize { mean, std, layout, .. } => image::Step::Normalize {
+            mean: mean.iter().map(|&m| m as f32).collect(),
+            std: std.iter().map(|&s| s as f32).collect(),
+            layout: order(*layout),
+        },
+        other => return Err(Error::internal(format!("{} is no image op", other.name()))),
+    })
+}
+
+fn order(layout: Layout) -> image::Layout {
+    match layout {
+        Layout::Chw => image::Layout::Chw,
+        Layout::Hwc => image::Layout::Hwc,
+    }
+}
+
+/// The augmentation that an op is, if it is one.
+fn augment(op: &Op) -> Option<Augment> {
+    Some(match op {
+        Op::ColorJitter { brightness, contrast, saturation, hue, probability, .. } => Augment::ColorJitter {
+            brightness: *brightness,
+            contrast: *contrast,
+            saturation: *saturation,
+            hue: *hue,
+            p: *probability,
+        },
+        Op::RandomGrayscale { probability, .. } => Augment::Grayscale { p: *probability },
+        Op::GaussianBlur { kernel_size, sigma, probability, .. } => {
+            Augment::GaussianBlur { size: *kernel_size, sigma: *sigma, p: *probability }
+        }
+        Op::RandomRotation { degrees, interpolation, fill, .. } => Augment::Rotation {
+            degrees: *degrees,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
+        Op::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill, .. } => Augment::RandAugment {
+            num_ops: *num_ops,
+            magnitude: *magnitude,
+            bins: *num_magnitude_bins,
+            interpolation: looked_up(*interpolation),
+            fill: pixel(fill.as_deref()),
+        },
+        Op::RandomErasing { probability, scale, ratio, value, .. } => Augment::Erasing {
+            p: *probability,
+            scale: *scale,
+            ratio: *ratio,
+            value: value.as_ref().map(|value| value.iter().map(|&v| v as f32).collect()),
+        },
+        _ => return None,
+    })
+}
+
+fn looked_up(interpolation: Interpolation) -> image::Interpolation {
+    match interpolation {
+        Interpolation::Nearest => image::Interpolation::Nearest,
+        Interpolation::Bilinear => image::Interpolation::Bilinear,
+    }
+}
+
+/// One level for all channels, or one for each.
+fn pixel(fill: Option<&[u8]>) -> Option<[u8; 3]> {
+    fill.filter(|fill| !fill.is_empty()).map(|fill| std::array::from_fn(|c| fill[c % fill.len()]))
+}
+
+/// The images of a column, one by one.
+pub(crate) enum Images<'a> {
+    Encoded(&'a LargeBinaryArray),
+    /// Numbers of `size` bytes; the shape and the first number of each image.
+    Numbers {
+        values: Buffer,
+        size: usize,
+        layout: image::Layout,
+        images: Vec<([usize; 3], usize)>,
+    },
+}
+
+impl<'a> Images<'a> {
+    fn new(kind: &Kind, column: &'a ArrayRef) -> Result<Self> {
+        if *kind == Kind::Bytes {
+            let bytes = column.as_any().downcast_ref().ok_or_else(|| Error::internal("bytes are large binary"))?;
+            return Ok(Images::Encoded(bytes));
+        }
+        let mut images = Vec::with_capacity(column.len());
+        let mut start = 0;
+        for row in 0..column.len() {
+            let shape = tensor_shape_of_row(kind, column, row)?;
+            let shape: [usize; 3] = shape.try_into().map_err(|_| Error::internal("an image has 3 dimensions"))?;
+            images.push((shape, start));
+            start += shape.iter().product::<usize>();
+        }
+        let size = kind.dtype().map_or(1, |dtype| dtype.size());
+        let layout = image_layout(kind).map_or(image::Layout::Hwc, order);
+        Ok(Images::Numbers { values: tensor_values(kind, column)?, size, layout, images })
+    }
+
+    fn row(&self, row: usize) -> Result<Input<'_>> {
+        match self {
+            Images::Encoded(bytes) if bytes.is_null(row) => Err(Error::data("the image is missing")),
+            Images::Encoded(bytes) => Ok(Input::Encoded(bytes.value(row))),
+            Images::Numbers { values, size, layout, images } => {
+                let (shape, start) = images[row];
+                let bytes = &values.as_slice()[start * size..][..shape.iter().product::<usize>() * size];
+                let [height, width, channels] = shape;
+                Ok(match size {
+                    1 => Input::Pixels { height, width, channels, pixels: bytes },
+                    _ => Input::Floats { shape, layout: *layout, bytes },
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::{Epoch, SampleId};
+    use forebay_data::{DType, Field};
+    use forebay_plan::Node;
+
+    use super::*;
+
+    /// A crop of pictures to 4 by 6, which have the sizes that are given.
+    fn cropped(sizes: &[(usize, usize)]) -> (Chunk, Chunk) {
+        let any = Kind::Tensor { dtype: DType::Uint8, shape: vec![None, None, Some(3)] };
+        let schema = |kind| Arc::new(Schema::new(vec![Field::new("image", kind)]).expect("valid"));
+        let (input, output) = (schema(any), schema(Kind::fixed(DType::Uint8, &[4, 6, 3])));
+        let mut images = VariableTensorBuilder::new(DType::Uint8, 3);
+        for (row, (height, width)) in sizes.iter().enumerate() {
+            let levels: Vec<u8> = (0..height * width * 3).map(|i| (i + row) as u8).collect();
+            images.push(&[*height, *width, 3], &levels).expect("fits");
+        }
+        let ids = (0..sizes.len()).map(|row| RowId { sample: SampleId::new(0, row as u64), epoch: Epoch(0) }).collect();
+        let chunk = Chunk::new(input.clone(), vec![images.finish().expect("valid")], ids).expect("valid");
+        let node = Node::new(Op::CenterCrop { column: "image".to_owned(), height: 4, width: 6 });
+        let step = Step { node: Arc::new(node), place: 0, random: 0, schema: output, per_batch: false };
+        let work = FusedImageOp::new("image", &[step], &input, Seed(0), Memory::default()).expect("valid");
+        let done = work.run(&chunk, &mut Scratch::default()).expect("crops");
+        (chunk, done)
+    }
+
+    fn values(chunk: &Chunk) -> Buffer {
+        tensor_values(&chunk.schema().fields()[0].kind, &chunk.columns()[0]).expect("numbers")
+    }
+
+    #[test]
+    fn images_of_the_size_that_they_are_cropped_to_are_not_copied() {
+        let (given, done) = cropped(&[(4, 6), (4, 6), (4, 6)]);
+        assert_eq!(values(&done).as_ptr(), values(&given).as_ptr());
+        assert_eq!(values(&done), values(&given));
+        let (given, done) = cropped(&[(4, 6), (5, 6), (4, 6)]);
+        assert_ne!(values(&done).as_ptr(), values(&given).as_ptr());
+        let (given, done) = (values(&given), values(&done));
+        assert_eq!(done[..72], given[..72]);
+        // The last of five rows is cut off.
+        assert_eq!(done[72..144], given[72..144]);
+        assert_eq!(done[144..], given[72 + 90..]);
+        assert_eq!(values(&cropped(&[(6, 4), (6, 4)]).1).len(), 2 * 72, "as many numbers, another shape");
+    }
+}

@@ -1,0 +1,21 @@
+//! The ops of a pipeline, compiled: each takes a chunk and returns one.
+//!
+//! - `compiled_op`: one fused op of a plan, ready to run, of whatever kind
+//! - `image_op`: fused image ops over a column
+//! - `mix_op`: mixup and cutmix of whole batches
+//! - `function_op`: a user's function
+//! - `functions`: the trait through which the engine calls users' Python
+//! - `determinism_check`: calls functions twice for a few rows, and compares
+//! - `death_retry`: calls a function again whose process died
+//! - `batches`: cuts a chunk into the batches that a per-batch op sees
+//! - `scratch`: the memory and counters that one thread reuses from morsel to morsel
+
+pub(crate) mod batches;
+pub(crate) mod compiled_op;
+pub(crate) mod death_retry;
+pub(crate) mod determinism_check;
+pub(crate) mod function_op;
+pub(crate) mod functions;
+pub(crate) mod image_op;
+pub(crate) mod mix_op;
+pub(crate) mod scratch;

@@ -1,0 +1,9 @@
+//! What ops cost, and whether another order of them gives the same samples.
+//!
+//! - `op_meter`: time, rows and bytes of each op while the pipeline runs
+//! - `measure`: runs ops on sample rows, to choose an order by measuring
+//! - `distribution_check`: whether two orders draw their samples from the same distribution
+
+pub(crate) mod distribution_check;
+pub(crate) mod measure;
+pub(crate) mod op_meter;

@@ -1,0 +1,254 @@
+//! Finds the rows of a chunk that fail, runs the op without them, and records each with its error.
+//!
+//! When an op fails on a run of rows, the run is cut at the row that the error names, and both sides run again: at most
+//! twice the work however many rows fail. If the error names no row, the run is halved. Invariants: whether a row is
+//! skipped depends on the row and the pipeline alone, not on its neighbours or on the thread; an error that is not of a
+//! row ([`Fault::Other`]) is never skipped.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use forebay_core::{Epoch, Error, Fault, Result, SampleId};
+use forebay_data::{Chunk, Loss, RowId, write_ipc};
+use forebay_io::Place;
+use forebay_plan::OnError;
+
+use crate::executable::row_source::RowSource;
+use crate::skip::known_skips::KnownSkips;
+
+/// Where the records of skipped rows come from.
+enum RecordSource<'a> {
+    /// No record is kept.
+    Nowhere,
+    /// The rows as they were read.
+    Read(Chunk),
+    /// Returns a row by its id.
+    By(&'a dyn Fn(RowId) -> Option<Chunk>),
+}
+
+/// The rows that one morsel has skipped so far.
+pub(crate) struct Isolation<'a> {
+    on_error: OnError,
+    source: RecordSource<'a>,
+    losses: Vec<Loss>,
+    /// Every skipped row, including those that are not reported.
+    failed: HashSet<SampleId>,
+    /// Replaces a sample's number in an error by the name that the user knows.
+    locate: &'a dyn Fn(Error) -> Error,
+}
+
+impl<'a> Isolation<'a> {
+    pub(crate) fn new(on_error: OnError, locate: &'a dyn Fn(Error) -> Error) -> Self {
+        Self { on_error, source: RecordSource::Nowhere, losses: Vec::new(), failed: HashSet::new(), locate }
+    }
+
+    /// Takes the records of rows that are skipped from here on from `read`, which returns a row as it was before any op.
+    pub(crate) fn reading(self, read: &'a dyn Fn(RowId) -> Option<Chunk>) -> Self {
+        let source = if self.on_error == OnError::Quarantine { RecordSource::By(read) } else { RecordSource::Nowhere };
+        Self { source, ..self }
+    }
+
+    /// Adds losses that were found elsewhere.
+    pub(crate) fn take(&mut self, losses: Vec<Loss>) {
+        self.losses.extend(losses);
+    }
+
+    /// Sets the rows as they were read, before any op.
+    pub(crate) fn set_source(&mut self, chunk: &Chunk) {
+        let kept = self.on_error == OnError::Quarantine;
+        self.source = if kept { RecordSource::Read(chunk.clone()) } else { RecordSource::Nowhere };
+    }
+
+    /// Adds the rows that a reader could not decode.
+    ///
+    /// # Errors
+    /// The error of the first of them, where no row may be skipped.
+    pub(crate) fn take_unread(&mut self, losses: &[Loss]) -> Result<()> {
+        for loss in losses {
+            if !self.may_skip(&loss.error) {
+                return Err(loss.error.clone());
+            }
+            self.skip(loss.row, loss.error.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns the rows that were skipped, and warnings.
+    pub(crate) fn into_losses(self) -> Vec<Loss> {
+        self.losses
+    }
+
+    /// Says whether a row is missing because it failed, not because of a filter.
+    pub(crate) fn has_failed(&self, sample: SampleId) -> bool {
+        self.failed.contains(&sample)
+    }
+
+    fn may_skip(&self, error: &Error) -> bool {
+        self.on_error.is_tolerant() && error.fault() != Fault::Other
+    }
+
+    /// Skips a row.
+    pub(crate) fn skip(&mut self, row: RowId, error: Error) {
+        self.failed.insert(row.sample);
+        if error.fault() == Fault::Nobody {
+            return;
+        }
+        let error = (self.locate)(error.with("sample", row.sample)).bounded();
+        self.losses.push(Loss { row, error, record: self.record(row) });
+    }
+
+    /// Moves the warnings of an op from its chunk to the losses.
+    fn take_warnings(&mut self, done: Chunk) -> Chunk {
+        for warning in done.losses() {
+            self.losses.push(Loss { error: (self.locate)(warning.error.clone()).bounded(), ..warning.clone() });
+        }
+        done.with_losses(Vec::new())
+    }
+
+    fn record(&self, row: RowId) -> Option<Bytes> {
+        let record = match &self.source {
+            RecordSource::Nowhere => None,
+            RecordSource::Read(chunk) => chunk.ids().iter().position(|id| *id == row).map(|at| chunk.slice(at, 1)),
+            RecordSource::By(read) => read(row),
+        };
+        let mut bytes = Vec::new();
+        write_ipc(&[record?], true, &mut bytes).ok()?;
+        (bytes.len() <= Loss::RECORD_BYTES_MAX).then(|| bytes.into())
+    }
+
+    /// Runs an op on rows, without those that fail.
+    ///
+    /// # Errors
+    /// An error that is not of a row; with [`OnError::Raise`], any error of the op.
+    pub(crate) fn run(&mut self, chunk: &Chunk, op: &mut dyn FnMut(&Chunk) -> Result<Chunk>) -> Result<Chunk> {
+        let error = match op(chunk) {
+            Ok(done) => return Ok(self.take_warnings(done)),
+            Err(error) => error,
+        };
+        let mut parts = Vec::new();
+        self.cut(error, chunk, op, &mut parts)?;
+        if parts.is_empty() {
+            parts.push(op(&chunk.slice(0, 0))?);
+        }
+        Chunk::concat(&parts)
+    }
+
+    /// Cuts a run that failed, and runs the remaining rows.
+    fn cut(
+        &mut self,
+        error: Error,
+        chunk: &Chunk,
+        op: &mut dyn FnMut(&Chunk) -> Result<Chunk>,
+        parts: &mut Vec<Chunk>,
+    ) -> Result<()> {
+        if !self.may_skip(&error) || chunk.num_rows() == 0 {
+            return Err(error);
+        }
+        let rows = chunk.num_rows();
+        match named(&error, chunk.ids()) {
+            Some(row) => {
+                self.part(&chunk.slice(0, row), op, parts)?;
+                self.skip(chunk.ids()[row], error);
+                self.part(&chunk.slice(row + 1, rows - row - 1), op, parts)
+            }
+            None => {
+                self.part(&chunk.slice(0, rows / 2), op, parts)?;
+                self.part(&chunk.slice(rows / 2, rows - rows / 2), op, parts)
+            }
+        }
+    }
+
+    fn part(
+        &mut self,
+        chunk: &Chunk,
+        op: &mut dyn FnMut(&Chunk) -> Result<Chunk>,
+        parts: &mut Vec<Chunk>,
+    ) -> Result<()> {
+        if chunk.num_rows() == 0 {
+            return Ok(());
+        }
+        match op(chunk) {
+            Ok(done) => parts.push(self.take_warnings(done)),
+            Err(error) => self.cut(error, chunk, op, parts)?,
+        }
+        Ok(())
+    }
+
+    /// Reads rows, without those that cannot be read.
+    ///
+    /// # Errors
+    /// As [`Isolation::run`].
+    pub(crate) fn gather(&mut self, rows: &RowSource, places: &[Place]) -> Result<Chunk> {
+        let error = match rows.gather(places) {
+            Ok(chunk) => return Ok(chunk),
+            Err(error) => error,
+        };
+        let mut parts = Vec::new();
+        self.unread(error, rows, places, &mut parts)?;
+        if parts.is_empty() {
+            parts.push(rows.gather(&[])?);
+        }
+        Chunk::concat(&parts)
+    }
+
+    fn unread(&mut self, error: Error, rows: &RowSource, places: &[Place], parts: &mut Vec<Chunk>) -> Result<()> {
+        if !self.may_skip(&error) || places.is_empty() {
+            return Err(error);
+        }
+        let is_named = |place: &Place| {
+            let (number, text) = rows.name(place.row);
+            error.get("sample").is_some_and(|s| s == text || s == number.to_string())
+        };
+        let mut found = places.iter().enumerate().filter(|(_, place)| is_named(place)).map(|(i, _)| i);
+        let row = match (found.next(), found.next(), places.len()) {
+            (Some(row), None, _) => Some(row),
+            (_, _, 1) => Some(0),
+            _ => None,
+        };
+        let (before, after) = match row {
+            Some(row) => (&places[..row], &places[row + 1..]),
+            None => places.split_at(places.len() / 2),
+        };
+        self.read(rows, before, parts)?;
+        if let Some(row) = row {
+            let Place { row, epoch } = places[row];
+            self.skip(RowId { sample: rows.name(row).0, epoch }, error);
+        }
+        self.read(rows, after, parts)
+    }
+
+    fn read(&mut self, rows: &RowSource, places: &[Place], parts: &mut Vec<Chunk>) -> Result<()> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        match rows.gather(places) {
+            Ok(chunk) => parts.push(chunk),
+            Err(error) => self.unread(error, rows, places, parts)?,
+        }
+        Ok(())
+    }
+
+    /// Skips the rows that are known skips.
+    pub(crate) fn skip_known(&mut self, chunk: Chunk, known_skips: &KnownSkips, epoch: Epoch) -> Result<Chunk> {
+        let errors: Vec<_> = chunk.ids().iter().map(|id| known_skips.get(epoch, *id)).collect();
+        if errors.iter().all(Option::is_none) {
+            return Ok(chunk);
+        }
+        for (id, error) in chunk.ids().iter().zip(&errors) {
+            if let Some(error) = error {
+                self.skip(*id, (*error).clone());
+            }
+        }
+        chunk.filter(&errors.iter().map(|error| Some(error.is_none())).collect())
+    }
+}
+
+/// Returns the row that an error names, unless several rows have that name (`repeat` gives a sample more than once).
+fn named(error: &Error, ids: &[RowId]) -> Option<usize> {
+    if ids.len() == 1 {
+        return Some(0);
+    }
+    let sample = error.get("sample")?;
+    let mut found = ids.iter().enumerate().filter(|(_, id)| id.sample.to_string() == sample).map(|(i, _)| i);
+    found.next().filter(|_| found.next().is_none())
+}

@@ -1,0 +1,54 @@
+//! A place in a stream, as a saved state names it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::skip::skip_log::SkipTally;
+use crate::tail::delivered_ahead::DeliveredAhead;
+use crate::tail::pack::Unpacked;
+
+/// The first row not yet delivered. The default is the start of the first epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// The epoch.
+    pub epoch: u64,
+    /// The ordinal of the split in the consumer's epoch.
+    pub split: u64,
+    /// The index of the chunk in its split.
+    pub chunk: u64,
+    /// The number of rows of that chunk, after the tail's ops, that were delivered. Where rows are packed, it counts the
+    /// first rows that come out of that chunk and the ones that follow.
+    pub rows: u64,
+    /// The split and chunk of `rows`, where they are later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<(u64, u64)>,
+    /// The later splits and chunks that were delivered already.
+    #[serde(default, skip_serializing_if = "DeliveredAhead::is_empty")]
+    pub passed: DeliveredAhead,
+    /// The phase of the epoch (`plan::Sharding`): not 0 if the number of consumers changed during the epoch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub phase: u64,
+    /// The token of that chunk where packing begins; `None` is its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked: Option<Unpacked>,
+    /// For each bucket, the number of its rows from there on that were delivered; empty is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bucketed: Vec<u64>,
+    /// The number of rows that each counting op of the tail had seen before that chunk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<u64>,
+    /// The skip counts of the epoch before that chunk, where samples may be skipped.
+    #[serde(default, skip_serializing_if = "SkipTally::is_empty")]
+    pub tally: SkipTally,
+    /// The steps of the epoch before the first row here: batches, or samples. Counted where consumers end epochs
+    /// together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub step: u64,
+    /// The steps from here on that were delivered. Such a position is one step behind, so that a resumed consumer finds
+    /// out again where the epoch ends, and has its last batch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
