@@ -1,4 +1,5 @@
-//! A pipeline with `autocache()`: what is kept follows what it costs, on a clock that moves only when something is computed.
+//! A pipeline with `autocache()`: what is kept follows what it costs, on a clock that moves only when something is
+//! computed.
 
 mod common;
 
@@ -99,7 +100,8 @@ impl Job {
         self.functions.late.store(late, Ordering::Relaxed);
     }
 
-    /// Reads an epoch of a job of many; returns the sum of its rows, the rows that each function was called for, and what is kept.
+    /// Reads an epoch of a job of many; returns the sum of its rows, the rows that each function was called for, and
+    /// what is kept.
     fn epoch(&self, epoch: u64) -> (i64, [u64; 2], serde_json::Value) {
         self.read(epoch, EPOCHS)
     }
@@ -213,7 +215,7 @@ fn epochs_that_others_read_are_as_many_passes_as_they_repeat_rows() {
 }
 
 #[test]
-fn a_job_of_one_epoch_keeps_nothing_that_nobody_is_known_to_read_again() {
+fn a_job_of_one_epoch_keeps_nothing_while_no_further_pass_is_known() {
     let plain =
         Job::new(&[Op::SHUFFLE, map("early"), map("late"), Op::Batch { size: 32, drop_remainder: false }], None);
     let job = Job::new(&ops(), Some(1 << 30));
@@ -222,7 +224,7 @@ fn a_job_of_one_epoch_keeps_nothing_that_nobody_is_known_to_read_again() {
     assert_eq!(sum, plain.read(0, 1).0);
     assert!(said["kept"].is_null(), "{said}");
     assert!(said["why"].as_str().is_some_and(|why| why.ends_with("; 1 pass to come")), "{said}");
-    // Somebody comes back: once more may well follow.
+    // A second job reads the pipeline: a third may follow.
     let (sum, _, said) = job.read(1, 2);
     assert_eq!(sum, plain.read(1, 2).0);
     assert_eq!(said["kept"], "map", "{said}");

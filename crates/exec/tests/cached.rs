@@ -158,7 +158,7 @@ fn jobs_at_once_compute_each_row_once_and_later_ones_none() {
 }
 
 #[test]
-fn a_row_that_fails_leaves_the_others_to_whoever_asks_next() {
+fn a_row_that_fails_leaves_the_others_to_the_next_consumer() {
     let cache = cache(1 << 30);
     let ops = vec![triple(false), CACHE];
     let case = Case { rows: 100, ops, on_error: OnError::Raise, threads: 1, epochs: 1 };

@@ -1,5 +1,5 @@
-//! Pipelines that run in two places: wherever random ones may be cut, a reader makes of what a worker sends the same bytes as one
-//! process makes of all.
+//! Pipelines that run in two places: wherever random ones may be cut, a reader makes of what a worker sends the same
+//! bytes as one process makes of all.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn wherever_a_pipeline_is_cut_its_reader_makes_the_same_bytes() {
                 let got = reader.finish(sent, *ops).expect("the rest");
                 assert!(got.ids() == want.ids() && got.same_bits(&want), "{seed}: {ops}\n{}", told(&graph));
             }
-            assert!(reader.finish(want, u32::MAX).is_err(), "nobody cuts there");
+            assert!(reader.finish(want, u32::MAX).is_err(), "no boundary is there");
         }
     }
     assert!(cut > GRAPHS / 8 && smaller > GRAPHS / 20, "{cut} could be cut, and {smaller} were smaller");

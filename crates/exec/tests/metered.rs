@@ -145,7 +145,8 @@ fn sums_are_those_of_what_ran_in_run_order() {
     assert_eq!(flow(&ops[2]), [50_000, 50_000, 400_000, 800_000]);
     assert_eq!(flow(&ops[3]), [50_000, 50_000, 800_000, 800_000]);
     let seconds: Vec<_> = ops.iter().map(|op| op["seconds"].as_f64().expect("a number")).collect();
-    // A function is called twice for one row in 128, to see whether it is one: of the few morsels that are timed some have more of these.
+    // A function is called twice for one row in 128, to see whether it is one: of the few morsels that are timed some
+    // have more of these.
     let all = 50_000.0 * ROW_NANOS as f64 / 1e9;
     assert!((all..all * 1.1).contains(&seconds[2]), "{seconds:?}");
     assert_eq!((seconds[0], seconds[1], seconds[3]), (0.0, 0.0, 0.0));

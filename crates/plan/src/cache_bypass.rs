@@ -1,11 +1,11 @@
-//! Where a place that is kept cuts an image op in two that would run as one: what rows run through for which there is no room
-//! there.
+//! The fused ops that a row runs when its cache point lies inside a fused image op and the cache is full.
 //!
-//! Decoding a whole picture and then cropping it costs far more than decoding what the crop needs, so a cache that has room for
-//! a tenth of the rows would make the other nine slower than no cache. They take the ops on both sides of the place as one
-//! instead, and meet the kept ones at the end of that: the same bits, as everywhere where image ops are fused.
+//! To decode a whole image and then crop it costs far more than to decode the part that the crop needs. So a cache with
+//! room for a tenth of the rows would make the other rows slower than no cache. These rows bypass the cache: they run
+//! the image ops on both sides of the cache point as one fused op, and are merged with the cached rows after it. Fused
+//! image ops give the same bits, so a row does not depend on its branch.
 //!
-//! A pure function of the stages, but which rows go which way is nothing that a row can depend on.
+//! A pure function of the stages.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use forebay_data::Schema;
 use crate::reorder::Access;
 use crate::stages::{Stages, Step, Work};
 
-/// See the module's documentation.
+/// The ops of a row that bypasses the cache. See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct CacheBypass {
-    /// What comes before the image op: the prefix without its last work, and then the works [between](CacheBypass::between), which are
-    /// about other columns.
+    /// The ops before the image op: the prefix without its last op, and then the ops
+    /// [between](CacheBypass::between), which concern other columns.
     pub before: Vec<Work>,
-    /// The last work of the prefix and the first one behind it on the same column, as one.
+    /// The last op of the prefix and the first later op on the same column, fused.
     pub image: Work,
-    /// How many works there are behind the place before the one on the same column.
+    /// The number of fused ops from the cache point to the next image op on the same column.
     pub between: usize,
 }
 
 impl Stages {
-    /// Returns the seam of `works`, which begin with the prefix; `None` where nothing would be fused across its end, or where
-    /// random ops were frozen.
+    /// Returns the bypass for `works`, which begin with the prefix; `None` where no image op would be fused across the
+    /// cache point, or where random ops were frozen.
     pub fn cache_bypass(&self, works: &[Work]) -> Option<CacheBypass> {
         let (prefix, behind) = works.split_at(self.prefix().len());
         let (Work::Image { column, steps }, before) = prefix.split_last()? else { return None };
@@ -55,15 +55,15 @@ impl Stages {
     }
 }
 
-/// Says whether an op may run before those on a column just as well as behind them. A filter may not: a picture that is broken
-/// is told of, whether its row would have stayed or not.
+/// Says whether an op may run before the ops on a column as well as after them. A filter may not: a broken image is
+/// reported, whether the filter would keep its row or not.
 fn is_beside(step: &Step, column: &str, input: &Schema) -> bool {
     let touches = |columns: &[String]| columns.iter().any(|own| own == column);
     Access::of_node(&step.node, input)
         .is_some_and(|a| !a.may_fail && !a.filters && !touches(&a.reads) && !touches(&a.writes))
 }
 
-/// Returns a step as it is over rows of `schema`, which becomes that of the rows after it.
+/// Returns a step over rows of `schema`, and sets `schema` to the columns after it.
 fn over(schema: &mut Arc<Schema>, step: &Step) -> Option<Step> {
     *schema = Arc::new(step.node.op.apply(schema).ok()?);
     Some(Step { schema: schema.clone(), ..step.clone() })
@@ -76,7 +76,7 @@ mod tests {
     use crate::op::{ImageMode, Op};
     use crate::{Graph, Node, Source};
 
-    fn seam(ops: Vec<Op>) -> Option<CacheBypass> {
+    fn bypass(ops: Vec<Op>) -> Option<CacheBypass> {
         let source = Source::ImageFolder { root: "photos".to_owned() };
         let graph = Graph::new(source, None).expect("a source");
         let graph = ops.into_iter().fold(graph, |graph, op| graph.then(Node::new(op)).expect("an op"));
@@ -105,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_the_image_runs_before_it_and_the_image_once() {
+    fn ops_on_other_columns_run_before_the_image_op_which_runs_once() {
         let drop = Op::Drop { columns: vec!["path".to_owned()] };
-        let found = seam(vec![decode(), CACHE, drop, double("twice"), crop()]).expect("a seam");
+        let found = bypass(vec![decode(), CACHE, drop, double("twice"), crop()]).expect("a bypass");
         assert_eq!(names([&found.image]), ["decode_image", "center_crop"]);
         assert_eq!(names(&found.before), ["drop", "with_column"]);
         assert_eq!(found.between, 2);
@@ -117,18 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_where_nothing_would_be_fused() {
-        assert!(seam(vec![decode(), crop()]).is_none(), "nothing is kept");
-        assert!(seam(vec![CACHE, decode(), crop()]).is_none(), "rows are kept as they are read");
-        assert!(seam(vec![decode(), crop(), CACHE, double("twice")]).is_none(), "no image op behind it");
+    fn there_is_no_bypass_where_no_op_would_be_fused() {
+        assert!(bypass(vec![decode(), crop()]).is_none(), "no cache point");
+        assert!(bypass(vec![CACHE, decode(), crop()]).is_none(), "rows are cached as they are read");
+        assert!(bypass(vec![decode(), crop(), CACHE, double("twice")]).is_none(), "no image op behind it");
         let cast = Op::Cast { columns: vec![("image".to_owned(), forebay_data::DType::Uint8.into())] };
-        assert!(seam(vec![decode(), CACHE, cast, crop()]).is_none(), "an op on the image is between");
+        assert!(bypass(vec![decode(), CACHE, cast, crop()]).is_none(), "an op on the image is between");
         let label = Box::new(Expr::Col { name: "label".to_owned() });
         let predicate = Expr::Binary { op: Binary::Eq, left: label, right: Box::new(Expr::Int { value: 0 }) };
         let some = Op::FilterExpr { predicate };
         assert!(
-            seam(vec![decode(), CACHE, some, crop()]).is_none(),
-            "whether a broken picture is told of would change"
+            bypass(vec![decode(), CACHE, some, crop()]).is_none(),
+            "whether a broken image is reported would change"
         );
     }
 
@@ -139,6 +139,6 @@ mod tests {
             probability: 0.5,
             direction: crate::op::Direction::Horizontal,
         };
-        assert!(seam(vec![decode(), flip, Op::Cache { freeze: true }, crop()]).is_none());
+        assert!(bypass(vec![decode(), flip, Op::Cache { freeze: true }, crop()]).is_none());
     }
 }

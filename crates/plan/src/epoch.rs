@@ -281,7 +281,7 @@ impl EpochPlan {
 
     /// Returns the units of one consumer; `None` is endless.
     pub fn consumer_units(&self, consumer: ConsumerIndex) -> Option<u64> {
-        self.units().map(|units| self.sharding.dealt(consumer, units))
+        self.units().map(|units| self.sharding.consumer_units(consumer, units))
     }
 
     /// Returns the splits of one consumer's epoch; `None` is endless.

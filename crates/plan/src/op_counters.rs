@@ -1,7 +1,7 @@
-//! What an op did: plain sums that add up over threads, processes and time.
+//! The counters of an op: plain sums that add up over threads, processes and time.
 //!
-//! Rows are counted, time and bytes are taken of some of them, which `timed` says how many they are: all of it is what a row
-//! came to, times the rows.
+//! Rows are all counted; time and bytes are measured of `timed` rows alone. The total is the average per timed row,
+//! times the number of rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +12,11 @@ pub struct OpCounters {
     pub rows_in: u64,
     /// Rows that came out.
     pub rows_out: u64,
-    /// Of those that went into `cache`, the ones that were found: nobody computed them here.
+    /// Of the rows that went into a cache point, those that were found, so that this process did not compute them.
     pub rows_found: u64,
-    /// The rows that the rest is about: about as many as went in.
+    /// The number of rows that the counters below cover; about as many as went in.
     pub timed: u64,
-    /// Nanoseconds of threads.
+    /// Nanoseconds, summed over threads.
     pub nanos: u64,
     /// Bytes that went in.
     pub bytes_in: u64,
@@ -24,29 +24,29 @@ pub struct OpCounters {
     pub bytes_out: u64,
 }
 
-/// What the ops that are fused in a piece of work did.
+/// The counters of one fused op.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpReport {
-    /// Their places as written; reading has none.
+    /// The places of its ops as written; reading the source has none.
     pub places: Vec<usize>,
-    /// What they did.
+    /// The counters.
     pub sums: OpCounters,
 }
 
 impl OpCounters {
-    /// Adds what was done later.
+    /// Adds later counts.
     pub fn add(&mut self, more: &Self) {
         self.each(more, u64::saturating_add);
     }
 
-    /// Returns what was done since there was only `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.each(before, u64::saturating_sub);
         self
     }
 
-    /// Returns them with none above `most`.
+    /// Returns the counters, each limited to `most`.
     #[must_use]
     pub fn at_most(mut self, most: u64) -> Self {
         self.each(&Self::default(), |sum, _| sum.min(most));
@@ -63,12 +63,12 @@ impl OpCounters {
         self.bytes_out = f(self.bytes_out, other.bytes_out);
     }
 
-    /// Returns the part that a row has in a sum of these.
+    /// Returns the average per timed row of one of these sums.
     pub fn of_row(&self, sum: u64) -> f64 {
         if self.timed == 0 { 0.0 } else { sum as f64 / self.timed as f64 }
     }
 
-    /// Returns seconds of threads, bytes that went in and bytes that came out, of all rows.
+    /// Returns the totals of all rows: seconds of threads, bytes in and bytes out.
     pub fn scaled(&self) -> (f64, u64, u64) {
         let all = |sum: u64| self.of_row(sum) * self.rows_in as f64;
         (all(self.nanos) / 1e9, all(self.bytes_in).round() as u64, all(self.bytes_out).round() as u64)

@@ -1,24 +1,24 @@
-//! What people call a piece of work, where they wrote it, and when it runs: for figures of what works cost.
+//! The label of a fused op in cost statistics: its title, the user's line, and its place in the running order.
 //!
-//! A work is named by the places, as written, of the ops that are fused in it; reading the source has none. So the name is the
-//! same in every process, and for every job with the same dataset id.
+//! The places, as written, of its ops identify a fused op; reading the source has none. So the identity is the same in
+//! every process, and for every job with the same dataset id.
 
 use crate::graph::Graph;
 use crate::reorder::RunOrder;
 
-/// See the module's documentation. Sorts in the order in which works run.
+/// See the module's documentation. Sorts in the order in which the fused ops run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpLabel {
-    /// When it runs: reading first.
+    /// Its place in the running order, and its number of ops: reading is first.
     at: (usize, usize),
-    /// The ops, as errors name them.
+    /// The titles of its ops, as in errors.
     pub op: String,
-    /// The line of the first of them.
+    /// The user's line of its first op.
     pub line: Option<String>,
 }
 
 impl OpLabel {
-    /// Names the work of the ops at `places`. Places that the graph does not have are left out.
+    /// Returns the label of the ops at `places`. Places that the graph does not have are ignored.
     pub fn of(graph: &Graph, order: &RunOrder, places: &[usize]) -> Self {
         if places.is_empty() {
             let line = graph.site().map(ToString::to_string);

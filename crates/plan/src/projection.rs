@@ -1,8 +1,8 @@
-//! Which columns of a source a pipeline needs: those that an op looks at, that are kept, or that come out at its end. No
-//! others are read, so `drop` and `select` say the same as `columns=`, wherever they are written.
+//! Projection push-down: reads only the columns of a source that an op reads, a cache point keeps, or the pipeline
+//! returns. So `drop` and `select` have the effect of `columns=`, wherever they are written.
 //!
-//! A pure function of the graph as written, so that all workers and readers of a job read the same. A column that is not
-//! needed can make no row fail. What is kept is all that there is at that place: it does not depend on what comes behind.
+//! A pure function of the graph as written, so all workers and consumers of a job read the same columns. A column that
+//! is not read cannot make a row fail. A cache point keeps all columns there, so its rows do not depend on later ops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::op::Op;
 use crate::reorder::Access;
 use crate::source::Source;
 
-/// A column whose size is not fixed is taken to be this large.
+/// The assumed size of a column whose size is not fixed.
 const UNKNOWN_BYTES: usize = 64 << 10;
 
 impl Graph {
-    /// Returns the source with the columns that are needed, at least one.
+    /// Returns the source with only the columns that the pipeline needs, at least one.
     ///
     /// # Errors
-    /// Whatever is wrong with the graph.
+    /// Any error of the graph.
     pub(crate) fn projected_source(&self) -> Result<Source> {
         let read = self.source().schema()?;
         let mut inputs = vec![read.clone()];
@@ -43,7 +43,7 @@ impl Graph {
 }
 
 impl Node {
-    /// Returns the op over rows that have no columns but those of `input`; `None` where it does nothing to them.
+    /// Returns the op restricted to the columns of `input`; `None` where it changes nothing there.
     pub(crate) fn over(self: &Arc<Self>, input: &Schema) -> Option<Arc<Self>> {
         let is_there = |name: &String| input.position(name).is_some();
         let there = |columns: &[String]| columns.iter().filter(|name| is_there(name)).cloned().collect::<Vec<_>>();
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// Returns which columns of `input` are needed where those in `after` are, once the op is done.
+/// Returns the columns of `input` that an op needs so that the columns in `after` exist after it.
 fn before(op: &Op, input: &Schema, after: BTreeSet<String>) -> BTreeSet<String> {
     let with = |columns: &[String]| {
         let others = after.iter().filter(|name| input.position(name).is_some());
@@ -103,7 +103,7 @@ fn names(schema: &Schema) -> BTreeSet<String> {
     schema.fields().iter().map(|field| field.name.clone()).collect()
 }
 
-/// Rows without a column would not be counted.
+/// Returns the smallest column: rows without any column could not be counted.
 fn smallest(schema: &Schema) -> Option<String> {
     let bytes = |field: &&forebay_data::Field| field.kind.row_bytes().unwrap_or(UNKNOWN_BYTES);
     schema.fields().iter().min_by_key(bytes).map(|field| field.name.clone())

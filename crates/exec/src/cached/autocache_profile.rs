@@ -123,8 +123,8 @@ impl PipelineProfile {
         passes_to_come(ahead, self.before.max(others as f64))
     }
 
-    /// Returns the nanoseconds from one pass to the next, over all consumers, as [`PipelineProfile::passes`] counts them;
-    /// 0 while it is not known.
+    /// Returns the nanoseconds from one pass to the next, over all consumers, as [`PipelineProfile::passes`] counts
+    /// them; 0 while it is not known.
     pub(crate) fn pass_nanos(&self) -> f64 {
         let rate = |consumer: &Consumer| {
             let ((from, then), (at, now)) = (consumer.first?, consumer.last);
@@ -141,8 +141,8 @@ impl PipelineProfile {
         self.consumers.entry(consumer).or_default().rows += rows as u64;
     }
 
-    /// Returns how many rows to measure, if a probe is due: while nothing is chosen, and again where many more passes are
-    /// expected than at the last decision.
+    /// Returns how many rows to measure, if a probe is due: while nothing is chosen, and again where many more passes
+    /// are expected than at the last decision.
     pub(crate) fn due(&mut self, passes: f64, guessed: bool) -> Option<usize> {
         let is_over_share = self.probe_nanos.saturating_mul(PROBE_PART) > self.work_nanos;
         let is_overtaken = self.previous.is_overtaken(passes, guessed);

@@ -264,7 +264,8 @@ impl Prefix {
             chunk = ran.map_err(query.locate)?;
         }
         let mut computed = ComputedRows { columns: chunk.columns().to_vec(), ..ComputedRows::default() };
-        // Filters remove rows, and no op changes their order. A row that a query names twice is there twice or not at all.
+        // Filters remove rows, and no op changes their order. A row that a query names twice is there twice or not at
+        // all.
         let mut left = chunk.ids().iter().peekable();
         for &row in rows {
             let sample = query.sample(row);

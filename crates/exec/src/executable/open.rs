@@ -14,7 +14,8 @@ use crate::executable::row_source::RowSource;
 use crate::executable::variant::PipelineVariant;
 use crate::profile::op_meter::OpMeter;
 
-/// Returns the first row of each block of a source, and the number of rows. Blocks of a Python object are runs of items.
+/// Returns the first row of each block of a source, and the number of rows. Blocks of a Python object are runs of
+/// items.
 fn block_starts(index: Option<&SourceIndex>, plan: &EpochPlan) -> Vec<u64> {
     let rows = plan.extent().rows.unwrap_or(0);
     let runs = || (0..rows.div_ceil(ROWS_IN_BLOCK)).map(|run| run * ROWS_IN_BLOCK).chain([rows]).collect();

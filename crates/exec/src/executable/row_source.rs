@@ -105,8 +105,8 @@ impl RowSource {
         }
     }
 
-    /// Reads a block from its start, or a window of a shuffle, and passes the rows to `see` chunk by chunk; an error comes
-    /// last.
+    /// Reads a block from its start, or a window of a shuffle, and passes the rows to `see` chunk by chunk; an error
+    /// comes last.
     pub(crate) fn stream(
         &self,
         block: u64,

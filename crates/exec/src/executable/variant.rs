@@ -107,7 +107,8 @@ impl PipelineVariant {
         Ok(Self { prefix: None, shared: Vec::new(), bypass: None, suffixes })
     }
 
-    /// Returns the ops after the cache point up to the boundary of that index; for a consumer, those after the boundary.
+    /// Returns the ops after the cache point up to the boundary of that index; for a consumer, those after the
+    /// boundary.
     pub(crate) fn ops(&self, boundary: usize) -> impl Iterator<Item = &CompiledOp> {
         self.shared.iter().chain(self.suffixes.get(boundary).into_iter().flat_map(|suffix| &suffix.ops))
     }

@@ -33,9 +33,9 @@ pub struct Randomness {
 /// Runs users' Python.
 ///
 /// # Contract
-/// Calls come from many threads at once. An implementation MUST name in its errors what went wrong in the user's
-/// terms: kind Function, `traceback` for an exception, `sample` where one row is to blame. It MUST return in bounded
-/// time (`Function::timeout_s`) and MUST NOT let the user's code end this process, unless it runs inside it. A method that
+/// Calls come from many threads at once. An implementation MUST name in its errors what went wrong in the user's terms:
+/// kind Function, `traceback` for an exception, `sample` where one row is to blame. It MUST return in bounded time
+/// (`Function::timeout_s`) and MUST NOT let the user's code end this process, unless it runs inside it. A method that
 /// it does not implement returns an error: this process cannot make such calls.
 #[expect(unused_variables, reason = "the names document the arguments")]
 pub trait Functions: Send + Sync {
@@ -76,10 +76,11 @@ pub trait Functions: Send + Sync {
         none()
     }
 
-    /// Calls a pickled function and hands over what its iterator yields, `rows` at a time, until it ends or `emit` fails.
+    /// Calls a pickled function and hands over what its iterator yields, `rows` at a time, until it ends or `emit`
+    /// fails.
     ///
     /// # Errors
-    /// As [`Functions::map`], and whatever `emit` returned.
+    /// As [`Functions::map`], and any error of `emit`.
     fn generate(
         &self,
         generator: &Pickle,

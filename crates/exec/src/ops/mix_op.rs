@@ -2,7 +2,8 @@
 //!
 //! Each sample of a batch is mixed with a partner of the same batch, all by one share. The coin, the share and the
 //! partners are drawn from the stream of the batch's first sample, so they depend on which samples are together and on
-//! nothing else. The arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their sum.
+//! nothing else. The arithmetic is torchvision's `MixUp` and `CutMix`, to the bit: both products rounded, then their
+//! sum.
 
 use arrow_array::{Array, ArrayRef, Int64Array};
 use forebay_core::rng::{SampleRng, op_key};
@@ -18,7 +19,7 @@ pub(crate) struct MixOp {
     seed: Seed,
 }
 
-/// What a batch is mixed by.
+/// The random draws of one batch.
 struct Draws {
     /// The share of a sample itself.
     share: f64,
@@ -99,7 +100,7 @@ fn mixup(kind: &Kind, images: &ArrayRef, draws: &Draws) -> Result<ArrayRef> {
     floats(&blended(values.typed_data(), shape.iter().product(), draws), &shape, images.len())
 }
 
-/// Puts a box of the partner into each image; the share becomes that of what is left.
+/// Puts a box of the partner into each image; the share becomes the part of the image that is left.
 fn cutmix(kind: &Kind, images: &ArrayRef, draws: &mut Draws, rng: &mut SampleRng) -> Result<ArrayRef> {
     let shape = known(kind)?;
     let dtype = kind.dtype().ok_or_else(|| Error::internal("an image has a dtype"))?;
@@ -165,7 +166,8 @@ fn beta(alpha: f64, rng: &mut SampleRng) -> f64 {
     1.0 / (1.0 + libm::exp((b - a).clamp(-600.0, 600.0)))
 }
 
-/// Draws the logarithm of a gamma variate (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
+/// Draws the logarithm of a gamma variate (Marsaglia and Tsang, "A simple method for generating gamma variables",
+/// 2000).
 fn ln_gamma(shape: f64, rng: &mut SampleRng) -> f64 {
     // Never 0, where the logarithm ends.
     let ln_unit = |rng: &mut SampleRng| libm::log(1.0 - rng.unit());

@@ -1,6 +1,6 @@
 //! The ops of a pipeline, compiled: each takes a chunk and returns one.
 //!
-//! - `compiled_op`: one fused op of a plan, ready to run, of whatever kind
+//! - `compiled_op`: one fused op of a plan, ready to run, of any kind
 //! - `image_op`: fused image ops over a column
 //! - `mix_op`: mixup and cutmix of whole batches
 //! - `function_op`: a user's function

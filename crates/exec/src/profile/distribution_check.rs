@@ -1,8 +1,8 @@
 //! Checks on some samples whether two orders of ops draw from the same distribution.
 //!
-//! Used for an order that may change bytes. Both orders must give the same rows, columns and shapes; the same bits in each
-//! column that the order does not change; and where numbers differ in the others, nearly the same mean and deviation.
-//! The check finds mistakes; it proves nothing. The plan alone decides which orders are legal.
+//! Used for an order that may change bytes. Both orders must give the same rows, columns and shapes; the same bits in
+//! each column that the order does not change; and where numbers differ in the others, nearly the same mean and
+//! deviation. The check finds mistakes; it proves nothing. The plan alone decides which orders are legal.
 
 use std::collections::BTreeSet;
 

@@ -42,7 +42,8 @@ impl<'a> Isolation<'a> {
         Self { on_error, source: RecordSource::Nowhere, losses: Vec::new(), failed: HashSet::new(), locate }
     }
 
-    /// Takes the records of rows that are skipped from here on from `read`, which returns a row as it was before any op.
+    /// Takes the records of rows that are skipped from here on from `read`, which returns a row as it was before any
+    /// op.
     pub(crate) fn reading(self, read: &'a dyn Fn(RowId) -> Option<Chunk>) -> Self {
         let source = if self.on_error == OnError::Quarantine { RecordSource::By(read) } else { RecordSource::Nowhere };
         Self { source, ..self }

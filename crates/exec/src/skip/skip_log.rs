@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Budget {
     /// This number of samples.
     Count(u64),
-    /// This share of the samples that the consumer gets in an epoch, rounded up. Where their number is not known, of the
-    /// samples so far, but of `SEEN_MIN` at least.
+    /// This share of the samples that the consumer gets in an epoch, rounded up. Where their number is not known, of
+    /// the samples so far, but of `SEEN_MIN` at least.
     Share(f64),
 }
 
@@ -70,7 +70,8 @@ impl SkipLog {
         Self { tally, ..Self::default() }
     }
 
-    /// Counts a chunk of `rows` rows and its losses; `expected` is the number of rows that the consumer gets in an epoch.
+    /// Counts a chunk of `rows` rows and its losses; `expected` is the number of rows that the consumer gets in an
+    /// epoch.
     ///
     /// # Errors
     /// Data when the budget is exceeded; the error names the samples.

@@ -5,8 +5,9 @@
 //! pads all to one length, and each consumer takes its own.
 //!
 //! Invariants: rows leave a bucket in their order. So a stream resumes from the position of the first held row and, for
-//! each bucket, the number of rows from there on that have left ([`Bucketer::start`]); no state contains rows. Bound: at
-//! most [`THIN`] rows in memory for each row of an unfinished batch, and two bytes for each row after the first held one.
+//! each bucket, the number of rows from there on that have left ([`Bucketer::start`]); no state contains rows. Bound:
+//! at most [`THIN`] rows in memory for each row of an unfinished batch, and two bytes for each row after the first held
+//! one.
 
 use std::collections::VecDeque;
 
@@ -17,8 +18,8 @@ use forebay_plan::{Bucket, Op, Sharding, Step};
 
 use crate::tail::position::Position;
 
-/// When only one row of a chunk in this many is still held, the held rows are copied and the chunk is dropped. Otherwise
-/// a bucket that is seldom full would keep an epoch in memory.
+/// When only one row of a chunk in this many is still held, the held rows are copied and the chunk is dropped.
+/// Otherwise a bucket that is seldom full would keep an epoch in memory.
 const THIN: usize = 4;
 
 /// Rows of one chunk.
@@ -73,8 +74,8 @@ pub(crate) struct Bucketer {
     first: (u64, usize),
     /// The held rows of each bucket.
     held: Vec<VecDeque<Row>>,
-    /// For each bucket, the number of rows behind the first held one that have left; and the number of rows still to come
-    /// that the saved run had delivered.
+    /// For each bucket, the number of rows behind the first held one that have left; and the number of rows still to
+    /// come that the saved run had delivered.
     left: Vec<u64>,
     passed: Vec<u64>,
     /// Buckets that are full, in the order in which they were filled.
@@ -246,7 +247,8 @@ impl Bucketer {
         Chunk::new(schema.clone(), columns, ids.into())
     }
 
-    /// Returns a column of this consumer's rows, padded to the longest row of all consumers, or to the requested length.
+    /// Returns a column of this consumer's rows, padded to the longest row of all consumers, or to the requested
+    /// length.
     fn padded(&self, bucket: usize, column: usize, rows: &[Row], ours: &[Row]) -> Result<ArrayRef> {
         let field = &self.step.schema.fields()[column];
         let of = |row: &Row| {
@@ -321,8 +323,8 @@ mod tests {
         Chunk::new(step().schema, vec![lists, numbers], ids).expect("a chunk")
     }
 
-    /// The batches of rows that come in runs of `run`, from a position on: the rows of each batch, their length, and where
-    /// to resume after it.
+    /// The batches of rows that come in runs of `run`, from a position on: the rows of each batch, their length, and
+    /// where to resume after it.
     fn batches(
         lengths: &[usize],
         run: usize,

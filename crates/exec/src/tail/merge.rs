@@ -1,5 +1,5 @@
-//! Merges the ordered chunks of splits into deliveries: runs the tail's ops, makes exact batches, and names the position
-//! of each.
+//! Merges the ordered chunks of splits into deliveries: runs the tail's ops, makes exact batches, and names the
+//! position of each.
 //!
 //! The same code merges the splits of this process and those of a service, so both give the same batches.
 //! Invariant: a [`Position`] names the first row not yet delivered by split, chunk and row, together with the tail's
@@ -303,8 +303,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Ends the epoch after its last split was pushed, or when no more is needed: makes a short last batch, and begins the
-    /// next epoch.
+    /// Ends the epoch after its last split was pushed, or when no more is needed: makes a short last batch, and begins
+    /// the next epoch.
     ///
     /// # Errors
     /// As [`Merge::push`].
@@ -366,8 +366,8 @@ impl Merge {
         self.before.counters.iter().chain(&self.between.counters).copied().collect()
     }
 
-    /// Returns the position of the first token that the packer holds. Ops before packing counted up to its chunk; ops after
-    /// packing continue from their current counters.
+    /// Returns the position of the first token that the packer holds. Ops before packing counted up to its chunk; ops
+    /// after packing continue from their current counters.
     fn held_from(&self) -> Option<Position> {
         let (at, unpacked) = self.packer.as_ref()?.start()?;
         let mut start = Position { unpacked: (unpacked != Unpacked::default()).then_some(unpacked), ..at.clone() };
@@ -397,8 +397,8 @@ impl Merge {
                 while self.pending_rows >= round {
                     self.deliver_round(batching.size)?;
                 }
-                // Rows that do not make a batch for each coordinated consumer are dropped. Where a plan aligns batches, a chunk
-                // is whole batches, and the short batch of an epoch may come before others.
+                // Rows that do not make a batch for each coordinated consumer are dropped. Where a plan aligns batches,
+                // a chunk is whole batches, and the short batch of an epoch may come before others.
                 let (rest, is_whole) =
                     (self.pending_rows / parts, self.executable.stages().aligned.is_some() && parts == 1);
                 if (last || is_whole) && !batching.drop_remainder && rest > 0 {

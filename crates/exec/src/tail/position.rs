@@ -15,8 +15,8 @@ pub struct Position {
     pub split: u64,
     /// The index of the chunk in its split.
     pub chunk: u64,
-    /// The number of rows of that chunk, after the tail's ops, that were delivered. Where rows are packed, it counts the
-    /// first rows that come out of that chunk and the ones that follow.
+    /// The number of rows of that chunk, after the tail's ops, that were delivered. Where rows are packed, it counts
+    /// the first rows that come out of that chunk and the ones that follow.
     pub rows: u64,
     /// The split and chunk of `rows`, where they are later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,10 @@
 //! The start of a resumed stream: the rows that the saved run delivered from the same chunk are computed again, counted
 //! and dropped.
 //!
-//! A position counts rows, so the same rows must come again. A row that fails each time is skipped each time. A row that
-//! the saved run skipped by accident (its process died, it took too long) is in the saved state. If another row fails by
-//! accident now, the count would drop a row that was never delivered, so the stream ends with an error instead.
+//! A position counts rows, so the same rows must come again. A row that fails each time is skipped each time. A row
+//! that the saved run skipped by accident (its process died, it took too long) is in the saved state. If another row
+//! fails by accident now, the count would drop a row that was never delivered, so the stream ends with an error
+//! instead.
 
 use forebay_core::{Epoch, Error, Result};
 use forebay_data::Loss;

@@ -84,7 +84,7 @@ impl SavedState {
         let at = &self.position;
         let unit = sizing.first_unit(at.split, at.chunk).saturating_add(at.rows / sizing.unit_rows);
         let (index, count) = self.consumer;
-        let dealt = plan.units().map(|units| Sharding::from(count).dealt(ConsumerIndex(index), units));
+        let dealt = plan.units().map(|units| Sharding::from(count).consumer_units(ConsumerIndex(index), units));
         match dealt {
             // Behind the last chunk, which may be short.
             Some(dealt) if unit >= dealt => (dealt, 0),

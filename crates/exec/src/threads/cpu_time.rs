@@ -1,7 +1,7 @@
 //! The processor time of a thread, so that another thread of its process sees whether it computes or waits.
 //!
-//! The kernel counts the time of the thread, and of the process that computes for it (see [`count_helper`]). It reaches no
-//! row: it decides which other threads may compute.
+//! The kernel counts the time of the thread, and of the process that computes for it (see [`count_helper`]). It reaches
+//! no row: it decides which other threads may compute.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,8 @@ pub fn count_helper(pid: u32) -> HelperGuard {
     HelperGuard(helper)
 }
 
-/// Reads a `stat` file of the kernel: the 12th and 13th field after the name, which may hold anything, are the time used.
+/// Reads a `stat` file of the kernel: the 12th and 13th field after the name, which may hold anything, are the time
+/// used.
 fn used(path: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(path).ok()?;
     let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);

@@ -255,7 +255,7 @@ pub(crate) fn run(graph: &Graph, rows: &Chunk) -> Result<Chunk> {
     executable(graph, Some(rows.num_rows()))?.finish(rows.clone(), 0)
 }
 
-/// The order in which a pipeline runs, for whoever reads that a test failed.
+/// The order in which a pipeline runs, for the message of a failed test.
 pub(crate) fn told(graph: &Graph) -> String {
     forebay_plan::explain(&Stages::new(graph).expect("stages"), None)
 }

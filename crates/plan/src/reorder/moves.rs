@@ -1,10 +1,10 @@
-//! What moved, and why, for people.
+//! The ops that an order moves, and why, as lines for `explain`.
 
 use super::{Move, Reorder, RunOrder};
 use crate::graph::{Graph, Node};
 use crate::op::{Class, Op};
 
-/// Names the fewest ops whose moves explain an order: all but a longest run that is still in the order as written.
+/// Returns the fewest moves that explain an order: of all ops but a longest run that is still in the order as written.
 /// `exact` says whether an op may run before an earlier one without changing a byte.
 pub(super) fn moves(places: &[usize], exact: impl Fn(usize, usize) -> bool) -> Vec<Move> {
     let stays = longest_rising(places);
@@ -39,7 +39,7 @@ fn longest_rising(places: &[usize]) -> Vec<bool> {
 }
 
 impl RunOrder {
-    /// Returns, line by line, how a graph runs otherwise than written, and why; nothing where it does not.
+    /// Returns lines that explain how the running order differs from the order as written; none where it does not.
     pub(crate) fn lines(&self, graph: &Graph) -> Vec<String> {
         if self.moves.is_empty() {
             return Vec::new();
@@ -68,12 +68,12 @@ fn line(graph: &Graph, moved: &Move) -> String {
     format!("  {}{site} runs {which} {}: {}{bytes}", op.op.name(), past.join(", "), reason(op, &others, moved.earlier))
 }
 
-/// The name of a file without the folders that it is in.
+/// Returns the name of a file without its folders.
 fn file(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Why an op is better off where it runs.
+/// Returns why an op is cheaper where it runs.
 fn reason(node: &Node, past: &[&Node], earlier: bool) -> &'static str {
     let filters = |node: &Node| node.op.class() == Class::Filter;
     let images = past.iter().any(|other| other.op.image_column() == node.op.image_column());

@@ -242,13 +242,13 @@ fn a_chosen_order_travels_and_an_illegal_one_is_refused() {
 
 #[test]
 fn what_a_relaxed_order_touches_is_followed_to_where_a_split_ends() {
-    let touched = |ops: &[Op], mode| {
+    let changed = |ops: &[Op], mode| {
         let stages = Stages::new(&graph(ops).with_reorder(mode)).expect("stages");
         stages.changed_columns().expect("columns").into_iter().collect::<Vec<_>>()
     };
     let ops = [decode(), jitter(None), resize(64)];
-    let with = |more: &[Op]| touched(&[&ops[..], more].concat(), Reorder::Relaxed);
-    assert_eq!((with(&[]), touched(&ops, Reorder::Exact)), (vec!["jpg".to_owned()], Vec::new()));
+    let with = |more: &[Op]| changed(&[&ops[..], more].concat(), Reorder::Relaxed);
+    assert_eq!((with(&[]), changed(&ops, Reorder::Exact)), (vec!["jpg".to_owned()], Vec::new()));
     let image = |writes| map(Some(&["jpg"]), writes);
     let rename = |from: &str, to: &str| Op::Rename { columns: vec![(from.to_owned(), to.to_owned())] };
     assert_eq!(with(&[image("made"), double("made", "more"), map(Some(&["label"]), "other")]), ["jpg", "made", "more"]);

@@ -1,8 +1,8 @@
 //! Decides which documents of a window share a row.
 //!
-//! Both rules are deterministic: of equal documents the earlier goes first, of equal rows the one that was begun first is
-//! taken. Rows come in the order of their first documents, and documents of a row in their own order, so that a window's
-//! rows are not sorted by length.
+//! Both rules are deterministic: of equal documents the earlier goes first, of equal rows the one that was begun first
+//! is taken. Rows come in the order of their first documents, and documents of a row in their own order, so that a
+//! window's rows are not sorted by length.
 
 use std::collections::BTreeSet;
 
