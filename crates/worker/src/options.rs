@@ -61,7 +61,7 @@ pub struct Options {
     /// Where what is before `cache()` is kept, for all jobs. Default: nowhere.
     pub cache: Option<Arc<Cache>>,
     /// What kind of machine it is on. Default: nothing is said of it.
-    pub machine: MachineKind,
+    pub worker_type: WorkerType,
     /// What pipelines may read here, whatever the dispatcher says: whole paths, and the beginnings of addresses. Default: empty, everything.
     pub allow_sources: Vec<String>,
     /// What the cache's store costs, and a worker. Default: nothing.
@@ -72,7 +72,7 @@ pub struct Options {
 
 /// What is said of the machine that a worker is on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct MachineKind {
+pub struct WorkerType {
     /// A name of one's own: `c5.4xlarge`. Empty says nothing.
     pub name: String,
     /// What it costs for an hour, in the currency of the service's other prices; 0 says nothing.
@@ -87,7 +87,7 @@ pub struct MachineKind {
 #[derive(Debug, Clone, Copy)]
 pub struct Local {
     /// The job, by its number at the dispatcher, and which of its consumers.
-    pub reader: (u64, u32),
+    pub consumer: (u64, u32),
     /// What shows that this reader started it.
     pub key: JobKey,
     /// Called in each thread that computes, before it does.
@@ -113,7 +113,7 @@ impl Options {
             tls: None,
             functions: Arc::new(NoFunctions),
             cache: None,
-            machine: MachineKind::default(),
+            worker_type: WorkerType::default(),
             allow_sources: Vec::new(),
             prices: None,
             local: None,
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Options {
             .field("lend", &self.lend)
             .field("tls", &self.tls)
             .field("cache", &self.cache)
-            .field("machine", &self.machine)
+            .field("worker_type", &self.worker_type)
             .field("prices", &self.prices)
             .field("local", &self.local)
             .finish_non_exhaustive()

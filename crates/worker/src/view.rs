@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use forebay_cache::{Cache, Stats};
 
-use crate::shelf::Shelf;
+use crate::splits::lease_table::LeaseTable;
 
 /// Says what a worker does. Cheap to clone.
 #[derive(Clone)]
 pub struct View {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) lease_table: Arc<LeaseTable>,
     pub(crate) cache: Option<Arc<Cache>>,
 }
 
@@ -49,20 +49,20 @@ pub struct Figures {
 impl View {
     /// Returns the figures of this moment.
     pub fn figures(&self) -> Figures {
-        let meter = &self.shelf.meter;
+        let stats = &self.lease_table.stats;
         Figures {
-            is_connected: meter.is_connected.load(Relaxed),
-            threads: self.shelf.threads(),
-            threads_held_up: self.shelf.threads_held_up(),
-            busy: Duration::from_micros(meter.busy_us.load(Relaxed)),
-            splits_held: self.shelf.leases().len(),
-            bytes_held: meter.bytes.load(Relaxed),
-            splits_computed: meter.splits_done.load(Relaxed),
-            rows_computed: meter.rows_done.load(Relaxed),
-            rows_shared: meter.rows_shared.load(Relaxed),
-            bytes_sent: meter.bytes_sent.load(Relaxed),
-            bytes_lent: meter.bytes_lent.load(Relaxed),
-            send: Duration::from_nanos(meter.send_ns.load(Relaxed)),
+            is_connected: stats.is_connected.load(Relaxed),
+            threads: self.lease_table.threads(),
+            threads_held_up: self.lease_table.threads_held_up(),
+            busy: Duration::from_micros(stats.busy_us.load(Relaxed)),
+            splits_held: self.lease_table.leases().len(),
+            bytes_held: stats.bytes.load(Relaxed),
+            splits_computed: stats.splits_done.load(Relaxed),
+            rows_computed: stats.rows_done.load(Relaxed),
+            rows_shared: stats.rows_shared.load(Relaxed),
+            bytes_sent: stats.bytes_sent.load(Relaxed),
+            bytes_lent: stats.bytes_lent.load(Relaxed),
+            send: Duration::from_nanos(stats.send_ns.load(Relaxed)),
             cache: self.cache.as_ref().map(|cache| cache.stats()),
         }
     }

@@ -1,0 +1,198 @@
+//! Whose charge it is: the splits of one reader in their order, readers in charge by the time that was served on them.
+//!
+//! Start-time fair queueing (Goyal, Vin and Cheng, 1996): every reader has the time that was served on it; the one with the
+//! least is next, and one that comes anew begins where the others are, so that it neither waits for what they have queued
+//! nor makes up for time when it asked for nothing. Time counts the less the more a reader's job weighs. What a task of work takes is amount when it begins, as much as the
+//! last one took, and put right when it ends. Readers of a job of a higher priority come before all of a lower one, from the next task on:
+//! what others have begun is ended. Bounds: a flow lives only while it has entries.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// A job and its consumer.
+pub(crate) type Flow = (u64, u32);
+
+/// What is amount for the first task of a flow.
+const FIRST_COST: Duration = Duration::from_millis(1);
+
+/// Eligibility a flow is served beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Eligibility {
+    InTurn,
+    /// After all that are served in charge.
+    Last,
+    /// Not now.
+    Never,
+}
+
+/// What a job is beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Those of a higher one go first.
+    pub(crate) priority: u32,
+    /// Among those of one priority, how much it gets.
+    pub(crate) weight: u32,
+}
+
+struct FlowState<T> {
+    entries: VecDeque<T>,
+    share: Share,
+    /// The time that was served on it, for its weight.
+    served: Duration,
+    /// What the last task took.
+    last_cost: Duration,
+}
+
+/// A task of work that was begun.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Charge {
+    flow: Flow,
+    amount: Duration,
+}
+
+impl Charge {
+    /// Returns whose it is.
+    pub(crate) fn flow(self) -> Flow {
+        self.flow
+    }
+}
+
+/// Lines of entries.
+pub(crate) struct FairQueue<T> {
+    flows: BTreeMap<Flow, FlowState<T>>,
+    /// What was served on the flow that was served last, when it was served: of each priority.
+    now: BTreeMap<u32, Duration>,
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> Self {
+        Self { flows: BTreeMap::new(), now: BTreeMap::new() }
+    }
+}
+
+impl<T> FairQueue<T> {
+    /// Adds an entry at the end of its flow; with `first`, at its front.
+    pub(crate) fn push(&mut self, flow: Flow, share: Share, entry: T, first: bool) {
+        let served = self.now.get(&share.priority).copied().unwrap_or_default();
+        let share = Share { weight: share.weight.max(1), ..share };
+        let new = || FlowState { entries: VecDeque::new(), share, served, last_cost: FIRST_COST };
+        let entries = &mut self.flows.entry(flow).or_insert_with(new).entries;
+        if first { entries.push_front(entry) } else { entries.push_back(entry) }
+    }
+
+    /// Begins a task of work of the flow whose charge it is. `take` finds it in the flow's entries; where it finds none, the flow has
+    /// ended.
+    pub(crate) fn next<R>(
+        &mut self,
+        eligibility: impl Fn(Flow) -> Eligibility,
+        mut take: impl FnMut(&mut VecDeque<T>) -> Option<R>,
+    ) -> Option<(R, Charge)> {
+        loop {
+            let rank = |(flow, state): &(&Flow, &FlowState<T>)| {
+                (eligibility(**flow), Reverse(state.share.priority), state.served, **flow)
+            };
+            let (&flow, _) =
+                self.flows.iter().filter(|(flow, _)| eligibility(**flow) != Eligibility::Never).min_by_key(rank)?;
+            let state = self.flows.get_mut(&flow)?;
+            if let Some(task) = take(&mut state.entries) {
+                self.now.insert(state.share.priority, state.served);
+                state.served += state.last_cost / state.share.weight;
+                return Some((task, Charge { flow, amount: state.last_cost }));
+            }
+            self.flows.remove(&flow);
+        }
+    }
+
+    /// The task has ended.
+    pub(crate) fn settle(&mut self, charge: Charge, took: Duration) {
+        if let Some(state) = self.flows.get_mut(&charge.flow) {
+            let weight = state.share.weight;
+            state.served = (state.served + took / weight).saturating_sub(charge.amount / weight);
+            state.last_cost = took;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(priority: u32, weight: u32) -> Share {
+        Share { priority, weight }
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Serves `n` pieces, each of which takes what its entry says; returns the flows in the order of their queue.
+    fn serve(queue: &mut FairQueue<u32>, n: usize) -> Vec<u64> {
+        let mut order = Vec::new();
+        for _ in 0..n {
+            let Some((cost, charge)) = queue.next(|_| Eligibility::InTurn, VecDeque::pop_front) else { break };
+            order.push(charge.flow.0);
+            queue.settle(charge, MS * cost);
+        }
+        order
+    }
+
+    #[test]
+    fn a_consumer_that_comes_later_does_not_wait_for_what_others_have_queued() {
+        let mut queue = FairQueue::default();
+        (0..100).for_each(|_| queue.push((1, 0), of(0, 1), 10, false));
+        assert_eq!(serve(&mut queue, 5), [1; 5]);
+        (0..3).for_each(|_| queue.push((2, 0), of(0, 1), 10, false));
+        let order = serve(&mut queue, 6);
+        assert_eq!(order.iter().filter(|&&flow| flow == 2).count(), 3, "{order:?}");
+        assert!(order[..2].contains(&2), "{order:?}");
+    }
+
+    #[test]
+    fn a_consumer_of_a_higher_priority_is_served_first_and_others_go_on_where_they_were() {
+        let mut queue = FairQueue::default();
+        [1, 2].into_iter().for_each(|flow| (0..50).for_each(|_| queue.push((flow, 0), of(0, 1), 10, false)));
+        assert_eq!(serve(&mut queue, 4), [1, 2, 1, 2]);
+        (0..5).for_each(|_| queue.push((3, 0), of(1, 1), 100, false));
+        (0..2).for_each(|_| queue.push((4, 0), of(2, 1), 100, false));
+        assert_eq!(serve(&mut queue, 7), [4, 4, 3, 3, 3, 3, 3], "from the next task on");
+        (0..50).for_each(|_| queue.push((5, 0), of(0, 1), 10, false));
+        let order = serve(&mut queue, 9);
+        let each = [1, 2, 5].map(|flow| order.iter().filter(|&&l| l == flow).count());
+        assert_eq!(each, [3, 3, 3], "what the urgent took is nobody's debt: {order:?}");
+    }
+
+    #[test]
+    fn a_flow_that_is_last_comes_after_all_others_and_one_that_is_not_served_waits() {
+        let mut queue = FairQueue::default();
+        (1..4).for_each(|flow| queue.push((flow, 0), of(9 - flow as u32, 1), 10, false));
+        let eligibility =
+            |flow: Flow| [Eligibility::Last, Eligibility::Never, Eligibility::InTurn][flow.0 as usize - 1];
+        let mut taken =
+            std::iter::from_fn(|| queue.next(eligibility, VecDeque::pop_front).map(|(_, charge)| charge.flow.0));
+        assert_eq!(taken.by_ref().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(serve(&mut queue, 9), [2]);
+    }
+
+    #[test]
+    fn time_is_shared_not_tasks_and_entries_of_a_flow_keep_their_order() {
+        let mut queue = FairQueue::default();
+        (0..40).for_each(|_| queue.push((1, 0), of(0, 1), 30, false));
+        (0..400).for_each(|_| queue.push((2, 0), of(0, 1), 3, false));
+        let order = serve(&mut queue, 110);
+        let [slow, fast] = [1, 2].map(|flow| order.iter().filter(|&&l| l == flow).count());
+        assert!((8..=12).contains(&slow) && slow + fast == 110, "{slow} {fast}");
+        // With three times the weight, it has three times the time.
+        let mut queue = FairQueue::default();
+        (0..400).for_each(|_| queue.push((1, 0), of(0, 3), 10, false));
+        (0..400).for_each(|_| queue.push((2, 0), of(0, 1), 10, false));
+        let order = serve(&mut queue, 100);
+        let heavy = order.iter().filter(|&&l| l == 1).count();
+        assert!((74..=76).contains(&heavy), "{heavy}");
+        let mut queue = FairQueue::default();
+        [3, 4].into_iter().for_each(|entry| queue.push((1, 0), of(0, 1), entry, false));
+        queue.push((1, 0), of(0, 1), 2, true);
+        let taken: Vec<u32> =
+            std::iter::from_fn(|| queue.next(|_| Eligibility::InTurn, VecDeque::pop_front).map(|(e, _)| e)).collect();
+        assert_eq!(taken, [2, 3, 4]);
+        assert!(queue.flows.is_empty());
+    }
+}

@@ -1,0 +1,351 @@
+//! Threads that compute: readers in charge (see `turns`), of each the morsels of its oldest leases first; several threads on
+//! one split where it has several, and on the rows of one morsel where they can be shared.
+//!
+//! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
+//! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
+//! meanwhile, and so does one that hangs (see `watchdog`). Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait
+//! or hang.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use forebay_core::{ConsumerIndex, Epoch, Ordinal};
+use forebay_exec::{Crew, Processor, Scratch};
+use forebay_io::WindowAnnouncement;
+use forebay_plan::Morsel;
+
+use crate::compute::fair_queue::{Charge, FairQueue};
+use crate::compute::run::{block, morsel};
+use crate::compute::watchdog::{TaskId, Watchdog, WatchedThread};
+use crate::lock::lock;
+use crate::splits::jobs::Prepared;
+use crate::splits::split_buffer::SplitBuffer;
+
+/// Threads beyond those that compute, for the ones that wait or hang.
+const SPARE_THREADS_MAX: usize = 256;
+/// How often it is looked for threads that hang.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+thread_local! {
+    /// What this thread is at.
+    static CURRENT: Cell<TaskId> = const { Cell::new(0) };
+}
+
+/// A split to compute: once for each of its morsels, or as a whole where they must come in order.
+struct QueuedSplit {
+    split: Arc<SplitBuffer>,
+    job: Arc<Prepared>,
+    run: u64,
+    morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
+    counted: bool,
+    /// Lower is helped first.
+    order: u64,
+}
+
+impl QueuedSplit {
+    /// Threads take the windows of a shuffle in order: this says so to its reader.
+    fn into_block(mut self) -> Task {
+        let mut morsels = self.morsels.peekable();
+        let epoch = Epoch(self.split.key.epoch);
+        let announced = morsels.peek().and_then(|(_, morsel)| self.job.executable.announce(epoch, *morsel));
+        self.morsels = Box::new(morsels);
+        Task::Block(self, announced)
+    }
+}
+
+/// What a thread takes.
+enum Task {
+    Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
+    Block(QueuedSplit, Option<WindowAnnouncement>),
+    /// Rows of a morsel that another thread has begun.
+    Help,
+}
+
+#[derive(Default)]
+struct State {
+    queue: FairQueue<QueuedSplit>,
+    pushed: u64,
+    watchdog: Watchdog,
+    threads: usize,
+    /// Threads that may compute at once.
+    threads_max: usize,
+    stop: bool,
+}
+
+/// The threads of one worker. Dropping it stops them after the morsel that they are at.
+pub(crate) struct Pool {
+    shared: Arc<PoolShared>,
+}
+
+pub(crate) struct PoolShared {
+    state: Mutex<State>,
+    work: Condvar,
+    /// What a thread does before all else.
+    on_start: fn(),
+    crew: Arc<Crew>,
+    /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
+    helped_us: AtomicU64,
+}
+
+/// A thread that is at a task, of a split where it helps nobody.
+struct BusyThread {
+    processor: Processor,
+    split: Option<(Arc<SplitBuffer>, u64)>,
+}
+
+impl WatchedThread for BusyThread {
+    fn is_stale(&self) -> bool {
+        self.split.as_ref().is_some_and(|(split, run)| split.is_stale(*run))
+    }
+
+    fn used(&self) -> Option<Duration> {
+        self.processor.used()
+    }
+}
+
+impl Pool {
+    /// Starts threads, each of which calls `on_start` first.
+    pub(crate) fn new(threads: usize, on_start: fn()) -> Self {
+        let shared = Arc::new_cyclic(|shared: &Weak<PoolShared>| {
+            let crew = Arc::new(Crew::new(wake(shared.clone())));
+            PoolShared {
+                state: Mutex::default(),
+                work: Condvar::new(),
+                on_start,
+                crew,
+                helped_us: AtomicU64::default(),
+            }
+        });
+        watch(Arc::downgrade(&shared));
+        let pool = Self { shared };
+        pool.set_threads(threads);
+        pool
+    }
+
+    /// Changes how many threads compute at once. Those that are too many finish the morsel that they are at, and wait.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        let mut state = lock(&self.shared.state);
+        state.threads_max = threads;
+        self.shared.clone().fill(&mut state);
+        drop(state);
+        self.shared.work.notify_all();
+    }
+
+    /// Returns how many threads hang.
+    pub(crate) fn held_up(&self) -> usize {
+        lock(&self.shared.state).watchdog.held_up()
+    }
+
+    /// Returns the jobs that have a thread which hangs.
+    pub(crate) fn jobs_held_up(&self) -> BTreeSet<u64> {
+        lock(&self.shared.state).watchdog.jobs_held_up()
+    }
+
+    /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
+    pub(crate) fn push(&self, split: Arc<SplitBuffer>, job: Arc<Prepared>, run: u64, first: bool) {
+        let (plan, key) = (job.executable.plan(), split.key);
+        let consumer = ConsumerIndex(key.consumer);
+        let morsels = || plan.morsels(consumer, Ordinal(key.ordinal));
+        let counted = !matches!(morsels().next(), Some(Morsel::Block { .. }));
+        if counted {
+            // The units of a split are few: bounded by the plan's sizes.
+            split.set_total(run, morsels().count() as u64);
+        } else {
+            split.set_streamed();
+        }
+        let morsels = Box::new((0..).zip(morsels()));
+        let mut state = lock(&self.shared.state);
+        state.pushed += 1;
+        let order = if first { 0 } else { state.pushed };
+        let share = job.share;
+        let entry = QueuedSplit { morsels, split, job, run, counted, order };
+        state.queue.push((key.job, key.consumer), share, entry, first);
+        drop(state);
+        self.shared.work.notify_all();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.work.notify_all();
+    }
+}
+
+/// Tells the threads that wait. They look for work with the state locked, so it is locked here: none can miss it.
+fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
+    move || {
+        if let Some(shared) = shared.upgrade() {
+            drop(lock(&shared.state));
+            shared.work.notify_all();
+        }
+    }
+}
+
+/// Looks for threads that hang, as long as there is a pool.
+fn watch(shared: Weak<PoolShared>) {
+    let look = move || {
+        while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopped()) {
+            shared.find_hung();
+            drop(shared);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    let started = std::thread::Builder::new().name("forebay-watch".to_owned()).spawn(look);
+    if let Err(error) = started {
+        tracing::error!(%error, "cannot start a thread: one that hangs will not be replaced");
+    }
+}
+
+/// Takes the next task of a line's entries.
+fn next_task(entries: &mut VecDeque<QueuedSplit>) -> Option<Task> {
+    loop {
+        let entry = entries.front_mut()?;
+        if entry.split.is_stale(entry.run) {
+            entries.pop_front();
+        } else if !entry.counted {
+            return entries.pop_front().map(QueuedSplit::into_block);
+        } else if let Some(next) = entry.morsels.next() {
+            return Some(Task::Morsel(entry.split.clone(), entry.job.clone(), entry.run, next, entry.order));
+        } else {
+            entries.pop_front();
+        }
+    }
+}
+
+impl PoolShared {
+    fn spawn(self: Arc<Self>, state: &mut State) {
+        let name = format!("forebay-compute-{}", state.threads);
+        let shared = self.clone();
+        let run = move || {
+            (shared.on_start)();
+            shared.work();
+        };
+        match std::thread::Builder::new().name(name).spawn(run) {
+            Ok(_) => state.threads += 1,
+            Err(error) => tracing::error!(%error, threads = state.threads, "cannot start a thread"),
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        let (mut scratch, processor) = (Scratch::default(), Processor::of_this_thread());
+        while let Some((task, charge, id)) = self.take_task(&processor) {
+            CURRENT.set(id);
+            let began = Instant::now();
+            // A block's thread also waits for its reader, which says nothing of what it costs.
+            let charge = charge.filter(|_| matches!(task, Task::Morsel(..)));
+            match task {
+                Task::Morsel(split, job, run, next, order) => {
+                    scratch.share(&self.crew, order);
+                    morsel(&self, &mut scratch, &split, &job, run, next);
+                }
+                Task::Block(entry, announced) => {
+                    scratch.share(&self.crew, entry.order);
+                    let (split, job) = (&entry.split, &entry.job);
+                    block(&self, &mut scratch, (split, job, entry.run), entry.morsels, announced);
+                }
+                Task::Help => {
+                    self.crew.help(&mut scratch);
+                    self.helped_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+                }
+            }
+            let mut state = lock(&self.state);
+            let held_up = state.watchdog.held_up();
+            state.watchdog.end(id);
+            if let Some(charge) = charge {
+                state.queue.settle(charge, began.elapsed());
+            }
+            drop(state);
+            self.wake_threads(held_up);
+        }
+    }
+
+    /// A task has brought something. Where threads were held up, that may let several others begin.
+    fn wake_threads(&self, held_up: usize) {
+        if held_up > 0 { self.work.notify_all() } else { self.work.notify_one() }
+    }
+
+    fn take_task(&self, processor: &Processor) -> Option<(Task, Option<Charge>, TaskId)> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.stop {
+                return None;
+            }
+            if state.watchdog.computing() < state.threads_max {
+                let help = self.crew.has_work().then_some((Task::Help, None));
+                let State { queue, watchdog, threads_max, .. } = &mut *state;
+                let next = || {
+                    queue.next(watchdog.eligibility(*threads_max), next_task).map(|(task, charge)| (task, Some(charge)))
+                };
+                if let Some((task, charge)) = help.or_else(next) {
+                    let split = match &task {
+                        Task::Morsel(split, _, run, ..) | Task::Block(QueuedSplit { split, run, .. }, _) => {
+                            Some((split.clone(), *run))
+                        }
+                        Task::Help => None,
+                    };
+                    let thread = BusyThread { processor: processor.clone(), split };
+                    let id = watchdog.begin(Instant::now(), charge.map(Charge::flow), thread);
+                    return Some((task, charge, id));
+                }
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs `wait` while another thread may compute in this one's place. Afterwards both go on: for as long as one
+    /// morsel takes, one thread more than was asked for computes.
+    pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.state);
+        state.watchdog.step_aside(CURRENT.get());
+        self.clone().fill(&mut state);
+        drop(state);
+        self.work.notify_one();
+        let done = wait();
+        self.go_on();
+        done
+    }
+
+    /// What this thread is at has brought something: it does not hang.
+    pub(crate) fn go_on(&self) {
+        let mut state = lock(&self.state);
+        let held_up = state.watchdog.held_up();
+        state.watchdog.go_on(Instant::now(), CURRENT.get());
+        drop(state);
+        if held_up > 0 {
+            self.work.notify_all();
+        }
+    }
+
+    /// Starts threads, so that as many as may compute are not away.
+    fn fill(self: Arc<Self>, state: &mut State) {
+        let wanted = state.threads_max + state.watchdog.away().min(SPARE_THREADS_MAX);
+        for _ in state.threads..wanted {
+            self.clone().spawn(state);
+        }
+    }
+
+    /// Looks for threads that hang.
+    fn find_hung(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        let found = state.watchdog.find_hung(Instant::now());
+        let Some(silent) = found.iter().max() else { return };
+        let (held_up, jobs) = (state.watchdog.held_up(), state.watchdog.jobs_held_up());
+        tracing::warn!(held_up, silent = silent.as_secs(), ?jobs, "threads hang; others take their place");
+        self.clone().fill(&mut state);
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Returns the time that threads spent on the rows of others since this was last asked: mostly the caller's.
+    pub(crate) fn take_helped(&self) -> Duration {
+        Duration::from_micros(self.helped_us.swap(0, Relaxed))
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.state).stop
+    }
+}

@@ -1,0 +1,26 @@
+//! Takes the connections to a worker's port: Forebay's own readers are served here, all others are HTTP/2.
+
+use std::sync::Arc;
+
+use forebay_proto::{Incoming, ServerTls};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::serve::transfer::Transfer;
+
+/// Readers that have connected and wait to be served: no longer than it takes to start a task.
+const WAITING_MAX: usize = 256;
+
+/// Accepts until what it returns is dropped, serves readers of ours, and returns the connections of others. Must be called
+/// within a runtime.
+pub(crate) fn accept(listener: TcpListener, tls: Option<&ServerTls>, transfer: Transfer) -> Incoming {
+    let (to_serve, mut connected) = mpsc::channel(WAITING_MAX);
+    let transfer = Arc::new(transfer);
+    tokio::spawn(async move {
+        while let Some((connection, place)) = connected.recv().await {
+            let transfer = transfer.clone();
+            tokio::spawn(async move { transfer.serve(connection, place).await });
+        }
+    });
+    Incoming::new(listener, tls, Some(to_serve))
+}
