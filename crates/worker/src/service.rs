@@ -1,4 +1,4 @@
-//! The worker as a process sees it: bind, run until told to stop, leave in order.
+//! The worker as a process: it binds, runs until it is told to stop, and leaves in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ use crate::session::transport::Session;
 use crate::splits::lease_table::LeaseTable;
 use crate::view::View;
 
-/// How often a worker that leaves looks whether everything was fetched.
+/// How often a worker that leaves checks whether all its splits were consumed.
 const LEAVE_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 /// The longest request of Arrow Flight that is read: a ticket, or the key of a job.
 const TICKET_BYTES_MAX: usize = 1 << 20;
 
-/// A worker that listens, and has not begun.
+/// A worker that listens, and does not serve yet.
 pub struct Worker {
     secret: WorkerSecret,
     listener: TcpListener,
     address: String,
-    /// Memory that readers on this machine can map.
+    /// Memory that consumers on this machine can map.
     arena: Option<Arc<Arena>>,
     lease_table: Arc<LeaseTable>,
     options: Options,
@@ -50,7 +50,7 @@ impl Worker {
     /// Listens and starts the threads. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Invalid when the dispatcher's address is none; Conflict when the port is taken.
+    /// Invalid when the dispatcher's address cannot be parsed; Conflict when the port is taken.
     pub async fn bind(options: Options) -> Result<Self> {
         let dispatchers = options.dispatcher.addresses()?;
         Allowed::of(&[&options.allow_sources], true)?;
@@ -90,7 +90,7 @@ impl Worker {
         })
     }
 
-    /// Returns `host:port` that consumers reach it at.
+    /// Returns `host:port` at which consumers reach it.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -100,7 +100,7 @@ impl Worker {
         self.secret.id()
     }
 
-    /// Looks for rows at peers from now on, and returns where this worker keeps them itself.
+    /// Makes the cache look for rows at peers, and returns the address at which this worker serves its own.
     fn join_peers(&self, cache: &Cache, membership: &Arc<Membership>) -> Result<String> {
         let tls = self.options.dispatcher.credentials.tls.clone();
         let watch: Arc<dyn Stopwatch> = Arc::new(SystemClock::default());
@@ -109,21 +109,21 @@ impl Worker {
         Ok(cache.lent().map_or_else(String::new, |lent| lent.place()))
     }
 
-    /// Returns what says what it does, for as long as it runs.
+    /// Returns a view of its state, for as long as it runs.
     pub fn view(&self) -> View {
         View { lease_table: self.lease_table.clone(), cache: self.options.cache.clone() }
     }
 
-    /// Returns what says how many threads of a local worker compute.
+    /// Returns a handle that sets how many threads of a local worker compute.
     pub fn throttle(&self) -> Throttle {
         Throttle(self.lease_table.clone())
     }
 
-    /// Serves until `shutdown`; then takes nothing new, serves what it holds until it was consumed (at most 10 s), and
-    /// returns.
+    /// Serves until `shutdown`; then requests nothing new, serves the splits that it holds until they were consumed (at
+    /// most 10 s), and returns.
     ///
     /// # Errors
-    /// Version when the dispatcher is another version.
+    /// Version when the dispatcher has another version.
     ///
     /// # Cancel safety
     /// Dropping the future ends the worker at once, as a kill would.
@@ -132,7 +132,7 @@ impl Worker {
         let _ended = Ended { stop: stop.clone(), lease_table: self.lease_table.clone() };
         let (leave, leaving) = watch::channel(false);
         let membership = Arc::<Membership>::default();
-        // What a local worker keeps is not for http_connections: they cannot reach it.
+        // A local worker's cache is not shared: other workers cannot reach it.
         let cache = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
         let place = cache.map(|cache| self.join_peers(cache, &membership)).transpose()?;
         let only = self.options.local.map(|Local { consumer: (job, consumer), .. }| OneReader { job, consumer });
@@ -168,7 +168,7 @@ impl Worker {
                 }
             };
             if tokio::time::timeout(LEAVE_MAX, drained).await.is_err() {
-                tracing::warn!(held = lease_table.leases().len(), "left with splits that nobody fetched in time");
+                tracing::warn!(held = lease_table.leases().len(), "left with splits that no consumer fetched in time");
             }
         };
         tokio::select! {
@@ -179,22 +179,22 @@ impl Worker {
     }
 }
 
-/// Says how many threads of a local worker compute, while it runs.
+/// Sets how many threads of a local worker compute, while it runs.
 #[derive(Clone)]
 pub struct Throttle(Arc<LeaseTable>);
 
 impl Throttle {
-    /// Sets their number. Those that are too many finish the morsel that they are at. With none, the worker takes nothing new,
-    /// and one thread finishes what it holds.
+    /// Sets the number of threads. Surplus threads finish their morsel. With none, the worker requests nothing new, and
+    /// one thread finishes the splits that it holds.
     pub fn set_threads(&self, threads: usize) {
         self.0.set_threads(threads);
     }
 }
 
-/// What a thread of the fleet does before it computes: nothing.
+/// The start of a thread of a worker that is not local: nothing to do.
 fn at_once() {}
 
-/// Ends what outlives the future: streams that are being served and threads that wait.
+/// Ends the tasks and threads that would outlive the future: streams that are being served, and threads that wait.
 struct Ended {
     stop: CancellationToken,
     lease_table: Arc<LeaseTable>,

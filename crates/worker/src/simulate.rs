@@ -1,6 +1,6 @@
-//! What the simulation drives of a worker: the real lease_table, session and cursors, over an engine in virtual time.
+//! What `crates/sim` drives of a worker: the real lease table, protocol and cursors, over an engine in virtual time.
 //!
-//! Not part of the public interface: only `crates/sim` uses it. Nothing is decided here.
+//! Not part of the public interface. This module decides nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -28,15 +28,15 @@ use crate::splits::shared_chunks::{InFlight, SharedChunks, Subscriber};
 use crate::splits::single_flight;
 use crate::splits::split_buffer::SplitBuffer;
 
-/// What local workers show, and their readers say, in the simulation.
+/// The key that proves a local worker's consumer, in the simulation.
 const LOCAL_KEY: [u8; 16] = [1; 16];
 
 /// How long a ticket waits for its lease to arrive.
 pub const LEASE_WAIT_MAX: Duration = crate::splits::lease_table::LEASE_WAIT_MAX;
-/// How long a worker that leaves waits for its consumers to fetch what it holds.
+/// How long a worker that leaves waits for consumers to fetch the splits that it holds.
 pub const LEAVE_MAX: Duration = crate::options::LEAVE_MAX;
 
-/// How long a chunk that another thread computes is waited for.
+/// How long a thread waits for a chunk that another computes.
 pub const WAIT_MAX: Duration = crate::splits::shared_chunks::WAIT_MAX;
 
 /// A job that can be computed.
@@ -45,14 +45,14 @@ struct Prepared {
     subscriber: Subscriber,
 }
 
-/// Work that the lease_table has given out.
+/// Work that the lease table has given to the engine.
 #[derive(Clone)]
 enum Work {
     Prepare(Arc<Job<Prepared>>),
     Compute(Task, bool),
 }
 
-/// Keeps the work until it is asked for, and the jobs that are said to hang.
+/// Queues the work until the simulation takes it, and holds the jobs that hang.
 #[derive(Clone, Default)]
 struct Queue(Arc<Mutex<Vec<Work>>>, Arc<Mutex<BTreeSet<u64>>>);
 
@@ -95,17 +95,17 @@ pub struct Task {
     run: u64,
 }
 
-/// What is to be done for a chunk.
+/// How a task gets a chunk.
 pub enum Decision {
-    /// Nothing: a job with the same samples had computed it.
+    /// A job with the same samples had computed it: nothing to do.
     Done,
-    /// It is to be computed, and this kept meanwhile: it says to whom it is given then.
+    /// Compute it, and hand the [`Computing`] to [`Task::put`].
     Compute(Computing),
-    /// Another thread computes it: ask again when one has, for [`WAIT_MAX`] at most.
+    /// Another thread computes it: ask again when it has, within [`WAIT_MAX`].
     Wait,
 }
 
-/// A chunk that is being computed. Dropped, other jobs may compute it.
+/// A chunk that is being computed. After a drop, other jobs may compute it.
 #[derive(Default)]
 pub struct Computing(Option<InFlight>);
 
@@ -115,12 +115,12 @@ impl Task {
         &self.job.definition
     }
 
-    /// Returns the rows that are left out whether they fail or not.
+    /// Returns the rows that are left out without being computed: the ledger lists them as skipped.
     pub fn known(&self) -> Arc<Known> {
         self.split.known()
     }
 
-    /// Says what is to be done for a chunk of a split that is counted, and takes it where another job had it.
+    /// Decides how to get a chunk of a split with a known number of chunks, and takes it where another job has it.
     pub fn decide(&self, index: u64) -> Decision {
         match single_flight::decide(&self.split, &self.job.subscriber, self.run, index) {
             single_flight::Decision::Done => Decision::Done,
@@ -134,64 +134,64 @@ impl Task {
         (self.split.key.consumer, self.split.key.epoch, self.split.key.ordinal)
     }
 
-    /// Says whether nobody waits for it any more.
+    /// Whether its run has ended.
     pub fn is_stale(&self) -> bool {
         self.split.is_stale(self.run)
     }
 
-    /// Says whether a chunk would be dropped at once.
+    /// Whether a chunk at this index would be kept.
     pub fn wants(&self, index: u64) -> bool {
         self.split.wants(index)
     }
 
-    /// The number of chunks will only be known at the end.
+    /// Declares that the number of chunks is known at the end only.
     pub fn set_streamed(&self) {
         self.split.set_streamed();
     }
 
-    /// Says how many chunks there are.
+    /// Sets the number of chunks.
     pub fn set_total(&self, total: u64) {
         self.split.set_total(self.run, total);
     }
 
-    /// Returns how many row ops are to run on what is computed from now on, as the lease says.
+    /// Returns the number of row ops to run on chunks computed now; `None` is the default boundary.
     pub fn ops_on_worker(&self) -> Option<u32> {
         self.split.ops_on_worker()
     }
 
-    /// Puts a chunk in its place, on which so many row ops have run.
+    /// Puts a chunk at its index, on which this many row ops have run.
     pub fn put(&self, index: u64, chunk: Chunk, ops_on_worker: u32, computing: Computing) {
         let produced = ProducedChunk { chunk, ops_on_worker, shared: false };
         single_flight::publish(&self.split, self.run, index, produced, computing.0);
     }
 
-    /// A thread has computed on it for so long.
+    /// Counts the time that a thread has computed on the split.
     pub fn spend(&self, compute: Duration) {
         self.split.count_time(compute);
     }
 
-    /// Puts an error in the place of a chunk.
+    /// Puts an error at the index of a chunk.
     pub fn fail(&self, index: u64, error: Error) {
         let error = self.split.failed_before(index).unwrap_or(error);
         self.split.fail(self.run, index, error);
     }
 }
 
-/// What there is to do.
+/// Work for the simulation.
 pub enum Todo {
-    /// Prepare a job, then say so ([`Worker::prepared`]).
+    /// Prepare a job, then call [`Worker::prepared`].
     Prepare(Preparing),
-    /// Compute a split; before all others when a reader already waits.
+    /// Compute a split; before all others when the flag is set, as a consumer already waits for it.
     Compute(Task, bool),
 }
 
-/// What a ticket leads to.
+/// The answer to a ticket.
 pub enum TicketOutcome {
     /// The split's chunks.
     Open(ChunkStream),
-    /// The lease, or the job, may be on its way: ask again when something has changed.
+    /// The lease or the job may still arrive: ask again when something has changed.
     Wait,
-    /// Why there is nothing.
+    /// Why it is refused.
     Refused(Error),
 }
 
@@ -201,20 +201,21 @@ pub struct Sent {
     pub index: u64,
     /// Its rows.
     pub chunk: Chunk,
-    /// How many row ops have run on them.
+    /// The number of row ops that have run on them.
     pub ops_on_worker: u32,
-    /// Whether readers of other jobs are given the same memory.
+    /// Whether consumers of other jobs are given the same memory.
     pub shared: bool,
 }
 
-/// One reader of a split.
+/// The stream of one consumer of a split.
 pub struct ChunkStream(Cursor<Queue>);
 
 impl ChunkStream {
-    /// Returns the next chunk; `None` in `Some` when there is none yet, `None` when the split is complete. With `take`, the chunk is given away.
+    /// Returns the next chunk: `Some(None)` when it is not computed yet, `None` when the split is complete. With
+    /// `take`, the chunk's memory is given away.
     ///
     /// # Errors
-    /// What the split failed with, or that the lease is gone.
+    /// The split's own error, or that the lease has ended.
     pub fn next(&mut self, take: bool) -> Result<Option<Option<Sent>>> {
         let outcome = self.0.try_read(take);
         Ok(match self.0.advance(outcome)? {
@@ -232,24 +233,24 @@ pub struct Worker {
     queue: Queue,
     protocol: WorkerProtocol<Queue>,
     shared_chunks: Arc<SharedChunks>,
-    /// What is on loan: blocks of memory by number.
+    /// Blocks of memory on loan, by number.
     loans: Loans<u64>,
 }
 
 impl Worker {
-    /// A worker that has just started; a local one computes for one reader alone.
+    /// A worker that has just started. A local one computes for one consumer only.
     pub fn new(secret: u128, address: String, threads: usize, slots: usize, only_consumer: Option<OneReader>) -> Self {
         let queue = Queue::default();
         let lease_table =
             Arc::new(LeaseTable::new(queue.clone(), Bounds { threads, slots, bytes: MemoryBudget::default().held() }));
         let protocol = WorkerProtocol::new(WorkerSecret::new(secret), address, only_consumer, lease_table);
         let protocol = protocol.with_local_key(JobKey::from_bytes(&LOCAL_KEY));
-        // Readers are strangers to every other process of a worker, as those of random numbers are.
+        // The consumers' numbers must be unknown to every other process of a worker; real workers use random ones.
         let loans = Loans::new((secret as u64) << 48 | ((secret >> 64) as u64) << 24);
         Self { queue, protocol, shared_chunks: Arc::default(), loans }
     }
 
-    /// Takes what there is to do since the last call.
+    /// Takes the work that has come since the last call.
     pub fn todo(&self) -> Vec<Todo> {
         let work = std::mem::take(&mut *lock(&self.queue.0)).into_iter();
         let todo = work.map(|work| match work {
@@ -259,7 +260,7 @@ impl Worker {
         todo.collect()
     }
 
-    /// A job is ready, or cannot be.
+    /// Ends the preparation of a job, well or not.
     pub fn prepared(&self, job: &Preparing, ready: Result<()>) {
         let definition = job.definition().clone();
         let prepared = || Prepared {
@@ -269,7 +270,7 @@ impl Worker {
         self.protocol.lease_table.prepared(&job.0, ready.map(|()| Arc::new(prepared())));
     }
 
-    /// Threads hang in what these jobs read, and in nothing else.
+    /// Sets the jobs whose reads hang.
     pub fn hang(&self, jobs: BTreeSet<u64>) {
         *lock(&self.queue.1) = jobs;
     }
@@ -279,10 +280,10 @@ impl Worker {
         self.protocol.hello()
     }
 
-    /// The first event of a session; returns how often it says that it lives.
+    /// Takes the first event of a session; returns the interval of heartbeats.
     ///
     /// # Errors
-    /// Internal when it is no welcome.
+    /// Internal when it is not a welcome.
     pub fn welcome(&mut self, now: Ticks, event: worker_event::Event) -> Result<Duration> {
         self.protocol.welcome(now, Some(event))
     }
@@ -292,7 +293,7 @@ impl Worker {
         self.protocol.on_event(now, event);
     }
 
-    /// Returns what there is to say now, until there is nothing.
+    /// Returns the next message to send; `None` when there is none.
     pub fn say(&mut self) -> Option<Message> {
         self.protocol.next_message()
     }
@@ -305,20 +306,20 @@ impl Worker {
         self.protocol.heartbeat(now)
     }
 
-    /// The session ended; returns the pause before the next one.
+    /// Ends a session; returns the pause before the next one.
     ///
     /// # Errors
-    /// What trying again will not mend.
+    /// Errors that a retry does not fix.
     pub fn broken(&mut self, error: Error) -> Result<Duration> {
         self.protocol.on_session_end(error)
     }
 
-    /// From now on it takes nothing new.
+    /// Requests nothing new from now on.
     pub fn leave(&mut self) {
         self.protocol.leave();
     }
 
-    /// A ticket is shown.
+    /// Answers a ticket.
     pub fn open(&self, ticket: &Ticket) -> TicketOutcome {
         let lease_table = &self.protocol.lease_table;
         let Some(found) = lease_table.try_find(ticket) else { return TicketOutcome::Wait };
@@ -330,7 +331,7 @@ impl Worker {
         }
     }
 
-    /// The answer to a ticket whose lease did not come in time.
+    /// The error for a ticket whose lease did not come in time.
     pub fn not_held() -> Error {
         not_held()
     }
@@ -340,52 +341,53 @@ impl Worker {
         self.protocol.lease_table.leases()
     }
 
-    /// Returns the bytes of the chunks that it holds, and the splits that take a place.
+    /// Returns the bytes of the chunks that it holds, and the number of splits that occupy a slot.
     pub fn held(&self) -> (usize, usize) {
         use std::sync::atomic::Ordering::Relaxed;
         let stats = &self.protocol.lease_table.stats;
         (stats.bytes.load(Relaxed), stats.open.load(Relaxed))
     }
 
-    /// A reader on this machine connects, to be lent memory; returns its number.
+    /// Registers a consumer on this machine that maps memory; returns its number.
     pub fn enter(&mut self) -> Option<u64> {
         self.loans.enter()
     }
 
-    /// The process of such a reader is gone. As all that ends loans, returns the blocks that come back.
+    /// Removes such a consumer, whose process is gone. Like all calls that end loans, returns the blocks that come
+    /// back.
     pub fn leave_of(&mut self, consumer: u64) -> Vec<u64> {
         self.loans.leave(consumer)
     }
 
-    /// A stream begins that something may be lent on; false when it may not.
+    /// Begins a stream of such a consumer; false when nothing may be lent on it.
     pub fn stream_begins(&mut self, of: ConsumerStream) -> bool {
         self.loans.begin(of)
     }
 
-    /// Such a stream has ended here.
+    /// Ends such a stream.
     pub fn stream_ends(&mut self, of: ConsumerStream) {
         self.loans.end(of);
     }
 
-    /// Lends a block; returns the loan, or `None` when it is to be copied.
+    /// Lends a block; returns the loan, or `None` when it must be copied.
     pub fn lend(&mut self, of: ConsumerStream, block: u64, bytes: usize) -> Option<u64> {
         self.loans.lend(of, block, bytes)
     }
 
-    /// A reader needs something no more.
-    pub fn returned(&mut self, consumer: u64, said: Return) -> Vec<u64> {
-        self.loans.take_back(consumer, said)
+    /// Handles a return message of a consumer.
+    pub fn returned(&mut self, consumer: u64, message: Return) -> Vec<u64> {
+        self.loans.on_return(consumer, message)
     }
 
-    /// Returns how many loans there are, and how many streams that may have some.
+    /// Returns the number of loans, and the number of streams that may have some.
     pub fn on_loan(&self) -> (usize, usize) {
         self.loans.outstanding()
     }
 
-    /// Checks the invariants of lease_table and loans.
+    /// Checks the invariants of the lease table and of the loans.
     ///
     /// # Errors
-    /// Internal, naming what does not hold.
+    /// Internal, naming the invariant that does not hold.
     pub fn check(&self) -> Result<()> {
         self.loans.check()?;
         self.protocol.lease_table.check()

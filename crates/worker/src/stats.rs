@@ -30,7 +30,7 @@ pub(crate) struct WorkerStats {
     pub(crate) bytes_sent: AtomicU64,
     pub(crate) bytes_lent: AtomicU64,
     /// Bytes that were sent and not lent, and the processor time of sending them, of each job until the next heartbeat.
-    pub(crate) wire: SentBytes,
+    pub(crate) send_costs: SentBytes,
     /// Nanoseconds of that processor time, of all jobs since the start.
     pub(crate) send_ns: AtomicU64,
     /// Whether the dispatcher has welcomed this worker in the current session.

@@ -1,4 +1,4 @@
-//! What prepares jobs and computes splits for a lease_table: threads and storage here, virtual time in the simulation.
+//! The interface between the lease table and the computation: threads and storage here, virtual time in the simulation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,45 +14,46 @@ use crate::splits::lease_table::LeaseTable;
 use crate::splits::shared_chunks::SharedChunks;
 use crate::splits::split_buffer::SplitBuffer;
 
-/// Does a lease_table's work, later: neither of its calls waits.
+/// Prepares jobs and computes splits for a lease table. None of its calls waits.
 pub(crate) trait Engine: Sized + Send + Sync + 'static {
     /// A job that can be computed.
     type Prepared: Send + Sync + 'static;
 
-    /// Says what is kept of a job here, and why: JSON. `None` where it keeps nothing.
+    /// Describes as JSON what the cache keeps of a job, and why; `None` where it keeps nothing.
     fn caching(job: &Self::Prepared) -> Option<String>;
 
-    /// Says why nothing is written to the folder where rows are kept; empty where it is, or there is none.
+    /// Returns why the cache's folder is not written to; empty where it is, or where there is none.
     fn disk_off(&self) -> String {
         String::new()
     }
 
-    /// Returns the jobs that bring nothing because what they read hangs: their splits take no room from others.
+    /// Returns the jobs that make no progress because their reads hang: their splits take no room from others.
     fn held_up(&self) -> BTreeSet<u64> {
         BTreeSet::new()
     }
 
-    /// Prepares a job, and then tells the lease_table ([`LeaseTable::prepared`]).
+    /// Prepares a job, and then calls [`LeaseTable::prepared`].
     fn prepare(&self, lease_table: &Arc<LeaseTable<Self>>, job: Arc<Job<Self::Prepared>>);
 
-    /// Computes a split after all that came before it; `first` when a reader already waits for it.
+    /// Computes a split after all that were pushed before; `first` when a consumer already waits for it.
     fn compute(&self, split: Arc<SplitBuffer>, job: Arc<Self::Prepared>, run: u64, first: bool);
 }
 
-/// PoolEngine that compute, and where jobs come from.
+/// The engine of a real worker: a pool of threads, and what jobs are prepared with.
 pub(crate) struct PoolEngine {
     pub(crate) pool: Pool,
     pub(crate) blobs: Arc<BlobStore>,
     pub(crate) functions: Arc<dyn Functions>,
-    /// What pipelines may read here; `None` is what this machine's user may, for a reader of that user's own.
+    /// The sources that pipelines may read here. `None` is all that this machine's user may read, for a consumer of
+    /// that user.
     pub(crate) sources: Option<Arc<[String]>>,
-    /// Where chunks are produced: from there they can be lent.
+    /// Where chunks are allocated; from there they can be lent.
     pub(crate) memory: Memory,
-    /// Where what is before `cache()` is kept, for all jobs.
+    /// Where rows before `cache()` are kept, for all jobs.
     pub(crate) keeping: Option<Keeping>,
-    /// The same, to say how it is.
+    /// The same cache, for its state.
     pub(crate) cache: Option<Arc<Cache>>,
-    /// What jobs with the same samples share.
+    /// Chunks that jobs with the same samples share.
     pub(crate) shared_chunks: Arc<SharedChunks>,
 }
 

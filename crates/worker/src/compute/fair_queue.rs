@@ -1,50 +1,54 @@
-//! Whose charge it is: the splits of one reader in their order, readers in charge by the time that was served on them.
+//! Chooses whose work is next: the splits of one consumer in their order, consumers by the time that they have
+//! received.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, 1996): every reader has the time that was served on it; the one with the
-//! least is next, and one that comes anew begins where the others are, so that it neither waits for what they have queued
-//! nor makes up for time when it asked for nothing. Time counts the less the more a reader's job weighs. What a task of work takes is amount when it begins, as much as the
-//! last one took, and put right when it ends. Readers of a job of a higher priority come before all of a lower one, from the next task on:
-//! what others have begun is ended. Bounds: a flow lives only while it has entries.
+//! Start-time fair queueing (Goyal, Vin and Cheng, 1996). Each flow (a consumer of a job) has a virtual time: the time
+//! that it was served, divided by the weight of its job. The flow with the least is next. A new flow starts at the
+//! virtual time of the others, so it neither waits for what they have queued nor catches up on time when it asked for
+//! nothing. A task is charged when it begins, with the cost of the flow's last task, and the charge is corrected when
+//! it ends. Flows of a higher priority come before all of a lower one, from the next task on; a task that has begun is
+//! not interrupted.
+//!
+//! Bound: a flow exists only while it has entries.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// A job and its consumer.
+/// A job, and its consumer.
 pub(crate) type Flow = (u64, u32);
 
-/// What is amount for the first task of a flow.
+/// The charge for the first task of a flow.
 const FIRST_COST: Duration = Duration::from_millis(1);
 
-/// Eligibility a flow is served beside others.
+/// When a flow is served beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Eligibility {
     InTurn,
-    /// After all that are served in charge.
+    /// After all flows that are served in turn.
     Last,
     /// Not now.
     Never,
 }
 
-/// What a job is beside others.
+/// The share of the threads that a job gets beside other jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Those of a higher one go first.
+    /// Flows of a higher priority go first.
     pub(crate) priority: u32,
-    /// Among those of one priority, how much it gets.
+    /// The share among flows of one priority.
     pub(crate) weight: u32,
 }
 
 struct FlowState<T> {
     entries: VecDeque<T>,
     share: Share,
-    /// The time that was served on it, for its weight.
+    /// The virtual time: how long it was served, divided by its weight.
     served: Duration,
-    /// What the last task took.
+    /// The time of its last task.
     last_cost: Duration,
 }
 
-/// A task of work that was begun.
+/// The time that a flow was charged for a task that has begun.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Charge {
     flow: Flow,
@@ -52,16 +56,16 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Returns whose it is.
+    /// Returns the flow.
     pub(crate) fn flow(self) -> Flow {
         self.flow
     }
 }
 
-/// Lines of entries.
+/// See the module's documentation.
 pub(crate) struct FairQueue<T> {
     flows: BTreeMap<Flow, FlowState<T>>,
-    /// What was served on the flow that was served last, when it was served: of each priority.
+    /// The current virtual time of each priority: that of the flow that was served last.
     now: BTreeMap<u32, Duration>,
 }
 
@@ -81,8 +85,8 @@ impl<T> FairQueue<T> {
         if first { entries.push_front(entry) } else { entries.push_back(entry) }
     }
 
-    /// Begins a task of work of the flow whose charge it is. `take` finds it in the flow's entries; where it finds none, the flow has
-    /// ended.
+    /// Begins a task of the flow that is next. `take` takes it from the flow's entries; a flow where it finds none is
+    /// removed.
     pub(crate) fn next<R>(
         &mut self,
         eligibility: impl Fn(Flow) -> Eligibility,
@@ -104,7 +108,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// The task has ended.
+    /// Corrects the charge of a task that has ended.
     pub(crate) fn settle(&mut self, charge: Charge, took: Duration) {
         if let Some(state) = self.flows.get_mut(&charge.flow) {
             let weight = state.share.weight;
@@ -124,7 +128,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Serves `n` pieces, each of which takes what its entry says; returns the flows in the order of their queue.
+    /// Serves `n` tasks, each of which takes as long as its entry says; returns the flows in the order in which they
+    /// were served.
     fn serve(queue: &mut FairQueue<u32>, n: usize) -> Vec<u64> {
         let mut order = Vec::new();
         for _ in 0..n {
@@ -180,7 +185,7 @@ mod tests {
         let order = serve(&mut queue, 110);
         let [slow, fast] = [1, 2].map(|flow| order.iter().filter(|&&l| l == flow).count());
         assert!((8..=12).contains(&slow) && slow + fast == 110, "{slow} {fast}");
-        // With three times the weight, it has three times the time.
+        // With three times the weight, it gets three times the time.
         let mut queue = FairQueue::default();
         (0..400).for_each(|_| queue.push((1, 0), of(0, 3), 10, false));
         (0..400).for_each(|_| queue.push((2, 0), of(0, 1), 10, false));

@@ -1,7 +1,7 @@
-//! What the ops of each job cost on this worker since the dispatcher was told.
+//! The cost of each job's ops on this worker since the last report to the dispatcher.
 //!
-//! A job that is over is told of once more. Bounds: the jobs that are held, and those that are not told of yet; a report has about
-//! [`OPS_MAX`] ops, and the rest is in the next ones, jobs in turn.
+//! A job that has ended is reported once more. Bounds: the jobs that are held, and those that are not reported yet. A
+//! report has about [`OPS_MAX`] ops; the others follow in the next reports, jobs in rotation.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use forebay_proto::{JobOps, OpSpent};
 
 use crate::lock::lock;
 
-/// Ops in one report, unless one job has more left.
+/// Ops in one report, unless one job alone has more.
 const OPS_MAX: usize = 1024;
 
-/// The meters of jobs, whoever is next in front.
+/// The meters of all jobs; the job to report next is in front.
 #[derive(Default)]
 pub(crate) struct OpMetrics(Mutex<VecDeque<(u64, Arc<OpMeter>)>>);
 
@@ -25,32 +25,32 @@ impl std::fmt::Debug for OpMetrics {
 }
 
 impl OpMetrics {
-    /// Tells of a job from here on.
+    /// Reports the ops of a job from now on.
     pub(crate) fn watch(&self, job: u64, executable: &Executable) {
         lock(&self.0).push_back((job, executable.meter().clone()));
     }
 
-    /// Returns what is not told yet.
-    pub(crate) fn tell(&self) -> Vec<JobOps> {
+    /// Returns the costs that are not reported yet.
+    pub(crate) fn take_unreported(&self) -> Vec<JobOps> {
         let mut meters = lock(&self.0);
-        let (mut told, mut ops) = (Vec::new(), 0);
+        let (mut report, mut ops) = (Vec::new(), 0);
         for _ in 0..meters.len() {
             if ops >= OPS_MAX {
                 break;
             }
             let Some((job, meter)) = meters.pop_front() else { break };
-            // Looked at first: what is counted from then on is told next time.
+            // Checked first: costs that are counted after this are in the next report.
             let is_over = Arc::strong_count(&meter) == 1;
-            let said: Vec<_> = meter.take(OPS_MAX).into_iter().map(OpSpent::from).collect();
-            ops += said.len();
-            if !said.is_empty() {
-                told.push(JobOps { job, ops: said });
+            let costs: Vec<_> = meter.take(OPS_MAX).into_iter().map(OpSpent::from).collect();
+            ops += costs.len();
+            if !costs.is_empty() {
+                report.push(JobOps { job, ops: costs });
             }
             if !is_over {
                 meters.push_back((job, meter));
             }
         }
-        told
+        report
     }
 }
 
@@ -87,21 +87,21 @@ mod tests {
 
     #[test]
     fn what_ops_did_is_told_once_jobs_take_turns_and_one_that_is_over_has_the_last_word() {
-        let told = OpMetrics::default();
+        let metrics = OpMetrics::default();
         let jobs: Vec<_> = (0..600).map(|_| pipeline().expect("a pipeline")).collect();
         for (job, (executable, row)) in (0..).zip(&jobs) {
-            told.watch(job, executable);
+            metrics.watch(job, executable);
             executable.finish(row.clone(), 0).expect("runs");
         }
         let names = |told: Vec<JobOps>| told.iter().map(|job| (job.job, job.ops.len())).collect::<Vec<_>>();
-        let (first, second) = (names(told.tell()), names(told.tell()));
+        let (first, second) = (names(metrics.take_unreported()), names(metrics.take_unreported()));
         assert_eq!((first.len(), second.len()), (OPS_MAX / 2, 600 - OPS_MAX / 2), "two ops each, and a bound");
         assert_eq!((first[0], second[0]), ((0, 2), (512, 2)));
-        assert_eq!(names(told.tell()), []);
+        assert_eq!(names(metrics.take_unreported()), []);
         let (executable, row) = &jobs[3];
         executable.finish(row.clone(), 0).expect("runs");
         drop(jobs);
-        assert_eq!(names(told.tell()), [(3, 2)]);
-        assert!(lock(&told.0).is_empty(), "they are over");
+        assert_eq!(names(metrics.take_unreported()), [(3, 2)]);
+        assert!(lock(&metrics.0).is_empty(), "they are over");
     }
 }

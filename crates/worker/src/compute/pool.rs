@@ -1,10 +1,10 @@
-//! Threads that compute: readers in charge (see `turns`), of each the morsels of its oldest leases first; several threads on
-//! one split where it has several, and on the rows of one morsel where they can be shared.
+//! The threads that compute. They take work from consumers in turn (see `fair_queue`), and of each consumer the morsels
+//! of its oldest leases first. Several threads share a split that has several morsels, and the rows of one morsel.
 //!
-//! Threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at once as
-//! the worker was given; one that waits (for a slow reader, or before it asks a storage again) lets another compute
-//! meanwhile, and so does one that hangs (see `watchdog`). Bounds: the threads that were asked for and [`SPARE_THREADS_MAX`] that wait
-//! or hang.
+//! They are threads of the operating system, not of the async runtime: a morsel takes milliseconds. As many compute at
+//! once as the worker was given. A thread that waits (for a slow consumer, or before it retries a storage) lets another
+//! compute meanwhile, and so does one that hangs (see `watchdog`). Bounds: the threads that were asked for, and
+//! [`SPARE_THREADS_MAX`] that wait or hang.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
@@ -26,27 +26,28 @@ use crate::splits::split_buffer::SplitBuffer;
 
 /// Threads beyond those that compute, for the ones that wait or hang.
 const SPARE_THREADS_MAX: usize = 256;
-/// How often it is looked for threads that hang.
+/// How often the pool looks for threads that hang.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 thread_local! {
-    /// What this thread is at.
+    /// The task of this thread.
     static CURRENT: Cell<TaskId> = const { Cell::new(0) };
 }
 
-/// A split to compute: once for each of its morsels, or as a whole where they must come in order.
+/// A split to compute: morsel by morsel, or as a whole where its morsels must come in order.
 struct QueuedSplit {
     split: Arc<SplitBuffer>,
     job: Arc<Prepared>,
     run: u64,
     morsels: Box<dyn Iterator<Item = (u64, Morsel)> + Send>,
     counted: bool,
-    /// Lower is helped first.
+    /// Threads help the split with the lowest number first.
     order: u64,
 }
 
 impl QueuedSplit {
-    /// Threads take the windows of a shuffle in order: this says so to its reader.
+    /// Makes the split one task. Until the announcement is dropped, no later window of the same lanes is read in this
+    /// process: threads take the windows of a shuffle in order.
     fn into_block(mut self) -> Task {
         let mut morsels = self.morsels.peekable();
         let epoch = Epoch(self.split.key.epoch);
@@ -56,7 +57,7 @@ impl QueuedSplit {
     }
 }
 
-/// What a thread takes.
+/// The work that a thread takes at a time.
 enum Task {
     Morsel(Arc<SplitBuffer>, Arc<Prepared>, u64, (u64, Morsel), u64),
     Block(QueuedSplit, Option<WindowAnnouncement>),
@@ -75,7 +76,7 @@ struct State {
     stop: bool,
 }
 
-/// The threads of one worker. Dropping it stops them after the morsel that they are at.
+/// The threads of one worker. Dropping it stops them after their current morsel.
 pub(crate) struct Pool {
     shared: Arc<PoolShared>,
 }
@@ -83,14 +84,14 @@ pub(crate) struct Pool {
 pub(crate) struct PoolShared {
     state: Mutex<State>,
     work: Condvar,
-    /// What a thread does before all else.
+    /// What a thread calls before all else.
     on_start: fn(),
     crew: Arc<Crew>,
-    /// Microseconds that threads spent on the rows of others, and that are not counted as any job's yet.
+    /// Microseconds that threads spent on rows of other threads' morsels, not yet counted for any job.
     helped_us: AtomicU64,
 }
 
-/// A thread that is at a task, of a split where it helps nobody.
+/// A thread with a task; `split` is `None` where it helps another.
 struct BusyThread {
     processor: Processor,
     split: Option<(Arc<SplitBuffer>, u64)>,
@@ -125,7 +126,7 @@ impl Pool {
         pool
     }
 
-    /// Changes how many threads compute at once. Those that are too many finish the morsel that they are at, and wait.
+    /// Changes how many threads compute at once. Surplus threads finish their morsel and wait.
     pub(crate) fn set_threads(&self, threads: usize) {
         let mut state = lock(&self.shared.state);
         state.threads_max = threads;
@@ -144,14 +145,14 @@ impl Pool {
         lock(&self.shared.state).watchdog.jobs_held_up()
     }
 
-    /// Computes a split after all of its reader's that came before it; `first` when a reader already waits for it.
+    /// Computes a split after all earlier ones of its consumer; `first` when the consumer already waits for it.
     pub(crate) fn push(&self, split: Arc<SplitBuffer>, job: Arc<Prepared>, run: u64, first: bool) {
         let (plan, key) = (job.executable.plan(), split.key);
         let consumer = ConsumerIndex(key.consumer);
         let morsels = || plan.morsels(consumer, Ordinal(key.ordinal));
         let counted = !matches!(morsels().next(), Some(Morsel::Block { .. }));
         if counted {
-            // The units of a split are few: bounded by the plan's sizes.
+            // A split has few morsels: the plan's sizes bound them.
             split.set_total(run, morsels().count() as u64);
         } else {
             split.set_streamed();
@@ -175,7 +176,8 @@ impl Drop for Pool {
     }
 }
 
-/// Tells the threads that wait. They look for work with the state locked, so it is locked here: none can miss it.
+/// Wakes the threads that wait. They look for work under the state's lock, so it is taken here: none misses the
+/// wake-up.
 fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
     move || {
         if let Some(shared) = shared.upgrade() {
@@ -185,7 +187,7 @@ fn wake(shared: Weak<PoolShared>) -> impl Fn() + Send + Sync {
     }
 }
 
-/// Looks for threads that hang, as long as there is a pool.
+/// Looks for threads that hang, for as long as the pool exists.
 fn watch(shared: Weak<PoolShared>) {
     let look = move || {
         while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_stopped()) {
@@ -200,7 +202,7 @@ fn watch(shared: Weak<PoolShared>) {
     }
 }
 
-/// Takes the next task of a line's entries.
+/// Takes the next task from a flow's entries.
 fn next_task(entries: &mut VecDeque<QueuedSplit>) -> Option<Task> {
     loop {
         let entry = entries.front_mut()?;
@@ -235,7 +237,7 @@ impl PoolShared {
         while let Some((task, charge, id)) = self.take_task(&processor) {
             CURRENT.set(id);
             let began = Instant::now();
-            // A block's thread also waits for its reader, which says nothing of what it costs.
+            // The thread of a block also waits for its consumer, so its time is not a cost.
             let charge = charge.filter(|_| matches!(task, Task::Morsel(..)));
             match task {
                 Task::Morsel(split, job, run, next, order) => {
@@ -263,7 +265,7 @@ impl PoolShared {
         }
     }
 
-    /// A task has brought something. Where threads were held up, that may let several others begin.
+    /// Wakes threads after a task has made progress. Where threads were held up, that may let several others begin.
     fn wake_threads(&self, held_up: usize) {
         if held_up > 0 { self.work.notify_all() } else { self.work.notify_one() }
     }
@@ -296,8 +298,8 @@ impl PoolShared {
         }
     }
 
-    /// Runs `wait` while another thread may compute in this one's place. Afterwards both go on: for as long as one
-    /// morsel takes, one thread more than was asked for computes.
+    /// Runs `wait` while another thread may compute in this one's place. Afterwards both compute: for the length of one
+    /// morsel, one thread more than was asked for.
     pub(crate) fn aside<T>(self: &Arc<Self>, wait: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
         state.watchdog.step_aside(CURRENT.get());
@@ -309,7 +311,7 @@ impl PoolShared {
         done
     }
 
-    /// What this thread is at has brought something: it does not hang.
+    /// Records that this thread's task has made progress: it does not hang.
     pub(crate) fn go_on(&self) {
         let mut state = lock(&self.state);
         let held_up = state.watchdog.held_up();
@@ -320,7 +322,7 @@ impl PoolShared {
         }
     }
 
-    /// Starts threads, so that as many as may compute are not away.
+    /// Starts threads until as many as may compute are available.
     fn fill(self: Arc<Self>, state: &mut State) {
         let wanted = state.threads_max + state.watchdog.away().min(SPARE_THREADS_MAX);
         for _ in state.threads..wanted {
@@ -328,7 +330,7 @@ impl PoolShared {
         }
     }
 
-    /// Looks for threads that hang.
+    /// Looks for threads that hang, and starts others in their place.
     fn find_hung(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         let found = state.watchdog.find_hung(Instant::now());
@@ -340,7 +342,7 @@ impl PoolShared {
         self.work.notify_all();
     }
 
-    /// Returns the time that threads spent on the rows of others since this was last asked: mostly the caller's.
+    /// Returns the time that threads spent helping others since the last call. Most of it belongs to the caller's job.
     pub(crate) fn take_helped(&self) -> Duration {
         Duration::from_micros(self.helped_us.swap(0, Relaxed))
     }

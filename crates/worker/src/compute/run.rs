@@ -1,8 +1,8 @@
-//! What a thread does with one morsel, or with one source block: run it, put the chunks in their place.
+//! Computes one morsel, or one source block, and puts the chunks into the split's buffer.
 //!
-//! A storage that does not answer is asked again a few times; a panic is an error of the split it happened in. A run
-//! that is tried again leaves out the chunks that it has put already: they would be the same. A chunk that a job with the same
-//! samples has computed is not computed again (see `shared_chunks`).
+//! A storage that does not answer is retried a few times; a panic becomes an error of its split. A retry leaves out the
+//! chunks that were put before: they would be the same. A chunk that a job with the same samples has computed is taken
+//! from there (see `shared_chunks`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn morsel(
     (index, morsel): (u64, Morsel),
 ) {
     if let Some(error) = split.failed_before(index) {
-        // The consumer ends at the earlier error; this place is only filled.
+        // The consumer stops at the earlier error; this one only fills the slot.
         return split.fail(run, index, error);
     }
     let Decision::Compute(mut in_flight) = decide_or_wait(pool, split, job, run, index) else { return };
@@ -53,7 +53,8 @@ pub(crate) fn morsel(
     split.count_time(began.elapsed() + pool.take_helped());
 }
 
-/// Says what is to be done for a chunk, once nobody else computes it, or has for too long.
+/// Decides how to get a chunk, after waiting for another thread that computes it. If that takes too long, it is
+/// computed here for this job alone.
 fn decide_or_wait(pool: &Arc<PoolShared>, split: &SplitBuffer, job: &Prepared, run: u64, index: u64) -> Decision {
     loop {
         match decide(split, &job.subscriber, run, index) {
@@ -64,7 +65,7 @@ fn decide_or_wait(pool: &Arc<PoolShared>, split: &SplitBuffer, job: &Prepared, r
     }
 }
 
-/// Computes a split whose chunks are not counted, in order, waiting for its reader.
+/// Computes a split of an unknown number of chunks in order, waiting for its consumer.
 pub(crate) fn block(
     pool: &Arc<PoolShared>,
     scratch: &mut Scratch,
@@ -81,7 +82,7 @@ pub(crate) fn block(
             attempt(scratch, split, job, morsel, &mut |produced| {
                 let here = index;
                 index += 1;
-                // Chunks may come from a cache, and wait for their reader.
+                // Chunks may come from a cache, or wait for the consumer: other windows must not wait for that.
                 announced.take();
                 pool.go_on();
                 if here < next {
@@ -89,7 +90,7 @@ pub(crate) fn block(
                 }
                 next = index;
                 split.count_rows(produced.chunk.num_rows());
-                // Not only at the end, which may be far, and without the waits for its reader.
+                // Counted here and not at the end, which may be far; without the time of waiting for the consumer.
                 split.count_time(began.elapsed() + pool.take_helped());
                 began = Instant::now();
                 if !split.wants(here) {
@@ -116,7 +117,7 @@ pub(crate) fn block(
     split.set_total(run, next);
 }
 
-/// Nobody reads this error: the split it would belong to is gone.
+/// No consumer reads this error: the lease of its split has ended.
 fn stale() -> Error {
     Error::new(ErrorKind::Closed, "the lease has ended")
 }
@@ -136,13 +137,13 @@ fn attempt(
             .morsel(&asked, scratch, &mut |chunk| emit(ProducedChunk { chunk, ops_on_worker: ops, shared: false }))
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        // What a panic left behind is not used again.
+        // State that a panic may have left inconsistent is not used again.
         *scratch = Scratch::default();
         Err(panicked(&*panic))
     })
 }
 
-/// Tries again, after a pause, what failed because something did not answer.
+/// Retries after a pause where a service did not answer.
 fn with_retries(pool: &Arc<PoolShared>, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
     let mut retries = 0;
     loop {

@@ -1,7 +1,7 @@
-//! What the threads of this worker spent on each job since the dispatcher was told: on computing, and the rows that came of it; on
-//! sending, and the bytes.
+//! The resources that each job has used on this worker since the last report to the dispatcher: compute time and rows;
+//! bytes sent and the processor time of sending them.
 //!
-//! Bounds: the jobs that a split was computed of; a report names [`JOBS_MAX`], and the rest is in the next ones.
+//! Bounds: the jobs that have used any. A report names [`JOBS_MAX`] jobs; the others follow in the next reports.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ struct Work {
     rows: u64,
 }
 
-/// Not told yet, by job.
+/// Compute time and rows that are not reported yet, by job.
 #[derive(Debug, Default)]
 pub(crate) struct SpentTime(Mutex<BTreeMap<u64, Work>>);
 
@@ -31,15 +31,15 @@ impl SpentTime {
         (work.compute, work.rows) = (work.compute + compute, work.rows + rows);
     }
 
-    /// Returns what is not told yet.
-    pub(crate) fn tell(&self) -> Vec<Spent> {
+    /// Takes the amounts that are not reported yet.
+    pub(crate) fn take_unreported(&self) -> Vec<Spent> {
         let mut jobs = lock(&self.0);
-        let told = std::iter::from_fn(|| jobs.pop_first()).take(JOBS_MAX);
-        told.map(|(job, work)| Spent { job, compute_us: work.compute.as_micros() as u64, rows: work.rows }).collect()
+        let taken = std::iter::from_fn(|| jobs.pop_first()).take(JOBS_MAX);
+        taken.map(|(job, work)| Spent { job, compute_us: work.compute.as_micros() as u64, rows: work.rows }).collect()
     }
 }
 
-/// Not told yet, by job: bytes, and nanoseconds of processor time.
+/// Bytes sent, and nanoseconds of processor time, that are not reported yet, by job.
 #[derive(Debug, Default)]
 pub(crate) struct SentBytes(Mutex<BTreeMap<u64, (u64, u64)>>);
 
@@ -50,11 +50,11 @@ impl SentBytes {
         *sent = (sent.0 + bytes, sent.1 + nanos);
     }
 
-    /// Returns what is not told yet.
-    pub(crate) fn tell(&self) -> Vec<Sent> {
+    /// Takes the amounts that are not reported yet.
+    pub(crate) fn take_unreported(&self) -> Vec<Sent> {
         let mut jobs = lock(&self.0);
-        let told = std::iter::from_fn(|| jobs.pop_first()).take(JOBS_MAX);
-        told.map(|(job, (bytes, nanos))| Sent { job, bytes, nanos }).collect()
+        let taken = std::iter::from_fn(|| jobs.pop_first()).take(JOBS_MAX);
+        taken.map(|(job, (bytes, nanos))| Sent { job, bytes, nanos }).collect()
     }
 }
 
@@ -67,9 +67,9 @@ mod tests {
         let sent = SentBytes::default();
         (0..300).for_each(|job| sent.add(job, 1000, 20));
         sent.add(7, 500, 30);
-        let first = sent.tell();
+        let first = sent.take_unreported();
         assert_eq!((first.len(), first[7]), (JOBS_MAX, Sent { job: 7, bytes: 1500, nanos: 50 }));
-        assert_eq!((sent.tell().len(), sent.tell().len()), (44, 0));
+        assert_eq!((sent.take_unreported().len(), sent.take_unreported().len()), (44, 0));
     }
 
     #[test]
@@ -77,8 +77,8 @@ mod tests {
         let spent = SpentTime::default();
         (0..300).for_each(|job| spent.add(job, Duration::from_micros(2), 1));
         spent.add(7, Duration::from_micros(3), 0);
-        let first = spent.tell();
+        let first = spent.take_unreported();
         assert_eq!((first.len(), first[7]), (JOBS_MAX, Spent { job: 7, compute_us: 5, rows: 1 }));
-        assert_eq!((spent.tell().len(), spent.tell().len()), (44, 0));
+        assert_eq!((spent.take_unreported().len(), spent.take_unreported().len()), (44, 0));
     }
 }

@@ -1,54 +1,59 @@
-//! What the threads of a worker are thread, which of them are held up, and which jobs may have one. Pure: the time is an argument.
+//! Watches the threads of a worker: which hang ("are held up"), and which jobs may get one. Pure: the time is an
+//! argument.
 //!
-//! A thread is held up once it has brought nothing and used no processor for [`HELD_UP_AFTER`], or has brought nothing for
-//! [`CANCELLED_AFTER`] to a job that was cancelled. A thread in a call of the system cannot be ended, so another one computes in its
-//! place; when it comes back it is one of those that compute again. One that uses the processor is not replaced, however long it takes.
-//! So that threads in place of others do not hang, too: a job that is held up comes after all others and counts the threads that it
-//! has lost, and while any is held up a job that has brought nothing yet has one thread. Bounds: threads, of which each is at one piece.
+//! A thread is held up once it has made no progress and used no processor for [`HELD_UP_AFTER`], or has made no
+//! progress for [`CANCELLED_AFTER`] on a task of a cancelled job. A thread in a system call cannot be ended, so another
+//! computes in its place; when it comes back, it computes again. A thread that uses the processor is not replaced,
+//! however long it takes.
+//!
+//! The replacements must not hang as well. So a job that is held up comes after all others, and its threads that hang
+//! count against it; and while any thread is held up, a job that has not yet made progress gets one thread. Bounds: one
+//! task for each thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::compute::fair_queue::{Eligibility, Flow};
 
-/// How long a thread may bring nothing and wait.
+/// How long a thread may wait without progress.
 pub(crate) const HELD_UP_AFTER: Duration = Duration::from_secs(5);
-/// How long a thread may bring nothing that nobody wants any more.
+/// How long a thread may make no progress on a task that is not wanted any more.
 pub(crate) const CANCELLED_AFTER: Duration = Duration::from_secs(1);
-/// A thread that uses as much of the processor within [`HELD_UP_AFTER`] computes.
+/// A thread that uses this much processor time within [`HELD_UP_AFTER`] computes.
 const COMPUTES: Duration = Duration::from_millis(100);
 
-/// Jobs that are known to bring something; beyond that it is found out anew.
+/// Jobs that are remembered as making progress; beyond this number all are forgotten, and observed anew.
 const PRODUCING_MAX: usize = 1024;
 
-/// One piece of work that a thread is thread.
+/// A task that a thread works on.
 pub(crate) type TaskId = u64;
 
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ThreadState {
     Computing,
-    /// It waits for a reader, or before it asks a storage again.
+    /// It waits for a consumer, or before it retries a storage.
     Aside,
     /// It hangs, and another computes in its place.
     HeldUp,
 }
 
-/// What is asked of a thread that is at a piece.
+/// What the watchdog asks a thread that has a task.
 pub(crate) trait WatchedThread: Send {
-    /// Says whether nobody wants the piece any more.
+    /// Whether the task is not wanted any more.
     fn is_stale(&self) -> bool;
 
-    /// Returns the processor time of the thread; `None` where nobody knows.
+    /// Returns the processor time of the thread; `None` where it is not known.
     fn used(&self) -> Option<Duration>;
 }
 
 struct Watched {
     flow: Option<Flow>,
     thread: Box<dyn WatchedThread>,
-    /// Eligibility it last brought something.
+    /// When it last made progress.
     since: Instant,
-    /// Eligibility it last brought something or was seen to compute, and what it had used of the processor when it was first asked since.
+    /// When it last made progress or was seen to compute, and the processor time that it had used at the first look
+    /// after that.
     waits_since: Instant,
     used: Option<Duration>,
     state: ThreadState,
@@ -59,14 +64,14 @@ impl Watched {
         self.flow.map(|(job, _)| job)
     }
 
-    /// Says whether it is held up now that it is looked thread.
+    /// Whether it is held up now.
     fn is_hung(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.since);
         if self.state != ThreadState::Computing || silent < CANCELLED_AFTER {
             return false;
         }
         if let Some(used) = self.thread.used() {
-            // What it is helped by may be another process than before.
+            // A difference in either direction: the process that helps it may have been replaced by a new one.
             let more = used.abs_diff(*self.used.get_or_insert(used));
             if more >= COMPUTES {
                 (self.waits_since, self.used) = (now, Some(used));
@@ -82,7 +87,7 @@ pub(crate) struct Watchdog {
     next: TaskId,
     threads: BTreeMap<TaskId, Watched>,
     computing: usize,
-    /// Jobs of which a thread has brought something since one was held up.
+    /// Jobs that have made progress since a thread was held up.
     producing: BTreeSet<u64>,
 }
 
@@ -97,7 +102,7 @@ impl Watchdog {
         self.threads.values().filter(|thread| thread.state == ThreadState::HeldUp).count()
     }
 
-    /// Returns how many threads are at something and do not compute.
+    /// Returns how many threads have a task and do not compute.
     pub(crate) fn away(&self) -> usize {
         self.threads.len() - self.computing
     }
@@ -107,7 +112,7 @@ impl Watchdog {
         self.threads.values().filter(|thread| thread.state == ThreadState::HeldUp).filter_map(Watched::job).collect()
     }
 
-    /// Returns a function that says when a flow is served by one of so many threads.
+    /// Returns a function that says when a flow may be served, with this many threads.
     pub(crate) fn eligibility(&self, threads_max: usize) -> impl Fn(Flow) -> Eligibility + use<> {
         let mut jobs: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
         for thread in self.threads.values().filter(|thread| thread.state != ThreadState::Aside) {
@@ -126,7 +131,7 @@ impl Watchdog {
         }
     }
 
-    /// A thread begins with a piece of a flow; `None` helps another one.
+    /// A thread begins a task of a flow; `None` when it helps another thread.
     pub(crate) fn begin(&mut self, now: Instant, flow: Option<Flow>, thread: impl WatchedThread + 'static) -> TaskId {
         self.next += 1;
         self.computing += 1;
@@ -136,14 +141,14 @@ impl Watchdog {
         self.next
     }
 
-    /// A piece has ended.
+    /// A task has ended.
     pub(crate) fn end(&mut self, id: TaskId) {
         let Some(thread) = self.threads.remove(&id) else { return };
         self.computing -= usize::from(thread.state == ThreadState::Computing);
         self.note_producing(thread.job());
     }
 
-    /// A piece has brought something: its thread computes.
+    /// A task has made progress: its thread computes.
     pub(crate) fn go_on(&mut self, now: Instant, id: TaskId) {
         if let Some(thread) = self.threads.get_mut(&id) {
             self.computing += usize::from(thread.state != ThreadState::Computing);
@@ -153,7 +158,7 @@ impl Watchdog {
         }
     }
 
-    /// While no thread is held up nobody asks who producing anything.
+    /// Not needed while no thread is held up, so the set is empty then.
     fn note_producing(&mut self, job: Option<u64>) {
         self.producing.extend(job);
         if self.held_up() == 0 || self.producing.len() > PRODUCING_MAX {
@@ -169,8 +174,8 @@ impl Watchdog {
         }
     }
 
-    /// Looks for threads that are held up and were not before: others are to compute in their place. Returns for how long each of
-    /// them has brought nothing.
+    /// Finds threads that have come to be held up since the last call, so that others can replace them. Returns for
+    /// each how long it has made no progress.
     pub(crate) fn find_hung(&mut self, now: Instant) -> Vec<Duration> {
         let before = self.held_up();
         let mut found = Vec::new();
@@ -182,7 +187,7 @@ impl Watchdog {
         }
         self.computing -= found.len();
         if before == 0 && !found.is_empty() {
-            // Who computed until now is trusted.
+            // Jobs that computed until now are assumed to make progress.
             self.producing = self.threads.values().filter_map(Watched::job).collect();
         }
         let lost: BTreeSet<_> = found.iter().filter_map(|(job, _)| *job).collect();

@@ -1,8 +1,9 @@
-//! One other worker that keeps rows: connections to it, and what is asked over them (see `forebay_proto`'s `transfer`).
+//! Requests to one other worker for its cached rows, and the connections to it (see `forebay_proto`'s `transfer`).
 //!
-//! Invariants: one that fails, or is late, is not asked for a while ([`Pause`]), for longer while the same question is what fails: one
-//! that says at once what it has, and hangs when that is read, is no better; it has at most [`IDLE_MAX`] connections that nobody uses; a
-//! connection on which an answer was read in part is dropped.
+//! Invariants: a peer that fails or is late is not asked for a while ([`Pause`]), for longer if the same kind of
+//! request fails again: answering one kind does not end the pause of another, so a peer that lists its blocks and then
+//! hangs when they are read is paused like one that fails. At most [`IDLE_MAX`] idle connections are kept. A connection
+//! on which an answer was read in part is dropped.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -18,23 +19,23 @@ use crate::lock::lock;
 
 /// How long a peer may take to accept.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// How long an answer may be on its way.
+/// How long an answer may take beyond the time that the peer was allowed to wait.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Blocks in an answer: of rows, and of rows that a filter removed.
-const GIVEN_MAX: usize = 2;
-/// Connections to a peer that are kept for the next question.
+/// Blocks in an answer: one of rows, and one of rows that a filter removed.
+const REPLY_BLOCKS_MAX: usize = 2;
+/// Idle connections to a peer that are kept for the next request.
 const IDLE_MAX: usize = 8;
-/// A peer that fails is not asked for so long at first, twice as long each time, ...
+/// How long a peer is not asked after its first failure; each further failure doubles it, ...
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// ... and no longer than this.
+/// ... up to this.
 const PAUSE_LAST: Duration = Duration::from_secs(30);
 
-/// What a peer gave.
+/// A peer's answer to a request for rows.
 #[derive(Debug, Default)]
 pub(crate) struct RowsReply {
-    /// Blocks of what it has.
+    /// Blocks with the rows that it has.
     pub(crate) blocks: Vec<Bytes>,
-    /// How long it waited for rows that it computes, in nanoseconds.
+    /// Nanoseconds that it waited for rows that it was computing.
     pub(crate) waited: u64,
 }
 
@@ -44,11 +45,11 @@ pub(crate) struct PeerClient {
     address: Address,
     tls: Option<ClientTls>,
     idle: Mutex<Vec<BufReader<Wire>>>,
-    /// By [`RequestKind`].
+    /// Indexed by [`RequestKind`].
     pauses: Mutex<[Pause; REQUEST_KINDS]>,
 }
 
-/// What a peer is asked. What it answers from its memory says nothing of its disk, nor of what it computes.
+/// The kinds of requests. An answer from a peer's memory says nothing about its disk, or about rows that it computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Blocks,
@@ -58,7 +59,7 @@ enum RequestKind {
 
 const REQUEST_KINDS: usize = 3;
 
-/// Until when a peer is not asked, because one kind of question failed.
+/// A pause after a request of one kind failed.
 #[derive(Debug, Default)]
 struct Pause {
     until: Option<Instant>,
@@ -70,17 +71,17 @@ impl PeerClient {
         Self { address, tls, idle: Mutex::default(), pauses: Mutex::default() }
     }
 
-    /// Says whether it is asked now.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Whether no kind of request is paused.
+    pub(crate) fn is_available(&self) -> bool {
         let now = Instant::now();
         lock(&self.pauses).iter().all(|pause| pause.until.is_none_or(|until| now >= until))
     }
 
-    /// Notes that it failed, or was late.
-    fn failed(&self, asked: RequestKind, error: &Error) {
-        tracing::debug!(peer = %self.address, ?asked, error = error.message(), "a peer is not asked for a while");
-        let pause = &mut lock(&self.pauses)[asked as usize];
-        // Questions that were under way together fail together: that is one failure.
+    /// Starts or lengthens a pause, after a peer failed or was late.
+    fn failed(&self, kind: RequestKind, error: &Error) {
+        tracing::debug!(peer = %self.address, ?kind, error = error.message(), "a peer is not asked for a while");
+        let pause = &mut lock(&self.pauses)[kind as usize];
+        // Requests that were under way together fail together: that is one failure.
         if pause.until.is_none_or(|until| Instant::now() >= until) {
             pause.last = (pause.last * 2).clamp(PAUSE_FIRST, PAUSE_LAST);
             pause.until = Some(Instant::now() + pause.last);
@@ -88,25 +89,25 @@ impl PeerClient {
         lock(&self.idle).clear();
     }
 
-    /// Asks which blocks it has of a prefix.
+    /// Asks for the blocks of a prefix.
     pub(crate) async fn blocks(&self, prefix: &str, key: JobKey, limit: Duration) -> Result<Vec<Block>> {
         let listed = async {
             let mut connection = self.connect().await?;
-            say(&mut connection, &Request::Blocks { prefix: prefix.to_owned(), key }).await?;
-            let (frame, body) = hear(&mut connection).await?;
+            send_request(&mut connection, &Request::Blocks { prefix: prefix.to_owned(), key }).await?;
+            let (frame, body) = read_frame(&mut connection).await?;
             if frame != Frame::Blocks {
-                return Err(refused(frame, &body));
+                return Err(unexpected(frame, &body));
             }
             let blocks =
                 serde_json::from_slice(&body).map_err(|e| Error::data(format!("not a list of blocks: {e}")))?;
-            self.give_back(connection, RequestKind::Blocks);
+            self.keep(connection, RequestKind::Blocks);
             Ok(blocks)
         };
-        let listed = within(limit, listed).await;
+        let listed = with_timeout(limit, listed).await;
         listed.inspect_err(|error| self.failed(RequestKind::Blocks, error))
     }
 
-    /// Reads parts of blocks. Returns those that came, also where others were late.
+    /// Reads parts of blocks. Returns those that arrived, even if others were late.
     pub(crate) async fn parts(
         &self,
         parts: &[(usize, BlockPart)],
@@ -114,7 +115,7 @@ impl PeerClient {
         limit: Duration,
     ) -> Vec<(usize, Bytes)> {
         let mut read = Vec::with_capacity(parts.len());
-        if let Err(error) = within(limit, self.try_parts(parts, key, &mut read)).await {
+        if let Err(error) = with_timeout(limit, self.try_parts(parts, key, &mut read)).await {
             self.failed(RequestKind::Parts, &error);
         }
         read
@@ -124,7 +125,7 @@ impl PeerClient {
         let mut connection = self.connect().await?;
         for asked in parts.chunks(PARTS_MAX) {
             let wanted = asked.iter().map(|(_, part)| part.clone()).collect();
-            say(&mut connection, &Request::Parts { parts: wanted, key }).await?;
+            send_request(&mut connection, &Request::Parts { parts: wanted, key }).await?;
             for (at, part) in asked {
                 let mut head = [0; FrameHead::BYTES];
                 connection.read_exact(&mut head).await?;
@@ -135,51 +136,52 @@ impl PeerClient {
                         receive_column(&mut connection, &mut body).await?;
                         read.push((*at, body.into()));
                     }
-                    // Why does not matter here: it is gone, and nobody else has it.
+                    // The reason does not matter: the part is gone, and no other worker has it.
                     Frame::Failed => drop(connection.read_exact(&mut body).await?),
-                    frame => return Err(refused(frame, &[])),
+                    frame => return Err(unexpected(frame, &[])),
                 }
             }
         }
-        self.give_back(connection, RequestKind::Parts);
+        self.keep(connection, RequestKind::Parts);
         Ok(())
     }
 
-    /// Asks for rows; returns blocks of what it has, or computes by then: `limit` at most. Nothing where it does not answer.
+    /// Asks for rows. Returns blocks of those that the peer has, or computes within `limit`; `None` where it does not
+    /// answer.
     pub(crate) async fn rows(&self, request: &Request, limit: Duration) -> Option<RowsReply> {
-        let given = within(limit + ANSWER_MAX, self.try_rows(request)).await;
-        given.inspect_err(|error| self.failed(RequestKind::Rows, error)).ok()
+        let reply = with_timeout(limit + ANSWER_MAX, self.try_rows(request)).await;
+        reply.inspect_err(|error| self.failed(RequestKind::Rows, error)).ok()
     }
 
     async fn try_rows(&self, request: &Request) -> Result<RowsReply> {
         let mut connection = self.connect().await?;
-        say(&mut connection, request).await?;
-        let mut given = RowsReply::default();
+        send_request(&mut connection, request).await?;
+        let mut reply = RowsReply::default();
         loop {
             let mut head = [0; FrameHead::BYTES];
             connection.read_exact(&mut head).await?;
             let head = FrameHead::from_bytes(&head)?;
             let mut body = vec![0; head.body as usize];
             match head.frame {
-                Frame::Part if given.blocks.len() < GIVEN_MAX => {
+                Frame::Part if reply.blocks.len() < REPLY_BLOCKS_MAX => {
                     receive_column(&mut connection, &mut body).await?;
-                    given.blocks.push(body.into());
+                    reply.blocks.push(body.into());
                 }
                 Frame::End => {
                     connection.read_exact(&mut body).await?;
-                    given.waited = body.try_into().map_or(0, u64::from_le_bytes);
+                    reply.waited = body.try_into().map_or(0, u64::from_le_bytes);
                     break;
                 }
-                // It keeps nothing of that.
+                // It keeps no rows of this prefix.
                 Frame::Failed => {
                     connection.read_exact(&mut body).await?;
                     break;
                 }
-                frame => return Err(refused(frame, &[])),
+                frame => return Err(unexpected(frame, &[])),
             }
         }
-        self.give_back(connection, RequestKind::Rows);
-        Ok(given)
+        self.keep(connection, RequestKind::Rows);
+        Ok(reply)
     }
 
     async fn connect(&self) -> Result<BufReader<Wire>> {
@@ -193,9 +195,9 @@ impl PeerClient {
         Ok(BufReader::new(connected.map_err(|_| Error::unavailable("it does not accept connections"))??))
     }
 
-    /// It answered: it is asked that as before, also over this connection.
-    fn give_back(&self, connection: BufReader<Wire>, asked: RequestKind) {
-        lock(&self.pauses)[asked as usize] = Pause::default();
+    /// Ends the pause for this kind of request, and keeps the connection.
+    fn keep(&self, connection: BufReader<Wire>, kind: RequestKind) {
+        lock(&self.pauses)[kind as usize] = Pause::default();
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(connection);
@@ -203,20 +205,20 @@ impl PeerClient {
     }
 }
 
-/// Waits for an answer, but not for ever.
-async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
+/// Waits for an answer, up to a limit.
+async fn with_timeout<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
     let answered = tokio::time::timeout(limit, answer).await;
     answered.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")))
 }
 
-async fn say(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {
+async fn send_request(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {
     let wire = connection.get_mut();
     wire.write_all(&request.to_bytes()).await?;
     Ok(wire.flush().await?)
 }
 
 /// Reads a frame that has only a body.
-async fn hear(connection: &mut BufReader<Wire>) -> Result<(Frame, Vec<u8>)> {
+async fn read_frame(connection: &mut BufReader<Wire>) -> Result<(Frame, Vec<u8>)> {
     let mut head = [0; FrameHead::BYTES];
     connection.read_exact(&mut head).await?;
     let head = FrameHead::from_bytes(&head)?;
@@ -225,7 +227,7 @@ async fn hear(connection: &mut BufReader<Wire>) -> Result<(Frame, Vec<u8>)> {
     Ok((head.frame, body))
 }
 
-fn refused(frame: Frame, body: &[u8]) -> Error {
+fn unexpected(frame: Frame, body: &[u8]) -> Error {
     match frame {
         Frame::Failed => Error::from_json(&String::from_utf8_lossy(body)),
         other => Error::data(format!("a peer answered with a frame of kind {other:?}")),
@@ -239,14 +241,14 @@ mod tests {
 
     use super::*;
 
-    /// Answers questions, but those for parts: with no blocks, and with no rows after a wait.
+    /// Answers requests for blocks with none, and for rows with none after a wait; requests for parts are not answered.
     async fn answer(mut socket: TcpStream) -> Result<()> {
         socket.read_exact(&mut [0; forebay_proto::PREFACE.len()]).await?;
         while let Some(request) = Request::read(&mut socket).await? {
             let (frame, body) = match request {
                 Request::Blocks { .. } => (Frame::Blocks, b"[]".to_vec()),
                 Request::Rows { .. } => (Frame::End, 7_u64.to_le_bytes().to_vec()),
-                // As one whose disk hangs.
+                // As a peer whose disk hangs.
                 _ => std::future::pending().await,
             };
             socket.write_all(&FrameHead::of_body(frame, body.len()).to_bytes()).await?;
@@ -279,16 +281,16 @@ mod tests {
     fn a_good_answer_is_the_end_of_a_pause_and_what_was_waited_for_is_told() {
         with_peer(async |peer| {
             let (key, late) = (JobKey::default(), Error::unavailable("late"));
-            let paused = |asked| {
-                peer.failed(asked, &late);
-                assert!(!peer.is_asked());
+            let paused = |kind| {
+                peer.failed(kind, &late);
+                assert!(!peer.is_available());
             };
             paused(RequestKind::Rows);
-            let given = peer.rows(&any_rows(key), LIMIT).await.expect("an answer");
-            assert!((given.blocks.len(), given.waited) == (0, 7) && peer.is_asked());
+            let reply = peer.rows(&any_rows(key), LIMIT).await.expect("an answer");
+            assert!((reply.blocks.len(), reply.waited) == (0, 7) && peer.is_available());
             paused(RequestKind::Blocks);
             assert_eq!(peer.blocks("00", key, LIMIT).await, Ok(Vec::new()));
-            assert!(peer.is_asked());
+            assert!(peer.is_available());
             paused(RequestKind::Blocks);
             assert_eq!(lock(&peer.pauses)[RequestKind::Blocks as usize].last, PAUSE_FIRST, "as if nothing had been");
         });
@@ -301,13 +303,13 @@ mod tests {
             let part = BlockPart { name: "1/ab/cd.arrow".to_owned(), start: 0, end: 3 };
             for round in 0..4 {
                 assert_eq!(peer.parts(&[(0, part.clone())], key, Duration::from_millis(1)).await, []);
-                assert!(!peer.is_asked());
+                assert!(!peer.is_available());
                 let is_over = {
                     let pause = &mut lock(&peer.pauses)[RequestKind::Parts as usize];
                     pause.until = None;
                     pause.last == PAUSE_FIRST * (1 << round)
                 };
-                assert!(is_over && peer.is_asked(), "{peer:?}");
+                assert!(is_over && peer.is_available(), "{peer:?}");
                 assert_eq!(peer.blocks("00", key, LIMIT).await, Ok(Vec::new()));
                 assert!(peer.rows(&any_rows(key), LIMIT).await.is_some());
             }

@@ -1,10 +1,11 @@
-//! Who the peers of a worker are, as the dispatcher says, and what workers show each other. No I/O.
+//! The other workers that serve cached rows, as the dispatcher reports them, and the key that workers show each other.
+//! No I/O.
 //!
-//! Invariant: nobody is one of us before the dispatcher has told who is.
+//! Invariant: before the dispatcher has reported a key, every worker is refused.
 
 use std::sync::Mutex;
 
-use forebay_proto::{JobKey, Peers as Told};
+use forebay_proto::{JobKey, Peers as PeerReport};
 
 use crate::lock::lock;
 
@@ -15,26 +16,26 @@ pub(crate) struct Membership(Mutex<Members>);
 #[derive(Debug, Default)]
 struct Members {
     addresses: Vec<String>,
-    /// The key, once it is known, and the one before: a dispatcher that takes over makes another.
+    /// The current key, and the one before it: a dispatcher that takes over makes a new key.
     keys: Vec<Vec<u8>>,
 }
 
 impl Membership {
-    pub(crate) fn tell(&self, told: Told) {
+    pub(crate) fn update(&self, report: PeerReport) {
         let mut members = lock(&self.0);
-        members.addresses = told.addresses;
-        members.keys.retain(|key| *key != told.key);
-        members.keys.insert(0, told.key);
+        members.addresses = report.addresses;
+        members.keys.retain(|key| *key != report.key);
+        members.keys.insert(0, report.key);
         members.keys.truncate(2);
     }
 
-    /// Says whether somebody who shows this key is one of us. Nobody is before the dispatcher has told who is.
+    /// Whether this key proves a worker of this service.
     pub(crate) fn admits(&self, shown: &JobKey) -> bool {
         lock(&self.0).keys.iter().any(|key| shown.opens(key))
     }
 
-    /// Returns whom to ask, and what to show them.
-    pub(crate) fn now(&self) -> (Vec<String>, JobKey) {
+    /// Returns the addresses of the peers, and the key to show them.
+    pub(crate) fn current(&self) -> (Vec<String>, JobKey) {
         let members = lock(&self.0);
         (members.addresses.clone(), members.keys.first().map_or_else(JobKey::default, |key| JobKey::from_bytes(key)))
     }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_shows_the_key_or_the_one_before_is_one_of_us_and_nobody_is_before_there_is_one() {
+    fn the_current_key_and_the_one_before_admit_and_without_a_key_none_is_admitted() {
         let membership = Membership::default();
         let keys = [1, 2, 3].map(|byte| JobKey::from_bytes(&[byte; 16]));
         let admitted = |membership: &Membership| keys.map(|key| membership.admits(&key));
@@ -53,10 +54,10 @@ mod tests {
         for (told, after) in
             [(0, [true, false, false]), (0, [true, false, false]), (1, [true, true, false]), (2, [false, true, true])]
         {
-            membership.tell(Told { addresses: Vec::new(), key: keys[told].to_vec() });
+            membership.update(PeerReport { addresses: Vec::new(), key: keys[told].to_vec() });
             assert_eq!(admitted(&membership), after);
         }
-        membership.tell(Told::default());
+        membership.update(PeerReport::default());
         assert!(membership.admits(&JobKey::default()), "nobody is asked where there are no tokens");
     }
 }

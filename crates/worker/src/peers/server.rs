@@ -1,7 +1,8 @@
-//! Shows other workers what is kept here: which blocks there are, and parts of them; and gives them rows that they would compute.
+//! Serves cached rows to other workers: lists blocks, sends parts of them, and gives rows that a peer is about to
+//! compute.
 //!
-//! Invariants: whoever does not show the key that the dispatcher tells its workers is shown nothing; of a question one part is in
-//! memory at a time, and of rows that are given one answer, which has a bound.
+//! Invariants: a peer that does not show the key of this service gets nothing; of a request for parts, one part is in
+//! memory at a time; of a request for rows, one answer, which is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,60 +14,63 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::peers::membership::Membership;
 
-/// The most blocks that are listed. Others are not found.
+/// The most blocks that are listed. Peers do not find the others.
 const BLOCKS_MAX: usize = 50_000;
 
 /// See the module's documentation.
 pub(crate) struct BlockServer {
-    lent: Option<Lent>,
+    exports: Option<Lent>,
     membership: Arc<Membership>,
 }
 
 impl BlockServer {
     pub(crate) fn new(cache: Option<&Arc<Cache>>, membership: Arc<Membership>) -> Self {
-        Self { lent: cache.and_then(|cache| cache.lent()), membership }
+        Self { exports: cache.and_then(|cache| cache.lent()), membership }
     }
 
-    fn lent(&self, key: &JobKey) -> Result<Lent> {
+    fn exports(&self, key: &JobKey) -> Result<Lent> {
         if !self.membership.admits(key) {
             let message = "what a worker keeps is shown to workers of its own service";
             return Err(Error::new(ErrorKind::PermissionDenied, message));
         }
-        self.lent.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing"))
+        self.exports.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing"))
     }
 
     /// Returns the JSON of the blocks of a prefix.
     ///
     /// # Errors
-    /// PermissionDenied for another key; Invalid where it is no prefix; NotFound where nothing is kept.
+    /// PermissionDenied for another key; Invalid where the prefix cannot be parsed; NotFound where this worker has no
+    /// cache.
     pub(crate) async fn list(&self, prefix: &str, key: &JobKey) -> Result<String> {
-        let (lent, prefix) = (self.lent(key)?, PrefixKey::parse(prefix)?);
-        let blocks = tokio::task::spawn_blocking(move || lent.blocks(prefix)).await;
+        let (exports, prefix) = (self.exports(key)?, PrefixKey::parse(prefix)?);
+        let blocks = tokio::task::spawn_blocking(move || exports.blocks(prefix)).await;
         let blocks = blocks.map_err(|e| Error::internal(format!("listing blocks ended: {e}")))?;
         let blocks: Vec<_> =
             blocks.into_iter().take(BLOCKS_MAX).map(|block| Block { name: block.name, bytes: block.bytes }).collect();
         serde_json::to_string(&blocks).map_err(|e| Error::internal(e.to_string()))
     }
 
-    /// Sends parts of blocks, or of each why it is not there.
+    /// Sends each part of a block, or the reason why it is not there.
     ///
     /// # Errors
-    /// What the system says: the connection is of no more use.
+    /// The system's error: the connection is of no more use.
     pub(crate) async fn send(
         &self,
         to: &mut (impl AsyncWrite + Unpin),
         parts: Vec<BlockPart>,
         key: &JobKey,
     ) -> std::io::Result<()> {
-        let lent = self.lent(key);
+        let exports = self.exports(key);
         for BlockPart { name, start, end } in parts {
-            let read = match lent.clone() {
-                Ok(lent) => tokio::task::spawn_blocking(move || lent.read(&Part { name, range: start..end })).await,
+            let read = match exports.clone() {
+                Ok(exports) => {
+                    tokio::task::spawn_blocking(move || exports.read(&Part { name, range: start..end })).await
+                }
                 Err(refusal) => Ok(Err(refusal)),
             };
             match read.unwrap_or_else(|e| Err(Error::internal(format!("reading a block ended: {e}")))) {
-                Ok(bytes) => part(to, &bytes).await?,
-                Err(error) => failed(to, &error).await?,
+                Ok(bytes) => send_part(to, &bytes).await?,
+                Err(error) => send_error(to, &error).await?,
             }
         }
         to.flush().await
@@ -74,18 +78,18 @@ impl BlockServer {
 }
 
 impl BlockServer {
-    /// Gives rows to a worker that would compute them: sends blocks of what there is of them, or comes to be here while it waits.
+    /// Gives rows to a peer that would compute them: blocks of those that are here, or come to be here while it waits.
     ///
     /// # Errors
-    /// PermissionDenied for another key; Invalid where it is no prefix, or no rows; NotFound where nothing is kept; or what the system
-    /// says, when the connection is of no more use.
+    /// PermissionDenied for another key; Invalid where the prefix or the rows cannot be parsed; NotFound where this
+    /// worker has no cache; the system's error, when the connection is of no more use.
     pub(crate) async fn give(
         &self,
         to: &mut (impl AsyncWrite + Unpin),
         wanted: RowsRequest,
         key: &JobKey,
     ) -> Result<()> {
-        let (lent, prefix) = (self.lent(key)?, PrefixKey::parse(&wanted.prefix)?);
+        let (exports, prefix) = (self.exports(key)?, PrefixKey::parse(&wanted.prefix)?);
         let mut rows = Vec::new();
         for (file, numbers) in wanted.rows {
             let wrong = |_| Error::invalid(format!("{file:?} names no file"));
@@ -94,10 +98,11 @@ impl BlockServer {
         }
         rows.truncate(ROWS_MAX);
         let (rank, limit) = (wanted.rank, Duration::from_millis(wanted.wait_ms));
-        let given = tokio::task::spawn_blocking(move || lent.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
+        let given =
+            tokio::task::spawn_blocking(move || exports.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
         let Given { blocks, waited } = given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))??;
         for block in blocks {
-            part(to, &block).await?;
+            send_part(to, &block).await?;
         }
         let waited = (waited.as_nanos() as u64).to_le_bytes();
         to.write_all(&FrameHead::of_body(Frame::End, waited.len()).to_bytes()).await?;
@@ -106,7 +111,7 @@ impl BlockServer {
     }
 }
 
-/// Rows that a worker would compute, as it asks for them.
+/// A request for rows that a peer would compute.
 pub(crate) struct RowsRequest {
     pub(crate) prefix: String,
     pub(crate) rows: Vec<(String, Vec<u64>)>,
@@ -114,12 +119,12 @@ pub(crate) struct RowsRequest {
     pub(crate) wait_ms: u64,
 }
 
-async fn part(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+async fn send_part(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
     to.write_all(&FrameHead::of_body(Frame::Part, bytes.len()).to_bytes()).await?;
     send_column(to, bytes).await
 }
 
-async fn failed(to: &mut (impl AsyncWrite + Unpin), error: &Error) -> std::io::Result<()> {
+async fn send_error(to: &mut (impl AsyncWrite + Unpin), error: &Error) -> std::io::Result<()> {
     let json = to_json(error);
     to.write_all(&FrameHead::of_body(Frame::Failed, json.len()).to_bytes()).await?;
     to.write_all(json.as_bytes()).await

@@ -1,9 +1,9 @@
-//! Other workers that keep rows, as a store that is read: what they have is listed, and read by range.
+//! All other workers with cached rows, as one read-only store: their blocks are listed, and read by range.
 //!
-//! A block is called what its worker calls it, with the worker's address: whoever reads it need not remember who had it.
+//! The name of a block here is its worker's name for it and that worker's address, so it says whom to read it from.
 //!
-//! Invariants: a peer that fails, or is late, is missed: what it has is as if it were gone; each call is over when its limit is; at most
-//! [`ASKED_MAX`] are asked for rows that nobody shows, however many there are.
+//! Invariants: a peer that fails or is late is skipped, as if its blocks were gone; each call ends within its limit; at
+//! most [`ASKED_PEERS_MAX`] peers are asked for rows that no worker lists, however many peers there are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,15 +22,16 @@ use crate::lock::lock;
 use crate::peers::client::PeerClient;
 use crate::peers::membership::Membership;
 
-/// No block has more bytes than this.
+/// The largest block. A larger one is not listed.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
-/// How long it may take to say what it has.
+/// How long a peer may take to list its blocks.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
-/// How many are asked for rows that nobody shows: all of a small service. Each question costs whoever is asked, too, and mostly in vain.
-const ASKED_MAX: usize = 8;
+/// The most peers that are asked for rows that no worker lists: in a small service, all. A request costs the peer too,
+/// and mostly finds nothing.
+const ASKED_PEERS_MAX: usize = 8;
 
-/// Drives connections for threads that wait for them. The worker's own ends before those do.
+/// Drives the connections for threads that wait for them. The worker's own runtime may end before these threads do.
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
 /// See the module's documentation.
@@ -39,21 +40,21 @@ pub(crate) struct PeerStore {
     tls: Option<ClientTls>,
     runtime: &'static Runtime,
     watch: Arc<dyn Stopwatch>,
-    /// By address; only those that were told last.
-    known: Mutex<HashMap<String, Arc<PeerClient>>>,
+    /// By address; only the peers that the dispatcher reported last.
+    clients: Mutex<HashMap<String, Arc<PeerClient>>>,
 }
 
 impl fmt::Debug for PeerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerStore").field("known", &self.known).finish_non_exhaustive()
+        f.debug_struct("PeerStore").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 
 impl PeerStore {
-    /// Asks over TLS where the dispatcher is asked so. `watch` measures what questions take.
+    /// Connects over TLS where the connection to the dispatcher uses it. `watch` measures how long requests take.
     ///
     /// # Errors
-    /// What the system says when there is no thread left.
+    /// The system's error when no thread can be started.
     pub(crate) fn new(membership: Arc<Membership>, tls: Option<ClientTls>, watch: Arc<dyn Stopwatch>) -> Result<Self> {
         let made = || Builder::new_multi_thread().worker_threads(1).thread_name("forebay-peers").enable_all().build();
         let runtime = match RUNTIME.get() {
@@ -63,24 +64,26 @@ impl PeerStore {
                 RUNTIME.get_or_init(|| made)
             }
         };
-        Ok(Self { membership, tls, runtime, watch, known: Mutex::default() })
+        Ok(Self { membership, tls, runtime, watch, clients: Mutex::default() })
     }
 
-    /// Returns those to be asked now, by address, and what to show them.
+    /// Returns the peers to ask now by address, and the key to show them.
     fn members(&self) -> (HashMap<String, Arc<PeerClient>>, JobKey) {
-        let (addresses, key) = self.membership.now();
-        let mut known = lock(&self.known);
-        known.retain(|address, _| addresses.contains(address));
+        let (addresses, key) = self.membership.current();
+        let mut clients = lock(&self.clients);
+        clients.retain(|address, _| addresses.contains(address));
         for address in addresses {
             if let Ok(parsed) = address.parse()
-                && !known.contains_key(&address)
+                && !clients.contains_key(&address)
             {
                 let peer = PeerClient::new(parsed, self.tls.clone());
-                known.insert(address, Arc::new(peer));
+                clients.insert(address, Arc::new(peer));
             }
         }
-        let asked =
-            known.iter().filter(|(_, peer)| peer.is_asked()).map(|(address, peer)| (address.clone(), peer.clone()));
+        let asked = clients
+            .iter()
+            .filter(|(_, peer)| peer.is_available())
+            .map(|(address, peer)| (address.clone(), peer.clone()));
         (asked.collect(), key)
     }
 }
@@ -95,7 +98,7 @@ impl Store for PeerStore {
         let prefix = below.rsplit('/').next().unwrap_or_default();
         let ask = async |(address, peer): (&String, &Arc<PeerClient>)| {
             let blocks = peer.blocks(prefix, key, limit.min(LIST_MAX)).await.unwrap_or_default();
-            blocks.into_iter().filter_map(|block| object(block, address)).collect::<Vec<_>>()
+            blocks.into_iter().filter_map(|block| named_object(block, address)).collect::<Vec<_>>()
         };
         let listed = self.runtime.block_on(join_all(peers.iter().map(ask)));
         Ok(listed.into_iter().flatten().collect())
@@ -105,7 +108,7 @@ impl Store for PeerStore {
         let (peers, key) = self.members();
         let mut of_peers: HashMap<&str, Vec<(usize, BlockPart)>> = HashMap::new();
         for (at, Part { name, range }) in parts.iter().enumerate() {
-            if let Some((name, address)) = parted(name) {
+            if let Some((name, address)) = split_name(name) {
                 let part = BlockPart { name, start: range.start, end: range.end };
                 of_peers.entry(address).or_default().push((at, part));
             }
@@ -113,7 +116,7 @@ impl Store for PeerStore {
         let asked = of_peers.iter().filter_map(|(address, parts)| Some((peers.get(*address)?, parts)));
         let read = asked.map(|(peer, parts)| peer.parts(parts, key, limit));
         let read = self.runtime.block_on(join_all(read));
-        let mut answers: Vec<_> = parts.iter().map(|part| Err(gone(&part.name))).collect();
+        let mut answers: Vec<_> = parts.iter().map(|part| Err(missing(&part.name))).collect();
         read.into_iter().flatten().for_each(|(at, bytes)| answers[at] = Ok(bytes));
         answers
     }
@@ -131,7 +134,7 @@ impl Store for PeerStore {
     }
 
     fn caches(&self) -> u64 {
-        self.membership.now().0.len() as u64
+        self.membership.current().0.len() as u64
     }
 }
 
@@ -151,40 +154,40 @@ impl AskPeers for PeerStore {
             let nanos = self.watch.nanos().saturating_sub(began);
             Some((given.blocks, nanos.saturating_sub(given.waited)))
         };
-        let chosen = chosen(peers.keys().cloned().collect(), asked.rows);
+        let chosen = choose_peers(peers.keys().cloned().collect(), asked.rows);
         let answered = self.runtime.block_on(join_all(chosen.into_iter().map(ask)));
         let (blocks, nanos): (Vec<_>, Vec<u64>) = answered.into_iter().flatten().unzip();
         Answers { blocks: blocks.concat(), nanos: nanos.into_iter().max() }
     }
 }
 
-/// Returns who is asked for rows: the first by a rank that follows from the rows, so that whoever asks for the same asks the same, and
-/// all are asked as often.
-fn chosen(mut addresses: Vec<String>, rows: &[RowKey]) -> Vec<String> {
+/// Chooses the peers to ask for rows. Their order follows from the first row, so workers that want the same rows ask
+/// the same peers, and over many rows all peers are asked equally often.
+fn choose_peers(mut addresses: Vec<String>, rows: &[RowKey]) -> Vec<String> {
     let first = rows.iter().min().map_or(0, |row| {
         let file = u128::from_be_bytes(row.file.0);
         mix64(file as u64 ^ mix64((file >> 64) as u64 ^ mix64(row.row)))
     });
     addresses.sort_by_cached_key(|address| address.bytes().fold(first, |rank, byte| mix64(rank ^ u64::from(byte))));
-    addresses.truncate(ASKED_MAX);
+    addresses.truncate(ASKED_PEERS_MAX);
     addresses
 }
 
-/// What is not read is as if it were gone: it is computed, and looked for again with the next list.
-fn gone(name: &str) -> Error {
+/// A part that is not read counts as gone: its rows are computed, and the next listing finds the block again.
+fn missing(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("no peer gave {name}"))
 }
 
-/// Returns a peer's block under a name that says whose it is. One that is larger than any is none: what is read of a block, and
-/// room made for, is checked against its length.
-fn object(block: Block, address: &str) -> Option<Object> {
+/// Returns a peer's block under its name here. A block larger than [`BLOCK_BYTES_MAX`] is left out: memory is reserved
+/// by its length.
+fn named_object(block: Block, address: &str) -> Option<Object> {
     let name =
         block.name.strip_suffix(".arrow").filter(|name| !name.contains('@') && block.bytes <= BLOCK_BYTES_MAX)?;
     Some(Object { name: format!("{name}@{address}.arrow"), bytes: block.bytes, modified: SystemTime::UNIX_EPOCH })
 }
 
-/// Returns what a peer calls a block, and whose it is.
-fn parted(name: &str) -> Option<(String, &str)> {
+/// Splits a name into the peer's name of the block, and the peer's address.
+fn split_name(name: &str) -> Option<(String, &str)> {
     let (name, address) = name.strip_suffix(".arrow")?.split_once('@')?;
     Some((format!("{name}.arrow"), address))
 }
@@ -202,30 +205,30 @@ mod tests {
         let mut asked: HashMap<String, usize> = HashMap::new();
         for row in 0..2000 {
             let rows = [9, 0, 4].map(|more| RowKey { file: FileKey([7; 16]), row: row + more });
-            let chosen = chosen(addresses.clone(), &rows);
-            assert_eq!(chosen.len(), ASKED_MAX);
-            assert_eq!(chosen, super::chosen(reversed.clone(), &rows[1..]));
+            let chosen = choose_peers(addresses.clone(), &rows);
+            assert_eq!(chosen.len(), ASKED_PEERS_MAX);
+            assert_eq!(chosen, super::choose_peers(reversed.clone(), &rows[1..]));
             chosen.into_iter().for_each(|address| *asked.entry(address).or_default() += 1);
         }
         // 250 each.
         assert!(asked.len() == 64 && asked.values().all(|&often| (150..350).contains(&often)), "{asked:?}");
-        let few = addresses[..ASKED_MAX].to_vec();
-        assert_eq!(chosen(few, &[]).len(), ASKED_MAX);
+        let few = addresses[..ASKED_PEERS_MAX].to_vec();
+        assert_eq!(choose_peers(few, &[]).len(), ASKED_PEERS_MAX);
     }
 
     #[test]
     fn a_block_is_found_again_by_its_name() {
         for address in ["host:7070", "[::1]:7070", "10.0.0.1:1"] {
             let block = Block { name: "1/ab/cd.arrow".to_owned(), bytes: 3 };
-            let object = object(block, address).expect("a block");
-            assert_eq!(parted(&object.name), Some(("1/ab/cd.arrow".to_owned(), address)));
+            let object = named_object(block, address).expect("a block");
+            assert_eq!(split_name(&object.name), Some(("1/ab/cd.arrow".to_owned(), address)));
         }
         assert!(
-            object(Block { name: "1/ab/c@d.arrow".to_owned(), bytes: 3 }, "host:1").is_none(),
+            named_object(Block { name: "1/ab/c@d.arrow".to_owned(), bytes: 3 }, "host:1").is_none(),
             "whose would it be?"
         );
         let lie = Block { name: "1/ab/cd.arrow".to_owned(), bytes: 1 << 40 };
-        assert!(object(lie, "host:1").is_none(), "nobody has such a block");
-        assert!(parted("1/ab/cd.arrow").is_none());
+        assert!(named_object(lie, "host:1").is_none(), "nobody has such a block");
+        assert!(split_name("1/ab/cd.arrow").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Takes the connections to a worker's port: Forebay's own readers are served here, all others are HTTP/2.
+//! Accepts the connections to a worker's port: Forebay's own protocol is served here, all others are HTTP/2.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 
 use crate::serve::transfer::Transfer;
 
-/// Readers that have connected and wait to be served: no longer than it takes to start a task.
+/// Connections of Forebay's own protocol that wait for their task to start.
 const WAITING_MAX: usize = 256;
 
-/// Accepts until what it returns is dropped, serves readers of ours, and returns the connections of others. Must be called
-/// within a runtime.
+/// Serves connections of Forebay's own protocol, and returns the others as a stream. It accepts until that stream is
+/// dropped. Must be called within a runtime.
 pub(crate) fn accept(listener: TcpListener, tls: Option<&ServerTls>, transfer: Transfer) -> Incoming {
     let (to_serve, mut connected) = mpsc::channel(WAITING_MAX);
     let transfer = Arc::new(transfer);

@@ -1,7 +1,7 @@
-//! A reader's place in a split: the chunks from the one that was asked for on, waiting for those that are computed.
+//! The chunks of a split in order, from a given index on, waiting for those that are not computed yet.
 //!
-//! Invariant: what a reader is told last is the split's end, or its own error, or that the lease is gone; in that order
-//! after every chunk before.
+//! Invariant: after all chunks before it, a stream ends with the end of the split, with the split's error, or with the
+//! end of the lease.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::splits::cursor::{Cursor, NextAction, not_held};
 use crate::splits::jobs::Prepared;
 use crate::splits::lease_table::LeaseTable;
 
-/// One stream of a split's chunks.
+/// The stream of one consumer.
 pub(crate) struct ChunkStream {
     cursor: Cursor,
     stop: CancellationToken,
 }
 
 impl ChunkStream {
-    /// Finds the split that a ticket names, and waits until its job is ready. `stop` ends the stream, so that consumers
-    /// go elsewhere at once.
+    /// Finds the split that a ticket names, and waits until its job is prepared. `stop` ends the stream, so that
+    /// consumers go elsewhere at once.
     ///
     /// # Errors
-    /// NotFound with the context `ticket` when this worker does not hold it; Unavailable when the worker stops;
-    /// whatever preparing the job gave.
+    /// NotFound with the context `ticket` when this worker does not hold the lease; Unavailable when the worker stops;
+    /// the error of preparing the job.
     ///
     /// # Cancel safety
     /// Safe.
@@ -43,13 +43,13 @@ impl ChunkStream {
         Ok(Self { cursor: Cursor::new(lease_table.clone(), split, job, ticket), stop: stop.clone() })
     }
 
-    /// Returns the next chunk and its index; `None` at the end. With `take`, the chunk's memory is the reader's.
+    /// Returns the next chunk and its index; `None` at the end. With `take`, the chunk's memory becomes the consumer's.
     ///
     /// # Errors
     /// As [`ChunkStream::open`]; the split's own.
     ///
     /// # Cancel safety
-    /// Safe, but for a chunk that was taken: it is computed again when somebody asks.
+    /// Safe. A chunk that was taken and lost is computed again when it is asked for.
     pub(crate) async fn next(&mut self, take: bool) -> Result<Option<(u64, ProducedChunk)>> {
         loop {
             let outcome = tokio::select! {

@@ -1,16 +1,16 @@
-//! The columns of a chunk that are worth not being copied: numbers without gaps, as many in each row, and many of them.
+//! The columns of a chunk that are worth not being copied: dense numbers, the same count in each row, and many of them.
 
 use arrow_buffer::Buffer;
 use forebay_core::Result;
 use forebay_data::{Chunk, Field, tensor_values};
 
-/// Smaller columns are copied into the message: that costs less than to account for them.
+/// Smaller columns are copied into the message, which costs less than tracking them.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// A large column's numbers.
+/// The numbers of a large column.
 #[derive(Debug, Clone)]
 pub(crate) struct LargeColumn {
-    /// Its place in the schema.
+    /// Its index in the schema.
     pub(crate) column: usize,
     pub(crate) values: Buffer,
 }

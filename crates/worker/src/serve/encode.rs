@@ -1,5 +1,6 @@
-//! FairQueue a chunk into Flight messages: Arrow record batches with a head each (see `forebay_proto::ChunkHead`).
-//! Readers of ours get the same messages, mostly without the large columns (see `transfer`).
+//! Encodes chunks as Flight messages: Arrow record batches, each with a head (see `forebay_proto::ChunkHead`).
+//!
+//! Forebay's own consumers get the same messages, mostly without the large columns (see `transfer`).
 
 use std::collections::VecDeque;
 
@@ -12,12 +13,12 @@ use forebay_proto::{ChunkHead, Large};
 
 use crate::splits::chunk::ProducedChunk;
 
-/// A message's body should not be larger: a chunk that is goes in parts, by rows.
+/// The largest body of a message. A larger chunk is sent in parts, by rows.
 const PART_BYTES_MAX: usize = 512 << 20;
 /// gRPC writes a message's length in 32 bits; this leaves room for the heads.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 
-/// Encodes for one stream: what it allocates is used again.
+/// Encodes for one stream, and reuses what it has allocated.
 pub(crate) struct Encoder {
     context: IpcWriteContext,
     options: IpcWriteOptions,
@@ -32,16 +33,16 @@ impl Default for Encoder {
     }
 }
 
-/// Returns the message that begins every stream.
+/// Returns the first message of every stream.
 pub(crate) fn schema_frame(schema: &arrow_schema::Schema) -> FlightData {
     SchemaAsIpc::new(schema, &IpcWriteOptions::default()).into()
 }
 
 impl Encoder {
-    /// Encodes chunk `index` of a split: one message, or more where it is very large.
+    /// Encodes chunk `index` of a split: as one message, or as more where it is very large.
     ///
     /// # Errors
-    /// Exhausted when one row alone is too large for a message.
+    /// Exhausted when a single row is too large for a message.
     pub(crate) fn encode(
         &mut self,
         produced: &ProducedChunk,
@@ -58,7 +59,7 @@ impl Encoder {
             let part = batch.slice(at, rows.min(batch.num_rows() - at));
             at += part.num_rows();
             let more = at < batch.num_rows();
-            // The last part says what the chunk lacks: it is whole then.
+            // The last part lists the skipped samples: the chunk is whole then.
             let losses = if more { Default::default() } else { Loss::to_bytes(chunk.losses()) };
             messages.push_back(
                 ChunkHead { index, more, ops: *ops_on_worker, large: Large::Inside, losses }.seal(self.message(&part)?),
@@ -69,7 +70,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes what is left of a chunk when some of its columns are elsewhere, as the head says.
+    /// Encodes the columns of a chunk that are not sent in another way; the head says where the others are.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -77,7 +78,7 @@ impl Encoder {
         Ok(head.seal(self.message(&rest.to_record_batch(with_ids)?)?))
     }
 
-    /// Says whether a chunk is one message.
+    /// Whether a chunk fits into one message.
     pub(crate) fn fits(&self, chunk: &Chunk) -> bool {
         chunk.num_bytes() <= self.part_bytes_max
     }
@@ -94,7 +95,7 @@ impl Encoder {
                 format!("a sample of {bytes} bytes exceeds the limit of {MESSAGE_BYTES_MAX} bytes of one message"),
             ));
         }
-        // The scratch space of a larger chunk before must not be kept as long as this one.
+        // The scratch space of a larger chunk before must not be kept for as long as this chunk.
         if data.arrow_data.capacity() > 2 * data.arrow_data.len() {
             data.arrow_data.shrink_to_fit();
         }

@@ -1,10 +1,10 @@
-//! Arrow Flight: serves the chunks of held splits to any Arrow client that has the ticket. Forebay's own readers have a
-//! faster way (see `transfer`).
+//! Arrow Flight: serves the chunks of leased splits to any Arrow client that has the ticket. Forebay's own consumers
+//! use a faster protocol (see `transfer`).
 //!
-//! A stream is a schema, then the chunks from the one that was asked for on, each with its head (see `encode`). Its
-//! end with status OK means that the split is complete; a split that failed ends it with the split's own error, after
-//! every chunk before. Any Arrow Flight client can list the splits and read them; nothing can be written here. Splits of a job
-//! that has a key are listed for, and found by, those who say it: in `Criteria`, and as the last part of a path.
+//! A stream is a schema, then the chunks from the requested index on, each with its head (see `encode`). Status OK at
+//! the end means that the split is complete; a split that failed ends the stream with its own error, after every chunk
+//! before it. Any Arrow Flight client can list the splits and read them; none can write. Splits of a job that has a key
+//! are listed and found only for clients that give the key: in `Criteria`, and as the last part of a path.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,19 +31,19 @@ use crate::splits::lease_table::LeaseTable;
 use crate::splits::split_buffer::SplitBuffer;
 use crate::stats::WorkerStats;
 
-/// Chunks below this are encoded where they are sent; larger ones on threads that may take their time.
+/// Smaller chunks are encoded on the sending thread, larger ones on threads that may block.
 const ENCODE_INLINE_MAX: usize = 256 << 10;
 
 /// The Flight service of one worker.
 pub(crate) struct FlightServer {
     pub(crate) lease_table: Arc<LeaseTable>,
-    /// Where any Arrow Flight client reaches it.
+    /// The address for Arrow Flight clients.
     pub(crate) location: String,
-    /// Cancelled when the worker ends: streams end with it, so that consumers go elsewhere at once.
+    /// Cancelled when the worker ends. Streams end with it, so that consumers go elsewhere at once.
     pub(crate) stop: CancellationToken,
 }
 
-/// One stream: the messages of the chunk that was taken last, and what comes after.
+/// One stream: the messages of the current chunk, and the chunks after it.
 struct Messages {
     chunk_stream: ChunkStream,
     ready: VecDeque<FlightData>,
@@ -64,7 +64,7 @@ impl Messages {
         }
     }
 
-    /// Finishes and encodes a chunk: where it may take its time, if there is much to do.
+    /// Runs the remaining ops of a chunk and encodes it; a large chunk on a thread that may block.
     async fn encode(&mut self, produced: ProducedChunk, index: u64) -> Result<VecDeque<FlightData>> {
         let ProducedChunk { chunk, ops_on_worker, shared } = produced;
         let (bytes, job) = (chunk.num_bytes(), self.chunk_stream.job().clone());
@@ -103,7 +103,7 @@ impl FlightServer {
         Ok(schema.chain(chunks).boxed())
     }
 
-    /// Describes a split for clients that are not Forebay's.
+    /// Describes a split for Arrow clients.
     fn describe(&self, split: &SplitBuffer, job: &Job) -> Option<FlightInfo> {
         let (key, prepared) = (split.key, job.ready()?);
         let ticket = Ticket {
@@ -132,20 +132,21 @@ impl FlightServer {
 
     fn find(&self, descriptor: &FlightDescriptor) -> Result<(FlightInfo, Arc<Prepared>), Status> {
         let path = &descriptor.path;
-        let said = said_key(path.last().map(String::as_bytes).unwrap_or_default());
-        let found = self.lease_table.list().into_iter().filter(|(_, job)| said.opens(&job.definition.key)).find_map(
-            |(split, job)| {
-                let info = self.describe(&split, &job)?;
-                let same = info.flight_descriptor.as_ref().is_some_and(|d| d.path == *path);
-                same.then(|| job.ready().map(|p| (info, p))).flatten()
-            },
-        );
+        let key_given = parse_key(path.last().map(String::as_bytes).unwrap_or_default());
+        let found =
+            self.lease_table.list().into_iter().filter(|(_, job)| key_given.opens(&job.definition.key)).find_map(
+                |(split, job)| {
+                    let info = self.describe(&split, &job)?;
+                    let same = info.flight_descriptor.as_ref().is_some_and(|d| d.path == *path);
+                    same.then(|| job.ready().map(|p| (info, p))).flatten()
+                },
+            );
         found.ok_or_else(|| to_status(&not_held()))
     }
 }
 
-/// Reads the key that somebody says; what is none opens what asks for none.
-fn said_key(text: &[u8]) -> JobKey {
+/// Reads the key that a client gives. Text that is not a key gives no key, which opens jobs without one.
+fn parse_key(text: &[u8]) -> JobKey {
     let text = std::str::from_utf8(text).unwrap_or_default();
     JobKey::try_from(text.to_owned()).unwrap_or_default()
 }
@@ -172,8 +173,8 @@ impl FlightService for FlightServer {
     }
 
     async fn list_flights(&self, of: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
-        let (said, held) = (said_key(&of.get_ref().expression), self.lease_table.list());
-        let open = held.iter().filter(|(_, job)| said.opens(&job.definition.key));
+        let (key_given, held) = (parse_key(&of.get_ref().expression), self.lease_table.list());
+        let open = held.iter().filter(|(_, job)| key_given.opens(&job.definition.key));
         let infos: Vec<_> = open.filter_map(|(split, job)| self.describe(split, job)).map(Ok).collect();
         Ok(Response::new(stream::iter(infos).boxed()))
     }

@@ -1,22 +1,23 @@
-//! What consumers on this machine have on loan: the account alone, without memory, sockets and locks.
+//! Counts the memory that consumers on this machine have on loan. No memory, no sockets, no locks.
 //!
-//! `M` holds the memory of one loan; whatever is handed back here is nobody's any more. Invariants: a loan ends once, and only when its
-//! consumer says so, when the stream that it was sent on ended before it came, or when its consumer is gone; a stream has on loan what its
-//! loans come to. Bounds: [`CONSUMERS_MAX`], [`STREAM_LOANS_MAX`], [`EARLY_MAX`].
+//! `M` is the memory of one loan; memory that a call here returns is not on loan any more. Invariants: a loan ends
+//! once, and only when its consumer returns it, when the consumer left the stream before the loan arrived, or when the
+//! consumer's process is gone; a stream's bytes on loan are the sum of its loans. Bounds: [`CONSUMERS_MAX`],
+//! [`STREAM_LOANS_MAX`], [`EARLY_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use forebay_core::{Error, Result};
 use forebay_proto::{Reader as ConsumerStream, Return};
 
-/// What one stream may have on loan: no more than a consumer keeps of a split before its turn comes.
+/// The most bytes that one stream may have on loan: as many as a consumer keeps of a split before its turn comes.
 pub(crate) const STREAM_LOANS_MAX: usize = 128 << 20;
-/// Readers at one time. Others are sent copies.
+/// Consumers at one time. Others are sent copies.
 const CONSUMERS_MAX: usize = 1024;
-/// Streams of one consumer that it left before they began here, and that are remembered: those that it opened last.
+/// Streams that a consumer left before they began here, and that are remembered: the ones with the highest numbers.
 const EARLY_MAX: usize = 1024;
 
-/// The account of one worker.
+/// The loans of one worker.
 pub(crate) struct Loans<M> {
     consumers: HashMap<u64, Consumer<M>>,
     last_consumer: u64,
@@ -25,11 +26,11 @@ pub(crate) struct Loans<M> {
 struct Consumer<M> {
     loans: BTreeMap<u64, Loan<M>>,
     last_loan: u64,
-    /// Streams that are being served, with what they have on loan; and those of them whose consumer has left.
+    /// Streams that are being served, with their bytes on loan; and those among them that the consumer has left.
     streams: HashMap<u64, usize>,
     left: HashSet<u64>,
-    /// Streams that their consumer left before they began.
-    early: BTreeSet<u64>,
+    /// Streams that the consumer left before they began.
+    left_early: BTreeSet<u64>,
 }
 
 struct Loan<M> {
@@ -45,7 +46,7 @@ impl<M> Default for Consumer<M> {
             last_loan: 0,
             streams: HashMap::new(),
             left: HashSet::new(),
-            early: BTreeSet::new(),
+            left_early: BTreeSet::new(),
         }
     }
 }
@@ -61,13 +62,14 @@ impl<M> Consumer<M> {
 }
 
 impl<M> Loans<M> {
-    /// Numbers consumers from `first` on. It must be where no other worker does: a consumer that was connected to the process that listened
-    /// here before has that one's memory, and must be a stranger to this one, or it would take its offsets for its own.
+    /// Numbers consumers from `first` on. The range must differ from that of every other worker process: a consumer
+    /// that is still attached to an earlier process at this address must be unknown here, or it would apply offsets to
+    /// the wrong memory.
     pub(crate) fn new(first: u64) -> Self {
         Self { consumers: HashMap::new(), last_consumer: first }
     }
 
-    /// Takes a consumer in; `None` where there are too many.
+    /// Registers a consumer; `None` where there are too many.
     pub(crate) fn enter(&mut self) -> Option<u64> {
         if self.consumers.len() >= CONSUMERS_MAX {
             return None;
@@ -77,23 +79,24 @@ impl<M> Loans<M> {
         Some(self.last_consumer)
     }
 
-    /// A consumer is gone; returns what it had.
+    /// Removes a consumer that is gone; returns what it had on loan.
     pub(crate) fn leave(&mut self, consumer: u64) -> Vec<M> {
         let gone = self.consumers.remove(&consumer);
         gone.map_or_else(Vec::new, |consumer| consumer.loans.into_values().map(|loan| loan.memory).collect())
     }
 
-    /// A stream begins. False when its consumer is not connected, or has left the stream already: nothing is lent on it then.
+    /// Begins a stream. False when its consumer is not registered, or has left the stream already: nothing is lent on
+    /// it then.
     pub(crate) fn begin(&mut self, of: ConsumerStream) -> bool {
         let Some(consumer) = self.consumers.get_mut(&of.reader) else { return false };
-        if consumer.early.remove(&of.stream) {
+        if consumer.left_early.remove(&of.stream) {
             return false;
         }
         consumer.streams.insert(of.stream, 0);
         true
     }
 
-    /// A stream that began has ended.
+    /// Ends a stream that began.
     pub(crate) fn end(&mut self, of: ConsumerStream) {
         if let Some(consumer) = self.consumers.get_mut(&of.reader) {
             consumer.streams.remove(&of.stream);
@@ -114,10 +117,10 @@ impl<M> Loans<M> {
         Some(consumer.last_loan)
     }
 
-    /// A consumer says something; returns what comes back by that.
-    pub(crate) fn take_back(&mut self, consumer: u64, said: Return) -> Vec<M> {
+    /// Handles a return message; returns the memory whose loans it ends.
+    pub(crate) fn on_return(&mut self, consumer: u64, message: Return) -> Vec<M> {
         let Some(consumer) = self.consumers.get_mut(&consumer) else { return Vec::new() };
-        match said {
+        match message {
             Return::Loan(loan) => consumer.end(loan).into_iter().collect(),
             Return::Stream { stream, last } => {
                 let lost = consumer.loans.range(last + 1..).filter(|(_, loan)| loan.stream == stream);
@@ -125,10 +128,10 @@ impl<M> Loans<M> {
                 if consumer.streams.contains_key(&stream) {
                     consumer.left.insert(stream);
                 } else {
-                    // Its request may still come: whoever was lent something on it would never say so again.
-                    consumer.early.insert(stream);
-                    if consumer.early.len() > EARLY_MAX {
-                        consumer.early.pop_first();
+                    // The request for this stream may still come. Loans on it would never be returned.
+                    consumer.left_early.insert(stream);
+                    if consumer.left_early.len() > EARLY_MAX {
+                        consumer.left_early.pop_first();
                     }
                 }
                 lost.into_iter().filter_map(|loan| consumer.end(loan)).collect()
@@ -136,16 +139,17 @@ impl<M> Loans<M> {
         }
     }
 
-    /// Returns how many loans there are, and how many streams that may have some.
+    /// Returns the number of loans, and the number of streams that may have some.
     pub(crate) fn outstanding(&self) -> (usize, usize) {
         let consumers = self.consumers.values();
         consumers.fold((0, 0), |(loans, streams), r| (loans + r.loans.len(), streams + r.streams.len()))
     }
 
-    /// Checks that streams have on loan what their loans come to, and that nobody has left a stream that is none.
+    /// Checks that the bytes of each stream are the sum of its loans, and that a consumer has left only streams that
+    /// exist.
     ///
     /// # Errors
-    /// Internal, naming what does not hold.
+    /// Internal, naming the invariant that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
         for (number, consumer) in &self.consumers {
             for (stream, on_loan) in &consumer.streams {
@@ -157,7 +161,9 @@ impl<M> Loans<M> {
                 }
             }
             let stray = consumer.left.iter().find(|stream| !consumer.streams.contains_key(stream));
-            if let Some(stream) = stray.or(consumer.early.iter().find(|stream| consumer.streams.contains_key(stream))) {
+            if let Some(stream) =
+                stray.or(consumer.left_early.iter().find(|stream| consumer.streams.contains_key(stream)))
+            {
                 return Err(Error::internal(format!("L-2: consumer {number} has left stream {stream} twice")));
             }
         }
@@ -174,16 +180,16 @@ mod tests {
         let mut loans: Loans<u64> = Loans::new(7);
         let consumer = loans.enter().expect("a consumer");
         let of = |stream| ConsumerStream { reader: consumer, stream };
-        assert!(loans.take_back(consumer, Return::Stream { stream: 1, last: 0 }).is_empty());
+        assert!(loans.on_return(consumer, Return::Stream { stream: 1, last: 0 }).is_empty());
         assert!(!loans.begin(of(1)), "nobody would give it back");
         assert_eq!((loans.lend(of(1), 5, 8), loans.outstanding()), (None, (0, 0)));
         assert!(loans.begin(of(2)));
         assert!(loans.lend(of(2), 5, 8).is_some());
         loans.check().expect("the account is right");
-        // What is remembered of such streams is bounded.
+        // The number of such streams that are remembered is bounded.
         (10..10 + 2 * EARLY_MAX as u64)
-            .for_each(|s| drop(loans.take_back(consumer, Return::Stream { stream: s, last: 0 })));
-        assert!(loans.consumers[&consumer].early.len() <= EARLY_MAX);
+            .for_each(|s| drop(loans.on_return(consumer, Return::Stream { stream: s, last: 0 })));
+        assert!(loans.consumers[&consumer].left_early.len() <= EARLY_MAX);
         assert_eq!(loans.leave(consumer), vec![5]);
     }
 }

@@ -1,10 +1,10 @@
 //! Lends the memory of chunks to consumers on this machine (see `forebay_proto`'s `local`).
 //!
-//! A chunk that is lent to one consumer alone is that consumer's from then on: it may write it, and the worker computes the split again
-//! should anyone ask for the same chunk. One that others read, too, is lent to each to read only. Invariants: a loan ends when its
-//! consumer says so, when the stream that it was sent on ended before it came, or when the consumer's process is gone, and only then is
-//! its memory used again. What is lent to whom is counted in `loans`, which bounds it: beyond that consumers are sent copies (which are
-//! held up by a consumer that is slow).
+//! A chunk that is lent to one consumer alone becomes that consumer's: it may write it, and the worker computes the
+//! split again if the same chunk is asked for. A chunk that others read too is lent to each of them read-only.
+//! Invariant: a loan ends when its consumer returns it, when the consumer left the stream before the loan arrived, or
+//! when the consumer's process is gone; only then is the memory used again. `loans` counts and bounds the loans. Beyond
+//! the bound, consumers are sent copies, and a slow consumer then slows its own stream.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,10 +24,10 @@ use crate::lock::lock;
 use crate::serve::columns::{LargeColumn, without};
 use crate::serve::loans::Loans;
 
-/// How long a new consumer may take to take the arena.
+/// How long a new consumer may take to receive the arena.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
-/// What one worker lends.
+/// Lends the memory of one worker.
 pub(crate) struct Lender {
     arena: Arc<Arena>,
     socket: String,
@@ -38,7 +38,7 @@ impl Lender {
     /// Listens for consumers until `stop`. Must be called within a runtime.
     ///
     /// # Errors
-    /// What the system says: where it has no such sockets, nothing is lent.
+    /// The system's error, e.g. where it has no abstract sockets; nothing is lent then.
     #[cfg(target_os = "linux")]
     pub(crate) fn start(arena: Arc<Arena>, worker: WorkerId, stop: CancellationToken) -> io::Result<Arc<Self>> {
         use std::os::linux::net::SocketAddrExt;
@@ -80,7 +80,7 @@ impl Lender {
         }
     }
 
-    /// Keeps what a consumer borrows until it gives it back or is gone.
+    /// Registers a consumer, and handles its return messages until it is gone.
     async fn serve(self: Arc<Self>, socket: UnixStream) {
         let Some(number) = lock(&self.loans).enter() else { return };
         let _attached = Attached { lender: &self, number };
@@ -90,11 +90,11 @@ impl Lender {
         };
         let mut said = [0; Return::BYTES];
         let mut is_told = false;
-        // An error of the socket is its end: there is no network between the two.
+        // There is no network between the two: an error of the socket means that the consumer is gone.
         while socket.read_exact(&mut said).await.is_ok() {
             match Return::from_bytes(&said) {
-                Some(said) => self.take_back(number, said),
-                // It is listened to, for it may still use what it borrowed; but nobody's log is filled by it.
+                Some(said) => self.on_return(number, said),
+                // It may still use what it borrowed, so the worker listens on; but it logs this once.
                 None if is_told => {}
                 None => {
                     is_told = true;
@@ -119,19 +119,19 @@ impl Lender {
         UnixStream::from_std(socket)
     }
 
-    fn take_back(&self, consumer: u64, said: Return) {
-        // The memory is given back without the lock.
-        let back = lock(&self.loans).take_back(consumer, said);
+    fn on_return(&self, consumer: u64, said: Return) {
+        // The memory is freed outside the lock.
+        let back = lock(&self.loans).on_return(consumer, said);
         drop(back);
     }
 
-    /// Returns what lends to a stream of a consumer here; `None` when it is not connected.
+    /// Returns the lender for a stream of a consumer; `None` when the consumer is not attached here.
     pub(crate) fn stream(self: &Arc<Self>, of: ConsumerStream) -> Option<StreamLender> {
         lock(&self.loans).begin(of).then(|| StreamLender { lender: self.clone(), of })
     }
 }
 
-/// A consumer that is connected.
+/// A consumer that has mapped the arena; dropping this ends its loans.
 struct Attached<'a> {
     lender: &'a Lender,
     number: u64,
@@ -151,11 +151,11 @@ pub(crate) struct StreamLender {
 }
 
 impl StreamLender {
-    /// Lends the large columns of a chunk; `shared` says whether others read them, too. Returns the loan, and the chunk without
-    /// what is lent; `None` when nothing can be.
+    /// Lends the large columns of a chunk; `shared` says whether others read them, too. Returns the loan, and the chunk
+    /// without the lent columns; `None` when none can be lent.
     ///
     /// # Errors
-    /// Internal when the chunk is not what its schema says.
+    /// Internal when the chunk does not match its schema.
     pub(crate) fn lend(&self, chunk: &Chunk, large: &[LargeColumn], shared: bool) -> Result<Option<(Lent, Chunk)>> {
         let (mut columns, mut buffers) = (Vec::new(), Vec::new());
         for column in large {
@@ -172,12 +172,12 @@ impl StreamLender {
         Ok(self.enter(buffers).map(|loan| (Lent { loan, shared, columns }, rest)))
     }
 
-    /// Says how much is to be copied before it can be lent.
+    /// Returns how many bytes must be copied into the arena before they can be lent.
     pub(crate) fn bytes_to_copy(&self, large: &[LargeColumn]) -> usize {
         large.iter().filter(|c| self.lender.arena.offset_of(&c.values).is_none()).map(LargeColumn::len).sum()
     }
 
-    /// Returns where a column is in the arena, copying it there if need be.
+    /// Returns the offset of a column in the arena, after copying it there if necessary.
     fn place(&self, values: &Buffer) -> Option<(usize, Buffer)> {
         let arena = &self.lender.arena;
         if let Some(offset) = arena.offset_of(values) {
@@ -239,7 +239,7 @@ mod tests {
         Chunk::new(Arc::new(schema.expect("a schema")), columns, ids).expect("a chunk")
     }
 
-    /// How many loans there are, and streams.
+    /// The number of loans, and of streams.
     fn outstanding(lender: &Lender) -> (usize, usize) {
         lock(&lender.loans).check().expect("the account is right");
         lock(&lender.loans).outstanding()
@@ -284,7 +284,7 @@ mod tests {
             assert!(lent <= STREAM_LOANS_MAX);
         }
         assert_eq!(lent, STREAM_LOANS_MAX);
-        lender.take_back(consumer, Return::Loan(1));
+        lender.on_return(consumer, Return::Loan(1));
         assert!(lend(&lending, &chunk).is_some());
     }
 
@@ -297,10 +297,10 @@ mod tests {
         let chunk = chunk(&Memory::within(lender.arena.clone()));
         let lend = |to: &StreamLender| lend(to, &chunk).map(|(lent, _)| lent.loan);
         assert_eq!([lend(&one), lend(&two), lend(&one), lend(&two)], [1, 2, 3, 4].map(Some));
-        lender.take_back(consumer, Return::Loan(1));
+        lender.on_return(consumer, Return::Loan(1));
         assert_eq!(outstanding(&lender), (3, 2));
-        // Loan 3 was on its way when the consumer left stream 1: it has it not, nor will it have another.
-        lender.take_back(consumer, Return::Stream { stream: 1, last: 1 });
+        // Loan 3 was on its way when the consumer left stream 1: it ends, and the stream gets no other.
+        lender.on_return(consumer, Return::Stream { stream: 1, last: 1 });
         assert_eq!(outstanding(&lender), (2, 2));
         assert_eq!((lend(&one), lend(&two)), (None, Some(5)));
         drop(one);

@@ -1,8 +1,8 @@
-//! Serves chunks to Forebay's own readers (see `forebay_proto`'s `transfer`): large columns go from where they were produced to
-//! the socket, or are lent where they are. Other workers are served what is kept (`blocks`).
+//! Serves chunks to Forebay's own consumers (see `forebay_proto`'s `transfer`): large columns go to the socket from the
+//! memory where they were computed, or are lent there. Other workers are served cached blocks (`peers::server`).
 //!
-//! A reader that leaves, or speaks while it is answered, ends its connection. Bounds: [`CONSUMERS_MAX`] connections; a
-//! reader that does not take what is sent holds one chunk.
+//! A consumer that disconnects, or sends while it is answered, ends its connection. Bounds: [`CONSUMERS_MAX`]
+//! connections; a consumer that does not receive what is sent holds one chunk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,15 +29,15 @@ use crate::serve::shm::{Lender, StreamLender};
 use crate::splits::chunk::ProducedChunk;
 use crate::splits::lease_table::LeaseTable;
 
-/// Connections at one time: a reader has one for each split that it fetches.
+/// Connections at one time. A consumer has one for each split that it fetches.
 const CONSUMERS_MAX: usize = 4096;
-/// Chunks of which less is to be copied are produced ready where they are sent; others on threads that may take their time.
+/// Chunks with less to copy are prepared on the sending thread, others on threads that may block.
 const COPY_INLINE_MAX: usize = 256 << 10;
 
-/// What serves readers of ours.
+/// Serves Forebay's own protocol.
 pub(crate) struct Transfer {
     lease_table: Arc<LeaseTable>,
-    /// Lends memory, where the system can.
+    /// Lends memory, where the system supports it.
     lender: Option<Arc<Lender>>,
     blocks: BlockServer,
     stop: CancellationToken,
@@ -45,14 +45,14 @@ pub(crate) struct Transfer {
 }
 
 /// A chunk that is ready to be sent: messages, and the columns that follow the last one.
-struct Parcel {
+struct OutgoingChunk {
     messages: Vec<FlightData>,
     apart: Vec<LargeColumn>,
-    /// Bytes that are lent instead.
+    /// Bytes that are lent instead of sent.
     lent: usize,
 }
 
-impl Parcel {
+impl OutgoingChunk {
     /// Returns how many bytes are sent.
     fn sent(&self) -> usize {
         let messages = self.messages.iter().map(|message| message.data_header.len() + message.data_body.len());
@@ -60,11 +60,11 @@ impl Parcel {
     }
 }
 
-/// Why a connection ends.
+/// Why the answer to a request ends early.
 enum Ended {
-    /// The other side: there is nobody to tell.
+    /// The other side has disconnected: it cannot be told.
     Gone,
-    /// Something that the reader can be told; the connection goes on.
+    /// An error that is sent as the answer; the connection stays open.
     Error(Error),
 }
 
@@ -80,7 +80,7 @@ impl From<Error> for Ended {
     }
 }
 
-/// Ends when a connection has not begun in time, or its place was taken; never once it has begun.
+/// Ends when a connection has sent no request in time, or has lost its place to another; never after its first request.
 async fn no_request_in_time(place: Option<&mut Place>) {
     match place {
         Some(place) => _ = tokio::time::timeout(GREETING_MAX, place.taken()).await,
@@ -98,7 +98,7 @@ impl Transfer {
         Self { lease_table, lender, blocks, stop, room: Semaphore::new(CONSUMERS_MAX) }
     }
 
-    /// Serves one connection, after its preface, until the reader leaves or this worker stops.
+    /// Serves one connection, after its preface, until the other side disconnects or this worker stops.
     pub(crate) async fn serve(&self, socket: impl AsyncRead + AsyncWrite, place: Place) {
         let Ok(_place) = self.room.try_acquire() else {
             return tracing::warn!("{CONSUMERS_MAX} connections are open; one more was turned away");
@@ -114,11 +114,11 @@ impl Transfer {
             };
             place = None;
             let answered = match request {
-                Ok(Some(Request::Local)) => self.tell_socket(&mut to).await,
+                Ok(Some(Request::Local)) => self.send_socket_name(&mut to).await,
                 Ok(Some(Request::Read { ticket, reader: consumer })) => {
                     self.read(&ticket, consumer, &mut from, &mut to).await
                 }
-                Ok(Some(Request::Blocks { prefix, key })) => self.tell_blocks(&prefix, &key, &mut to).await,
+                Ok(Some(Request::Blocks { prefix, key })) => self.send_block_list(&prefix, &key, &mut to).await,
                 Ok(Some(Request::Parts { parts, key })) => {
                     self.blocks.send(&mut to, parts, &key).await.map_err(Ended::from)
                 }
@@ -141,12 +141,17 @@ impl Transfer {
         }
     }
 
-    async fn tell_socket(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Ended> {
+    async fn send_socket_name(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Ended> {
         let name = self.lender.as_ref().map_or("", |l| l.socket());
         Ok(send_body(to, Frame::Socket, name.as_bytes()).await?)
     }
 
-    async fn tell_blocks(&self, prefix: &str, key: &JobKey, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Ended> {
+    async fn send_block_list(
+        &self,
+        prefix: &str,
+        key: &JobKey,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), Ended> {
         let blocks = self.blocks.list(prefix, key).await?;
         Ok(send_body(to, Frame::Blocks, blocks.as_bytes()).await?)
     }
@@ -171,22 +176,21 @@ impl Transfer {
             let Some((index, produced)) = next else {
                 return Ok(send_body(to, Frame::End, &[]).await?);
             };
-            let parcel =
-                prepare_parcel(&mut encoder, lending.clone(), produced, index, chunk_stream.job().with_ids).await?;
-            let (sent, nanos) = metered(&ThreadTime, send(to, &parcel)).await;
+            let outgoing = prepare(&mut encoder, lending.clone(), produced, index, chunk_stream.job().with_ids).await?;
+            let (sent, nanos) = metered(&ThreadTime, send(to, &outgoing)).await;
             sent?;
-            let (stats, bytes) = (&self.lease_table.stats, parcel.sent() as u64);
+            let (stats, bytes) = (&self.lease_table.stats, outgoing.sent() as u64);
             stats.bytes_sent.fetch_add(bytes, Relaxed);
-            stats.bytes_lent.fetch_add(parcel.lent as u64, Relaxed);
-            if parcel.lent == 0 {
-                stats.wire.add(ticket.job, bytes, nanos);
+            stats.bytes_lent.fetch_add(outgoing.lent as u64, Relaxed);
+            if outgoing.lent == 0 {
+                stats.send_costs.add(ticket.job, bytes, nanos);
                 stats.send_ns.fetch_add(nanos, Relaxed);
             }
         }
     }
 }
 
-/// Waits for what is to be sent next, saying meanwhile that this worker lives; or until the reader leaves.
+/// Waits for `next` and sends keep-alives meanwhile; ends early when the consumer disconnects.
 async fn keep_alive_until<S: AsyncRead + AsyncWrite + Unpin, T>(
     from: &mut BufReader<ReadHalf<S>>,
     to: &mut WriteHalf<S>,
@@ -202,14 +206,14 @@ async fn keep_alive_until<S: AsyncRead + AsyncWrite + Unpin, T>(
     }
 }
 
-/// Makes a chunk ready to be sent.
-async fn prepare_parcel(
+/// Prepares a chunk to be sent.
+async fn prepare(
     encoder: &mut Encoder,
     lending: Option<Arc<StreamLender>>,
     produced: ProducedChunk,
     index: u64,
     with_ids: bool,
-) -> Result<Parcel> {
+) -> Result<OutgoingChunk> {
     let large = large_columns(&produced.chunk)?;
     let apart = || large.iter().map(LargeColumn::len).sum::<usize>();
     let copied = match &lending {
@@ -217,28 +221,28 @@ async fn prepare_parcel(
         None => produced.chunk.num_bytes().saturating_sub(apart()),
     };
     let mut used = std::mem::take(encoder);
-    let make = move || (encode_parcel(&mut used, lending.as_deref(), &produced, large, index, with_ids), used);
-    let (parcel, used) = if copied < COPY_INLINE_MAX {
+    let make = move || (encode(&mut used, lending.as_deref(), &produced, large, index, with_ids), used);
+    let (outgoing, used) = if copied < COPY_INLINE_MAX {
         make()
     } else {
         let produced = tokio::task::spawn_blocking(make).await;
         produced.map_err(|e| Error::internal(format!("encoding a chunk failed: {e}")))?
     };
     *encoder = used;
-    parcel
+    outgoing
 }
 
-fn encode_parcel(
+fn encode(
     encoder: &mut Encoder,
     lending: Option<&StreamLender>,
     produced: &ProducedChunk,
     large: Vec<LargeColumn>,
     index: u64,
     with_ids: bool,
-) -> Result<Parcel> {
+) -> Result<OutgoingChunk> {
     let ProducedChunk { chunk, ops_on_worker, shared } = produced;
-    let whole = |messages: VecDeque<_>| Parcel { messages: messages.into(), apart: Vec::new(), lent: 0 };
-    let one = |message| Parcel { messages: vec![message], apart: Vec::new(), lent: 0 };
+    let whole = |messages: VecDeque<_>| OutgoingChunk { messages: messages.into(), apart: Vec::new(), lent: 0 };
+    let one = |message| OutgoingChunk { messages: vec![message], apart: Vec::new(), lent: 0 };
     if large.is_empty() {
         return Ok(whole(encoder.encode(produced, index, with_ids)?));
     }
@@ -246,18 +250,21 @@ fn encode_parcel(
         |large| ChunkHead { index, more: false, ops: *ops_on_worker, large, losses: Loss::to_bytes(chunk.losses()) };
     if let Some((lent, rest)) = lending.map(|l| l.lend(chunk, &large, *shared)).transpose()?.flatten() {
         let bytes = lent.columns.iter().map(|column| column.len as usize).sum();
-        return Ok(Parcel { lent: bytes, ..one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?) });
+        return Ok(OutgoingChunk {
+            lent: bytes,
+            ..one(encoder.encode_rest(&rest, &head(Large::Lent(lent)), with_ids)?)
+        });
     }
     let rest = without(chunk, large.iter().map(|c| c.column))?;
     if !encoder.fits(&rest) {
         return Ok(whole(encoder.encode(produced, index, with_ids)?));
     }
     let columns = large.iter().map(|c| ApartColumn { column: c.column as u32, len: c.len() as u64 }).collect();
-    Ok(Parcel { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })
+    Ok(OutgoingChunk { apart: large, ..one(encoder.encode_rest(&rest, &head(Large::Apart(columns)), with_ids)?) })
 }
 
-async fn send(to: &mut (impl AsyncWrite + Unpin), parcel: &Parcel) -> io::Result<()> {
-    for message in &parcel.messages {
+async fn send(to: &mut (impl AsyncWrite + Unpin), outgoing: &OutgoingChunk) -> io::Result<()> {
+    for message in &outgoing.messages {
         let (metadata, header, body) = (&message.app_metadata, &message.data_header, &message.data_body);
         let head = FrameHead {
             frame: Frame::Chunk,
@@ -268,7 +275,7 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), parcel: &Parcel) -> io::Result
         to.write_all(&[&head.to_bytes()[..], metadata, header].concat()).await?;
         to.write_all(body).await?;
     }
-    for column in &parcel.apart {
+    for column in &outgoing.apart {
         send_column(to, &column.values).await?;
     }
     to.flush().await

@@ -1,8 +1,9 @@
-//! What a worker says in its session with the dispatcher, and what it does about what it hears. No I/O, no clock.
+//! The worker's side of its session with the dispatcher: the messages that it sends, and its reaction to each event. No
+//! I/O, no clock.
 //!
-//! `session` drives it over gRPC, the simulation over a network that fails. Invariants: a lease that was granted is kept
-//! until the dispatcher says otherwise, whatever happens to the connection; no more is asked for than there is room for;
-//! silence for as long as a lease lasts counts as a broken connection.
+//! `transport` drives it over gRPC, the simulation over a network that fails. Invariants: a lease is kept until the
+//! dispatcher ends it, whatever happens to the connection; the worker requests no more splits than it has room for; a
+//! dispatcher that is silent for the length of a lease counts as a broken connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,35 +22,35 @@ use crate::options::WorkerType;
 use crate::peers::membership::Membership;
 use crate::splits::lease_table::LeaseTable;
 
-/// The pauses between attempts double from the first to the last of these.
+/// The pause between attempts doubles from the first of these to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_millis(200);
-/// How often it looks what it keeps of its jobs.
+/// How often the worker checks whether the report on its cache has changed.
 const CACHING_EVERY: Duration = Duration::from_secs(2);
 
-/// One worker, as it speaks.
+/// The state of one worker's sessions.
 pub(crate) struct WorkerProtocol<E: Engine = PoolEngine> {
     secret: WorkerSecret,
     address: String,
-    /// The one reader that it computes for.
+    /// The only consumer that it computes for.
     only_consumer: Option<OneReader>,
-    /// What it shows for that.
+    /// The key that proves that this consumer started it.
     local_key: JobKey,
-    /// Threads that this session was told of.
+    /// The number of threads that was sent in this session.
     threads_told: usize,
     pub(crate) lease_table: Arc<LeaseTable<E>>,
     pause: Duration,
-    /// Whether it takes nothing new any more, and whether this session was told.
+    /// Whether the worker is leaving, and whether that was sent in this session.
     leaving: bool,
     leave_told: bool,
-    /// Splits that this session was asked for and that have not come.
+    /// Splits that were requested in this session and have not been leased yet.
     requested: usize,
     last_heard: Ticks,
     silence_max: Duration,
-    /// What it has said that it keeps of each job, and when it looks again.
+    /// The cache report that was sent for each job, and when to check again.
     caching_told: HashMap<u64, String>,
     caching_due: Ticks,
-    /// Where it keeps rows, for others to read: see [`WorkerProtocol::with_cache`].
+    /// The address of its cached rows, for other workers: see [`WorkerProtocol::with_cache`].
     cache_address: String,
     membership: Arc<Membership>,
     worker_type: WorkerType,
@@ -83,17 +84,17 @@ impl<E: Engine> WorkerProtocol<E> {
         }
     }
 
-    /// Says that rows are kept, at a place, and where it is noted who else does so.
+    /// Sets the address at which this worker serves cached rows, and where to note the other workers that do.
     pub(crate) fn with_cache(self, cache_address: String, membership: Arc<Membership>) -> Self {
         Self { cache_address, membership, ..self }
     }
 
-    /// Shows that its reader started it.
+    /// Sets the key that proves that its consumer started it.
     pub(crate) fn with_local_key(self, local_key: JobKey) -> Self {
         Self { local_key, ..self }
     }
 
-    /// Says what kind of machine it is on.
+    /// Sets the worker type.
     pub(crate) fn with_type(self, worker_type: WorkerType) -> Self {
         Self { worker_type, ..self }
     }
@@ -105,7 +106,7 @@ impl<E: Engine> WorkerProtocol<E> {
     /// The first message of a session.
     pub(crate) fn hello(&mut self) -> Message {
         (self.requested, self.leave_told, self.threads_told) = (0, false, self.lease_table.threads());
-        // The next dispatcher knows nothing.
+        // The dispatcher may be another one, which has no reports yet.
         self.caching_told.clear();
         Message::Hello(Hello {
             version: VERSION.to_owned(),
@@ -122,10 +123,10 @@ impl<E: Engine> WorkerProtocol<E> {
         })
     }
 
-    /// The first event of a session. Returns how often to call [WorkerProtocol::heartbeat].
+    /// Takes the first event of a session. Returns how often to call [`WorkerProtocol::heartbeat`].
     ///
     /// # Errors
-    /// Internal when it is no welcome.
+    /// Internal when it is not a welcome.
     pub(crate) fn welcome(&mut self, now: Ticks, first: Option<Event>) -> Result<Duration> {
         let Some(Event::Welcome(welcome)) = first else {
             return Err(Error::internal("the dispatcher's first event is not a welcome"));
@@ -150,17 +151,17 @@ impl<E: Engine> WorkerProtocol<E> {
             Event::Consumed(consumed) => self.lease_table.consumed(&consumed),
             Event::Revoke(revoke) => self.lease_table.revoke(revoke.token),
             Event::Forget(forget) => self.lease_table.forget(forget.job),
-            Event::Heartbeat(reply) => reply.peers.into_iter().for_each(|peers| self.membership.tell(peers)),
+            Event::Heartbeat(reply) => reply.peers.into_iter().for_each(|peers| self.membership.update(peers)),
             Event::Welcome(_) => {}
         }
     }
 
-    /// From now on nothing new is taken.
+    /// Requests no more splits from now on.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Returns what there is to say now; call it again until there is nothing.
+    /// Returns the next message to send; `None` when there is none.
     pub(crate) fn next_message(&mut self) -> Option<Message> {
         if self.leaving {
             return (!std::mem::replace(&mut self.leave_told, true)).then_some(Message::Leaving(Leaving {}));
@@ -190,16 +191,16 @@ impl<E: Engine> WorkerProtocol<E> {
             rows_done: stats.rows_done.load(Relaxed),
             rows_shared: stats.rows_shared.load(Relaxed),
             finished: self.lease_table.finished(),
-            spent: stats.spent.tell(),
-            sent: stats.wire.tell(),
-            ops: stats.ops.tell(),
+            spent: stats.spent.take_unreported(),
+            sent: stats.send_costs.take_unreported(),
+            ops: stats.ops.take_unreported(),
             caching,
             disk_off: self.lease_table.disk_off(),
             held_up,
         }))
     }
 
-    /// Returns what is kept of jobs, now and then, where that has changed.
+    /// Returns the cache reports that have changed since they were sent; checks every [`CACHING_EVERY`].
     fn changed_caching(&mut self, now: Ticks) -> Vec<Caching> {
         if now < self.caching_due {
             return Vec::new();
@@ -212,10 +213,10 @@ impl<E: Engine> WorkerProtocol<E> {
         caching
     }
 
-    /// A session ended, or could not begin. Returns the pause before the next one.
+    /// Ends a session, or an attempt at one. Returns the pause before the next attempt.
     ///
     /// # Errors
-    /// Version, Invalid or PermissionDenied: what trying again will not mend.
+    /// Version, Invalid or PermissionDenied: errors that a retry does not fix.
     pub(crate) fn on_session_end(&mut self, error: Error) -> Result<Duration> {
         self.lease_table.stats.is_connected.store(false, Relaxed);
         if matches!(error.kind(), ErrorKind::Version | ErrorKind::Invalid | ErrorKind::PermissionDenied) {

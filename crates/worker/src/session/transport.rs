@@ -1,6 +1,6 @@
-//! The Work session with the dispatcher: leases come in, room goes out. Reconnects for ever, keeping what it holds.
+//! The Work stream with the dispatcher over gRPC: leases in, room out. It reconnects for ever and keeps the leases.
 //!
-//! Invariant: one session at a time. What is said is decided in `protocol`.
+//! Invariant: one session at a time. `protocol` decides what to send.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::session::protocol::WorkerProtocol;
 
-/// Messages that may wait to be sent: more means that the dispatcher does not read.
+/// Messages that may wait to be sent. More means that the dispatcher does not read.
 const OUTBOX_MAX: usize = 256;
 /// How long the dispatcher may take to welcome a worker.
 const WELCOME_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is warned that there is no session, while the cause is the same.
+/// How often a warning is repeated while the cause is the same.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// What was warned last of a session that could not be had, and when.
+/// The last warning, and when it was logged.
 type Warned = Option<(String, Ticks)>;
 
-/// The session and what it speaks for.
+/// The connection, and the protocol that it drives.
 pub(crate) struct Session {
     pub(crate) dispatcher: Remote,
     pub(crate) protocol: WorkerProtocol,
@@ -35,7 +35,7 @@ impl Session {
     /// Runs until it is dropped.
     ///
     /// # Errors
-    /// Version, Invalid or PermissionDenied: what trying again will not mend.
+    /// Version, Invalid or PermissionDenied: errors that a retry does not fix.
     ///
     /// # Cancel safety
     /// Safe: the dispatcher sees the connection end.

@@ -1,4 +1,4 @@
-//! Where one reader is in its split, and what follows from what it finds there.
+//! The position of one consumer in its split, and the action that follows from what it finds there. No I/O.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::splits::chunk::ProducedChunk;
 use crate::splits::lease_table::LeaseTable;
 use crate::splits::split_buffer::{ReadOutcome, SplitBuffer};
 
-/// One reader's place.
+/// The position of one consumer.
 pub(crate) struct Cursor<E: Engine = PoolEngine> {
     lease_table: Arc<LeaseTable<E>>,
     split: Arc<SplitBuffer>,
@@ -19,13 +19,13 @@ pub(crate) struct Cursor<E: Engine = PoolEngine> {
     next: u64,
 }
 
-/// What a reader is to be sent.
+/// What to do for the consumer next.
 pub(crate) enum NextAction {
-    /// A chunk, and its index.
+    /// Send this chunk, which has this index.
     Send(u64, ProducedChunk),
     /// Nothing more: the split is complete.
     End,
-    /// Nothing yet: look again when the split changes.
+    /// Wait until the split changes, then read again.
     Wait,
 }
 
@@ -39,23 +39,24 @@ impl<E: Engine> Cursor<E> {
         Self { lease_table, split, job, token: ticket.token, next: ticket.from_chunk }
     }
 
-    /// Waits for what comes next; with `take`, the chunk is given away.
+    /// Waits for the next chunk; with `take`, its memory is given away.
     ///
     /// # Cancel safety
-    /// Safe: what is found is returned without waiting again.
+    /// Safe: a result is returned as soon as it is found.
     pub(crate) async fn read(&self, take: bool) -> ReadOutcome {
         self.split.read(self.token, self.next, take).await
     }
 
-    /// As [`Cursor::seen`], without waiting.
+    /// As [`Cursor::read`], without waiting.
     pub(crate) fn try_read(&self, take: bool) -> ReadOutcome {
         self.split.try_read(self.token, self.next, take)
     }
 
-    /// Moves on by what was found.
+    /// Moves on by what was read.
     ///
     /// # Errors
-    /// What the split failed with; NotFound when the lease is gone; Invalid when the split has fewer chunks.
+    /// The split's own error; NotFound when this worker does not hold the lease any more; Invalid when the split has
+    /// fewer chunks.
     pub(crate) fn advance(&mut self, outcome: ReadOutcome) -> Result<NextAction> {
         let next = self.next;
         match outcome {
@@ -78,7 +79,7 @@ impl<E: Engine> Cursor<E> {
     }
 }
 
-/// The context `ticket` tells a consumer that the lease is gone, and not that the split failed with NotFound.
+/// The context `ticket` tells a consumer that the lease has ended, rather than that the split failed with NotFound.
 pub(crate) fn not_held() -> Error {
     Error::new(ErrorKind::NotFound, "this worker does not hold that split under that token")
         .with("ticket", "refused")

@@ -1,7 +1,7 @@
-//! A job on this worker: its definition, and the executable that is produced of it once and shared by every thread.
+//! A job on this worker: its definition, and the executable that is built from it once and shared by all threads.
 //!
-//! Splits that are leased before the executable is ready wait for it here. A definition never changes; where a
-//! dispatcher that lost its state gives the same number to another job, the old one is forgotten first (see `lease_table`).
+//! Splits that are leased before the executable is ready wait for it here. A definition never changes. A dispatcher
+//! that lost its state may give the same number to another job; the old job is forgotten first (see `lease_table`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,23 +25,23 @@ use crate::serve::encode::schema_frame;
 use crate::splits::shared_chunks::{SharedChunks, Subscriber};
 use crate::splits::split_buffer::SplitBuffer;
 
-/// The longest pause between two attempts to reach a dispatcher that has a job's blobs.
+/// The longest pause between two attempts to fetch a job's blobs from the dispatcher.
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// A job that can be computed.
 pub(crate) struct Prepared {
     pub(crate) executable: Arc<Executable>,
-    /// What readers of ours do themselves, for those that are not.
+    /// Runs the ops that Forebay's own consumers run themselves, for Arrow clients.
     pub(crate) finish: Arc<Executable>,
-    /// Whether chunks carry the names of their rows.
+    /// Whether chunks carry the ids of their rows.
     pub(crate) with_ids: bool,
-    /// What any Arrow client reads.
+    /// The schema that any Arrow client reads.
     pub(crate) schema: SchemaRef,
     /// The message that begins every Flight stream of its chunks.
     pub(crate) schema_frame: FlightData,
-    /// Its part in what jobs with the same samples share.
+    /// Its subscription to chunks of jobs with the same samples.
     pub(crate) subscriber: Subscriber,
-    /// What it weighs beside other jobs.
+    /// Its priority and weight beside other jobs.
     pub(crate) share: Share,
 }
 
@@ -51,7 +51,7 @@ struct State<P> {
     forgotten: bool,
 }
 
-/// A job and what has become of it. `P` is what computes it.
+/// A job, and the state of its preparation. `P` is the job in its prepared form.
 pub(crate) struct Job<P = Prepared> {
     pub(crate) definition: JobDefinition,
     state: Mutex<State<P>>,
@@ -64,7 +64,8 @@ impl<P> Job<P> {
         Self { definition, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Hands the split to `ready` now or later: with the executable, or with the reason why there is none.
+    /// Calls `ready` with the split and the prepared job, or the reason why there is none; at once, or once `set` is
+    /// called.
     pub(crate) fn when_ready(&self, split: Arc<SplitBuffer>, ready: impl FnOnce(Arc<SplitBuffer>, Result<Arc<P>>)) {
         let mut state = lock(&self.state);
         match state.prepared.clone() {
@@ -76,7 +77,7 @@ impl<P> Job<P> {
         }
     }
 
-    /// Says that the job is ready, or why it is not, and returns the splits that have waited.
+    /// Ends the preparation, well or not, and returns the splits that have waited for it.
     pub(crate) fn set(&self, prepared: Result<Arc<P>>) -> Vec<Arc<SplitBuffer>> {
         let mut state = lock(&self.state);
         state.prepared = Some(prepared);
@@ -84,7 +85,8 @@ impl<P> Job<P> {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Returns true once for a job that failed because something did not answer: it is worth preparing again.
+    /// Whether the preparation failed because a service did not answer. Returns true once: the job is worth preparing
+    /// again.
     pub(crate) fn take_unavailable(&self) -> bool {
         let mut state = lock(&self.state);
         let failed = matches!(&state.prepared, Some(Err(e)) if e.kind() == ErrorKind::Unavailable);
@@ -105,17 +107,17 @@ impl<P> Job<P> {
         lock(&self.state).forgotten
     }
 
-    /// Says whether it is still being prepared.
+    /// Whether the job is still being prepared.
     pub(crate) fn is_pending(&self) -> bool {
         lock(&self.state).prepared.is_none()
     }
 
-    /// Returns the executable if it is ready.
+    /// Returns the prepared job if it is ready.
     pub(crate) fn ready(&self) -> Option<Arc<P>> {
         lock(&self.state).prepared.clone()?.ok()
     }
 
-    /// Returns the executable, or why there is none; `None` while it is being prepared.
+    /// Returns the prepared job, or why there is none; `None` while it is being prepared.
     pub(crate) fn try_prepared(&self) -> Option<Result<Arc<P>>> {
         let state = lock(&self.state);
         match state.forgotten {
@@ -124,10 +126,10 @@ impl<P> Job<P> {
         }
     }
 
-    /// Waits for the executable.
+    /// Waits for the prepared job.
     ///
     /// # Errors
-    /// Why there is none; Closed when the job was forgotten.
+    /// Why it could not be prepared; Closed when the job was forgotten.
     ///
     /// # Cancel safety
     /// Safe.
@@ -144,8 +146,8 @@ impl<P> Job<P> {
     }
 }
 
-/// Fetches what a job needs and opens its source. A dispatcher that does not answer is waited for as long as the job
-/// is not forgotten; a storage that does not, for a few attempts.
+/// Fetches a job's blobs and opens its source. It waits for a dispatcher that does not answer until the job is
+/// forgotten; it tries a storage that does not answer a few times.
 pub(crate) async fn prepare(
     job: &Job,
     store: &BlobStore,
@@ -193,7 +195,7 @@ pub(crate) async fn prepare(
     open(&stages, &plan, &index, &environment, join(), definition).await
 }
 
-/// Returns what a job may read here: what its tenant may, and what this worker allows.
+/// Returns the sources that a job may read here: those of its tenant that this worker allows, too.
 fn allowed(definition: &JobDefinition, here: Option<&[String]>) -> Result<Allowed> {
     let Some(here) = here else { return Ok(Allowed::everything()) };
     let is_bounded = !definition.tenant.is_empty() || !here.is_empty() || !definition.sources.is_empty();
@@ -214,7 +216,7 @@ async fn fetch(job: &Job, store: &BlobStore, id: &BlobId) -> Result<bytes::Bytes
     }
 }
 
-/// Opening reads files, so it runs where it may block.
+/// Opening reads files, so it runs on a thread that may block.
 async fn open(
     stages: &Arc<Stages>,
     plan: &Arc<EpochPlan>,

@@ -1,8 +1,9 @@
-//! Every split that this worker holds, by identity, and the jobs they belong to.
+//! All leases of this worker by split, and the jobs that they belong to.
 //!
-//! Invariant: a split that is held under a newer token keeps what was computed under the older one, because it is the
-//! same split. Bounds: [`HELD_SPLITS_MAX`] and its [`Bounds`], by asking the dispatcher for no more; splits of jobs that are held up
-//! come on top, because the dispatcher grants such a job only what it keeps threads watchdog with.
+//! Invariant: a split that is leased again under a newer token keeps the chunks that were computed under the older one:
+//! they are the same. Bounds: the worker asks the dispatcher for no more than [`HELD_SPLITS_MAX`] and its [`Bounds`]
+//! allow. Splits of jobs that are held up come on top; the dispatcher grants such a job only as many as keep its
+//! threads busy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
@@ -30,18 +31,18 @@ pub(crate) const LEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 struct TableState<P> {
     jobs: HashMap<u64, Arc<Job<P>>>,
     splits: BTreeMap<SplitKey, Arc<SplitBuffer>>,
-    /// Rows that are known to be lost of a split whose lease comes next.
+    /// Known skips of the split whose lease comes next.
     next_known: Option<(SplitKey, Arc<Known>)>,
     /// The highest token that was leased to this worker. Leases come in the order of their tokens.
     token_max: u64,
-    /// Since when jobs are being prepared, as far as [`LeaseTable::find_held_up`] has seen.
+    /// Jobs that are being prepared, and when [`LeaseTable::find_held_up`] first saw them so.
     pending: BTreeMap<u64, Ticks>,
-    /// Jobs that hold places and bring nothing.
+    /// Jobs that occupy slots and make no progress.
     held_up: BTreeSet<u64>,
 }
 
 impl<P> TableState<P> {
-    /// Returns how many splits count, of those for which `is` holds.
+    /// Counts the splits for which `is` holds, without those of jobs that are held up.
     fn count(&self, is: impl Fn(&SplitBuffer) -> bool) -> usize {
         self.splits.iter().filter(|(key, split)| !self.held_up.contains(&key.job) && is(split)).count()
     }
@@ -50,7 +51,7 @@ impl<P> TableState<P> {
 /// A split that a ticket names, and its job.
 pub(crate) type Found<P> = (Arc<SplitBuffer>, Arc<Job<P>>);
 
-/// What a worker holds.
+/// The leases of one worker.
 pub(crate) struct LeaseTable<E: Engine = PoolEngine> {
     pub(crate) stats: Arc<WorkerStats>,
     engine: E,
@@ -58,17 +59,17 @@ pub(crate) struct LeaseTable<E: Engine = PoolEngine> {
     slots: AtomicUsize,
     bytes_max: usize,
     state: Mutex<TableState<E::Prepared>>,
-    /// Told of every lease.
+    /// Notified of every lease.
     leased: Notify,
 }
 
 impl<E: Engine> LeaseTable<E> {
-    /// An empty lease_table, which asks for as much as is within these bounds.
+    /// An empty table. The worker will ask for as many splits as these bounds allow.
     pub(crate) fn new(engine: E, bounds: Bounds) -> Self {
         let (jobs, splits, pending, held_up) = Default::default();
         let state = TableState { jobs, splits, next_known: None, token_max: 0, pending, held_up };
         let (threads, slots) = (AtomicUsize::new(bounds.threads), AtomicUsize::new(bounds.slots));
-        // Who holds nothing has room, whatever the bound.
+        // A worker that holds nothing has room, whatever the bound.
         let (state, bytes_max) = (Mutex::new(state), bounds.bytes.max(1));
         Self { stats: Arc::default(), engine, threads, slots, bytes_max, state, leased: Notify::new() }
     }
@@ -78,7 +79,7 @@ impl<E: Engine> LeaseTable<E> {
         self.threads.load(Relaxed)
     }
 
-    /// Takes a job's definition.
+    /// Takes a job's definition, and has it prepared.
     pub(crate) fn define(self: &Arc<Self>, definition: JobDefinition) {
         let id = definition.job;
         if let Some(known) = lock(&self.state).jobs.get(&id)
@@ -86,7 +87,7 @@ impl<E: Engine> LeaseTable<E> {
         {
             return;
         }
-        // Another job of the same number: the dispatcher has lost its state.
+        // Another job has the same number: the dispatcher has lost its state.
         self.forget(id);
         let job = Arc::new(Job::new(definition));
         let mut state = lock(&self.state);
@@ -96,7 +97,7 @@ impl<E: Engine> LeaseTable<E> {
         self.engine.prepare(self, job);
     }
 
-    /// A job is ready, or cannot be: its splits have waited for that.
+    /// Ends a job's preparation, well or not, and lets the splits that waited for it go on.
     pub(crate) fn prepared(&self, job: &Job<E::Prepared>, prepared: Result<Arc<E::Prepared>>) {
         if let Err(error) = &prepared {
             tracing::warn!(job = job.definition.name, error = error.message(), "the job cannot be computed here");
@@ -114,7 +115,7 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// Takes what is known to be lost of the split that is leased next.
+    /// Takes the known skips of the split that is leased next.
     pub(crate) fn expect_skips(&self, of: &LostOfSplit) {
         let Some(first) = of.samples.first() else { return };
         let key = SplitKey { job: of.job, consumer: of.consumer, epoch: first.epoch, ordinal: first.ordinal };
@@ -126,7 +127,7 @@ impl<E: Engine> LeaseTable<E> {
         lock(&self.state).next_known = Some((key, Arc::new(known)));
     }
 
-    /// Takes a lease, or a newer token of one that is held.
+    /// Takes a lease, or a newer token for a split that is held.
     pub(crate) fn lease(self: &Arc<Self>, lease: &Lease) {
         self.insert(lease);
         self.leased.notify_waiters();
@@ -138,7 +139,7 @@ impl<E: Engine> LeaseTable<E> {
             let mut state = lock(&self.state);
             state.token_max = state.token_max.max(lease.token);
             let Some(job) = state.jobs.get(&lease.job).cloned() else {
-                // The consumer will find nothing here and say so; the dispatcher then gives the split again.
+                // The consumer finds no split here and reports that; the dispatcher then grants the split again.
                 tracing::error!(?lease, "a lease of a job that was not defined");
                 return;
             };
@@ -166,14 +167,14 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// Computes a split again for a reader that waits for chunk `from`, which was dropped.
+    /// Computes a split again for a consumer that waits for chunk `from`, which was dropped.
     pub(crate) fn recompute(&self, split: &Arc<SplitBuffer>, job: Arc<E::Prepared>, from: u64) {
         tracing::info!(split = ?split.key, from, "computing a split again for a consumer that came back");
         split.rewind(from);
         self.compute(split.clone(), Ok(job), true);
     }
 
-    /// Lets go of what a consumer has consumed.
+    /// Removes the splits that a consumer has consumed.
     pub(crate) fn consumed(&self, to: &Consumed) {
         let from = SplitKey { job: to.job, consumer: to.consumer, epoch: 0, ordinal: 0 };
         let end = SplitKey { epoch: to.epoch, ordinal: to.ordinal, ..from };
@@ -182,12 +183,12 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// Lets go of a lease that is not this worker's any more.
+    /// Removes a lease that this worker does not hold any more.
     pub(crate) fn revoke(&self, token: u64) {
         self.remove(|state| state.splits.iter().filter(|(_, s)| s.token() == token).map(|(k, _)| *k).collect());
     }
 
-    /// Lets go of a job.
+    /// Removes a job and its splits.
     pub(crate) fn forget(&self, job: u64) {
         self.remove(|state| {
             if let Some(job) = state.jobs.remove(&job) {
@@ -205,13 +206,13 @@ impl<E: Engine> LeaseTable<E> {
         removed.iter().for_each(|split| split.remove());
     }
 
-    /// Lets go of everything: threads that wait end.
+    /// Removes everything; threads that wait stop.
     pub(crate) fn clear(&self) {
         self.remove(|state| state.splits.keys().copied().collect());
     }
 
-    /// Returns the split that a ticket names. The dispatcher tells consumer and worker of a lease at the same time, so a
-    /// ticket may be here first: one that is newer than every lease so far is waited for.
+    /// Returns the split that a ticket names. The dispatcher tells consumer and worker of a lease at the same time, so
+    /// the ticket may arrive first: a ticket that is newer than every lease so far is kept waiting.
     pub(crate) async fn find(&self, ticket: &Ticket) -> Option<Found<E::Prepared>> {
         let deadline = tokio::time::Instant::now() + LEASE_WAIT_MAX;
         loop {
@@ -224,8 +225,8 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// As [`LeaseTable::find`], without waiting: `None` when the lease may be on its way. A ticket without the job's key finds
-    /// what one finds that names nothing.
+    /// As [`LeaseTable::find`], without waiting: `None` while the lease may still arrive. A ticket without the job's
+    /// key is answered as one that names no split.
     pub(crate) fn try_find(&self, ticket: &Ticket) -> Option<Option<Found<E::Prepared>>> {
         let key = SplitKey { job: ticket.job, consumer: ticket.consumer, epoch: ticket.epoch, ordinal: ticket.ordinal };
         let state = lock(&self.state);
@@ -237,7 +238,7 @@ impl<E: Engine> LeaseTable<E> {
         }
     }
 
-    /// Returns the splits that are held, in the order of their jobs, consumers and places.
+    /// Returns the splits that are held, ordered by job, consumer, epoch and ordinal.
     pub(crate) fn list(&self) -> Vec<Found<E::Prepared>> {
         let state = lock(&self.state);
         let with_job = |s: &Arc<SplitBuffer>| Some((s.clone(), state.jobs.get(&s.key.job)?.clone()));
@@ -257,18 +258,18 @@ impl<E: Engine> LeaseTable<E> {
         lock(&self.state).splits.values().map(lease).collect()
     }
 
-    /// Returns the tokens of the leases whose splits nobody works on any more.
+    /// Returns the tokens of the leases whose splits occupy no slot any more.
     pub(crate) fn finished(&self) -> Vec<u64> {
         lock(&self.state).splits.values().filter(|s| !s.is_open()).map(|s| s.token()).collect()
     }
 
-    /// Returns what is kept of each job: its number, and JSON.
+    /// Returns what the cache keeps of each job: the job's number, and JSON.
     pub(crate) fn caching(&self) -> Vec<(u64, String)> {
         let jobs: Vec<_> = lock(&self.state).jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         jobs.into_iter().filter_map(|(id, job)| Some((id, E::caching(&*job.ready()?)?))).collect()
     }
 
-    /// Returns why nothing is written to the folder where rows are kept; empty where it is, or there is none.
+    /// Returns why the cache's folder is not written to; empty where it is, or where there is none.
     pub(crate) fn disk_off(&self) -> String {
         self.engine.disk_off()
     }
@@ -277,8 +278,9 @@ impl<E: Engine> LeaseTable<E> {
         lock(&self.state).splits.is_empty()
     }
 
-    /// Finds the jobs that hold places and bring nothing, and returns them: threads hang in what they read, or it takes longer than
-    /// [`HELD_UP_AFTER`] to prepare them. From now on their splits take no room from others.
+    /// Finds and returns the jobs that occupy slots and make no progress: their threads hang in a read, or their
+    /// preparation takes longer than [`HELD_UP_AFTER`]. From now on their splits do not count against the room for
+    /// others.
     pub(crate) fn find_held_up(&self, now: Ticks) -> Vec<u64> {
         let mut held_up = self.engine.held_up();
         let mut state = lock(&self.state);
@@ -294,7 +296,7 @@ impl<E: Engine> LeaseTable<E> {
         held_up.into_iter().collect()
     }
 
-    /// Returns how many more splits there is room for.
+    /// Returns how many more splits this worker has room for.
     pub(crate) fn room(&self) -> usize {
         if self.stats.bytes.load(Relaxed) >= self.bytes_max {
             return 0;
@@ -307,10 +309,10 @@ impl<E: Engine> LeaseTable<E> {
         self.slots.load(Relaxed).saturating_sub(open).min(HELD_SPLITS_MAX.saturating_sub(held))
     }
 
-    /// Checks what must hold at any time while no thread computes: W-3, and that the stats counts what is held.
+    /// Checks what must hold at any time while no thread computes: W-3, and that the counters equal what is held.
     ///
     /// # Errors
-    /// Internal, naming what does not hold.
+    /// Internal, naming the invariant that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
         let state = lock(&self.state);
         let bytes = state.splits.values().map(|s| s.bytes()).sum::<usize>();
@@ -322,7 +324,7 @@ impl<E: Engine> LeaseTable<E> {
                 (bytes, open)
             )));
         }
-        // One job may be forgotten and defined again while its splits are asked for.
+        // A job may be forgotten and defined again while splits are requested.
         let held = state.count(|_| true);
         if held > HELD_SPLITS_MAX + self.slots.load(Relaxed) {
             return Err(Error::internal(format!("W-3: {held} splits are held; the most is {HELD_SPLITS_MAX}")));
@@ -338,8 +340,8 @@ impl LeaseTable {
         self.engine.pool.held_up()
     }
 
-    /// Changes how many threads of a local worker compute. With none, nothing more is asked for, and what is held is computed
-    /// to its end.
+    /// Changes how many threads of a local worker compute. With none, the worker asks for nothing more, and computes
+    /// the splits that it holds to their end.
     pub(crate) fn set_threads(&self, threads: usize) {
         self.threads.store(threads, Relaxed);
         self.slots.store(if threads == 0 { 0 } else { threads + LOCAL_QUEUE }, Relaxed);

@@ -1,14 +1,15 @@
-//! What one job has computed, for other jobs with the same samples that run at the same time: they take the chunk, and do
-//! not compute it again.
+//! Chunks that one job has computed, kept for other running jobs with the same samples, so that each is computed once.
 //!
-//! Jobs are the same where their chunks are ([`Stream`]): pipeline, seed, source, how epochs are dealt, and whose they are.
-//! The dispatcher gives their splits to the worker that has computed them; here whoever comes first to a chunk computes it, the others
-//! wait for that or find it. Nothing is copied: readers on this machine are told that others read the same memory.
+//! Jobs share when their [`Stream`] is equal: pipeline, seed, source, sharding and tenant. The dispatcher grants a
+//! split of all of them to the worker that has computed it for one. There the first job that asks for a chunk computes
+//! it; the others wait for it, or find it. No memory is copied: consumers on this machine are told that the memory is
+//! shared.
 //!
-//! Invariants: a chunk that is found has the bits that would be computed (W-1), once its reader has run the ops that are left; one that is being computed is waited for at most
-//! [`WAIT_MAX`], and whoever fails to compute it lets the others go on; what is remembered is at most [`BYTES_MAX`], the newest. So
-//! no job holds up another for longer than a chunk takes, and one that falls behind computes for itself. What all have had makes
-//! room first, and is at most [`SERVED_BYTES_MAX`]: jobs side by side take few blocks of memory in turns, and not fresh pages for each.
+//! Invariants: a chunk that is found has the bits that would be computed (W-1), once its consumer has run the remaining
+//! ops. A thread waits at most [`WAIT_MAX`] for a chunk that another computes; a computation that is given up lets the
+//! others compute. At most [`BYTES_MAX`] are kept, the newest. So a job delays another by one chunk at most, and a job
+//! that falls behind computes for itself. Chunks that all jobs have taken are evicted first, and are at most
+//! [`SERVED_BYTES_MAX`]: jobs that run in step reuse a few blocks of memory instead of fresh pages for each chunk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,39 +22,40 @@ use crate::lock::lock;
 use crate::splits::chunk::ProducedChunk;
 use crate::splits::split_buffer::SplitKey;
 
-/// The most bytes of chunks that are remembered.
+/// The most bytes of chunks that are kept.
 const BYTES_MAX: usize = 256 << 20;
-/// Of them, those that all jobs of a stream have had: for one that has just begun, and for a split that is computed once more.
+/// Of these bytes, the most in chunks that all jobs have taken. They serve a job that has just begun, and a split that
+/// is computed again.
 const SERVED_BYTES_MAX: usize = 32 << 20;
-/// How long a chunk that another thread computes is waited for.
+/// How long a thread waits for a chunk that another thread computes.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A chunk: of a stream, by consumer, epoch, ordinal and index.
+/// A chunk: the number of its stream, then consumer, epoch, ordinal and index.
 type ChunkKey = (u64, u32, u64, u64, u64);
 
 enum Entry {
-    /// Somebody computes it.
+    /// A thread computes it.
     InFlight,
-    /// It is here, and these subscribers have had it.
+    /// The chunk, and the subscribers that have taken it.
     Ready(ProducedChunk, Vec<u64>),
 }
 
 #[derive(Default)]
 struct ChunksState {
-    /// The number of each stream, and how many jobs have it.
+    /// The number of each stream, and how many jobs subscribe to it.
     streams: HashMap<Stream, (u64, Arc<AtomicU64>)>,
     next: u64,
     last_subscriber: u64,
     chunks: HashMap<ChunkKey, Entry>,
-    /// Those that are here and some job has not had, the oldest first.
+    /// Ready chunks that some subscriber has not taken, the oldest first.
     unserved: VecDeque<ChunkKey>,
-    /// Those that all have had.
+    /// Ready chunks that all subscribers have taken.
     served: VecDeque<ChunkKey>,
     bytes: usize,
     served_bytes: usize,
 }
 
-/// The chunks that jobs of one worker share.
+/// The shared chunks of one worker.
 pub(crate) struct SharedChunks {
     state: Mutex<ChunksState>,
     changed: Condvar,
@@ -61,7 +63,7 @@ pub(crate) struct SharedChunks {
     served_bytes_max: usize,
 }
 
-/// A job's part in it; dropped, it has none.
+/// The subscription of one job; dropping it ends it.
 pub(crate) struct Subscriber {
     shared_chunks: Arc<SharedChunks>,
     stream: Stream,
@@ -70,17 +72,17 @@ pub(crate) struct Subscriber {
     jobs: Arc<AtomicU64>,
 }
 
-/// What became of a chunk that was asked for.
+/// The state of a chunk that was asked for.
 pub(crate) enum Lookup {
-    /// It is here.
+    /// It is ready.
     Ready(ProducedChunk),
-    /// It is the caller's to compute.
+    /// The caller must compute it.
     Compute(InFlight),
     /// Another thread computes it.
     InFlight,
 }
 
-/// A chunk that its holder computes. Dropped, it lets others compute it.
+/// A chunk that its holder computes. Dropping this without [`InFlight::complete`] lets another thread compute it.
 pub(crate) struct InFlight {
     shared_chunks: Arc<SharedChunks>,
     key: ChunkKey,
@@ -98,7 +100,7 @@ impl SharedChunks {
         Self { state: Mutex::default(), changed: Condvar::new(), bytes_max, served_bytes_max }
     }
 
-    /// Takes a job in.
+    /// Subscribes a job.
     pub(crate) fn join(self: &Arc<Self>, stream: Stream) -> Subscriber {
         let mut state = lock(&self.state);
         let next = state.next;
@@ -128,7 +130,8 @@ impl ChunksState {
         true
     }
 
-    /// Notes that a subscriber has a chunk that is here; where it is the last of `jobs`, the chunk makes room first.
+    /// Records that a subscriber has taken a ready chunk. Once all `jobs` have, the chunk is among the first to be
+    /// evicted.
     fn note_taken(&mut self, key: ChunkKey, subscriber: u64, jobs: u64, served_bytes_max: usize) {
         let Some(Entry::Ready(produced, subscribers)) = self.chunks.get_mut(&key) else { return };
         if !subscribers.contains(&subscriber) {
@@ -137,7 +140,7 @@ impl ChunksState {
         if (subscribers.len() as u64) < jobs {
             return;
         }
-        // The oldest of these are had first: they are at the front.
+        // Chunks are mostly taken in their order, so the search ends near the front.
         if let Some(at) = self.unserved.iter().position(|other| *other == key) {
             self.served_bytes += produced.chunk.num_bytes();
             self.unserved.remove(at);
@@ -165,12 +168,12 @@ impl Entry {
 }
 
 impl Subscriber {
-    /// Says whether there is another job of its kind here now.
+    /// Whether another job with the same samples runs here now.
     pub(crate) fn is_shared(&self) -> bool {
         self.jobs.load(Relaxed) > 1
     }
 
-    /// Asks for a chunk. One that is here stays here for the others.
+    /// Asks for a chunk. A ready chunk stays for the other subscribers.
     pub(crate) fn lookup(&self, split: SplitKey, index: u64) -> Lookup {
         let key = self.chunk_key(split, index);
         let mut state = lock(&self.shared_chunks.state);
@@ -188,7 +191,7 @@ impl Subscriber {
         }
     }
 
-    /// Waits until nobody computes a chunk any more; says whether that was within [`WAIT_MAX`].
+    /// Waits while another thread computes a chunk; returns false after [`WAIT_MAX`].
     pub(crate) fn wait(&self, split: SplitKey, index: u64) -> bool {
         let (key, until) = (self.chunk_key(split, index), Instant::now() + WAIT_MAX);
         let mut state = lock(&self.shared_chunks.state);
@@ -221,7 +224,7 @@ impl Drop for Subscriber {
 }
 
 impl InFlight {
-    /// Remembers the chunk, which is shared from now on.
+    /// Keeps the chunk for the other subscribers, and marks it as shared.
     pub(crate) fn complete(self, produced: &mut ProducedChunk) {
         let bytes = produced.chunk.num_bytes();
         if bytes > self.shared_chunks.bytes_max {
@@ -233,7 +236,7 @@ impl InFlight {
         state.bytes += bytes;
         state.unserved.push_back(self.key);
         state.chunks.insert(self.key, Entry::Ready(produced.clone(), vec![self.subscriber]));
-        // Those who wait are told when this is dropped.
+        // The drop of `self` wakes the threads that wait.
     }
 }
 

@@ -1,23 +1,24 @@
-//! Who computes a chunk that several jobs with the same samples want: one of them, for all (see `shared_chunks`). Nobody waits here: how a
-//! thread waits is its caller's affair, which in the simulation is in virtual time.
+//! Single flight for chunks that several jobs want (see `shared_chunks`): one of the jobs computes a chunk for all.
+//!
+//! No function here waits. The caller waits; in the simulation it does so in virtual time.
 
 use crate::splits::chunk::ProducedChunk;
 use crate::splits::shared_chunks::{InFlight, Lookup, Subscriber};
 use crate::splits::split_buffer::{PutOutcome, SplitBuffer};
 
-/// What is to be done for a chunk.
+/// How one job gets a chunk.
 pub(crate) enum Decision {
-    /// Nothing: another job had computed it, and it is in its place now.
+    /// Another job had computed it; it is in the split's buffer now.
     Done,
-    /// It is to be computed; for other jobs, too, where there are some.
+    /// Compute it here; with `Some`, for other jobs too.
     Compute(Option<InFlight>),
-    /// Another thread computes it: look again when it has, and compute it for this job alone where that takes too long.
+    /// Another thread computes it: ask again when it has, or compute it for this job alone if that takes too long.
     Wait,
 }
 
-/// Puts a chunk in its place that another job with the same samples has computed, if there is one.
+/// Decides how to get a chunk. A chunk that another job has computed is put into the split's buffer.
 pub(crate) fn decide(split: &SplitBuffer, subscriber: &Subscriber, run: u64, index: u64) -> Decision {
-    // What this job alone leaves out is its own.
+    // A job with known skips computes for itself: its chunks lack rows that other jobs have.
     if !subscriber.is_shared() || !split.known().is_empty() {
         return Decision::Compute(None);
     }
@@ -32,7 +33,7 @@ pub(crate) fn decide(split: &SplitBuffer, subscriber: &Subscriber, run: u64, ind
     }
 }
 
-/// Puts a chunk in its place that was computed, and gives it to the other jobs that want it.
+/// Puts a computed chunk into the split's buffer, and offers it to the other jobs.
 pub(crate) fn publish(
     split: &SplitBuffer,
     run: u64,

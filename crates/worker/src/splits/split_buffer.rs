@@ -1,11 +1,12 @@
-//! One split that is held: its chunks in order, from the lease until its consumer has consumed it.
+//! The output buffer of one leased split: its chunks in order, from the lease until its consumer has consumed it.
 //!
-//! A split of a known number of morsels is filled at any place and kept whole. A source block of unknown length is
-//! filled in order: its thread waits when it is [`AHEAD_BYTES_MAX`] ahead of the reader, and the oldest chunks that
-//! were sent go when those of all splits exceed [`SENT_BYTES_MAX`]. A reader that asks for one that went makes the
-//! split be computed again from its start (a new *run*), which gives the same chunks; so does one that asks for a chunk
-//! that was given away to a reader on this machine.
-//! Invariant: what an older run still puts is dropped.
+//! A split of a known number of morsels is filled at any index and kept whole. A source block of unknown length is
+//! filled in order: its thread waits once it is [`AHEAD_BYTES_MAX`] ahead of the consumer, and the oldest chunks that
+//! were sent are dropped when those of all splits exceed [`SENT_BYTES_MAX`]. A consumer that asks for a dropped chunk
+//! makes the worker compute the split again from its start (a new *run*), which gives the same chunks. So does a
+//! request for a chunk whose memory was given to a consumer on this machine.
+//!
+//! Invariant: chunks that an older run still puts are dropped.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +23,7 @@ use crate::options::{AHEAD_BYTES_MAX, SENT_BYTES_MAX};
 use crate::splits::chunk::ProducedChunk;
 use crate::stats::WorkerStats;
 
-/// Names a split. Ordered so that what one consumer has consumed is a range.
+/// The identity of a split. The order of the fields makes the splits that one consumer has consumed a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SplitKey {
     pub(crate) job: u64,
@@ -35,48 +36,48 @@ enum Slot {
     Waiting,
     Ready(ProducedChunk),
     Failed(Error),
-    /// A reader on this machine has it.
+    /// A consumer on this machine has the memory.
     GivenAway,
 }
 
 struct BufferState {
     token: u64,
-    /// How many row ops run on what is computed from now on, as the lease says.
+    /// The number of row ops that run on chunks computed from now on, as in the lease; `None` is the default boundary.
     ops_on_worker: Option<u32>,
-    /// Rises when the split is computed again.
+    /// Incremented when the split is computed again.
     run: u64,
     /// The index of the first slot.
     base: u64,
     slots: VecDeque<Slot>,
     /// The number of chunks, once known.
     total: Option<u64>,
-    /// Chunks that are ready or failed.
+    /// The number of chunks that are ready or failed.
     resolved: u64,
     first_failed: Option<u64>,
-    /// The first chunk that no reader has taken, and the bytes of those from there on.
+    /// The first index that no consumer has read yet, and the bytes of the chunks from there on.
     unsent: u64,
     unsent_bytes: usize,
     sent_bytes: usize,
-    /// Whether it is filled in order and may lose its oldest chunks.
+    /// Whether the split is filled in order and may lose its oldest chunks.
     streamed: bool,
     open: bool,
     removed: bool,
 }
 
-/// A split that is held.
+/// See the module's documentation.
 pub(crate) struct SplitBuffer {
     pub(crate) key: SplitKey,
     stats: Arc<WorkerStats>,
     state: Mutex<BufferState>,
-    /// Rows that are left out whether they fail or not.
+    /// Rows that are left out without being computed: the ledger lists them as skipped.
     known: Mutex<Arc<Known>>,
-    /// Told of everything that a reader can wait for.
+    /// Notified of every change that a consumer can wait for.
     changed: Notify,
-    /// Told when a reader has moved on.
+    /// Notified when the consumer has moved on.
     room: Condvar,
 }
 
-/// What a reader finds at an index.
+/// What a consumer finds at an index.
 pub(crate) enum ReadOutcome {
     /// The chunk.
     Chunk(ProducedChunk),
@@ -84,23 +85,23 @@ pub(crate) enum ReadOutcome {
     Failed(Error),
     /// The split ends here.
     End,
-    /// It is being computed.
+    /// The chunk is not computed yet.
     NotYet,
-    /// It was sent and dropped, or given away: compute the split again.
+    /// The chunk was dropped after it was sent, or given away: the split must be computed again.
     Dropped,
-    /// The lease is not this worker's any more.
+    /// This worker does not hold the lease any more.
     NotHeld,
-    /// The split has fewer chunks.
+    /// The split has only so many chunks.
     Beyond(u64),
 }
 
-/// What became of a chunk.
+/// What became of a chunk that was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutOutcome {
     Kept,
-    /// The reader is too far behind: wait.
+    /// The consumer is too far behind: the thread must wait.
     Full,
-    /// Nobody wants it: stop.
+    /// The run has ended: the thread must stop.
     Stale,
 }
 
@@ -137,7 +138,7 @@ impl SplitBuffer {
         lock(&self.known).clone()
     }
 
-    /// What is computed from now on leaves these rows out.
+    /// Sets the rows that chunks computed from now on leave out.
     pub(crate) fn set_known(&self, known: Arc<Known>) {
         *lock(&self.known) = known;
     }
@@ -146,7 +147,7 @@ impl SplitBuffer {
         lock(&self.state).token
     }
 
-    /// The lease was granted again, to the same worker: the chunks are still right, wherever they are cut.
+    /// Takes a new lease of the same split. Its chunks stay valid, whatever their placement boundary.
     pub(crate) fn set_lease(&self, token: u64, ops_on_worker: Option<u32>) {
         let mut state = lock(&self.state);
         (state.token, state.ops_on_worker) = (token, ops_on_worker);
@@ -154,17 +155,17 @@ impl SplitBuffer {
         self.changed.notify_waiters();
     }
 
-    /// Returns how many row ops are to run on what is computed now.
+    /// Returns the number of row ops to run on chunks computed now; `None` is the default boundary.
     pub(crate) fn ops_on_worker(&self) -> Option<u32> {
         lock(&self.state).ops_on_worker
     }
 
-    /// Says whether it waits to be computed, or is: whether it takes a place.
+    /// Whether the split occupies a slot: it waits to be computed, or is being computed.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.state).open
     }
 
-    /// Says whether the split ended in an error.
+    /// Whether the split ended in an error.
     pub(crate) fn has_failed(&self) -> bool {
         lock(&self.state).first_failed.is_some()
     }
@@ -173,13 +174,13 @@ impl SplitBuffer {
         lock(&self.state).run
     }
 
-    /// Says whether nobody waits for what this run computes.
+    /// Whether `run` is not the current run any more, or the lease has ended: its chunks would be dropped.
     pub(crate) fn is_stale(&self, run: u64) -> bool {
         let state = lock(&self.state);
         state.removed || state.run != run
     }
 
-    /// Returns the error at or before `index`, after which nothing is worth computing.
+    /// Returns the first error before `index`: chunks after it need not be computed.
     pub(crate) fn failed_before(&self, index: u64) -> Option<Error> {
         let state = lock(&self.state);
         let first = state.first_failed.filter(|&f| f < index)?;
@@ -201,18 +202,18 @@ impl SplitBuffer {
         self.stats.rows_shared.fetch_add(rows as u64, Relaxed);
     }
 
-    /// A thread has computed on it for so long.
+    /// Counts the time that a thread has computed on the split.
     pub(crate) fn count_time(&self, compute: Duration) {
         self.stats.spent.add(self.key.job, compute, 0);
         self.stats.busy_us.fetch_add(compute.as_micros() as u64, Relaxed);
     }
 
-    /// Says whether a chunk would be dropped at once.
+    /// Whether a chunk at this index would be kept.
     pub(crate) fn wants(&self, index: u64) -> bool {
         index >= lock(&self.state).base
     }
 
-    /// Puts a chunk in its place. `bounded` is for what is put in order, by a thread that can wait.
+    /// Puts a chunk at its index. `bounded` is for chunks that are put in order, by a thread that can wait.
     pub(crate) fn put(&self, run: u64, index: u64, produced: &ProducedChunk, bounded: bool) -> PutOutcome {
         let mut state = lock(&self.state);
         if state.removed || state.run != run {
@@ -234,7 +235,7 @@ impl SplitBuffer {
         PutOutcome::Kept
     }
 
-    /// Puts an error in the place of a chunk.
+    /// Puts an error at the index of a chunk.
     pub(crate) fn fail(&self, run: u64, index: u64, error: Error) {
         let mut state = lock(&self.state);
         if !state.removed && state.run == run {
@@ -244,12 +245,13 @@ impl SplitBuffer {
         }
     }
 
-    /// The number of chunks will only be known at the end: they are put in order, and the oldest may go.
+    /// Declares that the number of chunks is known at the end only: they are put in order, and the oldest may be
+    /// dropped.
     pub(crate) fn set_streamed(&self) {
         lock(&self.state).streamed = true;
     }
 
-    /// Says how many chunks there are.
+    /// Sets the number of chunks.
     pub(crate) fn set_total(&self, run: u64, total: u64) {
         let mut state = lock(&self.state);
         if !state.removed && state.run == run {
@@ -275,7 +277,8 @@ impl SplitBuffer {
         self.stats.freed.notify_one();
     }
 
-    /// Waits until the reader has moved on; the split does not take a place meanwhile. False when it is stale.
+    /// Waits until the consumer has moved on; meanwhile the split does not occupy a slot. Returns false when the run is
+    /// stale.
     pub(crate) fn wait_for_room(&self, run: u64) -> bool {
         let mut state = lock(&self.state);
         if state.run == run {
@@ -292,7 +295,8 @@ impl SplitBuffer {
         !stale
     }
 
-    /// Returns what is at `index`, for the reader with this token, and counts a chunk as sent; with `take`, gives it away.
+    /// Returns the state of `index` for the consumer with this token, and counts a chunk as sent. With `take`, the
+    /// chunk's memory becomes the consumer's.
     pub(crate) fn try_read(&self, token: u64, index: u64, take: bool) -> ReadOutcome {
         let mut state = lock(&self.state);
         if state.removed || state.token != token {
@@ -304,11 +308,12 @@ impl SplitBuffer {
         if let Some(total) = state.total.filter(|&t| index >= t) {
             return if index == total { ReadOutcome::End } else { ReadOutcome::Beyond(total) };
         }
-        // A thread that waits for room must not wait for a reader that waits for a later chunk.
+        // Otherwise a thread would wait for room while the consumer waits for a later chunk.
         self.advance(&mut state, index);
         let place = index.saturating_sub(state.base) as usize;
         match state.slots.get(place) {
-            // A reader asks a second time, so nobody has the chunk: the sample that failed by accident is tried again.
+            // This is a second request, so no consumer has the chunk: a sample that failed by accident gets another
+            // try.
             Some(Slot::Ready(produced)) if index < state.unsent && self.lacks_by_accident(&produced.chunk) => {
                 ReadOutcome::Dropped
             }
@@ -326,12 +331,13 @@ impl SplitBuffer {
         }
     }
 
-    /// Says whether a chunk lacks a sample that failed by accident and that the ledger did not have when the lease was granted.
+    /// Whether a chunk lacks a sample that failed by accident and that was not in the ledger when the lease was
+    /// granted.
     fn lacks_by_accident(&self, chunk: &Chunk) -> bool {
         lock(&self.known).first_unknown(Epoch(self.key.epoch), chunk.losses()).is_some()
     }
 
-    /// The chunk's memory is the reader's from now on.
+    /// Hands the chunk's memory over to the consumer.
     fn give_away(&self, state: &mut BufferState, place: usize, index: u64) {
         let bytes = std::mem::replace(&mut state.slots[place], Slot::GivenAway).num_bytes();
         self.stats.bytes.fetch_sub(bytes, Relaxed);
@@ -346,10 +352,10 @@ impl SplitBuffer {
         }
     }
 
-    /// Waits for what is at `index`.
+    /// Waits for a result at `index`.
     ///
     /// # Cancel safety
-    /// Safe: what is found is returned without waiting again.
+    /// Safe: a result is returned as soon as it is found.
     pub(crate) async fn read(&self, token: u64, index: u64, take: bool) -> ReadOutcome {
         loop {
             let changed = self.changed.notified();
@@ -362,7 +368,7 @@ impl SplitBuffer {
         }
     }
 
-    /// A reader wants nothing before `index` any more, unless its connection breaks.
+    /// Counts all chunks before `index` as sent: the consumer asks for them again only if its connection breaks.
     fn advance(&self, state: &mut BufferState, index: u64) {
         if index <= state.unsent {
             return;
@@ -393,7 +399,8 @@ impl SplitBuffer {
         }
     }
 
-    /// Forgets what was computed, to compute it again for a reader that wants it from `index` on. Returns the new run.
+    /// Drops all chunks, so that a new run can compute them again for a consumer that waits for `index`. Returns the
+    /// new run.
     pub(crate) fn rewind(&self, index: u64) -> u64 {
         let mut state = lock(&self.state);
         self.release(&mut state);
@@ -410,7 +417,7 @@ impl SplitBuffer {
         state.run
     }
 
-    /// The lease has ended: readers and threads stop, and the memory is free.
+    /// Ends the lease: consumers and threads stop, and the memory is freed.
     pub(crate) fn remove(&self) {
         let mut state = lock(&self.state);
         state.removed = true;
@@ -420,7 +427,7 @@ impl SplitBuffer {
         self.room.notify_all();
     }
 
-    /// Returns the bytes of the chunks that are here.
+    /// Returns the bytes of the chunks that are in the buffer.
     pub(crate) fn bytes(&self) -> usize {
         lock(&self.state).slots.iter().map(Slot::num_bytes).sum()
     }
@@ -442,8 +449,8 @@ impl Slot {
 }
 
 impl BufferState {
-    /// What a reader finds at an index that is empty. A split of unknown length that failed goes no further: who asks
-    /// for a later chunk, which another worker did not send any more, must not wait for it.
+    /// Returns the outcome at an index without a chunk. A split of unknown length ends at its first error, so a
+    /// consumer that resumes behind it (another worker had sent that far) gets the error and does not wait.
     fn ended_before(&self, index: u64) -> ReadOutcome {
         let Some(first) = self.first_failed.filter(|&f| self.total.is_none() && f < index) else {
             return ReadOutcome::NotYet;
@@ -454,7 +461,7 @@ impl BufferState {
         }
     }
 
-    /// Fills the slot at `index`; false when it was filled before, or has removed.
+    /// Fills the slot at `index`; returns false when it was filled before, or lies before the first slot.
     fn resolve(&mut self, index: u64, slot: Slot) -> bool {
         let Some(place) = index.checked_sub(self.base).map(|p| p as usize) else { return false };
         while self.slots.len() <= place {

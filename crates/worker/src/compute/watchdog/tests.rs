@@ -1,4 +1,4 @@
-//! Which threads are held up, and who may have one then.
+//! Which threads are held up, and which jobs may get one then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ impl WatchedThread for Hand {
 
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Looks until a time has passed; returns how many were found to be held up.
+/// Looks until a time has passed; returns how many threads were found to be held up.
 fn pass(watchdog: &mut Watchdog, now: &mut Instant, by: Duration) -> usize {
     let until = *now + by;
     let mut found = 0;
@@ -41,7 +41,7 @@ fn begin(watchdog: &mut Watchdog, now: Instant, job: u64) -> (TaskId, Hand) {
 }
 
 #[test]
-fn a_thread_that_waits_is_replaced_once_whoever_wants_one_and_comes_back() {
+fn a_thread_that_waits_is_replaced_once_and_may_come_back() {
     let (mut watchdog, mut now) = (Watchdog::default(), Instant::now());
     let [(slow, _), (good, _)] = [1, 2].map(|job| begin(&mut watchdog, now, job));
     assert_eq!(pass(&mut watchdog, &mut now, HELD_UP_AFTER - EVERY), 0);
@@ -64,16 +64,16 @@ fn a_thread_that_computes_is_not_replaced_however_long_it_takes() {
     let (mut watchdog, mut now) = (Watchdog::default(), Instant::now());
     let (_, computes) = begin(&mut watchdog, now, 1);
     for _ in 0..120 {
-        // A machine with forty such threads on a core.
+        // As on a machine with forty such threads on each core.
         computes.used_ms.fetch_add(25, Relaxed);
         assert_eq!(pass(&mut watchdog, &mut now, Duration::from_secs(1)), 0);
     }
-    // Now it waits: what it used before is no excuse.
+    // Now it waits: its earlier processor time does not count.
     assert_eq!(pass(&mut watchdog, &mut now, HELD_UP_AFTER + Duration::from_secs(4)), 1);
 }
 
 #[test]
-fn work_that_nobody_wants_is_left_sooner_and_one_that_waits_for_its_consumer_is_not_held_up() {
+fn work_that_is_not_wanted_is_left_sooner_and_one_that_waits_for_its_consumer_is_not_held_up() {
     let (mut watchdog, mut now) = (Watchdog::default(), Instant::now());
     let (piece, hand) = begin(&mut watchdog, now, 1);
     assert_eq!(pass(&mut watchdog, &mut now, CANCELLED_AFTER), 0);
@@ -108,7 +108,8 @@ fn jobs_that_hang_one_after_the_other_take_a_thread_each_and_one_that_brings_som
     assert_eq!(good.len(), 1);
     watchdog.end(good[0]);
     assert_eq!((take(&mut watchdog, now, 99).len(), watchdog.computing()), (MOST, MOST));
-    // One thread of the first comes back: it is served when no other is, and counts those that it still lacks.
+    // One thread of the first job comes back: the job is served after all others, and its threads that still hang
+    // count.
     assert_eq!(watchdog.eligibility(MOST)((1, 0)), Eligibility::Never);
     watchdog.end(first[0]);
     assert_eq!(watchdog.eligibility(MOST)((1, 0)), Eligibility::Never, "all threads compute");

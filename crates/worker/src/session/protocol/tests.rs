@@ -1,4 +1,4 @@
-//! What a worker asks for while jobs hang.
+//! The number of splits that a worker requests while jobs hang.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn worker() -> Worker {
     Worker::new(7, "127.0.0.1:1".to_owned(), 1, SLOTS, None)
 }
 
-/// Leases splits of a job, from a token on.
+/// Leases splits of a job, with these tokens.
 fn lease(worker: &mut Worker, job: u64, tokens: std::ops::Range<u64>) {
     worker.heard(Ticks(0), Event::Job(JobDefinition { job, ..JobDefinition::default() }));
     for token in tokens {
@@ -25,7 +25,7 @@ fn lease(worker: &mut Worker, job: u64, tokens: std::ops::Range<u64>) {
     }
 }
 
-/// Prepares what there is to prepare.
+/// Prepares all jobs that wait for it.
 fn prepare(worker: &Worker) {
     for todo in worker.todo() {
         if let Todo::Prepare(job) = todo {
@@ -41,7 +41,7 @@ fn beat(worker: &mut Worker, now: Ticks) -> Vec<u64> {
     }
 }
 
-/// How many splits it asks for now.
+/// Returns how many splits the worker requests now.
 fn asks(worker: &mut Worker) -> u32 {
     let mut splits = 0;
     while let Some(message) = worker.say() {
@@ -68,7 +68,7 @@ fn splits_of_a_job_that_hangs_take_no_room_and_take_it_again_when_it_goes_on() {
     assert_eq!((beat(&mut worker, now), asks(&mut worker)), (vec![], 0), "it is full");
     worker.hang(BTreeSet::from([1, 99]));
     assert_eq!((beat(&mut worker, now), asks(&mut worker)), (vec![1], SLOTS as u32));
-    // Another job's take room as ever.
+    // Splits of another job take room as usual.
     lease(&mut worker, 2, 10..10 + SLOTS as u64);
     prepare(&worker);
     assert_eq!((beat(&mut worker, now), asks(&mut worker)), (vec![1], 0));

@@ -55,7 +55,7 @@ fn of_many_threads_one_computes_each_chunk_and_all_have_it() {
                 match subscriber.lookup(SPLIT, index) {
                     Lookup::Ready(chunk) => break values(&chunk),
                     Lookup::InFlight => assert!(subscriber.wait(SPLIT, index), "nobody is late"),
-                    // Every fifth is given up by whoever has it first.
+                    // The first holder of every fifth chunk gives it up.
                     Lookup::Compute(in_flight)
                         if index % 5 == 0 && computed.fetch_add(1, Relaxed).is_multiple_of(2) =>
                     {
@@ -87,7 +87,7 @@ fn jobs_with_other_samples_share_nothing_and_one_alone_is_not_shared() {
     mine(&one, 0).complete(&mut chunk(1, 8));
     assert_eq!(found(&twin, 0), Some(vec![1; 8]));
     drop(mine(&other, 0));
-    // What one job alone is left with is forgotten.
+    // The chunks of a job that is alone are dropped.
     drop(twin);
     assert!(!one.is_shared());
     drop(mine(&one, 0));
