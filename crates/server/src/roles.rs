@@ -99,7 +99,7 @@ pub struct WorkerConfig {
     pub lend: bool,
     /// Where it keeps what `cache()` keeps.
     pub cache: CacheConfig,
-    /// What kind of machine it is on.
+    /// The type of this worker.
     pub worker_type: WorkerType,
     /// What pipelines may read here; empty is everything.
     pub allow_sources: Vec<String>,

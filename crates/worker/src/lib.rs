@@ -13,15 +13,14 @@
 //! simulate   what crates/sim drives: the same state machines, without threads and sockets
 //! ```
 //!
-//! The way of a split: `session` hears a lease, `splits::lease_table` creates a `SplitBuffer` and hands it to
-//! `compute::engine` once its job is prepared; `compute::pool` runs its morsels in the order of `compute::fair_queue` and
-//! puts the chunks into the buffer; `serve` reads them from there with a `Cursor`, until the dispatcher reports them
-//! consumed.
+//! The way of a split: `session` receives a lease, `splits::lease_table` creates a `SplitBuffer` for it and hands it to
+//! `compute::engine` once its job is prepared. `compute::pool` runs its morsels in the order of `compute::fair_queue`
+//! and puts the chunks into the buffer. `serve` reads them with a `Cursor`, until the dispatcher reports them consumed.
 //!
-//! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so any of them may be computed
-//! again; W-2 a consumer that reconnects finds the chunks that it has not acknowledged, or this worker computes them
-//! again; W-3 the bytes and the number of splits that are held are bounded, for each split and for all together. Not
-//! here: which splits a worker gets (`dispatcher`).
+//! Invariants: W-1 a chunk's bytes depend on (job, epoch, consumer, ordinal, index) alone, so any of them may be
+//! computed again; W-2 a consumer that reconnects finds the chunks that it has not acknowledged, or this worker
+//! computes them again; W-3 the bytes and the number of splits that are held are bounded, for each split and for all
+//! together. Not here: which splits a worker gets (`dispatcher`).
 
 mod blobs;
 mod compute;

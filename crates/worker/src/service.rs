@@ -134,12 +134,12 @@ impl Worker {
         let membership = Arc::<Membership>::default();
         // A local worker's cache is not shared: other workers cannot reach it.
         let cache = self.options.cache.as_ref().filter(|_| self.options.local.is_none());
-        let place = cache.map(|cache| self.join_peers(cache, &membership)).transpose()?;
+        let cache_address = cache.map(|cache| self.join_peers(cache, &membership)).transpose()?;
         let only = self.options.local.map(|Local { consumer: (job, consumer), .. }| OneReader { job, consumer });
         let protocol = WorkerProtocol::new(self.secret, self.address.clone(), only, self.lease_table.clone());
         let protocol = protocol.with_local_key(self.options.local.map(|local| local.key).unwrap_or_default());
         let protocol = protocol
-            .with_cache(place.unwrap_or_default(), membership.clone())
+            .with_cache(cache_address.unwrap_or_default(), membership.clone())
             .with_type(self.options.worker_type.clone());
         let session = Session { dispatcher: self.options.dispatcher.clone(), protocol, leaving };
         let id = self.secret.id();

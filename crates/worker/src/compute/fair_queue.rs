@@ -162,7 +162,7 @@ mod tests {
         (0..50).for_each(|_| queue.push((5, 0), of(0, 1), 10, false));
         let order = serve(&mut queue, 9);
         let each = [1, 2, 5].map(|flow| order.iter().filter(|&&l| l == flow).count());
-        assert_eq!(each, [3, 3, 3], "what the urgent took is nobody's debt: {order:?}");
+        assert_eq!(each, [3, 3, 3], "others do not pay for the time of the urgent flows: {order:?}");
     }
 
     #[test]

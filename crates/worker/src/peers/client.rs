@@ -192,7 +192,7 @@ impl PeerClient {
         }
         let connect = Wire::to_worker(&self.address, self.tls.as_ref());
         let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
-        Ok(BufReader::new(connected.map_err(|_| Error::unavailable("it does not accept connections"))??))
+        Ok(BufReader::new(connected.map_err(|_| Error::unavailable("the peer does not accept connections"))??))
     }
 
     /// Ends the pause for this kind of request, and keeps the connection.
@@ -208,7 +208,7 @@ impl PeerClient {
 /// Waits for an answer, up to a limit.
 async fn with_timeout<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
     let answered = tokio::time::timeout(limit, answer).await;
-    answered.unwrap_or_else(|_| Err(Error::unavailable("it says nothing")))
+    answered.unwrap_or_else(|_| Err(Error::unavailable("the peer did not answer in time")))
 }
 
 async fn send_request(connection: &mut BufReader<Wire>, request: &Request) -> Result<()> {

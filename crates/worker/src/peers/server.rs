@@ -30,10 +30,10 @@ impl BlockServer {
 
     fn exports(&self, key: &JobKey) -> Result<Lent> {
         if !self.membership.admits(key) {
-            let message = "what a worker keeps is shown to workers of its own service";
+            let message = "cached rows are served to workers of the same service only";
             return Err(Error::new(ErrorKind::PermissionDenied, message));
         }
-        self.exports.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker keeps nothing"))
+        self.exports.clone().ok_or_else(|| Error::new(ErrorKind::NotFound, "this worker has no cache"))
     }
 
     /// Returns the JSON of the blocks of a prefix.
@@ -75,9 +75,7 @@ impl BlockServer {
         }
         to.flush().await
     }
-}
 
-impl BlockServer {
     /// Gives rows to a peer that would compute them: blocks of those that are here, or come to be here while it waits.
     ///
     /// # Errors
@@ -86,18 +84,18 @@ impl BlockServer {
     pub(crate) async fn give(
         &self,
         to: &mut (impl AsyncWrite + Unpin),
-        wanted: RowsRequest,
+        request: RowsRequest,
         key: &JobKey,
     ) -> Result<()> {
-        let (exports, prefix) = (self.exports(key)?, PrefixKey::parse(&wanted.prefix)?);
+        let (exports, prefix) = (self.exports(key)?, PrefixKey::parse(&request.prefix)?);
         let mut rows = Vec::new();
-        for (file, numbers) in wanted.rows {
+        for (file, numbers) in request.rows {
             let wrong = |_| Error::invalid(format!("{file:?} names no file"));
             let file = FileKey(u128::from_str_radix(&file, 16).map_err(wrong)?.to_be_bytes());
             rows.extend(numbers.into_iter().map(|row| RowKey { file, row }));
         }
         rows.truncate(ROWS_MAX);
-        let (rank, limit) = (wanted.rank, Duration::from_millis(wanted.wait_ms));
+        let (rank, limit) = (request.rank, Duration::from_millis(request.wait_ms));
         let given =
             tokio::task::spawn_blocking(move || exports.give(&Asked { prefix, rows: &rows, rank }, limit)).await;
         let Given { blocks, waited } = given.map_err(|e| Error::internal(format!("giving rows ended: {e}")))??;

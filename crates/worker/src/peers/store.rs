@@ -228,7 +228,7 @@ mod tests {
             "whose would it be?"
         );
         let lie = Block { name: "1/ab/cd.arrow".to_owned(), bytes: 1 << 40 };
-        assert!(named_object(lie, "host:1").is_none(), "nobody has such a block");
+        assert!(named_object(lie, "host:1").is_none(), "no worker has such a block");
         assert!(split_name("1/ab/cd.arrow").is_none());
     }
 }

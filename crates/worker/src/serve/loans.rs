@@ -181,7 +181,7 @@ mod tests {
         let consumer = loans.enter().expect("a consumer");
         let of = |stream| ConsumerStream { reader: consumer, stream };
         assert!(loans.on_return(consumer, Return::Stream { stream: 1, last: 0 }).is_empty());
-        assert!(!loans.begin(of(1)), "nobody would give it back");
+        assert!(!loans.begin(of(1)), "no consumer would return it");
         assert_eq!((loans.lend(of(1), 5, 8), loans.outstanding()), (None, (0, 0)));
         assert!(loans.begin(of(2)));
         assert!(loans.lend(of(2), 5, 8).is_some());

@@ -123,8 +123,8 @@ impl Transfer {
                     self.blocks.send(&mut to, parts, &key).await.map_err(Ended::from)
                 }
                 Ok(Some(Request::Rows { prefix, rows, rank, wait_ms, key })) => {
-                    let wanted = RowsRequest { prefix, rows, rank, wait_ms };
-                    self.blocks.give(&mut to, wanted, &key).await.map_err(Ended::from)
+                    let request = RowsRequest { prefix, rows, rank, wait_ms };
+                    self.blocks.give(&mut to, request, &key).await.map_err(Ended::from)
                 }
                 Ok(None) => return,
                 Err(error) => return tracing::debug!(error = error.message(), "a request could not be read"),

@@ -7,12 +7,12 @@ use super::*;
 
 /// A thread in virtual time.
 #[derive(Clone, Default)]
-struct Hand {
+struct FakeThread {
     stale: Arc<AtomicBool>,
     used_ms: Arc<AtomicU64>,
 }
 
-impl WatchedThread for Hand {
+impl WatchedThread for FakeThread {
     fn is_stale(&self) -> bool {
         self.stale.load(Relaxed)
     }
@@ -35,9 +35,9 @@ fn pass(watchdog: &mut Watchdog, now: &mut Instant, by: Duration) -> usize {
     found
 }
 
-fn begin(watchdog: &mut Watchdog, now: Instant, job: u64) -> (TaskId, Hand) {
-    let hand = Hand::default();
-    (watchdog.begin(now, Some((job, 0)), hand.clone()), hand)
+fn begin(watchdog: &mut Watchdog, now: Instant, job: u64) -> (TaskId, FakeThread) {
+    let fake = FakeThread::default();
+    (watchdog.begin(now, Some((job, 0)), fake.clone()), fake)
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn a_thread_that_computes_is_not_replaced_however_long_it_takes() {
 #[test]
 fn work_that_is_not_wanted_is_left_sooner_and_one_that_waits_for_its_consumer_is_not_held_up() {
     let (mut watchdog, mut now) = (Watchdog::default(), Instant::now());
-    let (piece, hand) = begin(&mut watchdog, now, 1);
+    let (piece, fake) = begin(&mut watchdog, now, 1);
     assert_eq!(pass(&mut watchdog, &mut now, CANCELLED_AFTER), 0);
-    hand.stale.store(true, Relaxed);
+    fake.stale.store(true, Relaxed);
     watchdog.step_aside(piece);
     assert_eq!((pass(&mut watchdog, &mut now, HELD_UP_AFTER * 2), watchdog.computing()), (0, 0));
     watchdog.go_on(now, piece);

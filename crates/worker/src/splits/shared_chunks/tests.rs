@@ -21,7 +21,7 @@ fn chunk(value: i8, bytes: usize) -> ProducedChunk {
 }
 
 fn values(ProducedChunk { chunk, ops_on_worker, .. }: &ProducedChunk) -> Vec<i8> {
-    assert_eq!(*ops_on_worker, 7, "where it is cut is known of what another job computed");
+    assert_eq!(*ops_on_worker, 7, "the boundary is kept with a chunk of another job");
     chunk.columns()[0].as_any().downcast_ref::<Int8Array>().expect("int8").values().to_vec()
 }
 
@@ -54,7 +54,7 @@ fn of_many_threads_one_computes_each_chunk_and_all_have_it() {
             let got = loop {
                 match subscriber.lookup(SPLIT, index) {
                     Lookup::Ready(chunk) => break values(&chunk),
-                    Lookup::InFlight => assert!(subscriber.wait(SPLIT, index), "nobody is late"),
+                    Lookup::InFlight => assert!(subscriber.wait(SPLIT, index), "no thread is late"),
                     // The first holder of every fifth chunk gives it up.
                     Lookup::Compute(in_flight)
                         if index % 5 == 0 && computed.fetch_add(1, Relaxed).is_multiple_of(2) =>
@@ -123,7 +123,7 @@ fn what_all_have_had_is_remembered_no_longer_than_a_little_and_makes_room_first(
     for index in 0..5 {
         mine(&subscribers[0], index).complete(&mut chunk(index as i8, 40));
         for subscriber in [&subscribers[0], &subscribers[1], &subscribers[1]] {
-            assert_eq!(found(subscriber, index), Some(vec![index as i8; 40]), "who has had it may have it again");
+            assert_eq!(found(subscriber, index), Some(vec![index as i8; 40]), "a job may take it again");
         }
     }
     assert_eq!(there(0..5), [0, 1, 2, 3, 4], "one has not had them");
