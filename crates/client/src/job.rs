@@ -32,8 +32,8 @@ pub struct JobSpec {
     pub consumers: u32,
     /// Whether all readers get as much in every epoch; `None` is so where there are several and counts are known.
     pub even: Option<bool>,
-    /// How all readers end an epoch together where the plan does not know how many batches each has; `None` drops, unless `even` is
-    /// `Some(false)`.
+    /// How all readers end an epoch together where the plan does not know how many batches each has; `None` drops,
+    /// unless `even` is `Some(false)`.
     pub ending: Option<Ending>,
     /// Whether all readers get batches of the same bucket at each step. Default: false.
     pub coordinated: bool,
@@ -146,7 +146,8 @@ pub(crate) fn open(
         ending: forebay_proto::Ending::from(ending).into(),
     };
     let definition = ask_again(service, &request, progress, poll)?;
-    // Whoever created the job may have asked for another order of the same bytes; where readers go on from depends on it.
+    // Whoever created the job may have asked for another order of the same bytes; where readers go on from
+    // depends on it.
     let graph = spec.graph.clone().ordered_as(&Graph::from_json(&definition.graph)?);
     let stages = Arc::new(Stages::in_parts(&graph, definition.deal().parts())?);
     let parse = |e: serde_json::Error| Error::internal(format!("the job's definition cannot be read: {e}"));

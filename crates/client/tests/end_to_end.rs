@@ -144,8 +144,8 @@ fn a_cut_that_moves_in_the_middle_of_an_epoch_is_not_noticed_in_the_data() {
     let mut restarted = false;
     while let Some(delivery) = stream.next(&mut poll).expect("a delivery") {
         found.push(delivery);
-        // Small rows are cut nowhere by themselves. Once the policy has seen a window, readers run two ops; after a restart, none,
-        // until it has seen one again.
+        // Small rows are cut nowhere by themselves. Once the policy has seen a window, readers run two ops; after a
+        // restart, none, until it has seen one again.
         while found.len() == 20 && cut_of(&cluster) != "cast, cast" {
             poll().expect("in time");
         }
@@ -326,8 +326,8 @@ fn who_waits_where_there_are_no_workers_is_told_once_and_goes_on_when_there_are(
     let mut cluster = Cluster::start(0);
     let job = cluster.open("alone", &range(1000, vec![batch(8)]), 1, 1).expect("a job");
     let patience = std::time::Duration::from_millis(200);
-    let tell = |error: &Error| TOLD.lock().expect("not poisoned").push(error.to_string());
-    let mut stream = cluster.stream(&job, StreamOptions { patience, tell, ..StreamOptions::default() });
+    let warn = |error: &Error| TOLD.lock().expect("not poisoned").push(error.to_string());
+    let mut stream = cluster.stream(&job, StreamOptions { patience, warn, ..StreamOptions::default() });
     let (mut patient, mut looks) = (patient(), 0);
     let mut poll = || {
         looks += usize::from(told() > 0);

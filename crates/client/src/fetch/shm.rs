@@ -1,7 +1,7 @@
-//! Borrows the memory of chunks from a worker on this machine (see `forebay_proto`'s `local`).
+//! Chunks in the shared memory of a worker on this host, which this process borrows (see `forebay_proto`'s `local`).
 //!
-//! Invariants: a loan is given back when the last array over its memory is gone, wherever that happens; a stream always says
-//! at its end which loan came last. The socket lives as long as anything that was borrowed over it.
+//! Invariants: a loan is returned when the last array over its memory is dropped, on any thread; each stream names its
+//! last loan at its end. The socket to the worker lives as long as any loan that came over it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,27 +18,27 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::connection::{Connection, Received};
-use crate::debts::{Debtor, Debts, Loan};
+use crate::fetch::connection::{Connection, Received};
+use crate::fetch::loans::{Loan, Loans, StreamLoans};
 
-/// How long a worker may take to greet a reader before it is read from a distance.
+/// Time for a worker's greeting. After it, chunks of this worker come over the connection instead.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
-/// One worker's memory in this process.
-pub(crate) struct Borrower {
+/// The shared memory of one worker, mapped into this process.
+pub(crate) struct ShmConnection {
     memory: Arc<SharedMemory>,
-    /// The same memory, for what is lent to others, too.
-    shared: Arc<SharedMemory>,
-    debts: Arc<Debts>,
-    /// Whether the worker's process has ended: whoever listens at its address now has other memory.
+    /// The same memory, mapped read-only: for loans that other processes have, too.
+    read_only: Arc<SharedMemory>,
+    loans: Arc<Loans>,
+    /// Whether the worker's process has ended. A process that now listens at its address has other memory.
     gone: Arc<AtomicBool>,
 }
 
-impl Borrower {
-    /// Asks a worker whether it lends; `None` when it does not, or is on another machine.
+impl ShmConnection {
+    /// Asks a worker for its shared memory; `None` if it lends none, or runs on another host.
     ///
     /// # Errors
-    /// Unavailable when the worker does not answer.
+    /// Unavailable if the worker does not answer.
     pub(crate) async fn connect(worker: &mut Connection) -> Result<Option<Arc<Self>>> {
         let silent = |_| Error::unavailable("the worker accepted the connection and said nothing");
         let name = tokio::time::timeout(GREETING_MAX, ask(worker)).await.map_err(silent)??;
@@ -46,7 +46,7 @@ impl Borrower {
             return Ok(None);
         }
         match tokio::time::timeout(GREETING_MAX, Self::greet(name)).await {
-            Ok(Ok(borrower)) => return Ok(Some(borrower)),
+            Ok(Ok(shm)) => return Ok(Some(shm)),
             Ok(Err(error)) => tracing::debug!(%error, "this worker's memory cannot be borrowed"),
             Err(_) => tracing::debug!("this worker's memory cannot be borrowed: it did not answer on its socket"),
         }
@@ -59,33 +59,34 @@ impl Borrower {
             socket.set_read_timeout(Some(GREETING_MAX))?;
             let (reader, arena) = receive_arena(socket.as_fd())?;
             socket.set_nonblocking(true)?;
-            let (memory, shared) = (SharedMemory::open(arena.as_fd())?, SharedMemory::open_to_read(arena.as_fd())?);
-            Ok::<_, io::Error>((socket, reader, memory, shared))
+            let (memory, read_only) = (SharedMemory::open(arena.as_fd())?, SharedMemory::open_to_read(arena.as_fd())?);
+            Ok::<_, io::Error>((socket, reader, memory, read_only))
         };
-        let (socket, reader, memory, shared) = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
-        let (debts, said) = Debts::new(reader);
+        let (socket, reader, memory, read_only) =
+            tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
+        let (loans, returns) = Loans::new(reader);
         let (socket, gone) = (UnixStream::from_std(socket)?, Arc::new(AtomicBool::new(false)));
         let ended = gone.clone();
         tokio::spawn(async move {
-            give_back(socket, said).await;
+            send_returns(socket, returns).await;
             ended.store(true, Relaxed);
         });
-        Ok(Arc::new(Self { memory, shared, debts, gone }))
+        Ok(Arc::new(Self { memory, read_only, loans, gone }))
     }
 
-    /// Returns the memory whose bytes other readers have, too: they are for looking at, here and now.
-    pub(crate) fn shared(&self) -> &Arc<SharedMemory> {
-        &self.shared
+    /// Returns the read-only mapping. A chunk in it must be copied before the user gets it.
+    pub(crate) fn read_only(&self) -> &Arc<SharedMemory> {
+        &self.read_only
     }
 
-    /// Says whether the worker has ended, as far as is known.
+    /// Says whether this process knows that the worker has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
     /// Begins a stream.
-    pub(crate) fn stream(self: &Arc<Self>) -> Borrowing {
-        Borrowing { borrower: self.clone(), debtor: self.debts.stream() }
+    pub(crate) fn stream(self: &Arc<Self>) -> ShmStream {
+        ShmStream { shm: self.clone(), loans: self.loans.stream() }
     }
 }
 
@@ -98,19 +99,19 @@ async fn ask(worker: &mut Connection) -> Result<Vec<u8>> {
     }
 }
 
-/// Writes what is given back, until nothing is borrowed any more, or the worker is gone.
-async fn give_back(socket: UnixStream, mut said: UnboundedReceiver<Return>) {
+/// Sends returned loans to the worker, until no loans are left or the worker is gone.
+async fn send_returns(socket: UnixStream, mut returns: UnboundedReceiver<Return>) {
     let (mut from, mut to) = socket.into_split();
-    // A worker says nothing more after its greeting: what can be read is the end.
+    // The worker sends nothing after its greeting, so a read returns only at its end.
     let end = async move { from.read_u8().await };
     tokio::pin!(end);
     loop {
-        let what = tokio::select! {
+        let message = tokio::select! {
             _ = &mut end => return,
-            what = said.recv() => what,
+            message = returns.recv() => message,
         };
-        let Some(what) = what else { return };
-        if to.write_all(&what.to_bytes()).await.is_err() {
+        let Some(message) = message else { return };
+        if to.write_all(&message.to_bytes()).await.is_err() {
             return;
         }
     }
@@ -127,38 +128,38 @@ fn connect(_: &[u8]) -> io::Result<StdStream> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// One stream of chunks whose memory may be lent.
-pub(crate) struct Borrowing {
-    borrower: Arc<Borrower>,
-    debtor: Debtor,
+/// One stream of chunks, which may lie in the shared memory.
+pub(crate) struct ShmStream {
+    shm: Arc<ShmConnection>,
+    loans: StreamLoans,
 }
 
-impl Borrowing {
-    /// Returns what names it in the request.
+impl ShmStream {
+    /// Returns the name of the stream in the request to the worker.
     pub(crate) fn reader(&self) -> Reader {
-        self.debtor.reader()
+        self.loans.reader()
     }
 
-    /// Returns the numbers of the columns that were lent with a chunk.
+    /// Returns the lent columns of a chunk, each with its index in the schema.
     ///
     /// # Errors
-    /// Data when they are not in the worker's memory.
+    /// Data if a column is not within the worker's memory.
     pub(crate) fn take(&mut self, lent: &Lent) -> Result<Vec<(usize, Buffer)>> {
-        let loan = Arc::new(Held { _loan: self.debtor.take(lent.loan), _mapping: self.borrower.clone() });
-        let memory = if lent.shared { &self.borrower.shared } else { &self.borrower.memory };
+        let loan = Arc::new(LoanGuard { _loan: self.loans.take(lent.loan), _mapping: self.shm.clone() });
+        let memory = if lent.shared { &self.shm.read_only } else { &self.shm.memory };
         let column = |c: &LentColumn| {
             let range = usize::try_from(c.offset).ok().zip(usize::try_from(c.len).ok());
-            // SAFETY: the worker leaves the bytes alone until the loan is given back, and the loan keeps the mapping.
+            // SAFETY: the worker does not change the bytes until the loan is returned, and the guard keeps the mapping.
             let buffer = range.and_then(|(at, len)| unsafe { memory.buffer(at, len, loan.clone()) });
-            let buffer = buffer.ok_or_else(|| Error::data("a worker lent what it does not have"))?;
+            let buffer = buffer.ok_or_else(|| Error::data("a worker lent a column outside its memory"))?;
             Ok((c.column as usize, buffer))
         };
         lent.columns.iter().map(column).collect()
     }
 }
 
-/// What every buffer over borrowed memory has.
-struct Held {
+/// Each buffer over borrowed memory holds this.
+struct LoanGuard {
     _loan: Loan,
-    _mapping: Arc<Borrower>,
+    _mapping: Arc<ShmConnection>,
 }
