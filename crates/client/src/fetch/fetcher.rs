@@ -103,7 +103,9 @@ impl Fetcher {
                     peer.give_back(connection);
                     return Err(classify(error));
                 }
-                Received::Socket(_) => return Err(FetchError::Worker(Error::data("a worker answered something else"))),
+                Received::Socket(_) => {
+                    return Err(FetchError::Worker(Error::data("a worker answered a read with the name of a socket")));
+                }
             };
             let head = ChunkHead::open(&message).map_err(FetchError::Worker)?;
             let schemas = self.schemas(&head).map_err(FetchError::Worker)?;

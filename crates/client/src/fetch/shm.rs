@@ -95,7 +95,9 @@ async fn ask(worker: &mut Connection) -> Result<Vec<u8>> {
     match worker.receive(&Memory::default()).await? {
         Received::Socket(name) => Ok(name),
         Received::Failed(error) => Err(error),
-        Received::Chunk(_) | Received::End => Err(Error::data("a worker answered what it was not asked")),
+        Received::Chunk(_) | Received::End => {
+            Err(Error::data("a worker answered the request for its socket with another frame"))
+        }
     }
 }
 

@@ -108,7 +108,7 @@ impl ConsumerProtocol {
     /// Internal if it is not Attached.
     pub(crate) fn attached(&mut self, now: Ticks, state: &mut StreamState, first: Option<Event>) -> Result<()> {
         if !matches!(first, Some(Event::Attached(_))) {
-            return Err(Error::internal("the dispatcher's first event is not that we are attached"));
+            return Err(Error::internal("the dispatcher's first event is not Attached"));
         }
         // The dispatcher knows this consumer now: its next session resumes.
         self.resume = true;

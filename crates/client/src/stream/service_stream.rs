@@ -82,8 +82,10 @@ impl ServiceStream {
         }
         if splits.is_some_and(|n| from.split > n) {
             let (split, name) = (from.split, job.name());
-            return Err(Error::invalid(format!("the saved state is in split {split}, which job {name:?} has not"))
-                .hint("the saved state is of another job"));
+            return Err(Error::invalid(format!(
+                "the saved state is in split {split}, and job {name:?} has no such split"
+            ))
+            .hint("the saved state is of another job"));
         }
         let memory = Memory::reused().with_budget(options.memory);
         let executable = job.executable(functions, memory.clone())?;
@@ -428,9 +430,9 @@ fn check_apart(ending: Ending) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(
-        "ordered=False, and consumers that end epochs together, as how much each gets is not known beforehand",
+        "ordered=False, and consumers that end epochs together: how many batches each gets is not known beforehand",
     )
-    .hint("with even=False each ends where it ends"))
+    .hint("with even=False each consumer ends by itself"))
 }
 
 fn names_of(missing: &[Missing]) -> String {
@@ -443,16 +445,18 @@ fn absent(job: &str, first: &Missing, missing: &[Missing], bound: Duration) -> E
     let names = names_of(missing);
     let error = match first.epoch {
         Some(epoch) => Error::unavailable(format!(
-            "consumer {} of job {job:?} is in epoch {epoch} already, and this one waits to hear how many batches it had in an earlier one",
+            "consumer {} of job {job:?} is already in epoch {epoch}, and this one waits for its number of batches \
+             in an earlier epoch",
             first.consumer
         ))
         .hint("let all consumers load states of the same step"),
         None => Error::unavailable(format!(
-            "consumers {names} of job {job:?} had no reader for {seconds:.1} s, and the others wait to hear how many batches they have"
+            "consumers {names} of job {job:?} had no reader for {seconds:.1} s, and the others wait for their numbers \
+             of batches"
         ))
         .hint(
-            "start all consumers, from states of the same step where they had begun; rank_timeout= says how long is waited for one, \
-             and with even=False each ends where it ends",
+            "start all consumers, those that had begun from saved states of the same step; rank_timeout= sets how long \
+             the others wait, and with even=False each consumer ends by itself",
         ),
     };
     error.with("consumers", names)
