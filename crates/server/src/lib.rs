@@ -33,7 +33,7 @@ mod up;
 
 pub use announce::Announcement;
 pub use cache::{CacheConfig, CachePlaces, memory_budget, parse_bytes, parse_switch};
-pub use forebay_client::{Credentials, JobKey, PORT, Remote, Seat, Service, TlsFiles};
+pub use forebay_client::{Credentials, JobKey, LocalWorkerSlot, PORT, Remote, Service, TlsFiles};
 pub use forebay_dispatcher::{
     BlobLimits, GrantFigures, LedgerReport, NewToken, Objective, Offer, Policy, Repaired, Retention, Role, Scaling,
     Timing, check_kind, check_ledger, check_offers, check_price, dump_ledger, measure_grants, new_token, repair_ledger,

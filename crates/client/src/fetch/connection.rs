@@ -1,8 +1,8 @@
 //! One connection to a worker (see `forebay_proto`'s `transfer`): requests go out, frames come in.
 //!
-//! Invariants: what is received lies in memory that is used again, and was checked. A worker that says nothing for
-//! [`SILENCE_MAX`] while it is listened to is stopped, or cut off: whoever waits for it goes elsewhere, before its lease is
-//! over. A connection on which a frame was read in part is of no more use: it is dropped.
+//! Invariants: chunks are received into reused memory, and were checked. A worker that sends nothing for
+//! [`SILENCE_MAX`] while this process waits for it has stopped or is cut off: the fetch goes to another worker before
+//! the lease is over. A connection on which a frame was read in part is dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -17,26 +17,26 @@ use forebay_proto::{Address, ClientTls, Frame, FrameHead, Request, UNREACHED, Wi
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long a worker may take to accept.
+/// Time for a worker to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How long a worker may say nothing. One that computes says so four times meanwhile.
+/// How long a worker may send nothing. A worker that computes sends four Computing frames in this time.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// A connection.
+/// A connection to a worker.
 pub(crate) struct Connection {
     address: String,
-    socket: BufReader<Listened>,
+    socket: BufReader<TimedSocket>,
 }
 
-/// What came.
+/// A received frame.
 pub(crate) enum Received {
-    /// A chunk's message; columns that are apart follow.
+    /// The message of a chunk; its apart columns follow.
     Chunk(FlightData),
     /// The split is complete.
     End,
-    /// The split failed, or is not here.
+    /// The split failed, or the worker does not hold it.
     Failed(Error),
-    /// The name of the socket for borrowing.
+    /// The name of the socket for shared memory; empty if the worker lends none.
     Socket(Vec<u8>),
 }
 
@@ -44,24 +44,25 @@ impl Connection {
     /// Connects to a worker.
     ///
     /// # Errors
-    /// Invalid when it is no address; Unavailable when nobody is there; PermissionDenied when the two do not trust each other.
+    /// Invalid for a malformed address; Unavailable if no worker answers; PermissionDenied if either side does not
+    /// trust the other.
     pub(crate) async fn open(address: &str, tls: Option<&ClientTls>) -> Result<Self> {
         let parsed: Address = address.parse()?;
         let connected = tokio::time::timeout(CONNECT_MAX, Wire::to_worker(&parsed, tls)).await;
         let connected = connected.map_err(|_| unreachable(address, &format!("no answer within {CONNECT_MAX:?}")))?;
         let socket = connected.map_err(|e| unreachable(address, &e.to_string()))?;
-        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, Listened::new(socket)) })
+        Ok(Self { address: address.to_owned(), socket: BufReader::with_capacity(64 << 10, TimedSocket::new(socket)) })
     }
 
-    /// Says whether the worker has neither left nor spoken since.
+    /// Says whether the worker has neither closed the connection nor sent anything since the last frame.
     pub(crate) fn is_alive(&self) -> bool {
         self.socket.get_ref().socket.is_quiet()
     }
 
-    /// Asks.
+    /// Sends a request.
     ///
     /// # Errors
-    /// Unavailable when the connection broke.
+    /// Unavailable if the connection broke.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<()> {
         let socket = &mut self.socket.get_mut().socket;
         let asked = async {
@@ -71,10 +72,10 @@ impl Connection {
         asked.await.map_err(|e| self.broken(&e))
     }
 
-    /// Reads what comes next.
+    /// Reads the next frame; skips Computing frames.
     ///
     /// # Errors
-    /// Data when it is no frame; Unavailable when the connection broke.
+    /// Data if the bytes are not a frame; Unavailable if the connection broke.
     pub(crate) async fn receive(&mut self, memory: &Memory) -> Result<Received> {
         let head = loop {
             let mut head = [0; FrameHead::BYTES];
@@ -103,7 +104,7 @@ impl Connection {
         Ok(Received::Chunk(FlightData::new().with_app_metadata(small).with_data_header(header).with_data_body(body)))
     }
 
-    /// Reads a column that is apart, of so many bytes.
+    /// Reads an apart column of `len` bytes.
     ///
     /// # Errors
     /// As [`Connection::receive`].
@@ -131,20 +132,20 @@ pub(crate) fn unreachable(address: &str, cause: &str) -> Error {
     carried(cause).unwrap_or_else(unavailable).with("address", address).with(UNREACHED, address)
 }
 
-/// A socket that fails when nothing comes for [`SILENCE_MAX`] while somebody waits for it.
-struct Listened {
+/// A socket whose reads fail if nothing arrives for [`SILENCE_MAX`].
+struct TimedSocket {
     socket: Wire,
     silence: Pin<Box<Sleep>>,
     waiting: bool,
 }
 
-impl Listened {
+impl TimedSocket {
     fn new(socket: Wire) -> Self {
         Self { socket, silence: Box::pin(tokio::time::sleep(SILENCE_MAX)), waiting: false }
     }
 }
 
-impl AsyncRead for Listened {
+impl AsyncRead for TimedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if let Poll::Ready(read) = Pin::new(&mut this.socket).poll_read(cx, to) {

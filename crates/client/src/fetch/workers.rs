@@ -1,4 +1,4 @@
-//! Workers that are connected: what each lends, and its connections that wait for the next split.
+//! The workers that a stream knows: the shared memory of each, and its idle connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,60 +8,63 @@ use forebay_core::Result;
 use forebay_proto::ClientTls;
 use tokio::sync::OnceCell;
 
-use crate::borrower::Borrower;
-use crate::connection::{Connection, unreachable};
+use crate::fetch::connection::{Connection, unreachable};
+use crate::fetch::shm::ShmConnection;
+use crate::local_worker::LocalWorkerSlot;
 use crate::lock::lock;
 use crate::options::WINDOW_MAX;
-use crate::seat::Seat;
 
-/// Workers that are remembered. Beyond, all are connected anew: connections in use live on with their splits.
+/// Workers that a stream keeps. At the bound it drops all of them and connects anew; connections in use live on with
+/// their splits.
 const WORKERS_MAX: usize = 256;
 
-/// How long a worker whose connection broke may take to answer the next.
-const AGAIN_MAX: Duration = Duration::from_millis(500);
+/// Time for a worker to answer a new connection after one broke.
+const RECONNECT_MAX: Duration = Duration::from_millis(500);
 
-/// A worker that is connected.
+/// A worker to which this process is connected.
 pub(crate) struct Peer {
     address: String,
     tls: Option<ClientTls>,
-    /// Lends its memory, if it is on this machine.
-    pub(crate) borrower: Option<Arc<Borrower>>,
+    /// The worker's shared memory, if it runs on this host and lends.
+    pub(crate) shm: Option<Arc<ShmConnection>>,
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A worker, or why it could not be connected: what one split finds out, those that began with it need not.
+/// A worker, or the error of the attempt to connect to it. All splits that need the worker at that moment share
+/// one attempt.
 type Known = Arc<OnceCell<Result<Arc<Peer>>>>;
 
 /// The workers of one stream.
 pub(crate) struct Workers {
     tls: Option<ClientTls>,
-    seat: Arc<Seat>,
+    local_worker: Arc<LocalWorkerSlot>,
     known: Mutex<HashMap<String, Known>>,
 }
 
 impl Workers {
-    /// Knows none yet. Whoever speaks TLS to the dispatcher speaks it to its workers, but for the local one: that is a process
-    /// of its own, behind the loopback interface.
-    pub(crate) fn new(tls: Option<ClientTls>, seat: Arc<Seat>) -> Self {
-        Self { tls, seat, known: Mutex::default() }
+    /// Creates an empty set. A consumer that speaks TLS to the dispatcher speaks TLS to the workers, except to its
+    /// local worker, which is its child process behind the loopback interface.
+    pub(crate) fn new(tls: Option<ClientTls>, local_worker: Arc<LocalWorkerSlot>) -> Self {
+        Self { tls, local_worker, known: Mutex::default() }
     }
 
-    /// Returns a worker, and a connection to it that nobody uses.
+    /// Returns a worker, and an idle or new connection to it.
     ///
     /// # Errors
-    /// Unavailable, at once when nobody listens there: another worker is sooner found than this one waited for.
+    /// Unavailable; at once if no process listens there, since the dispatcher finds another worker sooner than this
+    /// one restarts.
     pub(crate) async fn connection(&self, address: &str) -> Result<(Arc<Peer>, Connection)> {
         let peer = self.peer(address).await?;
         let connection = peer.connection().await?;
         Ok((peer, connection))
     }
 
-    /// As [`Workers::connection`], after a connection to it broke: one that lives answers at once.
+    /// As [`Workers::connection`], after a connection to the worker broke: a live worker answers at once.
     ///
     /// # Errors
-    /// Unavailable, after [`AGAIN_MAX`] at the latest.
-    pub(crate) async fn connection_again(&self, address: &str) -> Result<(Arc<Peer>, Connection)> {
-        let connection = tokio::time::timeout(AGAIN_MAX, self.connection(address)).await;
+    /// Unavailable, after [`RECONNECT_MAX`] at the latest.
+    pub(crate) async fn reconnect(&self, address: &str) -> Result<(Arc<Peer>, Connection)> {
+        let connection = tokio::time::timeout(RECONNECT_MAX, self.connection(address)).await;
         connection.unwrap_or_else(|_| Err(unreachable(address, "it does not answer a new connection")))
     }
 
@@ -77,7 +80,7 @@ impl Workers {
         peer
     }
 
-    /// Returns what is known of a worker, or where it will be.
+    /// Returns the entry of a worker; a new, empty one if the worker is unknown or gone.
     fn known(&self, address: &str) -> Known {
         let mut workers = lock(&self.known);
         let is_gone = |known: &Known| matches!(known.get(), Some(Ok(peer)) if peer.is_gone());
@@ -93,10 +96,10 @@ impl Workers {
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<Peer>> {
-        let tls = self.tls.clone().filter(|_| !self.seat.has(address));
+        let tls = self.tls.clone().filter(|_| !self.local_worker.is_at(address));
         let mut connection = Connection::open(address, tls.as_ref()).await?;
-        let borrower = Borrower::connect(&mut connection).await?;
-        Ok(Arc::new(Peer { address: address.to_owned(), tls, borrower, idle: Mutex::new(vec![connection]) }))
+        let shm = ShmConnection::connect(&mut connection).await?;
+        Ok(Arc::new(Peer { address: address.to_owned(), tls, shm, idle: Mutex::new(vec![connection]) }))
     }
 
     /// Forgets a worker whose connection broke.
@@ -106,12 +109,12 @@ impl Workers {
 }
 
 impl Peer {
-    /// Says whether its process has ended, where that can be told: another may listen at its address.
+    /// Says whether the worker's process is known to have ended. Another process may listen at its address.
     fn is_gone(&self) -> bool {
-        self.borrower.as_ref().is_some_and(|borrower| borrower.is_gone())
+        self.shm.as_ref().is_some_and(|shm| shm.is_gone())
     }
 
-    /// Returns a connection that nobody uses.
+    /// Returns an idle or new connection.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -125,7 +128,7 @@ impl Peer {
         Connection::open(&self.address, self.tls.as_ref()).await
     }
 
-    /// Takes a connection back whose last frame was read.
+    /// Takes back a connection whose last frame was read.
     pub(crate) fn give_back(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
         if idle.len() < WINDOW_MAX as usize {

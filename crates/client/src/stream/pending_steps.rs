@@ -1,7 +1,9 @@
-//! What was merged of an epoch and not given out yet, where the readers of a job end epochs together. No I/O, no clock.
+//! The merged steps of an epoch that wait for delivery, where the consumers of a job end epochs together. No
+//! I/O, no clock.
 //!
-//! A step is given out once all readers are known to have it; what is given out is a function of the counts alone. Bounds: merging goes
-//! ahead by [`STEPS_MAX`] deliveries or [`BYTES_MAX`], whichever is less, but always by [`STEPS_MIN`], and a chunk more.
+//! A step is one batch, or one sample where samples are not batched. It is delivered once all consumers are known to
+//! have it; which steps are delivered follows from the step counts alone. Bounds: merging runs ahead by [`STEPS_MAX`]
+//! deliveries or [`BYTES_MAX`], whichever is less, but always by [`STEPS_MIN`] deliveries, plus one chunk.
 
 use std::collections::VecDeque;
 
@@ -9,41 +11,41 @@ use forebay_core::{Error, Result};
 use forebay_exec::{Delivery, Position};
 use forebay_plan::{Count, Ending, Floor};
 
-/// Deliveries that wait to be given out.
+/// Bounds on the deliveries that wait.
 const STEPS_MIN: usize = 2;
 const STEPS_MAX: usize = 64;
-/// What they weigh.
+/// Bound on the bytes of their chunks.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What a reader does next.
-pub(crate) enum Step {
-    /// It gives this out, after which it stands there.
-    Give(Box<Delivery>, Box<Position>),
-    /// It waits for the others; and for rows, where it has none itself.
+/// What the consumer does next.
+pub(crate) enum NextStep {
+    /// It delivers this; afterwards it stands at this position.
+    Deliver(Box<Delivery>, Box<Position>),
+    /// It waits for the other consumers. A starved one also waits for rows: it has no step itself.
     Wait { is_starved: bool },
-    /// The epoch is over for all.
-    End,
+    /// The epoch is over for all consumers.
+    EpochEnd,
 }
 
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct PendingSteps {
     ending: Ending,
     consumers: u32,
     waiting: VecDeque<Delivery>,
     bytes: usize,
-    /// Steps of the epoch that were merged, and those that were given out.
+    /// The number of steps of the epoch that were merged, and the number that were given out.
     count: Count,
     given: u64,
-    /// The last step of the epoch, copied, from when the reader knows that no step follows it.
+    /// A copy of the last step of the epoch, once no step is known to follow it.
     last: Option<Delivery>,
-    /// Why nothing comes behind what waits.
+    /// The error after the steps that wait.
     failed: Option<Error>,
-    /// Whether it was said that steps are left out.
-    is_said: bool,
+    /// Whether the log says that steps were dropped.
+    has_logged_drop: bool,
 }
 
-impl Ahead {
-    /// Begins at a position; what it says was given out from there on is not given out again.
+impl PendingSteps {
+    /// Begins at a position. The steps that it says were given out are not given out again.
     pub(crate) fn new(ending: Ending, consumers: u32, from: &Position) -> Self {
         Self {
             ending,
@@ -54,12 +56,11 @@ impl Ahead {
             given: from.step + from.given,
             last: None,
             failed: None,
-            is_said: false,
+            has_logged_drop: false,
         }
     }
 
-    /// An epoch begins.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_epoch(&mut self) {
         self.waiting.clear();
         (self.bytes, self.count, self.given, self.last) = (0, Count::default(), 0, None);
     }
@@ -72,23 +73,23 @@ impl Ahead {
         self.given
     }
 
-    /// Says whether more is to be merged.
+    /// Says whether to merge more.
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.waiting.len();
         let has_room = waiting < STEPS_MIN || (waiting < STEPS_MAX && self.bytes < BYTES_MAX);
         has_room && !self.is_done()
     }
 
-    /// Says whether nothing more is to come of this epoch.
+    /// Says whether this consumer gets no more steps of this epoch.
     pub(crate) fn is_done(&self) -> bool {
         self.count.ended || self.failed.is_some()
     }
 
-    /// Takes what was merged next.
+    /// Adds the delivery that was merged next.
     pub(crate) fn push(&mut self, mut delivery: Delivery) {
         let (steps, before) = (delivery.steps(), self.count.has);
         self.count.has += steps;
-        // A resumed reader gave this out before.
+        // The consumer that this one resumes has given out these steps.
         let again = self.given.saturating_sub(before).min(steps);
         if again < steps {
             if again > 0 {
@@ -101,36 +102,37 @@ impl Ahead {
         }
     }
 
-    /// The epoch has no more for this reader.
+    /// This consumer has no more steps in the epoch.
     pub(crate) fn end(&mut self) {
         self.count.ended = true;
     }
 
-    /// Nothing comes behind what waits.
+    /// An error follows the steps that wait.
     pub(crate) fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
     }
 
-    /// Says what is done next, with what all readers are known to have.
+    /// Returns what to do next, given the steps that all consumers are known to have.
     ///
     /// # Errors
-    /// What the reader failed with, after all before it; Invalid where not all have a step, and that is an error.
-    pub(crate) fn next(&mut self, floor: Floor) -> Result<Step> {
+    /// The error of [`PendingSteps::fail`], after all steps before it; Invalid if some consumers have no step and the
+    /// ending makes that an error.
+    pub(crate) fn next(&mut self, floor: Floor) -> Result<NextStep> {
         let has = self.count.has.saturating_sub(self.given);
-        // What comes again is copied before it is given out, so it must be known to be the last.
+        // With padding, the last step is copied before it is given out, so it must be known to be the last one.
         let may_be_last = self.ending == Ending::Pad && !self.count.ended && self.failed.is_none();
         let ready = if may_be_last { has.saturating_sub(1) } else { has };
         let cleared = floor.steps.saturating_sub(self.given);
         match &self.failed {
-            _ if cleared > 0 && ready > 0 => self.give(cleared.min(ready)),
+            _ if cleared > 0 && ready > 0 => self.deliver(cleared.min(ready)),
             Some(error) if has == 0 => Err(error.clone()),
-            _ if cleared > 0 && has == 0 && self.count.ended && self.last.is_some() => self.give_again(),
-            _ if cleared == 0 && floor.over => self.over(floor),
-            _ => Ok(Step::Wait { is_starved: ready == 0 && !self.count.ended }),
+            _ if cleared > 0 && has == 0 && self.count.ended && self.last.is_some() => self.deliver_padding(),
+            _ if cleared == 0 && floor.over => self.end_epoch(floor),
+            _ => Ok(NextStep::Wait { is_starved: ready == 0 && !self.count.ended }),
         }
     }
 
-    fn give(&mut self, steps: u64) -> Result<Step> {
+    fn deliver(&mut self, steps: u64) -> Result<NextStep> {
         let Some(front) = self.waiting.front_mut() else { return Err(Error::internal("no step is ready")) };
         let mut delivery = match front.steps() > steps {
             true => front.split_off(steps as usize),
@@ -144,20 +146,20 @@ impl Ahead {
             self.last = Some(last_of(delivery.clone()).copied()?);
         }
         delivery.count(before, 0);
-        Ok(Step::Give(Box::new(delivery), end.into()))
+        Ok(NextStep::Deliver(Box::new(delivery), end.into()))
     }
 
-    /// The user may have written to what was given out, and may do so again.
-    fn give_again(&mut self) -> Result<Step> {
+    /// Delivers a fresh copy of the last step: the user may write to each delivery.
+    fn deliver_padding(&mut self) -> Result<NextStep> {
         let Some(last) = &self.last else { return Err(Error::internal("there is no last step")) };
         let (mut again, end) = (last.copied()?, last.span().end().clone());
         let place = self.count.has - 1;
         again.count(place, self.given - place);
         self.given += 1;
-        Ok(Step::Give(Box::new(again), end.into()))
+        Ok(NextStep::Deliver(Box::new(again), end.into()))
     }
 
-    fn over(&mut self, floor: Floor) -> Result<Step> {
+    fn end_epoch(&mut self, floor: Floor) -> Result<NextStep> {
         let (more, consumers, given) = (floor.more, self.consumers, self.given);
         match self.ending {
             Ending::Error if more > 0 => Err(Error::invalid(format!(
@@ -170,15 +172,15 @@ impl Ahead {
                 Err(Error::invalid(message).hint("use smaller batches or fewer ranks, or even=\"drop\""))
             }
             _ => {
-                self.tell_of_dropped();
-                Ok(Step::End)
+                self.log_dropped();
+                Ok(NextStep::EpochEnd)
             }
         }
     }
 
-    fn tell_of_dropped(&mut self) {
+    fn log_dropped(&mut self) {
         let left = self.count.has.saturating_sub(self.given);
-        if self.count.ended && left == 0 || std::mem::replace(&mut self.is_said, true) {
+        if self.count.ended && left == 0 || std::mem::replace(&mut self.has_logged_drop, true) {
             return;
         }
         let least = if self.count.ended { "" } else { "at least " };

@@ -1,4 +1,4 @@
-//! Makes chunks of what a worker sends, once its heads were checked (`forebay_proto::ChunkHead`).
+//! Decodes the messages of a worker to chunks. Their heads were checked before (`forebay_proto::ChunkHead`).
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,20 +11,20 @@ use arrow_schema::SchemaRef;
 use forebay_core::{Error, Result};
 use forebay_data::{Chunk, Schema, column_of};
 
-/// Reads the parts of one chunk.
+/// Decodes the parts of one chunk.
 ///
 /// # Errors
-/// Data when they are not record batches of the schema.
+/// Data if they are not record batches of the schema.
 pub(crate) fn chunk(parts: Vec<FlightData>, wire: &SchemaRef, schema: &Arc<Schema>) -> Result<Chunk> {
     let read = |data| Chunk::from_record_batch(schema, &batch(data, wire)?);
     let chunks = parts.into_iter().map(read).collect::<Result<Vec<_>>>()?;
     Chunk::concat(&chunks)
 }
 
-/// Reads what is left of a chunk whose other columns are elsewhere.
+/// Decodes the columns of a chunk that are in its message; the columns `elsewhere` are not.
 ///
 /// # Errors
-/// Data when it is not a chunk of the other columns of the schema.
+/// Data if the message does not have the other columns of the schema.
 pub(crate) fn rest(data: FlightData, elsewhere: &[usize], wire: &SchemaRef, schema: &Arc<Schema>) -> Result<Chunk> {
     let here = |i: &usize| !elsewhere.contains(i);
     let others: Vec<usize> = (0..wire.fields().len()).filter(here).collect();
@@ -33,20 +33,20 @@ pub(crate) fn rest(data: FlightData, elsewhere: &[usize], wire: &SchemaRef, sche
     Chunk::from_record_batch(&Arc::new(Schema::new(fields.collect())?), &batch(data, &Arc::new(wire))?)
 }
 
-/// Returns how many bytes a column takes that is elsewhere.
+/// Returns the size of a column that is elsewhere.
 ///
 /// # Errors
-/// Data when such a column cannot be.
+/// Data if the column's kind has no fixed size, so it cannot be elsewhere.
 pub(crate) fn bytes_of(column: usize, rows: usize, schema: &Schema) -> Result<usize> {
     let row = schema.fields().get(column).and_then(|f| f.kind.row_bytes());
     let bytes = row.and_then(|row| row.checked_mul(rows));
-    bytes.ok_or_else(|| Error::data(format!("a worker sent column {column} apart, which cannot be")))
+    bytes.ok_or_else(|| Error::data(format!("a worker sent column {column} apart, which must be in the message")))
 }
 
-/// Puts the columns that were elsewhere in their places.
+/// Joins the columns of the message and the columns that were elsewhere.
 ///
 /// # Errors
-/// Data when they do not make a chunk of the schema.
+/// Data if they do not make a chunk of the schema.
 pub(crate) fn assemble(rest: &Chunk, elsewhere: &[(usize, Buffer)], schema: &Arc<Schema>) -> Result<Chunk> {
     let mut others = rest.columns().iter();
     let mut columns = Vec::with_capacity(schema.fields().len());
@@ -65,9 +65,9 @@ fn wrong(e: &dyn std::fmt::Display) -> Error {
 
 fn batch(data: FlightData, wire: &SchemaRef) -> Result<RecordBatch> {
     let message = arrow_ipc::root_as_message(&data.data_header).map_err(|e| wrong(&e))?;
-    let header = message.header_as_record_batch().ok_or_else(|| wrong(&"it is no record batch"))?;
+    let header = message.header_as_record_batch().ok_or_else(|| wrong(&"it is not a record batch"))?;
     let body = Buffer::from(data.data_body.clone());
-    // Arrow panics where a header names bytes that the body does not have.
+    // Arrow panics if a header names bytes outside the body.
     let read = AssertUnwindSafe(|| {
         let (dictionaries, version) = (HashMap::new(), message.version());
         arrow_ipc::reader::read_record_batch(&body, header, wire.clone(), &dictionaries, None, &version)
@@ -76,7 +76,7 @@ fn batch(data: FlightData, wire: &SchemaRef) -> Result<RecordBatch> {
     read.map_err(|e| wrong(&e))
 }
 
-/// Returns what the parts take.
+/// Returns the size of the parts' bodies.
 pub(crate) fn num_bytes(parts: &[FlightData]) -> usize {
     parts.iter().map(|p| p.data_body.len()).sum()
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn garbage_is_an_error_and_no_panic() {
+    fn garbage_is_an_error_and_does_not_panic() {
         let wire: SchemaRef = Arc::new(arrow_schema::Schema::empty());
         let schema = Arc::new(Schema::new(Vec::new()).expect("a schema"));
         let message = FlightData::new().with_data_header(&b"header"[..]).with_data_body(&b"body"[..]);

@@ -1,7 +1,7 @@
-//! What a reader's time went into since the dispatcher was told: waiting for the service, or everything else.
+//! How a consumer spent its time since the last heartbeat: waiting for the service, or not.
 //!
-//! Everything else is the trainer's step and what this process itself does for a batch, which no worker makes faster. Pure: the
-//! time comes in. Invariants: every millisecond is counted once; one wait goes on over several reports.
+//! The other time is the trainer's step and the work of this process for a batch; more workers shorten neither. Pure:
+//! time is an argument. Invariants: every millisecond is counted once; one wait may span several heartbeats.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use forebay_proto::ConsumerHeartbeat;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
-    /// Everything before this is counted.
+    /// All time before this is counted.
     since: Ticks,
     is_waiting: bool,
     waited: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct Meter {
     received: u64,
     receive_ns: u64,
     bytes: u64,
-    /// When it began to wait, while it does.
+    /// When the current wait began, if the consumer waits.
     wait_began: Ticks,
 }
 
@@ -29,7 +29,7 @@ impl Meter {
         Self { since: now, ..Self::default() }
     }
 
-    /// The trainer begins to wait, or waits no more.
+    /// The trainer begins to wait, or stops waiting.
     pub(crate) fn set_waiting(&mut self, now: Ticks, is_waiting: bool) {
         let went = now - std::mem::replace(&mut self.since, now);
         *(if self.is_waiting { &mut self.waited } else { &mut self.stepped }) += went;
@@ -38,23 +38,23 @@ impl Meter {
         }
     }
 
-    /// So many rows of splits were merged, and so many bytes of them.
+    /// A chunk of `rows` rows and `bytes` bytes was merged.
     pub(crate) fn merge(&mut self, rows: usize, bytes: usize) {
         (self.rows, self.bytes) = (self.rows + rows as u64, self.bytes + bytes as u64);
     }
 
-    /// So many bytes of chunks came over a network, which took so much of a thread's time.
+    /// `bytes` of a chunk arrived over the network, which took `nanos` of CPU time.
     pub(crate) fn receive(&mut self, bytes: usize, nanos: u64) {
         (self.received, self.receive_ns) = (self.received + bytes as u64, self.receive_ns + nanos);
     }
 
-    /// A batch was handed out.
-    pub(crate) fn hand_out(&mut self) {
+    /// A batch was delivered.
+    pub(crate) fn deliver(&mut self) {
         self.batches += 1;
     }
 
-    /// Returns what is not told yet, with the splits that are complete ahead of the trainer.
-    pub(crate) fn tell(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
+    /// Returns the figures since the last heartbeat; `ahead` is the number of complete splits that wait.
+    pub(crate) fn take_heartbeat(&mut self, now: Ticks, ahead: usize) -> ConsumerHeartbeat {
         self.set_waiting(now, self.is_waiting);
         let Self { since, is_waiting, waited, stepped, batches, rows, received, receive_ns, bytes, wait_began } = *self;
         *self = Self { is_waiting, wait_began, ..Self::new(since) };
@@ -79,16 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_millisecond_is_told_once_and_a_wait_goes_on_over_reports() {
+    fn every_millisecond_is_counted_once_and_a_wait_spans_heartbeats() {
         let mut meter = Meter::new(Ticks(100));
         meter.set_waiting(Ticks(130), true);
         meter.merge(7, 56);
         meter.set_waiting(Ticks(150), false);
-        meter.hand_out();
+        meter.deliver();
         meter.set_waiting(Ticks(151), true);
         meter.receive(1000, 70);
         meter.receive(24, 7);
-        let told = |waited, stepped, batches, rows, ahead, waiting_ms| ConsumerHeartbeat {
+        let heartbeat = |waited, stepped, batches, rows, ahead, waiting_ms| ConsumerHeartbeat {
             batch_wait_ms: waited,
             step_ms: stepped,
             batches,
@@ -100,11 +100,11 @@ mod tests {
             receive_ns: if rows == 7 { 77 } else { 0 },
             ..ConsumerHeartbeat::default()
         };
-        assert_eq!(meter.tell(Ticks(600), 3), told(469, 31, 1, 7, 3, 449));
-        assert_eq!(meter.tell(Ticks(1100), 0), told(500, 0, 0, 0, 0, 949));
+        assert_eq!(meter.take_heartbeat(Ticks(600), 3), heartbeat(469, 31, 1, 7, 3, 449));
+        assert_eq!(meter.take_heartbeat(Ticks(1100), 0), heartbeat(500, 0, 0, 0, 0, 949));
         meter.set_waiting(Ticks(1200), false);
-        assert_eq!(meter.tell(Ticks(1600), 0), told(100, 400, 0, 0, 0, 0));
+        assert_eq!(meter.take_heartbeat(Ticks(1600), 0), heartbeat(100, 400, 0, 0, 0, 0));
         meter.set_waiting(Ticks(1700), true);
-        assert_eq!(meter.tell(Ticks(1800), 0), told(100, 100, 0, 0, 0, 100));
+        assert_eq!(meter.take_heartbeat(Ticks(1800), 0), heartbeat(100, 100, 0, 0, 0, 100));
     }
 }
