@@ -68,6 +68,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(to), f"{path}#{anchor}"
 
 
+def test_indexes_have_every_page() -> None:
+    for folder, besides in (("docs", {"README.md"}), ("docs/contributing", set()), ("docs/adr", {"README.md"})):
+        index = ROOT / ("docs/adr/README.md" if folder == "docs/adr" else "docs/README.md")
+        linked = {(index.parent / path).resolve() for path, _ in LINK.findall(index.read_text())}
+        pages = {page.resolve() for page in (ROOT / folder).glob("*.md") if page.name not in besides}
+        assert pages <= linked
+
+
 @pytest.mark.parametrize(
     "page", [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "contributing").glob("*.md"))], ids=lambda p: p.name
 )
