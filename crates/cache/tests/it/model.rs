@@ -1,11 +1,9 @@
 //! Any sequence of questions, answers, crashes and damage: never a wrong row, and never more than the quotas.
 
-mod common;
-
 use std::io::Write;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use forebay_cache::{Cache, Computed, Prefix, RowKey};
 use forebay_data::Memory;
 use proptest::prelude::*;

@@ -1,12 +1,10 @@
 //! What goes wrong is said with its kind, its file, its place in the file and what to do.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 
+use crate::support::{index, open, opened, places, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::{Error, ErrorKind};
 use forebay_io::{Draft, Features, Together, infer};
-use support::{index, open, opened, places, stream_all, tar_of, tfrecord_of, write};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -177,7 +175,7 @@ fn a_file_that_is_written_over_while_it_is_streamed_gives_rows_of_before_and_the
     let mut seen = 0;
     let e = loop {
         match chunks.next().expect("an error comes before the end") {
-            Ok(chunk) => assert!(support::rows(&[chunk]).iter().all(|row| row["text"] == "1".repeat(99))),
+            Ok(chunk) => assert!(crate::support::rows(&[chunk]).iter().all(|row| row["text"] == "1".repeat(99))),
             Err(e) => break e,
         }
         seen += 1;
@@ -265,8 +263,11 @@ fn features_that_are_not_there_or_of_another_shape_are_named() {
             forebay_data::Kind::fixed(forebay_data::DType::Float32, &[n]),
         )])
     };
-    let draft =
-        |features| Draft::Tfrecord { paths: vec![support::golden("tensorflow.tfrecord")], features, verify: true };
+    let draft = |features| Draft::Tfrecord {
+        paths: vec![crate::support::golden("tensorflow.tfrecord")],
+        features,
+        verify: true,
+    };
     let e = failure(draft(fields("bix", 4)), true);
     assert_eq!((e.message(), e.get("record")), ("a record has no feature \"bix\"", Some("0")));
     let e = failure(draft(fields("box", 3)), true);
@@ -313,7 +314,7 @@ fn what_is_not_parquet_is_said_to_be_no_parquet() {
     let columns = Some(vec!["imge".to_owned()]);
     let e = failure(
         Draft::Parquet {
-            paths: vec![support::golden("pyarrow.parquet")],
+            paths: vec![crate::support::golden("pyarrow.parquet")],
             columns,
             nullable: None,
             together: Together::default(),
@@ -364,7 +365,7 @@ fn the_cache_is_used_while_the_file_is_the_same_and_never_when_corrupt() {
             Some(cache.path()),
             None,
             1,
-            &support::quiet,
+            &crate::support::quiet,
         )
         .expect("indexes")
         .rows()

@@ -1,16 +1,14 @@
 //! How fast rows are gathered. Run with `--release -- --ignored --nocapture`; prints, and asserts only the orders of magnitude.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::support::{Kept, index, opened, tar_of, tfrecord_of, write};
 use arrow_array::Float32Array;
 use forebay_core::{Epoch, SampleId};
 use forebay_data::{Chunk, DType, Field, FixedTensorBuilder, Kind, RowId, Schema, write_ipc};
 use forebay_io::{Draft, Features, Place, ReadOptions, Reader};
 use forebay_plan::{BlobId, Source};
-use support::{Kept, index, opened, tar_of, tfrecord_of, write};
 
 fn shuffled(rows: u64) -> Vec<Place> {
     (0..rows).map(|i| Place { row: (i * 7_919 + 13) % rows, epoch: Epoch(0) }).collect()

@@ -32,7 +32,7 @@ fn observation(window: &Value) -> Observation {
 
 /// Returns how many of the next placements are predicted, and how many there are.
 fn predicted(run: &str, threshold: f64) -> (usize, usize) {
-    let traces: Value = serde_json::from_str(include_str!("golden/pecan_autoplacement_traces.json")).expect("JSON");
+    let traces: Value = serde_json::from_str(include_str!("../golden/pecan_autoplacement_traces.json")).expect("JSON");
     let windows: Vec<_> = traces[run].as_array().expect("a run").iter().map(observation).collect();
     let mut previous = pecan::Previous::new(threshold);
     let is_right = |pair: &[Observation]| {

@@ -3,9 +3,7 @@
 //! Jobs run in the simulator (`simulate`): a trainer, workers of whose time only a part reaches it, figures that are off by
 //! some noise, and the dispatcher's windows.
 
-mod common;
-
-use common::{Imagined, SEED};
+use crate::common::{Imagined, SEED};
 use forebay_policy::placement::Prices;
 use forebay_policy::simulate::{Change, Job};
 use proptest::prelude::*;
@@ -39,7 +37,7 @@ impl Imagined {
     }
 
     /// Runs it for so many windows, if they are as long as can be; returns what was asked for.
-    fn asked(&self, windows: u64, seed: u64) -> Vec<Change> {
+    fn changes_in(&self, windows: u64, seed: u64) -> Vec<Change> {
         let batches = (self.demand() * 6.0 * windows as f64).ceil() as u64;
         let outcome = self.run(batches, WORKERS_MAX, seed);
         assert!(outcome.windows >= windows, "{outcome:?}");
@@ -68,7 +66,7 @@ proptest! {
 
     #[test]
     fn three_probes_and_fifteen_windows_find_what_is_near_the_best(model in models(0.01, 0.5..300.0), seed: u64) {
-        let changes = model.asked(115, seed);
+        let changes = model.changes_in(115, seed);
         let asked = changes.iter().filter(|change| change.window <= 15).count();
         prop_assert!(asked <= 2 + 3, "the first number and three probes: {changes:?}");
         let (workers, _) = at(&changes, |change| change.window <= 15);
@@ -84,7 +82,7 @@ proptest! {
     ) {
         let factor = if faster { 3.0 } else { 1.0 / 3.0 };
         model.job.then = vec![(when, model.job.step / factor)];
-        let changes = model.asked(100, seed);
+        let changes = model.changes_in(100, seed);
         let needed = model.demand() * factor / model.capacity(1);
         let (before, _) = at(&changes, |change| change.at_s < when);
         let (workers, _) = at(&changes, |change| change.at_s <= when + 15.0);
@@ -98,7 +96,7 @@ proptest! {
     fn noise_of_twenty_percent_makes_it_change_its_mind_no_more_than_it_must(
         model in models(0.2, 0.5..300.0), seed: u64,
     ) {
-        let changes = model.asked(340, seed);
+        let changes = model.changes_in(340, seed);
         let until: Vec<_> = changes.into_iter().filter(|change| change.window <= 340).collect();
         let (_, asked) = at(&until, |change| change.window <= 40);
         prop_assert!(asked.len() <= 6, "{asked:?}");

@@ -1,14 +1,12 @@
 //! What is given to peers has a bound, and so has what is in memory for it: a test of its own, which counts all memory of its process.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::common::*;
 use arrow_array::{ArrayRef, LargeBinaryArray};
-use common::*;
 use forebay_cache::{Asked, Cache, Computed, check_block};
 use forebay_data::{Field, Kind, Memory, Schema};
 

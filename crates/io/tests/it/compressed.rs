@@ -1,16 +1,14 @@
 //! A compressed file gives the rows of what it holds, however it is read; a damaged one is never short of rows in silence.
 
-mod support;
-
 use std::io::Write;
 use std::path::Path;
 
+use crate::support::{golden, index, open, places, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::{ErrorKind, Fault, Result};
 use forebay_data::Chunk;
 use forebay_io::{Draft, Features, infer};
 use proptest::prelude::*;
 use serde_json::Value;
-use support::{golden, index, open, places, rows, stream_all, tar_of, tfrecord_of, write};
 
 /// Compresses bytes to one member, one frame or one stream.
 type Pack = fn(&[u8]) -> Vec<u8>;

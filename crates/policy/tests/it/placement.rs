@@ -4,9 +4,7 @@
 //! Jobs run in the simulator: ops with costs and bytes, a trainer's machine with spare cores, a network that costs
 //! processor time and may be full, workers of whose time only a part reaches the trainer, and figures that are off.
 
-mod common;
-
-use common::{Imagined, SEED};
+use crate::common::{Imagined, SEED};
 use forebay_policy::placement::{Finishing, Objective, Placement, Prices, Wire};
 use forebay_policy::simulate::{Change, Host, Job, Op};
 use proptest::prelude::*;
@@ -69,7 +67,7 @@ impl Imagined {
     }
 
     /// Runs it for so many seconds; returns what was asked for.
-    fn asked(&self, seconds: f64, seed: u64) -> Vec<Change> {
+    fn changes_within(&self, seconds: f64, seed: u64) -> Vec<Change> {
         self.run((seconds / self.job.step).ceil() as u64, WORKERS_MAX, seed).changes
     }
 }
@@ -123,7 +121,7 @@ proptest! {
 
     #[test]
     fn thirty_seconds_and_three_probes_find_what_is_within_five_percent_of_the_best(model in jobs(0.01), seed: u64) {
-        let changes = model.asked(300.0, seed);
+        let changes = model.changes_within(300.0, seed);
         let soon = changes.iter().filter(|change| change.at_s <= 30.0).count();
         prop_assert!(soon <= 2 + 3, "the first, one jump and three probes: {changes:?}");
         let later = changes.len() - soon;
@@ -135,7 +133,7 @@ proptest! {
 
     #[test]
     fn noise_of_twenty_percent_makes_no_oscillation(model in jobs(0.2), seed: u64) {
-        let changes = model.asked(600.0, seed);
+        let changes = model.changes_within(600.0, seed);
         let late: Vec<_> = changes.iter().filter(|change| change.at_s > 80.0).map(|change| change.to).collect();
         // What rarely happens: figures that look like another load, or like cores that are gone, and the probes after each.
         prop_assert!(late.len() <= 2 * (1 + 3), "{changes:?}");
@@ -156,7 +154,7 @@ proptest! {
             Host { local_max: 0, wire: Wire::default(), then, ..host }
         });
         let (with, without) = (Job { host, ..plain.clone() }, plain);
-        let run = |job| Imagined { job, ..model.clone() }.asked(100.0, seed);
+        let run = |job| Imagined { job, ..model.clone() }.changes_within(100.0, seed);
         prop_assert_eq!(run(with), run(without));
     }
 
@@ -170,7 +168,7 @@ proptest! {
         host.wire.receive = 0.0;
         let free = host.cores * (1.0 - share);
         host.then = vec![(when, host.cores * share)];
-        let changes = model.asked(200.0, seed);
+        let changes = model.changes_within(200.0, seed);
         let host = model.job.host.as_ref().expect("a machine");
         let mut then = model.clone();
         then.job.host = Some(Host { used: host.cores * share, then: Vec::new(), ..host.clone() });

@@ -1,17 +1,15 @@
 //! Files behind an HTTP server give the rows that the same files give from this machine.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{index, open, places, rows, stream_all, tar_of, write};
 use forebay_core::{Epoch, ErrorKind};
 use forebay_io::{Draft, Features, Together, infer};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow};
-use support::{index, open, places, rows, stream_all, tar_of, write};
 
 /// Serves a folder with ranges and etags; `generation` is part of every etag, `sent` are the bytes that were sent.
 #[derive(Clone, Default)]
@@ -78,9 +76,9 @@ fn answer(stream: &TcpStream, root: &std::path::Path, server: &Server) -> Option
 
 #[test]
 fn remote_rows_are_the_local_rows() {
-    let server = serve(support::golden("").into());
+    let server = serve(crate::support::golden("").into());
     let url = |name: &str| vec![format!("{}/{name}", server.address)];
-    let here = |name: &str| vec![support::golden(name)];
+    let here = |name: &str| vec![crate::support::golden(name)];
     // But for lists, some of which are missing in that file, which is an error of those rows (`golden.rs`).
     let columns = ["id", "x", "flag", "name", "raw", "bits", "image", "user.age", "user.at.lat"].map(str::to_owned);
     let drafts = |paths: &dyn Fn(&str) -> Vec<String>| {
@@ -179,7 +177,7 @@ fn windows_that_threads_begin_in_another_order_are_sent_once() {
 
 #[test]
 fn a_remote_file_that_changed_is_refused_and_a_missing_one_named() {
-    let server = serve(support::golden("").into());
+    let server = serve(crate::support::golden("").into());
     let path = format!("{}/python.jsonl", server.address);
     let source = infer(Draft::Text { paths: vec![path.clone()] }, None).expect("infers");
     let reader = open(&source, &index(&source, true).expect("indexes")).expect("opens");

@@ -1,13 +1,11 @@
 //! The store that machines share: found by others, broken, away, full, read-only, and changed under those who read it.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use common::pail::{Fault, Hand, Pail};
-use common::*;
+use crate::common::pail::{Fault, Hand, Pail};
+use crate::common::*;
 use forebay_cache::{Cache, Counts, Disk, Kept, Options, Prefix, SharedStore, StoreStats};
 
 const ROWS: u64 = 300;

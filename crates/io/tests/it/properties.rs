@@ -1,13 +1,11 @@
 //! A row is the same however it is read, and no bytes make a reader panic.
 
-mod support;
-
+use crate::support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::{Epoch, SampleId};
 use forebay_data::Chunk;
 use forebay_io::{Draft, Features, ReadOptions, Together, infer};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{index, open, opened, places, rows, stream_all, tar_of, tfrecord_of, write};
 
 /// Holds one source to it: streamed without an index, streamed with one and gathered in any order are the same rows.
 fn same_either_way(draft: Draft, order: &[prop::sample::Index], step: usize) -> Vec<serde_json::Value> {
@@ -161,7 +159,7 @@ proptest! {
         for parts in [vec![chunk.clone()], vec![first, second]] {
             let mut blob = Vec::new();
             forebay_data::write_ipc(&parts, false, &mut blob).expect("written");
-            let blobs = support::Kept(vec![blob.into()]);
+            let blobs = crate::support::Kept(vec![blob.into()]);
             let source = forebay_plan::Source::Memory { blob: forebay_plan::BlobId::of(&blobs.0[0]), rows: values.len() as u64, fields: fields.clone() };
             let reader = forebay_io::open(&source, index(&source, true).expect("fits"), &blobs, ReadOptions::default()).expect("opens");
             let all = rows(std::slice::from_ref(&chunk));
@@ -201,7 +199,7 @@ proptest! {
     #[test]
     fn corrupt_bytes_are_reported_or_give_whole_rows((flips, cut) in damage(), counted in any::<bool>(), verify in any::<bool>()) {
         let folder = tempfile::tempdir().expect("a folder");
-        let bad = |name: &str| corrupt(std::fs::read(support::golden(name)).expect("there"), &flips, cut);
+        let bad = |name: &str| corrupt(std::fs::read(crate::support::golden(name)).expect("there"), &flips, cut);
         let path = |name: &str| vec![write(folder.path(), name, &bad(name))];
         for name in ["webdataset.tar", "pax.tar", "gnu.tar"] {
             let _ = read(Draft::Tar { paths: path(name), extensions: None }, counted);

@@ -1,17 +1,15 @@
 //! Windows of a shuffle whose rows are not counted: together they have each row that streaming has, whichever is read first, by any reader.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
 use forebay_core::Epoch;
 use forebay_data::Chunk;
 use forebay_io::{Draft, Features, Reader, infer};
 use forebay_plan::{EpochLanes, LaneLayout, LaneWindow, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{index, open, rows, stream_all, tar_of, tfrecord_of, write};
 
 /// A source, and its windows in one epoch.
 struct Streamed {

@@ -1,13 +1,11 @@
 //! Peers: what one process has just computed, or computes now, and does not show yet, others are given when they ask.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
 
+use crate::common::others::*;
+use crate::common::*;
 use arrow_array::LargeBinaryArray;
-use common::others::*;
-use common::*;
 use forebay_cache::Computed;
 use forebay_data::{Field, Kind, Memory, Schema};
 

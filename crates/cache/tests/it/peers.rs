@@ -1,15 +1,13 @@
 //! Peers: what one process shows of its disk or its memory, others read, before they ask a store or compute; whatever becomes of it
 //! meanwhile.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::others::*;
-use common::pail::{Fault, Pail};
-use common::*;
+use crate::common::others::*;
+use crate::common::pail::{Fault, Pail};
+use crate::common::*;
 use forebay_cache::{Object, PART_BYTES_MAX, Part};
 use forebay_core::ErrorKind;
 

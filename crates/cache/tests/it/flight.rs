@@ -1,12 +1,10 @@
 //! Threads that ask for the same rows: each row is computed by one, and whoever gives up or is late holds nobody.
 
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use forebay_cache::{Computed, RowKey};
 use forebay_core::rng::mix64;
 use forebay_data::Memory;

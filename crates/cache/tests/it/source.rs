@@ -1,7 +1,5 @@
 //! Bytes of remote files: whatever is kept, broken, shared or full, what is read is what the store has, and it is fetched once.
 
-mod common;
-
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
+use crate::common::{LIMIT, folder};
 use bytes::Bytes;
-use common::{LIMIT, folder};
 use forebay_cache::{Cache, Done, Fetch, FileKey, Kept, PAGE_BYTES, Request, Source, SourceFile};
 use forebay_core::{Error, Result};
 
@@ -78,7 +76,7 @@ impl Store {
 }
 
 fn open(folder: &Path, quota: u64) -> Arc<Cache> {
-    common::open(0, Some((folder, quota)))
+    crate::common::open(0, Some((folder, quota)))
 }
 
 fn source(cache: &Cache) -> Arc<Source> {
@@ -358,7 +356,7 @@ fn rows_and_bytes_share_one_quota_by_what_they_are_worth() {
     );
     let rows: Vec<forebay_cache::RowKey> =
         (0..300).map(|row| forebay_cache::RowKey { file: FileKey::of("rows", 1, "etag"), row }).collect();
-    let prefix = cache.prefix(common::prefix_key(1), &schema, 300, "rows");
+    let prefix = cache.prefix(crate::common::prefix_key(1), &schema, 300, "rows");
     let memory = forebay_data::Memory::default();
     for _ in 0..12 {
         for rows in rows.chunks(30) {
@@ -404,7 +402,7 @@ fn a_reader_that_is_killed_leaves_nothing_half() {
     let mut was_long = false;
     for round in 1..6u64 {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "reads_until_killed", "--ignored"])
+            .args(["--exact", "source::reads_until_killed", "--ignored"])
             .env("FOREBAY_TEST_FOLDER", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

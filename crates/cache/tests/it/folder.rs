@@ -1,7 +1,5 @@
 //! The folder on disk: kept over restarts, shared by processes, broken, full, and left behind by those who died.
 
-mod common;
-
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use forebay_cache::{Cache, Kept, Prefix, PrefixKey};
 
 const ROWS: u64 = 300;
@@ -362,7 +360,7 @@ fn a_writer_that_is_killed_leaves_nothing_half() {
     let until = Instant::now() + LIMIT;
     for round in 0..6 {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "writes_until_killed", "--ignored"])
+            .args(["--exact", "folder::writes_until_killed", "--ignored"])
             .env("FOREBAY_TEST_FOLDER", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,11 +1,9 @@
 //! Epochs over more than fits: what fits is hit, whatever the order, and prefixes share by what they are worth.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::*;
 use arrow_array::{ArrayRef, Int64Array};
-use common::*;
 use forebay_cache::{Cache, Computed, Found, Prefix, RowKey};
 use forebay_core::rng::mix64;
 use forebay_data::{DType, Field, Kind, Memory, Schema};

@@ -1,11 +1,9 @@
 //! Files that other people's libraries wrote give the rows that the same libraries read (`golden/write.py`).
 
-mod support;
-
+use crate::support::{assert_rows, golden, index, open, places, rows, stream_all};
 use forebay_core::{Epoch, ErrorKind, Fault};
 use forebay_io::{Draft, Features, Together, infer};
 use serde_json::Value;
-use support::{assert_rows, golden, index, open, places, rows, stream_all};
 
 fn expected(name: &str) -> Vec<Value> {
     serde_json::from_slice(&std::fs::read(golden(name)).expect("there")).expect("json")
